@@ -125,11 +125,13 @@ static rp_status expand(expansion *e, rp_arena *arena, rp_program *full)
     return finish(e, arena, full);
 }
 
-rp_status rp_program_expand(const rp_program *folded, rp_arena *arena, rp_program **program_out)
+rp_status rp_program_expand(const rp_program *folded, uint32_t servers, rp_arena *arena,
+                            rp_program **program_out)
 {
     const rp_layout *layout = &folded->traits.layout;
-    expansion e = {
-        .folded = folded, .copies = rp_layout_gpus(layout), .tensor = rp_layout_tensor(layout)};
+    expansion e = {.folded = folded,
+                   .copies = rp_layout_gpus(layout) / servers,
+                   .tensor = rp_layout_tensor(layout)};
     rp_program *full = NULL;
     RP_TRY(check_sizes(folded, e.copies));
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *full, &full));

@@ -324,7 +324,7 @@ static rp_status refuse(const rpexec_planner *p, uint32_t op)
 static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
 {
     rp_queue_kind kind = (rp_queue_kind)p->program->queues[p->plan->order.queue_of[op]].kind;
-    if (kind == RP_QUEUE_DATA && p->plan->data > 1) {
+    if (kind == RP_QUEUE_DATA && p->plan->data * p->plan->servers > 1) {
         return rpexec_plan_gradient_reduce(p, op);
     }
     return p->plan->slices == NULL          ? refuse(p, op)
@@ -491,7 +491,8 @@ static rp_status check_copies(const rpexec_planner *p)
         bool data = program->queues[p->plan->order.queue_of[i]].kind == RP_QUEUE_DATA;
         sums += data ? 1 : 0;
     }
-    if (p->plan->data > 1 && sums != (uint64_t)p->plan->job_count * program->iteration_count) {
+    bool copies = p->plan->data * p->plan->servers > 1 && p->plan->resident;
+    if (copies && sums != (uint64_t)p->plan->job_count * program->iteration_count) {
         rp_log_error("copies of %s do not sum the gradients of every stage in every step; valid "
                      "are programs as rpsim and rpexec lower them",
                      program->schedule);
@@ -577,10 +578,14 @@ rp_status rpexec_plan_create(const rp_program *program, const rpexec_model *mode
     RP_TRY(check_layout(layout));
     rp_program *whole = NULL;
     rp_arena *scratch = NULL;
-    *plan_out = (rpexec_plan){
-        .model = model, .tensor = rp_layout_tensor(layout), .data = rp_layout_data(layout)};
+    uint32_t servers = limits->servers != 0 ? limits->servers : 1;
+    uint32_t copies = rp_layout_data(layout);
+    *plan_out = (rpexec_plan){.model = model,
+                              .tensor = rp_layout_tensor(layout),
+                              .data = copies > 1 ? copies / servers : 1,
+                              .servers = servers};
     if (rp_layout_gpus(layout) > 1) {
-        RP_TRY(rp_program_expand(program, arena, &whole));
+        RP_TRY(rp_program_expand(program, servers, arena, &whole));
     }
     plan_out->program = whole != NULL ? whole : program;
     rpexec_planner p = {

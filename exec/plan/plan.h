@@ -152,6 +152,7 @@ typedef struct rpexec_plan {
     rpexec_slice *slices;    /**< [gpu_count] tensor parallelism; otherwise NULL */
     uint32_t tensor; /**< GPUs that share each layer; 1: none do */
     uint32_t data;   /**< copies of the pipeline; 1 of data-parallel systems */
+    uint32_t servers; /**< processes that have as many copies, or a pool of GPUs each */
 } rpexec_plan;
 
 /** The GPUs of an axis that one of them is in a collective with: `groups` groups of `ranks`. */
@@ -223,11 +224,12 @@ typedef struct rpexec_plan_limits {
     uint64_t cap_bytes; /**< of each GPU's arena; 0: all that is needed */
     uint64_t chunk;     /**< rpexec_driver_type.chunk of the driver that runs it; 0: whole shares */
     bool clips;         /**< gradients are clipped by their global norm */
+    uint32_t servers;   /**< that share a layout's copies equally; 0 is 1 */
 } rpexec_plan_limits;
 
 /**
  * Plans a lowered program. Of one with a layout (schedules.md 16) plan->program is that of all GPUs
- * (common/program/expand.h).
+ * of a server (common/program/expand.h).
  * @param program accepted by rp_program_check; compiled for `model` and its type
  * @retval RP_OK, RP_USAGE (it needs what the executor does not do, or does not fit; logged with the
  *         GPU, the tensor's op and the bytes), RP_INVALID_PROGRAM, RP_NO_MEMORY

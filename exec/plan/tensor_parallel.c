@@ -131,7 +131,7 @@ rp_status rpexec_plan_gradient_reduce(rpexec_planner *p, uint32_t op)
     }
     if (p->plan->tensor == 1) { /* otherwise the program counts padding that slices have not */
         RP_TRY(
-            rpexec_plan_check_bytes(p, op, p->plan->data, 2,
+            rpexec_plan_check_bytes(p, op, p->plan->data * p->plan->servers, 2,
                                     rpexec_plan_counted_bytes(p, job->begin, job->end, true)));
     }
     uint64_t values = rpexec_model_trained(rpexec_plan_model(p->plan, gpu), job->begin, job->end);

@@ -113,10 +113,24 @@ static rp_status describe(const rpexec_options *o, rp_arena *arena)
     return o->platform_out != NULL ? describe_to(o->platform_out, false, arena) : RP_OK;
 }
 
+static rp_status train(rpexec_options *options, rp_arena *arena)
+{
+    rpexec_launch launch;
+    rpexec_outcome outcome;
+    rpexec_nodes *nodes = NULL;
+    RP_TRY(rpexec_launch_find(&launch));
+    if (launch.count > 1) {
+        RP_TRY(rpexec_nodes_open(&launch, 8e9 * options->network_gb_per_s, &nodes));
+    }
+    rp_status status = rpexec_train(options, arena, nodes, &outcome);
+    rpexec_nodes_close(nodes, status == RP_OK || status == RP_INTERRUPTED);
+    RP_TRY(status);
+    return launch.rank == 0 ? report(options, &outcome, arena) : RP_OK;
+}
+
 static rp_status run(int argc, char **argv, rp_arena *arena)
 {
     rpexec_options options;
-    rpexec_outcome outcome;
     RP_TRY(rpexec_options_parse(argc, argv, arena, &options));
     RP_TRY(rp_option_command("rpexec", argc, argv, arena, &options.command));
     if (options.common.request != RP_OPTIONS_RUN) {
@@ -128,8 +142,7 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
     case RPEXEC_ACTION_DESCRIBE:
         return describe(&options, arena);
     case RPEXEC_ACTION_RUN:
-        RP_TRY(rpexec_train(&options, arena, &outcome));
-        return report(&options, &outcome, arena);
+        return train(&options, arena);
     }
     return rp_broken();
 }

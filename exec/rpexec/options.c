@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/cli/option_values.h"
 #include "exec/gpu/driver.h"
+#include "exec/nodes/nodes.h"
 #include "exec/rpexec/arguments.h"
 #include "exec/run/backend.h"
 
@@ -76,6 +77,13 @@ rp_layout rpexec_options_layout(const rpexec_options *o)
     return (rp_layout){.tensor_parallel = o->tensor_parallel, .data_parallel = o->data_parallel};
 }
 
+uint32_t rpexec_options_places(const rpexec_options *o)
+{
+    const rp_layout layout = rpexec_options_layout(o);
+    bool resident = o->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
+    return o->gpus * (resident ? o->servers : 1) / rp_layout_gpus(&layout);
+}
+
 static void write_data_parallel(const void *options, rp_json *json)
 {
     const rp_layout layout = rpexec_options_layout(options);
@@ -92,6 +100,17 @@ static void write_link(const void *options, rp_json *json)
 {
     double rate = ((const rpexec_options *)options)->link_gb_per_s;
     rp_json_key(json, "link_gb_per_s");
+    if (rate > 0) {
+        rp_json_double(json, rate);
+    } else {
+        rp_json_null(json);
+    }
+}
+
+static void write_network(const void *options, rp_json *json)
+{
+    double rate = ((const rpexec_options *)options)->network_gb_per_s;
+    rp_json_key(json, "network_gb_per_s");
     if (rate > 0) {
         rp_json_double(json, rate);
     } else {
@@ -199,13 +218,54 @@ static bool has_layout(const void *options)
 static rp_status check_layout(const rpexec_options *o)
 {
     const rp_layout layout = rpexec_options_layout(o);
+    uint32_t copies = rp_layout_data(&layout);
+    bool resident = o->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
     RP_TRY(rp_compile_check_layout(o->schedule, &layout, o->seq_len, o->asynchronous));
-    if (o->gpus % rp_layout_gpus(&layout) != 0) {
+    if (o->gpus * o->servers % rp_layout_gpus(&layout) != 0) {
         rp_log_error("--%s-parallel: %" PRIu32 " copies x %" PRIu32
                      " GPUs per layer do not divide %" PRIu32
                      " GPUs; valid are numbers whose product does",
-                     o->tensor_parallel != 0 ? "tensor" : "data", rp_layout_data(&layout),
-                     rp_layout_tensor(&layout), o->gpus);
+                     o->tensor_parallel != 0 ? "tensor" : "data", copies, rp_layout_tensor(&layout),
+                     o->gpus * o->servers);
+        return RP_USAGE;
+    }
+    if (resident && copies % o->servers != 0) {
+        rp_log_error("--data-parallel: %" PRIu32 " processes cannot have equally many of %" PRIu32
+                     " copies, and a pipeline is in one of them; valid are multiples of %" PRIu32,
+                     o->servers, copies, o->servers);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+/* One process per server: copies of pipelines, or pools of GPUs whose weights are on the host. */
+static rp_status check_servers(const rpexec_options *o)
+{
+    rp_placement placement = o->schedule->traits.placement;
+    const struct {
+        bool is;
+        const char *message;
+    } refused[] = {
+        {placement == RP_PLACEMENT_SHARDED,
+         "--schedule: GPUs of data-parallel systems are those of one process; valid with several "
+         "are pipelines, and schedules with weights in host memory"},
+        {placement == RP_PLACEMENT_RESIDENT && has_devices(o),
+         "--backend: with several processes pipelines sum gradients in the host's memory; valid is "
+         "host, or a schedule with weights in host memory"},
+        {o->program_in != NULL, "--program-in: a program is run by one process; valid is one"},
+        {o->check, "--check: a run of several processes is compared by its losses; valid with one"},
+        {o->record != NULL, "--record: what several processes wait for is no cost of one; valid "
+                            "with one"},
+        {o->predict, "--predict: programs say nothing of other processes; valid with one"},
+    };
+    for (size_t i = 0; o->servers > 1 && i < sizeof refused / sizeof refused[0]; i++) {
+        if (refused[i].is) {
+            rp_log_error("%s", refused[i].message);
+            return RP_USAGE;
+        }
+    }
+    if (o->servers == 1 && o->network_gb_per_s > 0) {
+        rp_log_error("--network-gb-per-s: there is one process; valid with several (mpirun)");
         return RP_USAGE;
     }
     return RP_OK;
@@ -343,10 +403,13 @@ static rp_status complete(rpexec_options *o)
     }
     o->save_every = o->save_every == 0 ? 50 : o->save_every;
     o->model = o->model == NULL ? "tiny" : o->model;
-    const rp_layout layout = rpexec_options_layout(o);
+    RP_TRY(check_servers(o));
+    if (o->servers > 1 && o->data_parallel == 0 &&
+        o->schedule->traits.placement == RP_PLACEMENT_RESIDENT) {
+        o->data_parallel = o->servers;
+    }
     RP_TRY(check_layout(o));
-    o->microbatches =
-        o->microbatches == 0 ? 2 * o->gpus / rp_layout_gpus(&layout) : o->microbatches;
+    o->microbatches = o->microbatches == 0 ? 2 * rpexec_options_places(o) : o->microbatches;
     if (o->program_in == NULL) {
         o->microbatch_size = o->microbatch_size == 0 ? 1 : o->microbatch_size;
         o->accumulate = o->accumulate == 0 ? 1 : o->accumulate;
@@ -364,6 +427,7 @@ rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_op
 {
     const rpexec_adam adam = rpexec_adam_defaults();
     rpexec_options o = {.schedule = rp_schedule_find("roundpipe"),
+                        .servers = rpexec_launch_started(),
                         .seq_len = 128,
                         .round = RP_ROUND_ALL,
                         .piece_mb = (uint32_t)(RP_PIECE_BYTES >> 20),

@@ -20,7 +20,11 @@ typedef struct rpexec_options {
 #include "exec/rpexec/options_rows.inc"
 #undef OPTION
     const char *command; /**< the whole line, set by main */
+    uint32_t servers;    /**< processes that mpirun has started, one per server; 1: it has not */
 } rpexec_options;
+
+/** @return GPUs of a program, each of which stands for those of the layout. */
+uint32_t rpexec_options_places(const rpexec_options *options);
 
 /** @return copies and tensor groups of the pipeline; a program's of --program-in. */
 rp_layout rpexec_options_layout(const rpexec_options *options);

@@ -104,7 +104,7 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json_member_string(&json, "schedule", o->schedule->name);
     rp_json_member_string(&json, "backend", o->backend);
     rp_json_member_string(&json, "device", device.text);
-    rp_json_member_uint(&json, "gpus", o->gpus);
+    rp_json_member_uint(&json, "gpus", out->gpus);
     rp_json_member_uint(&json, "microbatches", o->microbatches);
     rp_json_member_string(&json, "model", model_of(o));
     rp_json_member_uint(&json, "steps", out->steps);
@@ -126,6 +126,8 @@ static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE 
     rp_json_member_uint(&json, "downloaded_bytes", out->downloaded_bytes);
     rp_json_member_uint(&json, "exchanged_bytes", out->exchanged_bytes);
     rp_json_member_string(&json, "exchanged_by", out->transport);
+    rp_json_member_uint(&json, "processes", o->servers);
+    rp_json_member_uint(&json, "network_bytes", out->network_bytes);
     write_array(&json, "grad_norm", out->norms, out->steps);
     write_array(&json, "learning_rate", out->rates, out->steps);
     write_array(&json, "eval_step", out->eval_steps, out->evaluations);
@@ -193,7 +195,7 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
     fprintf(stream,
             "%s on %" PRIu32 " GPUs (%s): %s, %" PRIu32 " x %" PRIu32 " microbatches of %" PRIu32
             " x %" PRIu32 " tokens, %s, %s\n",
-            o->schedule->name, o->gpus, device_of(o).text, model_of(o), o->accumulate,
+            o->schedule->name, out->gpus, device_of(o).text, model_of(o), o->accumulate,
             o->microbatches, o->microbatch_size, o->seq_len, rp_dtype_text(o->dtype),
             o->asynchronous ? "asynchronous" : "synchronous");
     write_rate(out, stream);

@@ -65,6 +65,7 @@ static rp_status read_batches(rpexec_trainer *t, uint32_t steps, rp_arena *arena
         }
         valid += valid == 0 ? 1 : 0; /* without labels the loss is 0 and no quotient by 0 */
         batches[i] = (rpexec_batch){.ids = ids, .labels = labels, .valid_tokens = valid};
+        rpexec_trainer_take_part(t, &batches[i]);
     }
     *batches_out = batches;
     return RP_OK;
@@ -107,7 +108,7 @@ static double now_s(void)
 /* Tokens per second of steps that have ended; segments are planned inside of the time. */
 static void show_progress(const rpexec_trainer *t, double loss, double norm)
 {
-    if (!isatty(STDERR_FILENO)) {
+    if (!isatty(STDERR_FILENO) || !rpexec_trainer_leads(t)) {
         return;
     }
     double seconds = now_s() - t->began_s;
@@ -198,7 +199,8 @@ static rp_status plan_session(rpexec_trainer *t, uint32_t steps)
     rpexec_session *s = &t->session;
     const rpexec_plan_limits limits = {.cap_bytes = cap_of(t),
                                        .chunk = t->driver->chunk,
-                                       .clips = t->adam.clip_norm > 0};
+                                       .clips = t->adam.clip_norm > 0,
+                                       .servers = t->o->servers};
     RP_TRY(rp_arena_create(&s->arena));
     t->work.iterations = steps;
     if (t->program == NULL) {
@@ -208,7 +210,7 @@ static rp_status plan_session(rpexec_trainer *t, uint32_t steps)
     RP_TRY(t->program != NULL ? rpexec_program_in_check(&s->plan) : RP_OK);
     double flop = 0;
     RP_TRY(rpexec_executed_flop(&s->plan, &flop));
-    t->outcome->executed_flop = flop / program_of(t)->iteration_count;
+    t->outcome->executed_flop = t->o->servers * flop / program_of(t)->iteration_count;
     t->slot_microbatches = s->plan.slot_microbatches;
     t->job_microbatches = s->plan.job_microbatches;
     return RP_OK;
@@ -235,6 +237,7 @@ static rp_status open_session(rpexec_trainer *t, uint32_t steps)
                            .fail_op = RP_MAX_OPS,
                            .keep_gradients = t->o->check,
                            .fuses = t->program == NULL,
+                           .nodes = t->nodes,
                            .follower = {.context = t,
                                         .begins = t->program == NULL ? iteration_begins : NULL,
                                         .ended = step_ended}};
@@ -262,8 +265,8 @@ static rp_status run_session(rpexec_trainer *t, const rpexec_batch *batches, uin
     t->outcome->uploaded_bytes += e->uploaded_bytes;
     t->outcome->downloaded_bytes += e->downloaded_bytes;
     t->outcome->exchanged_bytes += e->exchanged_bytes;
-    for (uint32_t i = 0; i < t->o->gpus; i++) {
-        uint64_t bytes = e->plan->arena_bytes[i];
+    for (uint32_t i = 0; i < t->outcome->gpus; i++) {
+        uint64_t bytes = e->plan->arena_bytes[i % t->o->gpus]; /* each process has the same plan */
         uint64_t *peak = &t->outcome->peak_gpu_bytes[i];
         *peak = bytes > *peak ? bytes : *peak;
     }
@@ -311,14 +314,15 @@ static bool all_finite(const rpexec_trainer *t, uint32_t done, uint32_t steps)
 static rp_status save_when_due(rpexec_trainer *t, uint32_t done, uint32_t steps, bool last)
 {
     bool due = rpexec_state_iterations(&t->state) % t->o->save_every < steps; /* one of these */
-    bool saves = t->o->save != NULL && (last || due || rp_interrupt_signal() != 0);
+    bool saves = t->o->save != NULL && (last || due || t->signal != 0);
     if (last || saves || t->o->check || !all_finite(t, done, steps)) {
         RP_TRY(rpexec_execution_keep(t->session.run));
     }
     RP_TRY(rpexec_trainer_finite(t, done, steps, last || saves));
     RP_TRY(t->losses.status); /* every step of a checkpoint has its line */
-    return saves ? rpexec_checkpoint_save(&t->checkpoints, &t->companions, &t->state, &t->progress)
-                 : RP_OK;
+    return saves && rpexec_trainer_leads(t)
+               ? rpexec_checkpoint_save(&t->checkpoints, &t->companions, &t->state, &t->progress)
+               : RP_OK;
 }
 
 /* Work of --check and --record does not count as time of the run, and a checkpoint is made before
@@ -336,6 +340,7 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_i
     RP_TRY(rp_timeline_create(t->session.plan.program, &timeline));
     rp_status status = run_session(t, batches, done, timeline, &steps);
     t->seconds += now_s() - begin_s;
+    status = status == RP_OK ? rpexec_trainer_look_for_signal(t) : status;
     bool whole = steps == *steps_inout;
     *steps_inout = steps;
     t->progress.place += (uint64_t)steps * t->batch;
@@ -405,7 +410,10 @@ static uint32_t segment_steps(const rpexec_trainer *t, uint32_t done)
 
 static rp_status interrupted(const rpexec_trainer *t)
 {
-    const char *signal = rp_interrupt_signal() == SIGINT ? "SIGINT" : "SIGTERM";
+    const char *signal = t->signal == SIGINT ? "SIGINT" : "SIGTERM";
+    if (!rpexec_trainer_leads(t)) {
+        return RP_INTERRUPTED;
+    }
     if (isatty(STDERR_FILENO)) {
         fputc('\n', stderr); /* after the progress */
     }
@@ -426,7 +434,7 @@ static rp_status run_segments(rpexec_trainer *t)
         rp_arena_destroy(arena);
         RP_TRY(status);
         RP_TRY(t->losses.status);
-        if (rp_interrupt_signal() != 0) {
+        if (t->signal != 0) {
             return interrupted(t);
         }
         done += steps;
@@ -507,6 +515,10 @@ static rp_status forget_prediction(const rpexec_trainer *t)
 
 static rp_status leave(rpexec_trainer *t)
 {
+    RP_TRY(rpexec_trainer_add_bytes(t));
+    if (!rpexec_trainer_leads(t)) {
+        return RP_OK;
+    }
     rp_status status = t->o->predict && t->timeline != NULL ? predict(t) : RP_OK;
     if (t->o->record != NULL) { /* afterwards: --costs may be the same folder */
         RP_TRY(t->o->predict ? RP_OK : forget_prediction(t));
@@ -523,10 +535,14 @@ static rp_status leave(rpexec_trainer *t)
     return rpexec_artefacts_write(&run, t->arena, &t->artefacts);
 }
 
-rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome *outcome_out)
+rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_nodes *nodes,
+                       rpexec_outcome *outcome_out)
 {
-    rpexec_trainer t = {
-        .o = options, .arena = arena, .outcome = outcome_out, .checkpoints.lock = -1};
+    rpexec_trainer t = {.o = options,
+                        .arena = arena,
+                        .nodes = nodes,
+                        .outcome = outcome_out,
+                        .checkpoints.lock = -1};
     *outcome_out = (rpexec_outcome){.checked = options->check,
                                     .attention = {.own_s = (double)NAN, .cudnn_s = (double)NAN},
                                     .predicted_iteration_ms = NAN,

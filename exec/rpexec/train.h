@@ -25,6 +25,7 @@ typedef struct rpexec_outcome {
     uint64_t uploaded_bytes;    /**< of all steps */
     uint64_t downloaded_bytes;
     uint64_t exchanged_bytes;          /**< received by GPUs from GPUs */
+    uint64_t network_bytes;            /**< sent from process to process */
     rpexec_graph_counts graphs;        /**< all 0 without --graphs */
     rpexec_attention_report attention; /**< `by` is NULL where the backend has no devices */
     rpexec_pinning pinning;            /**< of what copies start from; all 0 on the host */
@@ -52,8 +53,11 @@ typedef struct rpexec_outcome {
  * goes to stderr where that is a terminal.
  * With --save a SIGINT or SIGTERM ends the run after the step that it is in (an asynchronous one
  * may have begun two) and a checkpoint; without it a signal exits at once.
+ * @param nodes processes that train together with the same options, of which process 0 alone
+ *        writes files; NULL: there is one
  * @retval RP_OK, RP_INTERRUPTED (saved; logged), RP_USAGE, RP_INPUT (before anything runs; logged),
  * RP_INVALID_PROGRAM, RP_TOOL, RP_BROKEN, RP_IO, RP_NO_MEMORY; RP_TOOL also where --check finds a
  * difference (logged)
  */
-rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_outcome *outcome_out);
+rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_nodes *nodes,
+                       rpexec_outcome *outcome_out);

@@ -19,6 +19,7 @@ static rp_status read_batch(const rpexec_trainer *t, uint64_t place, rp_arena *a
         labels[i] = RPEXEC_IGNORED;
     }
     *batch_out = (rpexec_batch){.ids = ids, .labels = labels, .valid_tokens = valid};
+    rpexec_trainer_take_part(t, batch_out);
     return RP_OK;
 }
 

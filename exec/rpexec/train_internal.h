@@ -24,6 +24,9 @@ typedef struct rpexec_session {
 
 typedef struct rpexec_trainer {
     rpexec_options *o; /* what a program or the paper decides is filled in */
+    rpexec_nodes *nodes; /* NULL: one process */
+    uint64_t sent_before; /* bytes that the process has sent before it trains */
+    int signal;          /* that has come before a segment ended, as process 0 has seen it */
     rp_arena *arena;
     rp_model config;
     rpexec_model model;
@@ -33,7 +36,7 @@ typedef struct rpexec_trainer {
     uint32_t *sequences;        /* [microbatches of a step] */
     uint32_t slot_microbatches; /* of the plan */
     uint32_t job_microbatches;  /* likewise */
-    uint32_t batch;             /* their sum */
+    uint32_t batch;             /* their sum, of all processes */
     rp_program *program;        /* --program-in; NULL: made for each segment */
     rp_compile_config work;
     rpexec_machine machine;
@@ -78,6 +81,21 @@ static inline uint32_t rpexec_trainer_microbatches(const rpexec_trainer *t)
     return rp_layout_data(&layout) * t->o->accumulate * t->o->microbatches;
 }
 
+/** @return true of the process that writes files and says things: process 0, or the only one. */
+static inline bool rpexec_trainer_leads(const rpexec_trainer *t)
+{
+    return t->nodes == NULL || rpexec_nodes_rank(t->nodes) == 0;
+}
+
+/** Points a batch that has been read to the part that this process has. */
+static inline void rpexec_trainer_take_part(const rpexec_trainer *t, rpexec_batch *batch)
+{
+    uint32_t rank = t->nodes == NULL ? 0 : rpexec_nodes_rank(t->nodes);
+    uint64_t first = (uint64_t)rank * (t->batch / t->o->servers) * t->o->seq_len;
+    batch->ids += first;
+    batch->labels += first;
+}
+
 /**
  * Reads and checks everything that the options name, makes model, state and machine, and opens what
  * is written. What is open afterwards, also after a failure, rpexec_train closes.
@@ -92,6 +110,16 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *trainer);
  */
 rp_status rpexec_trainer_finite(const rpexec_trainer *trainer, uint32_t done, uint32_t steps,
                                 bool always);
+
+/** All processes go on from the checkpoint that process 0 alone has read. @retval RP_OK, RP_BROKEN
+ * (a process is gone) */
+rp_status rpexec_trainer_share_state(rpexec_trainer *trainer);
+
+/** Notes a signal that has come to process 0: all end after the same step. @retval as above */
+rp_status rpexec_trainer_look_for_signal(rpexec_trainer *trainer);
+
+/** Bytes that were moved become those of all processes. @retval as above, RP_NO_MEMORY */
+rp_status rpexec_trainer_add_bytes(const rpexec_trainer *trainer);
 
 /** @return true where the steps of a segment, behind `done`, are followed by an evaluation. */
 bool rpexec_trainer_evaluates(const rpexec_trainer *trainer, uint32_t done, uint32_t steps);

@@ -120,12 +120,12 @@ static rp_status set_state(rpexec_trainer *t)
     t->progress.seq_len = t->o->seq_len;
     rpexec_progress resumed = t->progress;
     bool found = false;
-    if (t->o->save != NULL) {
+    if (t->o->save != NULL && rpexec_trainer_leads(t)) {
         RP_TRY(rpexec_checkpoints_open(t->o->save, !t->o->resume, &t->checkpoints));
         t->origin.save = t->o->save;
         RP_TRY(rpexec_companions_gather(&t->origin, &t->model, t->arena, &t->companions));
     }
-    if (t->o->resume) {
+    if (t->o->resume && rpexec_trainer_leads(t)) {
         RP_TRY(rpexec_checkpoint_resume(&t->checkpoints, &t->state, &resumed, t->arena, &found));
         t->progress.place = resumed.place;
     }
@@ -137,6 +137,9 @@ static rp_status set_state(rpexec_trainer *t)
     }
     if (found) {
         compare_recipes(t->progress.recipe, resumed.recipe);
+    }
+    if (t->o->resume && t->nodes != NULL) {
+        RP_TRY(rpexec_trainer_share_state(t));
     }
     t->outcome->first_step = rpexec_state_iterations(&t->state);
     return rpexec_trainer_finite(t, 0, 0, true);
@@ -196,11 +199,10 @@ static rp_status set_partition(rpexec_trainer *t)
 static rp_status set_work(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
-    const rp_layout layout = rpexec_options_layout(o);
     t->work = (rp_compile_config){
         .schedule = o->schedule,
-        .gpus = o->gpus / rp_layout_gpus(&layout),
-        .layout = layout,
+        .gpus = rpexec_options_places(o),
+        .layout = rpexec_options_layout(o),
         .calls = o->accumulate,
         .microbatches = o->microbatches,
         .microbatch_size = o->microbatch_size,
@@ -241,6 +243,9 @@ static rp_status set_work(rpexec_trainer *t)
         uint32_t of_copy = i % (o->accumulate * o->microbatches);
         t->sequences[i] = given != NULL ? given[of_copy] : o->microbatch_size;
         t->batch += t->sequences[i];
+    }
+    if (o->schedule->traits.placement == RP_PLACEMENT_OFFLOAD) { /* each process has a pool */
+        t->batch *= o->servers;
     }
     return t->program == NULL ? RP_OK : rpexec_program_in_fit(o, &t->model, t->arena, &t->program);
 }
@@ -368,11 +373,13 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     RP_TRY(set_work(t));
     RP_TRY(set_adam(t));
     RP_TRY(set_state(t));
-    out->gpus = t->o->gpus;
+    out->gpus = t->o->gpus * t->o->servers;
     out->steps = t->o->steps > out->first_step ? (uint32_t)(t->o->steps - out->first_step) : 0;
     RP_TRY(check_steps(t));
-    RP_TRY(rpexec_artefacts_open(t->o, &t->artefacts));
-    if (t->o->loss_out != NULL) {
+    if (rpexec_trainer_leads(t)) {
+        RP_TRY(rpexec_artefacts_open(t->o, &t->artefacts));
+    }
+    if (t->o->loss_out != NULL && rpexec_trainer_leads(t)) {
         RP_TRY(rpexec_loss_log_open(t->o->loss_out, out->first_step, &t->losses));
     }
     if (t->o->record != NULL) {
@@ -384,6 +391,7 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->rates));
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->eval_steps));
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->eval_losses));
-    RP_TRY(rp_arena_alloc(t->arena, t->o->gpus, sizeof(uint64_t), &out->peak_gpu_bytes));
+    RP_TRY(rp_arena_alloc(t->arena, out->gpus, sizeof(uint64_t), &out->peak_gpu_bytes));
+    t->sent_before = t->nodes != NULL ? rpexec_nodes_sent_bytes(t->nodes) : 0;
     return t->o->check ? rpexec_check_begin(t) : RP_OK;
 }

@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "exec/run/execute_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- workers ----------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ static void *work(void *context)
 }
 
 /* Losses of microbatches are added in ascending order, not in that of computing. */
-static double loss_of(const rpexec_run *r, uint32_t iteration)
+static double own_loss(const rpexec_run *r, uint32_t iteration)
 {
     const double *of = r->loss_of + (size_t)iteration * r->program->microbatch_count;
     double sum = 0;
@@ -80,6 +81,28 @@ static double loss_of(const rpexec_run *r, uint32_t iteration)
         sum += of[m];
     }
     return sum / (double)r->e->batches[iteration].valid_tokens;
+}
+
+/* Of all processes, which ask for the same iterations in ascending order.
+ * @return NaN where one is gone */
+static double loss_of(rpexec_run *r, uint32_t iteration)
+{
+    double all[RPEXEC_MAX_NODES];
+    if (r->e->nodes == NULL) {
+        return own_loss(r, iteration);
+    }
+    for (; r->losses_known <= iteration; r->losses_known++) {
+        double *loss = &r->losses[r->losses_known];
+        *loss = NAN;
+        if (rpexec_nodes_gather(r->e->nodes, rpexec_run_tag(RPEXEC_TAG_LOSS, 0),
+                                own_loss(r, r->losses_known), all) == RP_OK) {
+            *loss = 0;
+            for (uint32_t i = 0; i < rpexec_nodes_count(r->e->nodes); i++) {
+                *loss += all[i];
+            }
+        }
+    }
+    return r->losses[iteration];
 }
 
 /* Ops of a host's queue behind which all gradients of their iteration have been summed, unless the
@@ -130,6 +153,11 @@ static bool has_run(rpexec_run *r, uint32_t iteration)
     return run;
 }
 
+static bool is_lost(const rpexec_run *r)
+{
+    return r->e->nodes != NULL && rpexec_nodes_failed(r->e->nodes);
+}
+
 /* Tells the follower of each iteration as it ends. A failure is `finish`'s to report. */
 static void follow(rpexec_run *r)
 {
@@ -138,19 +166,70 @@ static void follow(rpexec_run *r)
         if (wait_for_iteration(r, i) != RP_OK || !has_run(r, i)) {
             return;
         }
-        f->ended(f->context, i, loss_of(r, i), norm_of(r, i));
+        double loss = loss_of(r, i);
+        if (is_lost(r)) {
+            return;
+        }
+        f->ended(f->context, i, loss, norm_of(r, i));
     }
+}
+
+/* ---- other processes --------------------------------------------------------------------------
+ */
+
+enum { VERDICT }; /* kinds of messages */
+
+static void take_verdict(void *context, uint32_t from, const rpexec_message *message)
+{
+    rpexec_run *r = context;
+    (void)from;
+    pthread_mutex_lock(&r->lock);
+    if (message->kind == VERDICT && message->number < r->program->iteration_count) {
+        r->verdicts[message->number] = message->values[0] != 0 ? 1 : -1;
+    }
+    pthread_cond_broadcast(&r->submitted_one);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void lose(void *context)
+{
+    rpexec_run *r = context;
+    r->e->driver_type->fail(r->driver, RP_BROKEN);
+    stop(r);
+}
+
+/* The decision of process 0 about an iteration that has not begun. With the run's lock. */
+static bool decided(rpexec_run *r, uint32_t iteration)
+{
+    const rpexec_follower *f = &r->e->follower;
+    if (f->begins == NULL) {
+        return true;
+    }
+    if (r->e->nodes == NULL || rpexec_nodes_rank(r->e->nodes) == 0) {
+        bool begins = f->begins(f->context, iteration);
+        const rpexec_message verdict = {
+            .kind = VERDICT, .number = iteration, .values = {begins ? 1 : 0}};
+        if (r->e->nodes != NULL) {
+            (void)rpexec_nodes_tell(r->e->nodes, &verdict); /* who is gone is noticed */
+        }
+        return begins;
+    }
+    while (r->verdicts[iteration] == 0 && !r->stopped) {
+        pthread_cond_wait(&r->submitted_one, &r->lock);
+    }
+    return r->verdicts[iteration] > 0;
 }
 
 bool rpexec_run_begins(rpexec_run *r, uint32_t iteration)
 {
-    const rpexec_follower *f = &r->e->follower;
     pthread_mutex_lock(&r->lock);
     while (r->begun <= iteration && r->begun < r->run_most) {
-        if (f->begins != NULL && !f->begins(f->context, r->begun)) {
-            r->run_most = r->begun;
-        } else {
+        uint32_t next = r->begun;
+        bool begins = decided(r, next); /* others may have come here meanwhile */
+        if (r->begun == next && begins) {
             r->begun++;
+        } else if (!begins) {
+            r->run_most = next < r->run_most ? next : r->run_most;
         }
     }
     bool begins = iteration < r->run_most;
@@ -181,6 +260,9 @@ static rp_status run_workers(rpexec_run *r, rp_arena *arena)
     }
     if (status != RP_OK) {
         stop(r);
+    }
+    if (status != RP_OK && r->e->nodes != NULL) {
+        rpexec_nodes_abort(r->e->nodes); /* threads wait for what never comes */
     }
     for (uint32_t i = 0; i < started; i++) {
         pthread_join(workers[i].thread, NULL);
@@ -244,6 +326,8 @@ static rp_status open_run(rpexec_run *r)
     RP_TRY(rp_arena_alloc(r->arena, p->microbatch_count + 1, sizeof(uint64_t), &r->first_sequence));
     RP_TRY(rp_arena_alloc(r->arena, p->op_count, sizeof(bool), &r->submitted));
     RP_TRY(rpexec_run_open_scales(r));
+    RP_TRY(rp_arena_alloc(r->arena, p->iteration_count, sizeof *r->losses, &r->losses));
+    RP_TRY(rp_arena_alloc(r->arena, p->iteration_count, sizeof *r->verdicts, &r->verdicts));
     RP_TRY(rp_arena_alloc(r->arena, r->plan->save_count, sizeof *r->saves, &r->saves));
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
         r->first_sequence[m + 1] = r->first_sequence[m] + p->sequences[m];
@@ -302,6 +386,8 @@ static rp_status rewind_run(rpexec_run *r)
     memset(r->submitted, 0, r->program->op_count * sizeof *r->submitted);
     memset(r->loss_of, 0, loss_count(r) * sizeof *r->loss_of);
     r->begun = 0;
+    r->losses_known = 0;
+    memset(r->verdicts, 0, r->program->iteration_count * sizeof *r->verdicts);
     r->run_most = r->e->evaluates != 0 ? r->e->evaluates : r->program->iteration_count;
     atomic_store(&r->uploaded, 0);
     atomic_store(&r->downloaded, 0);
@@ -327,8 +413,8 @@ static rp_status rewind_run(rpexec_run *r)
 static bool can_fuse(const rpexec_execution *e)
 {
     const rpexec_plan *p = e->plan;
-    return e->fuses && !e->keep_gradients && !p->program->asynchronous && !p->resident &&
-           p->sharded == NULL && p->slices == NULL && p->slot_count == 0;
+    return e->fuses && !e->keep_gradients && e->nodes == NULL && !p->program->asynchronous &&
+           !p->resident && p->sharded == NULL && p->slices == NULL && p->slot_count == 0;
 }
 
 rp_status rpexec_execution_run(rpexec_run *r)
@@ -338,7 +424,14 @@ rp_status rpexec_execution_run(rpexec_run *r)
     RP_TRY(rewind_run(r));
     RP_TRY(rp_arena_create(&arena));
     rpexec_state_fuse(e->state, can_fuse(e));
+    const rpexec_nodes_handler handler = {.context = r, .arrived = take_verdict, .lost = lose};
+    if (e->nodes != NULL) {
+        rpexec_nodes_handle(e->nodes, &handler);
+    }
     rp_status status = run_workers(r, arena);
+    if (e->nodes != NULL) {
+        rpexec_nodes_handle(e->nodes, NULL);
+    }
     rpexec_state_fuse(e->state, false);
     rp_arena_destroy(arena);
     RP_TRY(status);
@@ -351,6 +444,9 @@ rp_status rpexec_execution_run(rpexec_run *r)
         if (e->norms != NULL) {
             e->norms[i] = r->norms[i];
         }
+    }
+    if (is_lost(r)) {
+        return RP_BROKEN; /* logged */
     }
     bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
     bool on_gpus = r->plan->resident || rpexec_run_shards_are_trained(r);

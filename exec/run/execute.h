@@ -2,14 +2,16 @@
 #pragma once
 
 #include "common/timeline/timeline.h"
+#include "exec/nodes/nodes.h"
 #include "exec/run/driver.h"
 #include "exec/state/state.h"
 
-/** The tokens of one iteration, all microbatches one after the other. */
+/** The tokens of one iteration, all microbatches one after the other; of several processes those of
+ * this one. */
 typedef struct rpexec_batch {
     const int32_t *ids;    /**< [sequences][seq_len], below the vocabulary */
     const int32_t *labels; /**< likewise; RPEXEC_IGNORED where there is none */
-    uint64_t valid_tokens; /**< labels that are not ignored, of all microbatches */
+    uint64_t valid_tokens; /**< labels that are not ignored, of all microbatches and processes */
 } rpexec_batch;
 
 /** Follower of a run's iterations, which may end the run between two of them. */
@@ -35,6 +37,9 @@ typedef struct rpexec_execution {
     bool fuses; /**< without keep_gradients: offloaded synchronous steps are one pass where
                      they can be; for lowered schedules, whose ops wait as it needs it */
     rpexec_follower follower; /**< zeroes: none */
+    rpexec_nodes *nodes; /**< other processes with copies of their own, of which each has another
+                              part of a batch. All run the same program, process 0 asks its
+                              follower for all. NULL: there are none */
     uint32_t evaluates; /**< not 0: so many iterations run forward alone. Nothing is trained, and
                              only `losses` are results */
     /* Results. */

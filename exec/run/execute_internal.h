@@ -38,7 +38,22 @@ struct rpexec_run {
     float *scales;     /**< [iteration + 1] of the loss */
     double *norms;     /**< [iteration] of the gradients */
     struct rpexec_agreement *agreements; /**< [iteration] */
+    double *losses;                      /**< [iteration] of all processes, where they are known */
+    uint32_t losses_known;
+    int8_t *verdicts; /**< [iteration] what process 0 has said: 1 it runs, -1 it does not */
 };
+
+/** Tags of what processes exchange (exec/nodes/nodes.h): a kind and a number. */
+enum {
+    RPEXEC_TAG_LAYER, /**< gradients of a layer in host memory */
+    RPEXEC_TAG_JOB,   /**< of a job on a GPU */
+    RPEXEC_TAG_LOSS,
+};
+
+static inline uint64_t rpexec_run_tag(uint32_t kind, uint32_t number)
+{
+    return (uint64_t)kind << 32 | number;
+}
 
 /** Decision of all GPUs with resident weights to take a step, which one overflow prevents, and the
  * norm of all their gradients. */

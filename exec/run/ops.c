@@ -325,6 +325,11 @@ static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
             state, layer,
             rpexec_element(r->plan->model->dtype, rpexec_run_at(r, slot->value), first), scale);
     }
+    if (r->e->nodes != NULL) {
+        RP_TRY(rpexec_nodes_all_reduce(r->e->nodes, rpexec_run_tag(RPEXEC_TAG_LAYER, layer),
+                                       RP_DTYPE_F32, rpexec_state_own(state, layer, layer + 1),
+                                       state->gradients + state->trained[layer]));
+    }
     rpexec_state_measure(state, layer);
     rpexec_run_note_norm(r, op, rpexec_squares_root(&state->squares)); /* the last one's stays */
     return RP_OK;

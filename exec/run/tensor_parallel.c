@@ -70,17 +70,37 @@ rpexec_ranks *rpexec_run_ranks_begin(rpexec_run *r, uint32_t op, rpexec_run_rank
     return &ranks_out->ranks;
 }
 
+/* A process's copies sum, each has a share of it, and these are summed over the processes. */
+static rp_status reduce_over_processes(rpexec_run *r, uint32_t op, const rpexec_job *job,
+                                       rpexec_collective_array all)
+{
+    uint32_t group = 0;
+    rp_dtype dtype = r->plan->model->dtype;
+    uint32_t rank = rpexec_plan_rank(r->plan, RPEXEC_AXIS_DATA, job->gpu, &group);
+    uint64_t begin = rpexec_share(all.count, r->plan->data, rank);
+    uint64_t values = rpexec_share(all.count, r->plan->data, rank + 1) - begin;
+    void *share = rpexec_element(dtype, all.to, begin);
+    const rpexec_collective_array scattered = {
+        .from = all.from, .to = share, .count = all.count};
+    const rpexec_collective_array gathered = {.from = share, .to = all.to, .count = all.count};
+    uint64_t tag = rpexec_run_tag(RPEXEC_TAG_JOB, (uint32_t)(job - r->plan->jobs));
+    RP_TRY(collect_along(r, op, RPEXEC_AXIS_DATA, RPEXEC_REDUCE_SCATTER, dtype, &scattered, 1));
+    RP_TRY(rpexec_nodes_all_reduce(r->e->nodes, tag, dtype, values, share));
+    return collect_along(r, op, RPEXEC_AXIS_DATA, RPEXEC_ALL_GATHER, dtype, &gathered, 1);
+}
+
 rp_status rpexec_run_reduce_gradients(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_job *job = &r->plan->jobs[r->plan->tasks[op].job];
     void *gradients = rpexec_run_at(r, job->gradients);
     const rpexec_model *model = rpexec_plan_model(r->plan, job->gpu);
-    const rpexec_collective_array all = {.from = gradients,
-                                         .to = gradients,
-                                         .count =
-                                             rpexec_model_trained(model, job->begin, job->end)};
+    uint64_t count = rpexec_model_trained(model, job->begin, job->end);
+    const rpexec_collective_array all = {.from = gradients, .to = gradients, .count = count};
     (void)lane;
-    return collect_along(r, op, RPEXEC_AXIS_DATA, RPEXEC_ALL_REDUCE, model->dtype, &all, 1);
+    if (r->e->nodes == NULL) {
+        return collect_along(r, op, RPEXEC_AXIS_DATA, RPEXEC_ALL_REDUCE, model->dtype, &all, 1);
+    }
+    return reduce_over_processes(r, op, job, all);
 }
 
 /* ---- the step ---------------------------------------------------------------------------------

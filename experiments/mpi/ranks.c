@@ -17,6 +17,13 @@ struct rpsweep_crew {
 
 static bool initialised;
 
+/* A rank's own processes are no ranks: rpexec would look for the others. */
+static void leave_environment(void)
+{
+    (void)unsetenv("OMPI_COMM_WORLD_SIZE");
+    (void)unsetenv("PMI_SIZE");
+}
+
 /* ---- a worker ---------------------------------------------------------------------------------
  */
 
@@ -236,6 +243,7 @@ rp_status rpsweep_mpi_begin(bool *is_mpi_out, bool *is_worker_out)
         return RP_TOOL;
     }
     initialised = true;
+    leave_environment();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     *is_mpi_out = rank == 0 && size > 1;

@@ -178,7 +178,7 @@ Test(exec_layouts, programs_of_all_gpus_are_valid)
                      RP_OK));
         cr_assert(eq(int, rpexec_work_costs(&model, 1, rp_test_arena, &costs), RP_OK));
         cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &folded), RP_OK));
-        cr_assert(eq(int, rp_program_expand(folded, rp_test_arena, &whole), RP_OK));
+        cr_assert(eq(int, rp_program_expand(folded, 1, rp_test_arena, &whole), RP_OK));
         whole->traits.layout = folded->traits.layout; /* which collectives ask for */
         cr_expect(eq(int, rp_program_check(whole), RP_OK), "%s", schedules[i]);
         cr_expect(eq(u32, whole->gpu_count, folded->gpu_count * each));

@@ -1,0 +1,52 @@
+/* Processes that mpirun has started. MPI tells them who they are and where the others listen; then
+ * they talk by themselves, so that a process that is gone is noticed, and rates can be limited. */
+#include "exec/nodes/nodes.h"
+
+#include "common/base/log.h"
+
+#include <mpi.h>
+
+static rp_status exchange(const void *own, size_t bytes, void *all_out)
+{
+    int error =
+        MPI_Allgather(own, (int)bytes, MPI_BYTE, all_out, (int)bytes, MPI_BYTE, MPI_COMM_WORLD);
+    if (error != MPI_SUCCESS) {
+        rp_log_error("MPI_Allgather: error %d", error);
+        return RP_TOOL;
+    }
+    return RP_OK;
+}
+
+static void end(void)
+{
+    (void)MPI_Finalize();
+}
+
+rp_status rpexec_launch_find(rpexec_launch *launch_out)
+{
+    int rank = 0;
+    int count = 1;
+    *launch_out = (rpexec_launch){.count = 1};
+    if (rpexec_launch_started() < 2) { /* MPI_Init would take its time */
+        return RP_OK;
+    }
+    if (MPI_Init(NULL, NULL) != MPI_SUCCESS) {
+        rp_log_error("MPI_Init failed; valid is mpirun of the MPI that rpexec was built with");
+        return RP_TOOL;
+    }
+    (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    (void)MPI_Comm_size(MPI_COMM_WORLD, &count);
+    *launch_out = (rpexec_launch){
+        .rank = (uint32_t)rank, .count = (uint32_t)count, .exchange = exchange, .end = end};
+    if (count < 2) {
+        end();
+        rp_log_error("mpirun is of another MPI than rpexec was built with; valid is that one");
+        return RP_USAGE;
+    }
+    if ((uint32_t)count > RPEXEC_MAX_NODES) {
+        end();
+        rp_log_error("%d processes were started; valid are up to %u", count, RPEXEC_MAX_NODES);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}

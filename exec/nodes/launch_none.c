@@ -1,0 +1,18 @@
+/* Built without MPI: a run of one process, or an error where several were started. */
+#include "exec/nodes/nodes.h"
+
+#include "common/base/log.h"
+
+rp_status rpexec_launch_find(rpexec_launch *launch_out)
+{
+    uint32_t count = rpexec_launch_started();
+    *launch_out = (rpexec_launch){.count = 1};
+    if (count > 1) {
+        rp_log_error("%u processes were started for one run, and this rpexec was built without "
+                     "MPI; valid is one, or a build where MPI is found (Debian: libopenmpi-dev, "
+                     "openmpi-bin)",
+                     count);
+        return RP_USAGE;
+    }
+    return RP_OK;
+}

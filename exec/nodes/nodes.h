@@ -1,0 +1,120 @@
+/** @file nodes.h  The processes of one training run, one per server, and messages between them.
+ *
+ * Every two processes have a TCP connection. Messages from one to the other arrive in the order in
+ * which they were sent. A thread per connection reads and calls the handler, another one writes, so
+ * that a handler may send. A process that is gone is noticed by all others, which say so and fail.
+ *
+ * All of a process's bytes leave it one after the other, at a rate that may be limited: a
+ * connection's bytes then arrive no earlier than a network card of that rate would have sent them.
+ * Bytes that arrive are not limited, which is the same for two processes, and for rings of more.
+ */
+#pragma once
+
+#include "common/base/mem.h"
+#include "common/base/status.h"
+#include "common/program/dtype.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RPEXEC_MAX_NODES 64u
+
+typedef struct rpexec_nodes rpexec_nodes;
+
+/** A message; all but `bytes` is between sender and handler. */
+typedef struct rpexec_message {
+    uint32_t kind; /**< below RPEXEC_MESSAGE_OWN */
+    uint32_t number;
+    uint64_t bytes; /**< of what follows it; 0 of messages to the handler */
+    uint64_t values[2];
+} rpexec_message;
+
+/** Kinds from here on are nodes.c's own. */
+#define RPEXEC_MESSAGE_OWN 256u
+
+/** Receiver of messages, called by the connection's thread. */
+typedef struct rpexec_nodes_handler {
+    void *context;
+    /** A message has come. */
+    void (*arrived)(void *context, uint32_t from, const rpexec_message *message);
+    /** A process is gone, or has failed: nobody answers any more. Once at most. */
+    void (*lost)(void *context);
+} rpexec_nodes_handler;
+
+/** Way of the processes to each other; how they were started. */
+typedef struct rpexec_launch {
+    uint32_t rank;
+    uint32_t count;
+    /** Every process gets what each of them gives. @param all_out [count] x bytes */
+    rp_status (*exchange)(const void *own, size_t bytes, void *all_out);
+    /** Nothing is exchanged any more. */
+    void (*end)(void);
+} rpexec_launch;
+
+/** @return processes that mpirun has started for this run, as its environment says; 1: it has not.
+ */
+uint32_t rpexec_launch_started(void);
+
+/**
+ * Finds out whether several processes were started for this run (mpirun).
+ * @param launch_out count 1: none were, and there is nothing else in it
+ * @retval RP_OK, RP_USAGE (they were, and this program was built without MPI; logged)
+ */
+rp_status rpexec_launch_find(rpexec_launch *launch_out);
+
+/**
+ * Connects all processes, and ends the launch.
+ * @param bits_per_s that leave a process; 0: as fast as it goes
+ * @param nodes_out to be closed
+ * @retval RP_OK, RP_TOOL (logged), RP_NO_MEMORY
+ */
+rp_status rpexec_nodes_open(const rpexec_launch *launch, double bits_per_s,
+                            rpexec_nodes **nodes_out);
+
+/** Tells the others that all went well, waits until they say the same, and disconnects. Where it
+ * did not, or where they do not, they are told at once. NULL is nothing. */
+void rpexec_nodes_close(rpexec_nodes *nodes, bool well);
+
+/** @return which of the processes this is. */
+uint32_t rpexec_nodes_rank(const rpexec_nodes *nodes);
+
+/** @return how many there are. */
+uint32_t rpexec_nodes_count(const rpexec_nodes *nodes);
+
+/** @return true once a process is gone, or has failed. */
+bool rpexec_nodes_failed(rpexec_nodes *nodes);
+
+/** @return bytes of arrays that this process has sent to sum them, so far. */
+uint64_t rpexec_nodes_sent_bytes(rpexec_nodes *nodes);
+
+/** From now on messages go to `handler`; NULL: they wait. Nobody is in a handler afterwards that
+ * was there before. */
+void rpexec_nodes_handle(rpexec_nodes *nodes, const rpexec_nodes_handler *handler);
+
+/** Sends a message to all others, from any thread. @retval RP_OK, RP_BROKEN (a process is gone),
+ * RP_NO_MEMORY */
+rp_status rpexec_nodes_tell(rpexec_nodes *nodes, const rpexec_message *message);
+
+/**
+ * Sums an array over all processes, in fp32 by ascending rank and rounded once: the same bits
+ * everywhere. As with a ring, 2 (n - 1) / n of its bytes leave each process.
+ * @param tag the same in all processes, of no other call under way; calls of one tag are made in
+ *        the same order everywhere
+ * @retval RP_OK, RP_BROKEN (a process is gone), RP_NO_MEMORY
+ */
+rp_status rpexec_nodes_all_reduce(rpexec_nodes *nodes, uint64_t tag, rp_dtype dtype, uint64_t count,
+                                  void *array);
+
+/** Gets a number of each process, [count]; tags as above. @retval as above */
+rp_status rpexec_nodes_gather(rpexec_nodes *nodes, uint64_t tag, double own, double *all_out);
+
+/** This process has failed: the others are told, and whoever waits here waits no more. */
+void rpexec_nodes_abort(rpexec_nodes *nodes);
+
+/** The next two are called by one thread, the same calls in the same order in all processes. */
+
+/** Returns when all processes have come. @retval RP_OK, RP_BROKEN (one is gone) */
+rp_status rpexec_nodes_meet(rpexec_nodes *nodes);
+
+/** All get an array of one process. @retval RP_OK, RP_BROKEN (one is gone) */
+rp_status rpexec_nodes_share(rpexec_nodes *nodes, uint32_t root, void *array, uint64_t bytes);

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Release only: the MPI library itself leaks.
+# rpexec under mpirun, a process per server: losses of two processes are those of one with the same sequences, for layouts
+# and for RoundPipe, sync and async; bytes are those of the formula; a killed process ends all; process 0 alone writes.
+set -euo pipefail
+export RPEXEC_BACKEND=host
+rpexec=$2/exec/rpexec
+command -v mpirun >/dev/null || { echo "skipped: mpirun is missing (Debian package: openmpi-bin)"; exit 77; }
+# Not through a pipe: grep -q ends first, and ldd's SIGPIPE would count as "no libmpi".
+grep -q libmpi <<<"$(ldd "$rpexec")" || { echo "skipped: rpexec was built without MPI (libopenmpi-dev)"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# As root, and with more processes than processors; see rpsweep-mpi.sh.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+words=(--seq-len 32 --data "$1/README.md" --lr 3e-3)
+
+one()
+{
+    "$rpexec" "${words[@]}" --format json "$@" >"$work/one.json" 2>"$work/out" || { cat "$work/out"; exit 1; }
+}
+
+two()
+{
+    timeout -k 5 60 mpirun -n 2 "$rpexec" "${words[@]}" --format json "$@" </dev/null >"$work/two.json" 2>"$work/out" ||
+        { echo "two processes, $*:"; cat "$work/out"; exit 1; }
+}
+
+# same NAME MOST: losses and norms of both runs differ by MOST at most
+same()
+{
+    for key in loss grad_norm; do
+        paste -d' ' <(jq ".${key}[]" "$work/one.json") <(jq ".${key}[]" "$work/two.json") |
+            awk -v name="$1, $key" -v most="$2" '
+                NF != 2 { print name ": other numbers of steps"; bad = 1 }
+                { d = $1 / $2 - 1; if (d < 0) d = -d; if (!(d <= most)) { print name ": step " NR ": " $1 " and " $2; bad = 1 } }
+                END { exit bad || NR == 0 }' || exit 1
+    done
+}
+
+# Two copies of pipelines with tensor groups, and two copies in each process.
+one --schedule 1f1b --gpus 1 --microbatches 8 --steps 4
+two --schedule 1f1b --gpus 4 --data-parallel 2 --tensor-parallel 2 --microbatches 4 --steps 4
+same "2 x 2 x 2 in two processes" 1e-5
+[ "$(jq '[.gpus, .data_parallel, .tensor_parallel, .processes] | @csv' -r "$work/two.json")" = 8,2,2,2 ] ||
+    { echo "another layout"; exit 1; }
+two --schedule zbv --gpus 4 --data-parallel 4 --microbatches 2 --steps 4
+same "4 x 1 x 2 in two processes" 1e-5
+
+# RoundPipe: each process a pool of two GPUs. A ring of N sends 2 (N - 1) / N times what it sums; these are fp32
+# gradients of all parameters, 4 bytes each, of each of 4 steps. Process 0 and 1 send as much.
+parameters=$("$2/rpsim" --schedule gpipe --model tiny --platform rtx4090x8 --gpus 2 --format json --intervals off 2>/dev/null | jq '.[0].parameters')
+for optimizer in sync async; do
+    one --gpus 2 --microbatches 8 --steps 4 --optimizer "$optimizer" --clip-norm 0.3
+    two --gpus 2 --microbatches 4 --steps 4 --optimizer "$optimizer" --clip-norm 0.3
+    same "RoundPipe on two servers, $optimizer" 1e-6
+    formula=$((4 * 2 * (2 * (2 - 1) * 4 * parameters / 2)))
+    [ "$(jq .network_bytes "$work/two.json")" = "$formula" ] ||
+        { echo "network: $(jq .network_bytes "$work/two.json") bytes, not $formula"; exit 1; }
+done
+if [ -n "${RP_LONG:-}" ]; then
+    for more in "--dtype fp16" "--dtype bf16" "--grain layer" "--schedule roundpipe-overlap" "--schedule mobius" "--lora-rank 4"; do
+        # shellcheck disable=SC2086
+        one --gpus 2 --microbatches 8 --steps 4 $more
+        # shellcheck disable=SC2086
+        two --gpus 2 --microbatches 4 --steps 4 $more
+        same "$more" "$(case $more in *16) echo 2e-2 ;; *) echo 1e-5 ;; esac)"
+    done
+fi
+
+# A run of two processes is saved by one of them, and goes on in other layouts as if it had never stopped.
+one --schedule 1f1b --gpus 1 --microbatches 8 --steps 6 --eval-data "$1/CHANGELOG.md" --loss-out "$work/one.csv"
+two --schedule 1f1b --gpus 2 --microbatches 4 --steps 2 --save "$work/ck" --loss-out "$work/two.csv"
+two --gpus 2 --microbatches 4 --steps 4 --save "$work/ck" --resume --loss-out "$work/two.csv"
+two --schedule 1f1b --gpus 2 --data-parallel 2 --microbatches 4 --steps 6 --save "$work/ck" --resume \
+    --eval-data "$1/CHANGELOG.md" --loss-out "$work/two.csv"
+paste -d, "$work/one.csv" "$work/two.csv" | awk -F, 'NR > 1 { for (k = 2; k <= 6; k += 4) {
+    d = $k == "" ? 0 : $k / $(k + 6) - 1; if (d < -1e-5 || d > 1e-5 || $k == "" != ($(k + 6) == "")) { print; bad = 1 } } }
+    END { exit bad || NR != 7 }' || { echo "resumed runs learn something else"; exit 1; }
+
+# A process is killed: the other one says so, and all end within 10 s. What was saved stays, and a run goes on from it.
+: >"$work/out"
+started=$SECONDS
+timeout -k 5 60 mpirun -n 2 bash -c 'echo $$ >"$0.$OMPI_COMM_WORLD_RANK"; exec "$@"' "$work/pid" "$rpexec" "${words[@]}" \
+    --gpus 2 --microbatches 4 --steps 100000 --save "$work/killed" --save-every 5 </dev/null >"$work/out" 2>&1 &
+job=$!
+until [ -d "$work/killed/step-5" ] || [ $((SECONDS - started)) -gt 40 ]; do sleep 0.1; done
+kill -KILL "$(cat "$work/pid.1")"
+killed=$SECONDS
+status=0
+wait $job || status=$?
+took=$((SECONDS - killed))
+[ $status -ne 0 ] && [ $status -ne 124 ] && [ $took -le 10 ] || { echo "a killed process: status $status after $took s"; cat "$work/out"; exit 1; }
+grep -q 'process 1 of 2 is gone: this run ends' "$work/out" || { echo "nobody says that a process is gone:"; cat "$work/out"; exit 1; }
+while kill -0 "$(cat "$work/pid.0")" 2>/dev/null; do
+    [ $((SECONDS - killed)) -le 10 ] || { echo "process 0 still runs"; exit 1; }
+    sleep 0.1
+done
+step=$(find "$work/killed" -maxdepth 1 -name 'step-*' | sed 's/.*step-//' | sort -n | tail -1)
+two --gpus 2 --microbatches 4 --steps $((step + 1)) --save "$work/killed" --resume
+
+# refused OPTION... MESSAGE: status 2, and the message says why
+refused()
+{
+    local message=${*: -1} status=0
+    timeout -k 5 60 mpirun -n 2 "$rpexec" "${@:1:$#-1}" </dev/null >"$work/out" 2>&1 || status=$?
+    [ $status -eq 2 ] && grep -q -- "$message" "$work/out" || { echo "$*: status $status:"; cat "$work/out"; exit 1; }
+}
+refused --schedule fsdp 'GPUs of data-parallel systems are those of one process'
+refused --schedule 1f1b --gpus 6 --data-parallel 3 'valid are multiples of 2'
