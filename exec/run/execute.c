@@ -446,7 +446,7 @@ rp_status rpexec_execution_run(rpexec_run *r)
         }
     }
     if (is_lost(r)) {
-        return RP_BROKEN; /* logged */
+        return RP_BROKEN; /* somebody else has failed */
     }
     bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
     bool on_gpus = r->plan->resident || rpexec_run_shards_are_trained(r);
