@@ -16,6 +16,13 @@
 #define UNFUSED_LOGIT_DROPPED_BYTES 12u /* FSDP, Megatron's pipeline: without the 16-bit logits */
 #define UNFUSED_LOGIT_TENSOR_BYTES 8u   /* Megatron's loss over a vocabulary that is split */
 
+/* Megatron-LM's pipeline and tensor parallelism. */
+static bool is_megatron(const rp_traits *traits)
+{
+    bool pipeline = traits->placement == RP_PLACEMENT_RESIDENT && traits->unfused_loss;
+    return pipeline || rp_cuts_layers(traits);
+}
+
 static uint64_t logit_bytes(const rp_traits *traits)
 {
     if (rp_cuts_layers(traits) || rp_layout_tensor(&traits->layout) > 1) {
@@ -29,6 +36,7 @@ rp_status rp_compile_sizes(const rp_traits *traits, const rp_model *model, uint3
                            rp_dtype dtype, rp_arena *arena, rp_sizes *sizes_out)
 {
     RP_TRY(rp_sizes_of_model(model, seq_len, dtype, arena, sizes_out));
+    sizes_out->fp32_gradients = is_megatron(traits);
     if (model->fused_loss) { /* logits and their gradient, of a whole microbatch */
         sizes_out->logits_bytes = 2 * rp_dtype_bytes(dtype) * seq_len * (uint64_t)model->vocab;
         sizes_out->logits_chunk_bytes = UINT64_MAX;

@@ -21,6 +21,8 @@ typedef struct rp_sizes {
     uint64_t logits_bytes;     /**< of one sequence */
     uint64_t logits_chunk_bytes; /**< most that the loss holds at a time */
     bool unfused_loss;           /**< the loss holds the logits of a whole microbatch */
+    bool fp32_gradients;         /**< 16-bit parameters that a GPU steps have them, if only for the
+                                      step (rp_lower_put_gradients) */
     bool tied_head;              /**< a GPU with embedding and head holds their table once */
 } rp_sizes;
 

@@ -97,6 +97,7 @@ static void put_resident(const writer *w, uint32_t gpu)
     const rp_sharding *sharding = w->s->sharding;
     rp_handle first = rp_sharded_unit_at(w->s, gpu, 0)->compute_first;
     rp_handle last = rp_assembly_last(w->s->l->assembly, gpu * RP_LOWER_QUEUES_PER_GPU);
+    const rp_handle between[] = {first, last};
     uint64_t weights = all_of(w, w->sizes->weight_bytes);
     uint64_t gradients = all_of(w, w->sizes->gradient_bytes);
     uint64_t optimizer = all_of(w, w->sizes->optimizer_bytes);
@@ -112,7 +113,8 @@ static void put_resident(const writer *w, uint32_t gpu)
     }
     bool kept_gradients = !w->gathers && !sharding->host_gradients;
     put(w, RP_BUFFER_WEIGHT, gpu, kept, first, last);
-    put(w, RP_BUFFER_GRADIENT, gpu, kept_gradients ? share(w, gradients) : 0, first, last);
+    uint64_t own = kept_gradients ? share(w, gradients) : 0;
+    rp_lower_put_gradients(w->s->l, w->program, gpu, own, own, between, w->s->updates);
     put(w, RP_BUFFER_OPTIMIZER, gpu, sharding->host_optimizer ? 0 : share(w, optimizer), first,
         last);
     put(w, RP_BUFFER_TEMPORARY, gpu, sharding->bucket_bytes, first, last);
@@ -289,7 +291,8 @@ rp_status rp_lower_add_sharded_buffers(const rp_lowering *l, rp_program *program
                 .tensor = s->sharding->forward_reduces != 0,
                 .gathers = s->sharding->forward_gathers != 0,
                 .layers = l->config->grain == RP_GRAIN_LAYER};
-    size_t most = (size_t)s->gpus * 4 + (size_t)l->unit_count * 7;
+    size_t most = (size_t)s->gpus * (4 + l->schedule->iteration_count);
+    most += (size_t)l->unit_count * 7;
     RP_TRY(rp_arena_alloc_raw(program->arena, most, sizeof(rp_buffer), &program->buffers));
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
         put_resident(&w, gpu);

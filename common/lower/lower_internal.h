@@ -62,7 +62,7 @@ typedef struct rp_lower_job {
     uint16_t iteration;
     uint32_t call;
     bool backward;
-    bool reduces; /**< the copies add up its gradients when it is over (copies.c) */
+    bool reduces;           /**< the copies add up its gradients when it is over (copies.c) */
     rp_handle params_first; /**< of its uploads on the parameter queue */
     rp_handle params_last;
     rp_handle param_grads_up;
@@ -84,7 +84,7 @@ typedef struct rp_lowering {
     uint32_t host_queue;
     uint32_t tensor_queues; /**< of GPU 0's tensor group, those of the others follow; 0: none */
     uint32_t data_queues;   /**< likewise of data groups */
-    uint32_t calls; /**< per iteration */
+    uint32_t calls;         /**< per iteration */
     uint32_t unit_count;
     rp_lower_unit *units; /**< queue after queue, as the schedule has them */
     uint32_t *unit_of;    /**< [op of the schedule] */
@@ -97,7 +97,7 @@ typedef struct rp_lowering {
     rp_handle *collect;  /**< [iteration][layers + 2] */
     rp_handle *update;   /**< [iteration][gpu] of resident weights */
     rp_handle *updated;  /**< [iteration][gpu] its weights are new: `update`, or their gather */
-    uint64_t *trained_bytes; /**< [gpu] of resident weights that it trains, working weights */
+    uint64_t *trained_bytes;    /**< [gpu] of resident weights that it trains, working weights */
     struct rp_sharded *sharded; /**< data-parallel systems; otherwise NULL */
 } rp_lowering;
 
@@ -301,6 +301,19 @@ static inline bool rp_lower_keeps_tape(const rp_lowering *l)
 /** Adds a buffer to a program whose array has room for it; none without bytes or without ops. */
 void rp_lower_put(const rp_lowering *lowering, rp_program *program, rp_buffer_kind kind,
                   uint32_t place, uint64_t bytes, rp_handle from, rp_handle to);
+
+/**
+ * Adds the gradients of what a GPU steps itself, and what rp_sizes.fp32_gradients makes of them:
+ * fp32 ones in place of bf16 ones that nobody reduces, and otherwise copies of 16-bit ones for the
+ * step.
+ * @param bytes of all that it keeps
+ * @param narrow of the 16-bit ones that it steps; 0: they are fp32 already
+ * @param between first and last op that they live to
+ * @param updates [iteration][gpu] the GPUs' own steps
+ */
+void rp_lower_put_gradients(const rp_lowering *lowering, rp_program *program, uint32_t gpu,
+                            uint64_t bytes, uint64_t narrow, const rp_handle between[2],
+                            const rp_handle *updates);
 
 /**
  * Writes the program's buffers, once the assembly is finished.

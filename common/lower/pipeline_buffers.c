@@ -40,6 +40,20 @@ void rp_lower_put(const rp_lowering *l, rp_program *p, rp_buffer_kind kind, uint
                     .kind = (uint16_t)kind};
 }
 
+void rp_lower_put_gradients(const rp_lowering *l, rp_program *p, uint32_t gpu, uint64_t bytes,
+                            uint64_t narrow, const rp_handle between[2], const rp_handle *updates)
+{
+    const rp_sizes *sizes = &l->config->sizes;
+    bool alone = rp_layout_data(&l->schedule->traits.layout) == 1;
+    bool wide = sizes->fp32_gradients && sizes->dtype == RP_DTYPE_BF16 && alone;
+    bool copied = sizes->fp32_gradients && rp_dtype_bytes(sizes->dtype) == 2 && !wide;
+    rp_lower_put(l, p, RP_BUFFER_GRADIENT, gpu, wide ? 2 * bytes : bytes, between[0], between[1]);
+    for (uint32_t i = 0; copied && i < l->schedule->iteration_count; i++) {
+        rp_handle update = updates[(size_t)i * l->schedule->gpu_count + gpu];
+        rp_lower_put(l, p, RP_BUFFER_GRADIENT, gpu, 2 * narrow, update, update);
+    }
+}
+
 static void put(const buffer_writer *w, rp_buffer_kind kind, uint32_t place, uint64_t bytes,
                 rp_handle from, rp_handle to)
 {
@@ -117,13 +131,13 @@ static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, 
         }
     }
     uint64_t gradients = rp_lower_reduced(l, bytes[RP_BUFFER_GRADIENT]);
-    bytes[RP_BUFFER_WEIGHT] = rp_lower_share(l, 3, bytes[RP_BUFFER_WEIGHT]) * version_count(l, gpu);
-    bytes[RP_BUFFER_GRADIENT] =
-        rp_lower_keeps_gradients(l) ? gradients : rp_lower_share(l, 2, gradients);
-    bytes[RP_BUFFER_OPTIMIZER] = rp_lower_share(l, 1, bytes[RP_BUFFER_OPTIMIZER]);
-    for (int kind = 0; kind < RP_BUFFER_KIND_COUNT; kind++) {
-        put(w, (rp_buffer_kind)kind, gpu, bytes[kind], first, last);
-    }
+    uint64_t narrow = gradients == bytes[RP_BUFFER_GRADIENT] ? rp_lower_share(l, 1, gradients) : 0;
+    uint64_t kept = rp_lower_keeps_gradients(l) ? gradients : rp_lower_share(l, 2, gradients);
+    uint64_t weights = rp_lower_share(l, 3, bytes[RP_BUFFER_WEIGHT]);
+    const rp_handle between[] = {first, last};
+    put(w, RP_BUFFER_WEIGHT, gpu, weights * version_count(l, gpu), first, last);
+    rp_lower_put_gradients(l, w->program, gpu, kept, narrow, between, l->update);
+    put(w, RP_BUFFER_OPTIMIZER, gpu, rp_lower_share(l, 1, bytes[RP_BUFFER_OPTIMIZER]), first, last);
 }
 
 static void put_gpu(const buffer_writer *w, uint32_t gpu)
@@ -406,6 +420,7 @@ rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
     size_t inside = l->separate ? pairs * p->iteration_count * p->microbatch_count : 0;
     size_t most =
         2 * (size_t)l->job_count + 8 * (size_t)l->unit_count + inside + 4 * (size_t)p->gpu_count;
+    most += (size_t)p->iteration_count * p->gpu_count; /* what its step holds */
     most += rp_lower_layer_buffers(l) + rp_lower_copies_buffers(l);
     RP_TRY(rp_arena_alloc(l->arena, backwards, sizeof(rp_handle), &w.release));
     RP_TRY(rp_arena_alloc(l->arena, p->forward_count, sizeof(bool), &w.kept));

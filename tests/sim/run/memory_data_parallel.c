@@ -43,6 +43,8 @@ typedef struct fixture {
     uint64_t temporaries[LAYERS + 2];
     uint64_t boundary;
     uint64_t logits;
+    rp_dtype dtype;
+    bool fp32_gradients;
     bool tied;
     uint32_t each; /* microbatches per GPU */
     rp_recompute recompute;
@@ -112,6 +114,8 @@ static rp_program *lower(fixture *f, const char *name)
                                        .logits_bytes = f->logits,
                                        .logits_chunk_bytes = UINT64_MAX,
                                        .unfused_loss = true,
+                                       .dtype = f->dtype,
+                                       .fp32_gradients = f->fp32_gradients,
                                        .tied_head = f->tied},
                              .call_microbatches = GPUS * f->each,
                              .grain = f->grain,
@@ -126,7 +130,7 @@ static rp_program *lower(fixture *f, const char *name)
 static rp_timeline *simulate(const rp_program *program, double link_Bps)
 {
     size_t entries = (size_t)program->stage_count * RP_OP_KIND_COUNT;
-    rpsim_compute_costs costs = {.stage_count = program->stage_count};
+    rpsim_compute_costs costs = {.stage_count = program->stage_count, .update_ps = 1000};
     cr_assert(eq(int, rp_arena_alloc(arena, entries, sizeof(int64_t), &costs.ps), RP_OK));
     cr_assert(
         eq(int, rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &costs.class_of),
@@ -150,8 +154,7 @@ static rp_timeline *simulate(const rp_program *program, double link_Bps)
     return timeline;
 }
 
-/* Peak of each GPU: all GPUs have the same. */
-static uint64_t peak(fixture *f, const char *name)
+static rpsim_memory measure(fixture *f, const char *name)
 {
     rpsim_memory memory;
     rpsim_memory_limits limits = {0};
@@ -159,11 +162,18 @@ static uint64_t peak(fixture *f, const char *name)
     rp_timeline *timeline = simulate(program, 1e14);
     cr_assert(eq(int, rpsim_memory_measure(timeline, &limits, arena, &memory), RP_OK));
     cr_assert(memory.known, "%s", name);
+    rp_timeline_destroy(timeline);
+    rp_program_destroy(program);
+    return memory;
+}
+
+/* Peak of each GPU: all GPUs have the same. */
+static uint64_t peak(fixture *f, const char *name)
+{
+    rpsim_memory memory = measure(f, name);
     for (uint32_t gpu = 1; gpu < GPUS; gpu++) {
         cr_expect(eq(u64, memory.peak_gpu_bytes[gpu], memory.peak_gpu_bytes[0]), "%s", name);
     }
-    rp_timeline_destroy(timeline);
-    rp_program_destroy(program);
     return memory.peak_gpu_bytes[0];
 }
 
@@ -282,6 +292,37 @@ Test(memory_sharded, megatron_tp)
     uint64_t norms = (GPUS - 1) * 10 * BOUNDARY;
     uint64_t backward = EACH * (inputs + TAPE + norms - GPUS * BOUNDARY + TEMPORARY);
     cr_expect(eq(u64, peak(&f, "megatron-tp"), state + backward));
+}
+
+/* Megatron-LM (megatron-core 0.19.2): bf16 forces gradients in fp32 (training/arguments.py), 4 B in
+ * place of 2 all the time; fp16 ones are copied to fp32 for the step (optimizer/optimizer.py,
+ * _copy_model_grads_to_main_grads), 4 B besides while nothing but the state is there. */
+Test(memory_sharded, megatron_gradients)
+{
+    fixture f = make();
+    f.fp32_gradients = true;
+    uint64_t own = ALL_WEIGHTS / GPUS;
+    f.dtype = RP_DTYPE_BF16;
+    uint64_t head = EACH * (GPUS * LAYERS * BOUNDARY + LOGITS + GPUS * HEAD_TAPE);
+    cr_expect(eq(u64, peak(&f, "megatron-tp"), 6 * own + head));
+    f.dtype = RP_DTYPE_F16;
+    cr_expect(eq(u64, peak(&f, "megatron-tp"), 5 * own + head));
+    f.logits = 0;
+    f.boundary = 0;
+    for (uint32_t i = 0; i < LAYERS + 2; i++) {
+        f.tapes[i] = 0;
+        f.temporaries[i] = 0;
+    }
+    cr_expect(eq(u64, peak(&f, "megatron-tp"), (5 + 2) * own));
+    f.partition = "2,2,1,1";
+    f.grain = RP_GRAIN_STAGE;
+    rpsim_memory memory = measure(&f, "megatron-pp");
+    cr_expect(eq(u64, memory.peak_gpu_bytes[1], 7 * 2 * LAYER_WEIGHTS));
+    cr_expect(eq(u64, memory.peak_gpu_bytes[2], 7 * LAYER_WEIGHTS));
+    cr_expect(eq(u64, memory.peak_gpu_bytes[3], 7 * (LAYER_WEIGHTS + HEAD_WEIGHTS)));
+    f.dtype = RP_DTYPE_BF16;
+    memory = measure(&f, "megatron-pp");
+    cr_expect(eq(u64, memory.peak_gpu_bytes[2], 6 * LAYER_WEIGHTS));
 }
 
 /* Without recompute all layers' tapes wait; several layers in one stage change nothing. */
