@@ -123,7 +123,7 @@ static rp_status make_plan(running *r, rp_arena *arena)
 {
     const rpexec_trial *t = r->trial;
     uint32_t gpus = t->site->gpus;
-    r->plan = (rpexec_plan){.program = r->program, .model = t->site->model};
+    r->plan = (rpexec_plan){.program = r->program, .model = t->site->model, .tensor = 1, .data = 1};
     RP_TRY(rpexec_order_create(r->program, arena, &r->plan.order));
     RP_TRY(rp_arena_alloc(arena, gpus + 1, sizeof(uint64_t), &r->plan.arena_bytes));
     for (uint32_t i = 0; i < gpus; i++) {
