@@ -45,6 +45,7 @@ typedef struct fixture {
     uint64_t logits;
     rp_dtype dtype;
     bool fp32_gradients;
+    rp_layout layout;
     bool tied;
     uint32_t each; /* microbatches per GPU */
     rp_recompute recompute;
@@ -121,6 +122,7 @@ static rp_program *lower(fixture *f, const char *name)
                              .grain = f->grain,
                              .piece_bytes = RP_PIECE_BYTES};
     cr_assert(eq(int, rp_schedule_build(type, &config, &schedule), RP_OK), "%s", name);
+    schedule->traits.layout = f->layout;
     cr_assert(eq(int, rp_lower(schedule, &lower, sequences, &program), RP_OK), "%s", name);
     cr_assert(eq(int, rp_program_check(program), RP_OK), "%s", name);
     rp_program_destroy(schedule);
@@ -149,6 +151,7 @@ static rp_timeline *simulate(const rp_program *program, double link_Bps)
                           .host_Bps = 1e14,
                           .collective_Bps = link_Bps,
                           .collect_Bps = 1e14};
+    cr_assert(eq(int, rp_machine_fold(&machine, &program->traits.layout, GPUS), RP_OK));
     rp_timeline *timeline = NULL;
     cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
     return timeline;
@@ -323,6 +326,15 @@ Test(memory_sharded, megatron_gradients)
     f.dtype = RP_DTYPE_BF16;
     memory = measure(&f, "megatron-pp");
     cr_expect(eq(u64, memory.peak_gpu_bytes[2], 6 * LAYER_WEIGHTS));
+    f.layout.data_parallel = 2; /* reduced in bf16: copies, and of shares where these are stepped */
+    memory = measure(&f, "megatron-pp");
+    cr_expect(eq(u64, memory.peak_gpu_bytes[2], 7 * LAYER_WEIGHTS));
+    f.layout.zero = 1;
+    memory = measure(&f, "megatron-pp");
+    cr_expect(eq(u64, memory.peak_gpu_bytes[2], (2 + 3 / 2.0 + 2 / 2.0) * LAYER_WEIGHTS));
+    f.layout.gradient_bytes = sizeof(float); /* reduced in fp32: kept in it, and not copied */
+    memory = measure(&f, "megatron-pp");
+    cr_expect(eq(u64, memory.peak_gpu_bytes[2], (1 + 2 + 3 / 2.0) * LAYER_WEIGHTS));
 }
 
 /* Without recompute all layers' tapes wait; several layers in one stage change nothing. */
