@@ -1,6 +1,7 @@
 #include "sim/rpadvise/advice.h"
 
 #include "common/inputs/sizes.h"
+#include "sim/rpadvise/search_internal.h"
 #include "sim/rpsim/report/columns.h"
 
 #include <math.h>
@@ -160,8 +161,9 @@ static rp_status set_batch_front(rpadvise_search *s, rpadvise_advice *a)
     c.microbatches *= c.calls;
     c.calls = 1;
     drop_list(&c);
-    while (c.microbatches / 2 >= s->gpus && count < RPADVISE_MOST_POINTS) {
-        c.microbatches = c.microbatches / 2 / s->gpus * s->gpus;
+    uint32_t n = rpadvise_places(s, &c);
+    while (c.microbatches / 2 >= n && count < RPADVISE_MOST_POINTS) {
+        c.microbatches = c.microbatches / 2 / n * n;
         smaller[count++] = c;
     }
     RP_TRY(rpadvise_search_add(s, smaller, count, 0));
@@ -252,7 +254,7 @@ static rp_status explain_notes(rpadvise_advice *a, const rpadvise_candidate *bes
             rpadvise_trial *t = &trials[count++];
             *t = (rpadvise_trial){.candidate = best[i],
                                   .manner = {.iterations = 1, .explain = true}};
-            uint32_t most = 2 * s->gpus;
+            uint32_t most = 2 * rpadvise_places(s, &best[i]);
             if (s->options->global_batch == 0 && t->candidate.microbatches > most) {
                 t->candidate.microbatches = most;
                 t->candidate.calls = 1;

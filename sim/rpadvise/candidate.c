@@ -15,7 +15,9 @@ bool rpadvise_candidate_equal(const rpadvise_candidate *a, const rpadvise_candid
     return a->schedule == b->schedule && a->asynchronous == b->asynchronous &&
            a->recompute == b->recompute && a->layer_grain == b->layer_grain &&
            a->microbatch_size == b->microbatch_size && a->microbatches == b->microbatches &&
-           a->calls == b->calls && strcmp(one, other) == 0;
+           a->calls == b->calls && a->nodes == b->nodes &&
+           a->data_parallel == b->data_parallel && a->tensor_parallel == b->tensor_parallel &&
+           strcmp(one, other) == 0;
 }
 
 bool rpadvise_candidate_same_mode(const rpadvise_candidate *a, const rpadvise_candidate *b)
@@ -49,8 +51,9 @@ static void add_count(list *l, const char *option, uint64_t value)
     add(l, option, text);
 }
 
-static void add_work(list *l, const rpadvise_work *work)
+static void add_work(list *l, const rpadvise_work *work, const rpadvise_candidate *c)
 {
+    uint32_t nodes = c->nodes != 0 ? c->nodes : work->nodes;
     add(l, "--model", work->model);
     if (work->assume != NULL) {
         add(l, "--assume", work->assume);
@@ -61,6 +64,15 @@ static void add_work(list *l, const rpadvise_work *work)
     add(l, "--platform", work->platform);
     if (work->gpus != 0) {
         add_count(l, "--gpus", work->gpus);
+    }
+    if (nodes != 0) {
+        add_count(l, "--nodes", nodes);
+    }
+    if (c->data_parallel > 1) {
+        add_count(l, "--data-parallel", c->data_parallel);
+    }
+    if (c->tensor_parallel > 1) {
+        add_count(l, "--tensor-parallel", c->tensor_parallel);
     }
     if (work->seq_len != 0) {
         add_count(l, "--seq-len", work->seq_len);
@@ -114,7 +126,7 @@ rp_status rpadvise_candidate_arguments(const rpadvise_work *work, const rpadvise
     RP_TRY(rp_arena_alloc(arena, MOST_ARGUMENTS, sizeof *l.argv, &l.argv));
     add(&l, "rpsim", NULL);
     add(&l, "--schedule", c->schedule->name);
-    add_work(&l, work);
+    add_work(&l, work, c);
     add(&l, "--optimizer", c->asynchronous ? "async" : "sync");
     add_sizes(&l, work, c, manner);
     if (c->recompute != c->schedule->default_recompute) {

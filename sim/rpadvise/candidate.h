@@ -8,7 +8,8 @@
 typedef struct rpadvise_work {
     const char *model;
     const char *platform;
-    uint32_t gpus;         /**< as given; 0: the platform's */
+    uint32_t gpus;         /**< as given, of a server with nodes; 0: the platform's */
+    uint32_t nodes;        /**< as given; 0: as the platform's file says */
     uint32_t lora_rank;    /**< as given; 0: as the model says */
     const char *assume;    /**< as given; NULL: not */
     uint32_t seq_len;      /**< as given; 0: the cost table's */
@@ -24,8 +25,11 @@ typedef struct rpadvise_candidate {
     bool layer_grain;
     const char *partition; /**< of --partition; NULL: rpsim's default */
     uint32_t tune_budget;  /**< that found the partition; 0: it was not searched for */
+    uint32_t nodes;           /**< that are used; 0: the work's */
+    uint32_t data_parallel;   /**< copies; 0: one */
+    uint32_t tensor_parallel; /**< GPUs of a layer; 0: one */
     uint32_t microbatch_size;
-    uint32_t microbatches; /**< of a call */
+    uint32_t microbatches; /**< of a call, of one copy */
     uint32_t calls;
 } rpadvise_candidate;
 
@@ -39,6 +43,19 @@ typedef struct rpadvise_manner {
     bool intervals;
     bool explain;
 } rpadvise_manner;
+
+/** @return copies of the pipeline. */
+static inline uint32_t rpadvise_copies(const rpadvise_candidate *candidate)
+{
+    return candidate->data_parallel != 0 ? candidate->data_parallel : 1;
+}
+
+/** @return GPUs that do the same: copies of all GPUs of a layer. */
+static inline uint32_t rpadvise_alike(const rpadvise_candidate *candidate)
+{
+    uint32_t tensor = candidate->tensor_parallel;
+    return rpadvise_copies(candidate) * (tensor != 0 ? tensor : 1);
+}
 
 /** @return whether both are the same options. */
 bool rpadvise_candidate_equal(const rpadvise_candidate *a, const rpadvise_candidate *b);

@@ -17,17 +17,18 @@
 /* ---- sizes ------------------------------------------------------------------------------------
  */
 
-/* Microbatches of a step: of the batch that is given, or as many as its tokens allow. */
-uint32_t rpadvise_target(const rpadvise_search *s, uint32_t size)
+uint32_t rpadvise_target(const rpadvise_search *s, const rpadvise_candidate *c)
 {
-    uint32_t n = s->gpus;
-    uint32_t batch = s->options->global_batch;
+    uint32_t n = rpadvise_places(s, c);
+    uint32_t size = c->microbatch_size;
+    uint32_t batch = s->options->global_batch / rpadvise_copies(c);
     if (batch != 0) {
         uint32_t units = (batch + size - 1) / size;
         uint32_t whole = rpadvise_multiple(units + n - 1, n); /* equal rounds, a little smaller */
         return units > n && whole <= batch ? whole : units;
     }
-    uint64_t units = s->options->max_step_tokens / ((uint64_t)size * s->seq_len);
+    uint64_t tokens = (uint64_t)size * s->seq_len * rpadvise_copies(c);
+    uint64_t units = s->options->max_step_tokens / tokens;
     uint32_t most = rpadvise_least(MOST_ROUNDS * n, MOST_MICROBATCHES);
     most = most < LEAST_ROUNDS * n ? LEAST_ROUNDS * n : most; /* enough to fill a pipeline */
     units = units < most ? units : most;
@@ -66,41 +67,58 @@ static const rp_schedule_type *schedule_at(const rpadvise_options *o, uint32_t i
     return o->schedule_count != 0 ? rp_schedule_find(o->schedules[index]) : rp_schedules[index];
 }
 
-static void add_family(rpadvise_search *s, const rp_schedule_type *schedule, uint32_t bits,
-                       rp_recompute recompute)
+rpadvise_family rpadvise_family_of(const rpadvise_search *s, const rpadvise_candidate *c)
 {
-    rpadvise_family *family = &s->families[s->family_count];
-    *family = (rpadvise_family){.candidate = {.schedule = schedule,
-                                              .asynchronous = bits & 1,
-                                              .recompute = recompute,
-                                              .layer_grain = bits & 2,
-                                              .partition = bits & 4 ? "auto" : NULL,
-                                              .microbatch_size = 1,
-                                              .calls = 1},
-                                .least = s->gpus};
-    if (s->options->global_batch == 0) {
-        family->least = rpadvise_least(s->gpus, rpadvise_target(s, 1));
+    uint32_t n = rpadvise_places(s, c);
+    bool free_batch = s->options->global_batch == 0;
+    return (rpadvise_family){.candidate = *c,
+                             .least = free_batch ? rpadvise_least(n, rpadvise_target(s, c)) : n};
+}
+
+rp_status rpadvise_families_add(rpadvise_search *s, const rpadvise_family *families, uint32_t count)
+{
+    if (s->family_count + count > s->family_room) {
+        uint32_t room = 2 * (s->family_count + count);
+        rpadvise_family *larger = NULL;
+        RP_TRY(rp_arena_alloc(s->arena, room, sizeof *larger, &larger));
+        for (uint32_t i = 0; i < s->family_count; i++) {
+            larger[i] = s->families[i];
+        }
+        s->families = larger;
+        s->family_room = room;
     }
-    bool layers = family->candidate.layer_grain != rp_usual_layer_grain(schedule);
+    for (uint32_t i = 0; i < count; i++) {
+        s->families[s->family_count++] = families[i];
+    }
+    return RP_OK;
+}
+
+static rp_status add_family(rpadvise_search *s, const rp_schedule_type *schedule, uint32_t bits,
+                            rp_recompute recompute)
+{
+    const rpadvise_candidate candidate = {.schedule = schedule,
+                                          .asynchronous = bits & 1,
+                                          .recompute = recompute,
+                                          .layer_grain = bits & 2,
+                                          .partition = bits & 4 ? "auto" : NULL,
+                                          .microbatch_size = 1,
+                                          .calls = 1};
+    const rpadvise_family family = rpadvise_family_of(s, &candidate);
+    bool layers = candidate.layer_grain != rp_usual_layer_grain(schedule);
     bool nothing = recompute == RP_RECOMPUTE_NONE && layers; /* there is nothing to cut */
     bool late = (bits & 1) && s->options->synchronous;
-    s->family_count += !nothing && !late && may_differ(schedule, bits & 4);
+    bool counts = !nothing && !late && may_differ(schedule, bits & 4);
+    return counts ? rpadvise_families_add(s, &family, 1) : RP_OK;
 }
 
 static rp_status list_families(rpadvise_search *s)
 {
     const rpadvise_options *o = s->options;
     uint32_t schedules = o->schedule_count != 0 ? o->schedule_count : rp_schedule_count;
-    uint32_t sizes = 1;
-    for (uint32_t size = 1; size < LARGEST_SIZE; size *= 2) {
-        sizes++;
-    }
-    size_t room = (size_t)schedules * 8 * RP_RECOMPUTE_COUNT * sizes;
-    RP_TRY(rp_arena_alloc(s->arena, room, sizeof *s->families, &s->families));
     for (uint32_t i = 0; i < schedules; i++) {
         for (uint32_t bits = 0; bits < 8; bits++) {
             for (int mode = 0; mode < RP_RECOMPUTE_COUNT; mode++) {
-                add_family(s, schedule_at(o, i), bits, (rp_recompute)mode);
+                RP_TRY(add_family(s, schedule_at(o, i), bits, (rp_recompute)mode));
             }
         }
     }
@@ -139,26 +157,29 @@ static rp_status probe_run(probe *p, const char *what)
 }
 
 /* The next larger size of every family of [begin, end) that fits; the batch may forbid it. */
-static void double_sizes(rpadvise_search *s, uint32_t begin, uint32_t end)
+static rp_status double_sizes(rpadvise_search *s, uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; i < end; i++) {
         const rpadvise_family *f = &s->families[i];
         uint32_t size = 2 * f->candidate.microbatch_size;
-        uint32_t target = rpadvise_target(s, size);
-        uint32_t least = f->least < s->gpus ? rpadvise_least(f->least, target) : f->least;
-        bool allowed_size = s->options->global_batch != 0 ? size <= s->options->global_batch
-                                                          : least != 0 && target >= least;
+        rpadvise_candidate twice = f->candidate;
+        twice.microbatch_size = size;
+        uint32_t n = rpadvise_places(s, &twice);
+        uint32_t batch = s->options->global_batch / rpadvise_copies(&twice);
+        uint32_t target = rpadvise_target(s, &twice);
+        uint32_t least = f->least < n ? rpadvise_least(f->least, target) : f->least;
+        bool allowed_size = batch != 0 ? size <= batch : least != 0 && target >= least;
         if (f->at_n.fits && size <= LARGEST_SIZE && allowed_size) {
-            rpadvise_family larger = {.candidate = f->candidate, .least = least};
-            larger.candidate.microbatch_size = size;
-            s->families[s->family_count++] = larger;
+            const rpadvise_family larger = {.candidate = twice, .least = least};
+            RP_TRY(rpadvise_families_add(s, &larger, 1));
         }
     }
+    return RP_OK;
 }
 
 static uint32_t first_point(const rpadvise_search *s, const rpadvise_family *f)
 {
-    return rpadvise_least(rpadvise_target(s, f->candidate.microbatch_size), f->least);
+    return rpadvise_least(rpadvise_target(s, &f->candidate), f->least);
 }
 
 static void take_first(const rpadvise_search *s, rpadvise_family *f, const rpadvise_outcome *o)
@@ -166,7 +187,7 @@ static void take_first(const rpadvise_search *s, rpadvise_family *f, const rpadv
     f->at_n = *o;
     f->estimate = o->fits ? o->tokens_per_s : 0;
     if (o->ran) {
-        uint32_t target = rpadvise_target(s, f->candidate.microbatch_size);
+        uint32_t target = rpadvise_target(s, &f->candidate);
         f->candidate.microbatches = target > f->least ? target : first_point(s, f);
     }
 }
@@ -174,8 +195,9 @@ static void take_first(const rpadvise_search *s, rpadvise_family *f, const rpadv
 /* Schedules that fill both directions want 2 N. */
 static bool wants_more(const rpadvise_search *s, const rpadvise_family *f)
 {
-    return !f->at_n.ran && f->least == s->gpus && f->candidate.microbatch_size == 1 &&
-           rpadvise_target(s, 1) >= 2 * s->gpus;
+    uint32_t n = rpadvise_places(s, &f->candidate);
+    return !f->at_n.ran && f->least == n && f->candidate.microbatch_size == 1 &&
+           rpadvise_target(s, &f->candidate) >= 2 * n;
 }
 
 /* Of a free batch alone: calls follow each other without a gap, so that a batch in more calls of
@@ -222,14 +244,14 @@ static rp_status try_at_n(rpadvise_search *s, uint32_t begin, uint32_t end)
     p.count = 0;
     for (uint32_t i = begin; i < end; i++) {
         if (wants_more(s, &s->families[i])) {
-            probe_add(&p, i, 2 * s->gpus);
+            probe_add(&p, i, 2 * rpadvise_places(s, &s->families[i].candidate));
         }
     }
     RP_TRY(probe_run(&p, "what fits"));
     for (uint32_t i = 0; i < p.count; i++) {
         rpadvise_family *f = &s->families[p.of[i]];
         if (p.trials[i].outcome.ran) {
-            f->least = 2 * s->gpus;
+            f->least = 2 * rpadvise_places(s, &f->candidate);
             take_first(s, f, &p.trials[i].outcome);
         }
     }
@@ -257,7 +279,8 @@ static void set_estimate(rpadvise_family *f)
     double n = f->least;
     double slope = fmax((two->period_s - one->period_s) / n, one->work_s / n);
     double period = two->period_s + slope * (f->candidate.microbatches - 2 * n);
-    double tokens = (double)f->candidate.microbatches * f->candidate.microbatch_size * two->seq_len;
+    double tokens = (double)f->candidate.microbatches * f->candidate.microbatch_size *
+                    two->seq_len * rpadvise_copies(&f->candidate);
     f->estimate = period > 0 ? fmax(tokens / period, two->tokens_per_s) : two->tokens_per_s;
 }
 
@@ -277,7 +300,8 @@ static void set_microbatches(const rpadvise_search *s, rpadvise_family *f)
     double most = fmin(room_for(f->least, one->gpu_bytes, two->gpu_bytes, one->gpu_limit_bytes),
                        room_for(f->least, one->host_bytes, two->host_bytes, one->host_limit_bytes));
     if (two->ran && most < f->candidate.microbatches) {
-        f->candidate.microbatches = rpadvise_whole((uint32_t)fmax(most, f->least), s->gpus);
+        f->candidate.microbatches =
+            rpadvise_whole((uint32_t)fmax(most, f->least), rpadvise_places(s, &f->candidate));
     }
 }
 
@@ -291,13 +315,12 @@ int rpadvise_compare_families(const void *a, const void *b, void *families)
 }
 
 /* The fastest at N first, a quarter at a time: their estimates rule others out by their bounds. */
-static rp_status try_at_2n(rpadvise_search *s)
+static rp_status try_at_2n(rpadvise_search *s, uint32_t from, double best)
 {
     uint32_t *order = NULL;
     uint32_t count = 0;
-    double best = 0;
     RP_TRY(rp_arena_alloc(s->arena, s->family_count, sizeof *order, &order));
-    for (uint32_t i = 0; i < s->family_count; i++) {
+    for (uint32_t i = from; i < s->family_count; i++) {
         const rpadvise_family *f = &s->families[i];
         if (f->at_n.fits && f->candidate.microbatches > f->least) {
             order[count++] = i;
@@ -328,16 +351,23 @@ static rp_status try_at_2n(rpadvise_search *s)
     return RP_OK;
 }
 
-rp_status rpadvise_families_measure(rpadvise_search *s)
+rp_status rpadvise_families_probe(rpadvise_search *s, uint32_t from, double best, unsigned parts,
+                                  bool sizes)
 {
-    RP_TRY(list_families(s));
-    rpadvise_begin_step(s, 2);
-    for (uint32_t begin = 0, end = s->family_count; begin < end;) {
+    rpadvise_begin_step(s, parts);
+    for (uint32_t begin = from, end = s->family_count; begin < end;) {
         RP_TRY(try_at_n(s, begin, end));
-        double_sizes(s, begin, end);
+        RP_TRY(sizes ? double_sizes(s, begin, end) : RP_OK);
         begin = end;
         end = s->family_count;
     }
-    rpadvise_begin_step(s, 2);
-    return try_at_2n(s);
+    rpadvise_begin_step(s, parts);
+    return try_at_2n(s, from, best);
+}
+
+rp_status rpadvise_families_measure(rpadvise_search *s)
+{
+    RP_TRY(list_families(s));
+    RP_TRY(rpadvise_families_probe(s, 0, 0, 2, true));
+    return rpadvise_layouts_measure(s);
 }

@@ -19,8 +19,11 @@ static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, uint32
     rp_costs costs = {.seq_len = o->seq_len};
     RP_TRY(rp_platform_load(o->platform, arena, &platform));
     RP_TRY(rp_model_load_as(o->model, o->assume, arena, &model));
-    *gpus_out = o->gpus != 0 ? o->gpus : platform.gpus;
-    if (o->gpus > platform.gpus) {
+    if (o->nodes != 0) {
+        RP_TRY(rp_platform_set_nodes(&platform, o->nodes, o->gpus));
+    }
+    *gpus_out = o->gpus != 0 && o->nodes == 0 ? o->gpus : platform.gpus;
+    if (o->nodes == 0 && o->gpus > platform.gpus) {
         rp_log_error("--gpus: %s has %u GPUs; valid are 1 to %u", platform.name, platform.gpus,
                      platform.gpus);
         return RP_USAGE;
@@ -80,6 +83,7 @@ static rp_status advise(const rpadvise_options *o, rp_arena *arena)
     rpadvise_work work = {.model = o->model,
                           .platform = o->platform,
                           .gpus = o->gpus,
+                          .nodes = o->nodes,
                           .lora_rank = o->lora_rank,
                           .assume = o->assume,
                           .seq_len = o->seq_len,

@@ -38,15 +38,43 @@ static double gb(uint64_t bytes)
     return 1e-9 * (double)bytes;
 }
 
-/* "32 microbatches of 16 sequences, in 2 calls" */
-static const char *sizes_of(const rpadvise_candidate *c, char text[static 96])
+#define SIZES 160u
+
+/* "4 copies x 2 GPUs per layer on 2 servers, each with 32 microbatches of 16 sequences in 2 calls"
+ */
+static const char *sizes_of(const rpadvise_candidate *c, char text[static SIZES])
 {
-    int length = snprintf(text, 96, "%u microbatches of %u sequence%s", c->microbatches * c->calls,
-                          c->microbatch_size, c->microbatch_size == 1 ? "" : "s");
-    if (c->calls > 1 && length > 0 && length < 96) {
-        (void)snprintf(text + length, 96 - (size_t)length, " in %u calls", c->calls);
+    uint32_t copies = rpadvise_copies(c);
+    uint32_t tensor = rpadvise_alike(c) / copies;
+    char layout[64] = "";
+    char servers[32] = "";
+    char calls[24] = "";
+    if (copies * tensor > 1) {
+        (void)snprintf(layout, sizeof layout, "%u cop%s x %u GPU%s per layer, each with ", copies,
+                       copies == 1 ? "y" : "ies", tensor, tensor == 1 ? "" : "s");
     }
+    if (c->nodes != 0) {
+        (void)snprintf(servers, sizeof servers, "%u server%s, ", c->nodes,
+                       c->nodes == 1 ? "" : "s");
+    }
+    if (c->calls > 1) {
+        (void)snprintf(calls, sizeof calls, " in %u calls", c->calls);
+    }
+    (void)snprintf(text, SIZES, "%s%s%u microbatches of %u sequence%s%s", servers, layout,
+                   c->microbatches * c->calls, c->microbatch_size,
+                   c->microbatch_size == 1 ? "" : "s", calls);
     return text;
+}
+
+/* Copies x GPUs per layer, and servers where not all are used; nothing without a layout. */
+static rp_status add_layout(const rpadvise_candidate *c, rp_table *table)
+{
+    uint32_t copies = rpadvise_copies(c);
+    uint32_t tensor = rpadvise_alike(c) / copies;
+    if (c->nodes != 0) {
+        return rp_table_print(table, "%u x %u on %u", copies, tensor, c->nodes);
+    }
+    return rp_table_print(table, copies * tensor > 1 ? "%u x %u" : "", copies, tensor);
 }
 
 static const char *mode_of(const rpadvise_candidate *c)
@@ -84,7 +112,7 @@ static void write_winner(const page *p)
     const rpadvise_options *o = p->advice->search->options;
     const rpadvise_outcome *out = &row->trial->outcome;
     const rpsim_interval *speed = interval_of(row);
-    char sizes[96];
+    char sizes[SIZES];
     char interval[64] = "";
     char host[64];
     char price[96] = "";
@@ -156,6 +184,7 @@ static rp_status add_row(const rpadvise_advice *a, uint32_t index, rp_table *tab
     double share = speed != NULL ? out->tokens_per_s : 0;
     RP_TRY(rp_table_print(table, "%u", index + 1));
     RP_TRY(rp_table_print(table, "%s", c->schedule->name));
+    RP_TRY(add_layout(c, table));
     RP_TRY(rp_table_print(table, "%s", c->asynchronous ? "async" : "sync"));
     RP_TRY(rp_table_print(table, "%u x %u", c->microbatches * c->calls, c->microbatch_size));
     RP_TRY(rp_table_print(table, "%s", rp_recompute_text(c->recompute)));
@@ -173,12 +202,19 @@ static rp_status add_row(const rpadvise_advice *a, uint32_t index, rp_table *tab
 static rp_status write_rows(const page *p)
 {
     static const rp_table_column columns[] = {
-        RP_TABLE_RIGHT("", KEEP),         RP_TABLE_LEFT("schedule", KEEP),
-        RP_TABLE_LEFT("optim", KEEP),     RP_TABLE_RIGHT("microbatches", KEEP),
-        RP_TABLE_LEFT("recompute", 0),    RP_TABLE_LEFT("grain", 0),
-        RP_TABLE_RIGHT("tokens/s", KEEP), RP_TABLE_RIGHT("p10 - p90", KEEP_OFTEN),
-        RP_TABLE_RIGHT("GPU GB", KEEP),   RP_TABLE_RIGHT("host GB", KEEP_USUALLY),
-        RP_TABLE_RIGHT("hours", KEEP),    RP_TABLE_RIGHT("USD", KEEP),
+        RP_TABLE_RIGHT("", KEEP),
+        RP_TABLE_LEFT("schedule", KEEP),
+        RP_TABLE_LEFT("D x T", KEEP),
+        RP_TABLE_LEFT("optim", KEEP),
+        RP_TABLE_RIGHT("microbatches", KEEP),
+        RP_TABLE_LEFT("recompute", 0),
+        RP_TABLE_LEFT("grain", 0),
+        RP_TABLE_RIGHT("tokens/s", KEEP),
+        RP_TABLE_RIGHT("p10 - p90", KEEP_OFTEN),
+        RP_TABLE_RIGHT("GPU GB", KEEP),
+        RP_TABLE_RIGHT("host GB", KEEP_USUALLY),
+        RP_TABLE_RIGHT("hours", KEEP),
+        RP_TABLE_RIGHT("USD", KEEP),
     };
     const rpadvise_advice *a = p->advice;
     rp_table *table = NULL;

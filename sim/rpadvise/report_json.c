@@ -16,6 +16,8 @@ static void write_run(const rpadvise_candidate *c, const rpadvise_outcome *o, rp
 {
     rp_json_member_string(json, "schedule", c->schedule->name);
     rp_json_member_string(json, "optimizer", c->asynchronous ? "async" : "sync");
+    rp_json_member_uint(json, "data_parallel", rpadvise_copies(c));
+    rp_json_member_uint(json, "tensor_parallel", rpadvise_alike(c) / rpadvise_copies(c));
     rp_json_member_uint(json, "microbatch_size", c->microbatch_size);
     rp_json_member_uint(json, "microbatches", c->microbatches);
     rp_json_member_uint(json, "accumulate", c->calls);

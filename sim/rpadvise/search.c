@@ -72,8 +72,8 @@ static void push(worklist *w, const rpadvise_candidate *c)
  * also one call alone. */
 static void push_calls(const rpadvise_search *s, worklist *w, const rpadvise_family *f)
 {
-    uint32_t n = s->gpus;
-    uint32_t target = rpadvise_target(s, f->candidate.microbatch_size);
+    uint32_t n = rpadvise_places(s, &f->candidate);
+    uint32_t target = rpadvise_target(s, &f->candidate);
     uint32_t most = f->candidate.microbatches;
     rpadvise_candidate c = f->candidate;
     if (s->options->global_batch == 0) {
@@ -83,7 +83,8 @@ static void push_calls(const rpadvise_search *s, worklist *w, const rpadvise_fam
         c.calls = (target + most - 1) / most;
         uint32_t each = (target + c.calls - 1) / c.calls;
         uint32_t whole = rpadvise_multiple(each + n - 1, n);
-        bool room = (uint64_t)whole * c.calls <= s->options->global_batch;
+        uint32_t batch = s->options->global_batch / rpadvise_copies(&c);
+        bool room = (uint64_t)whole * c.calls <= batch;
         c.microbatches = room ? whole : each;
     }
     if (c.calls > 1 || s->options->global_batch != 0) {
@@ -95,7 +96,7 @@ static void push_calls(const rpadvise_search *s, worklist *w, const rpadvise_fam
  * smaller. */
 static void push_smaller(const rpadvise_search *s, worklist *w, const rpadvise_candidate *c)
 {
-    uint32_t n = s->gpus;
+    uint32_t n = rpadvise_places(s, c);
     rpadvise_candidate next = *c;
     if (s->options->global_batch != 0) {
         next.microbatches = rpadvise_multiple(c->microbatches / 2 + n - 1, n);
@@ -263,7 +264,7 @@ static rp_status run_best(rpadvise_search *s)
 static uint32_t neighbours(const rpadvise_search *s, const rpadvise_candidate *c,
                            rpadvise_candidate out[static MOST_NEIGHBOURS])
 {
-    uint32_t n = s->gpus;
+    uint32_t n = rpadvise_places(s, c);
     uint32_t count = 0;
     for (uint32_t i = 0; i < MOST_NEIGHBOURS; i++) {
         out[i] = *c;
@@ -291,7 +292,7 @@ static uint32_t neighbours(const rpadvise_search *s, const rpadvise_candidate *c
 
 static bool within_batch(const rpadvise_search *s, const rpadvise_candidate *c, uint32_t seq_len)
 {
-    uint64_t units = (uint64_t)c->microbatches * c->calls;
+    uint64_t units = (uint64_t)c->microbatches * c->calls * rpadvise_copies(c);
     if (s->options->global_batch != 0) {
         return units <= s->options->global_batch;
     }

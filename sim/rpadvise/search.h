@@ -11,6 +11,11 @@
  * WORK) takes longer than the best estimate: a synchronous step is affine in its microbatches, an
  *     asynchronous one convex (the longer of host and GPUs), so the line through both is exact for
  *     the former and optimistic for the latter;
+ *     Then the same of layouts, which have copies of a pipeline, GPUs that share a layer and fewer
+ *     servers (layouts.c): first of one schedule in all of them, then of all schedules in those of
+ *     which it has the best estimates. A layout is left out where its part of weights, gradients
+ *     and optimizer alone does not fit, or where its work and its all-reduces alone take longer
+ *     than the best estimate;
  *  3. the most promising at the batch that is asked for; what does not fit there is tried with more
  *     calls, and with fewer microbatches;
  *  4. the best of these for as many iterations as rpsim runs (two of a synchronous run, whose
@@ -46,6 +51,7 @@ typedef struct rpadvise_search {
     uint64_t until;   /**< simulations that the bench may have spent when the current step ends */
     rpadvise_family *families;
     uint32_t family_count;
+    uint32_t family_room; /**< that there is memory for */
     rpadvise_trial *screened; /**< step 3, with few iterations; by tokens/s, what fits first */
     uint32_t screened_count;
     rpadvise_trial *found; /**< step 4, as rpsim runs them; likewise */

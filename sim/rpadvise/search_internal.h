@@ -20,8 +20,38 @@ static inline uint32_t rpadvise_least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/** @return microbatches of a step: of the batch that is given, or as many as its tokens allow. */
-uint32_t rpadvise_target(const rpadvise_search *search, uint32_t size);
+/** @return places of a candidate's pipeline: the GPUs of one copy, those of a layer once. */
+static inline uint32_t rpadvise_places(const rpadvise_search *search,
+                                       const rpadvise_candidate *candidate)
+{
+    uint32_t nodes = search->options->nodes;
+    uint32_t gpus = candidate->nodes != 0 ? search->gpus / nodes * candidate->nodes : search->gpus;
+    return gpus / rpadvise_alike(candidate);
+}
+
+/** @return microbatches of a step of one copy, of the candidate's size: of the batch that is given,
+ * or as many as its tokens allow. */
+uint32_t rpadvise_target(const rpadvise_search *search, const rpadvise_candidate *candidate);
+
+/** Adds families to the search's. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpadvise_families_add(rpadvise_search *search, const rpadvise_family *families,
+                                uint32_t count);
+
+/** @return a family at the candidate's size, which has not run. */
+rpadvise_family rpadvise_family_of(const rpadvise_search *search,
+                                   const rpadvise_candidate *candidate);
+
+/**
+ * Steps 1 and 2 for families from `begin` on.
+ * @param best tokens/s of other families: what cannot reach it does not run twice
+ * @param parts of what is left of the budget, one for each of the two steps
+ * @param sizes true: larger microbatches, too, while they fit
+ */
+rp_status rpadvise_families_probe(rpadvise_search *search, uint32_t begin, double best,
+                                  unsigned parts, bool sizes);
+
+/** The same for layouts: copies, GPUs of a layer, servers (layouts.c), after all others. */
+rp_status rpadvise_layouts_measure(rpadvise_search *search);
 
 /** @return how the short runs are made. */
 rpadvise_manner rpadvise_shortly(const rpadvise_candidate *candidate);

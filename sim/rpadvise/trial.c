@@ -62,7 +62,7 @@ static void describe(const rpsim_row *row, rpadvise_outcome *out)
 {
     const rpsim_memory *memory = &row->memory;
     const rpsim_memory_limits limits =
-        rpsim_memory_limits_of(row->platform, &row->schedule->traits, row->config.gpus);
+        rpsim_memory_limits_of(row->platform, &row->schedule->traits, rpsim_row_gpus(row));
     double speed = rpsim_row_tokens_per_s(row);
     *out = (rpadvise_outcome){
         .ran = true,
@@ -75,7 +75,7 @@ static void describe(const rpsim_row *row, rpadvise_outcome *out)
         .gpu_limit_bytes = limits.gpu_bytes,
         .host_bytes = memory->peak_host_bytes,
         .host_limit_bytes = memory->host_bytes,
-        .batch = row->workload.global_batch,
+        .batch = rpsim_row_global_batch(row),
         .seq_len = row->workload.seq_len,
         .ops = row->ops,
     };

@@ -393,6 +393,9 @@ static const char *size_refusal(const rpadvise_rule *rule, const rpsim_row *row)
     if (rule->one_server && row->platform->nodes > 1) {
         return "it runs inside one server";
     }
+    if (rp_layout_gpus(&row->workload.layout) > 1) {
+        return "copies of a pipeline and GPUs that share a layer are not exported";
+    }
     if (rule->gpus != 0 && l.gpus > rule->gpus) {
         return "it runs on fewer GPUs";
     }

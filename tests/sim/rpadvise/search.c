@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 TestSuite(search, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 120);
@@ -42,6 +43,7 @@ static rpadvise_search run(scene *s)
     s->work = (rpadvise_work){.model = s->options.model,
                               .platform = s->options.platform,
                               .gpus = s->options.gpus,
+                              .nodes = s->options.nodes,
                               .seq_len = s->options.seq_len,
                               .global_batch = s->options.global_batch};
     s->bench = (rpadvise_bench){.work = &s->work,
@@ -49,7 +51,10 @@ static rpadvise_search run(scene *s)
                                 .runnable = s->options.runnable,
                                 .budget = s->options.budget};
     cr_assert(eq(int,
-                 rpadvise_search_run(&s->options, GPUS, s->options.seq_len, &s->bench,
+                 rpadvise_search_run(&s->options,
+                                     s->options.gpus *
+                                         (s->options.nodes != 0 ? s->options.nodes : 1),
+                                     s->options.seq_len, &s->bench,
                                      rp_test_arena, &search),
                  RP_OK));
     cr_expect(s->bench.spent <= s->bench.budget);
@@ -103,6 +108,79 @@ static void compare_with_all(const char *model)
         cr_expect(le(u64, (uint64_t)o->batch * o->seq_len, s.options.max_step_tokens));
         cr_expect(i == 0 || !o->fits ||
                   o->tokens_per_s <= search.found[i - 1].outcome.tokens_per_s);
+    }
+}
+
+/* Every layout of so many servers, with recompute and without, at P, 2 P and 4 P microbatches. */
+static double best_layout(scene *s, uint32_t nodes, uint32_t *alike_out)
+{
+    static rpadvise_trial trials[MOST_TRIALS];
+    uint32_t count = 0;
+    uint32_t gpus = s->options.gpus * (nodes != 0 ? nodes : 1);
+    for (uint32_t i = 0; i < s->options.schedule_count; i++) {
+        for (uint32_t tensor = 1; tensor <= gpus; tensor *= 2) {
+            for (uint32_t data = 1; data * tensor <= gpus; data *= 2) {
+                for (uint32_t rest = 0; rest < 2 * 3 * 3; rest++) {
+                    uint32_t places = gpus / tensor / data;
+                    trials[count++].candidate = (rpadvise_candidate){
+                        .schedule = rp_schedule_find(s->options.schedules[i]),
+                        .recompute = rest % 2 != 0 ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE,
+                        .nodes = nodes,
+                        .data_parallel = data,
+                        .tensor_parallel = tensor,
+                        .microbatch_size = 1u << (rest / 2 % 3),
+                        .microbatches = places << (rest / 6),
+                        .calls = 1};
+                }
+            }
+        }
+    }
+    cr_assert(eq(int, rpadvise_try(&s->bench, trials, count, "all"), RP_OK));
+    double best = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t tokens = (uint64_t)trials[i].outcome.batch * trials[i].outcome.seq_len;
+        if (trials[i].outcome.fits && tokens <= s->options.max_step_tokens &&
+            trials[i].outcome.tokens_per_s > best) {
+            best = trials[i].outcome.tokens_per_s;
+            *alike_out = rpadvise_alike(&trials[i].candidate);
+        }
+    }
+    return best;
+}
+
+static void compare_layouts(const char *model, const char *platform, uint32_t gpus, uint32_t nodes,
+                            uint32_t max_step_tokens)
+{
+    static const char *composed[] = {"1f1b", "zb-h1"};
+    scene s;
+    uint32_t alike = 0;
+    begin(&s, model);
+    s.options.platform = platform;
+    s.options.gpus = gpus;
+    s.options.nodes = nodes;
+    s.options.schedules = composed;
+    s.options.schedule_count = 2;
+    s.options.synchronous = true;
+    s.options.max_step_tokens = max_step_tokens;
+    rpadvise_search search = run(&s);
+    cr_assert(search.found_count > 0);
+    double best = best_layout(&s, nodes, &alike);
+    for (uint32_t fewer = nodes / 2; fewer > 0; fewer /= 2) {
+        best = fmax(best, best_layout(&s, fewer, &alike));
+    }
+    cr_expect(gt(u32, alike, 1), "the best has copies, or GPUs that share a layer");
+    cr_expect(ge(dbl, search.found[0].outcome.tokens_per_s, 0.995 * best), "%s on %s", model,
+              platform);
+    cr_expect(gt(u32, search.pruned, 0));
+}
+
+Test(search, finds_the_best_of_all_layouts)
+{
+    compare_layouts("qwen3-0.6b", "h100x8", 4, 0, 1u << 15);
+    compare_layouts("llama3.1-8b", "a100-80x8", 2, 2, 1u << 16);
+    if (getenv("RP_LONG") != NULL) {
+        compare_layouts("qwen3-1.7b", "rtx4090x8", 8, 0, 1u << 17);
+        compare_layouts("llama3.1-8b", "h100x8", 8, 2, 1u << 18);
     }
 }
 
@@ -174,7 +252,8 @@ Test(search, a_step_of_three_sequences)
 }
 
 /* 1F1B holds the activations of as many microbatches as there are stages (Narayanan et al., 2019):
- * long sequences fit that do not with a microbatch per GPU. */
+ * long sequences fit that do not with a microbatch per GPU. Pipelines of all GPUs, that is: copies
+ * and GPUs that share a layer make them shorter. */
 Test(search, fewer_microbatches_than_gpus)
 {
     static const char *only[] = {"1f1b"};
@@ -187,11 +266,14 @@ Test(search, fewer_microbatches_than_gpus)
     rpadvise_search search = run(&s);
     cr_assert(search.found_count > 0);
     cr_expect(search.found[0].outcome.fits);
-    cr_expect(lt(u32, search.found[0].outcome.batch, GPUS));
+    uint32_t fitting = 0;
     for (uint32_t i = 0; i < search.family_count; i++) {
         const rpadvise_family *f = &search.families[i];
-        cr_expect(eq(int, f->at_n.fits && f->at_n.batch >= GPUS, 0));
+        bool whole = rpadvise_alike(&f->candidate) == 1;
+        cr_expect(eq(int, whole && f->at_n.fits && f->at_n.batch >= GPUS, 0));
+        fitting += whole && f->at_n.fits ? 1 : 0;
     }
+    cr_expect(gt(u32, fitting, 0));
 }
 
 Test(search, nothing_fits)

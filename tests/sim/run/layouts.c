@@ -267,6 +267,26 @@ Test(layouts, a_thousand_gpus)
     }
 }
 
+/* Each schedule says what it cannot; those that compose say that heads do not divide, although no
+ * cost table of a rank can be made. */
+Test(layouts, all_schedules_say_what_they_cannot)
+{
+    rp_test_outcome outcome =
+        rp_test_rpsim("--schedule all --model gpt:512x8x16 --platform a100-80x8 --gpus 6 "
+                      "--tensor-parallel 3");
+    cr_expect(eq(int, outcome.status, 2));
+    static const char *const causes[][2] = {{"1f1b left out: ", "attention heads"},
+                                            {"zbv left out: ", "attention heads"},
+                                            {"fsdp left out: ", "--tensor-parallel"}};
+    for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++) {
+        const char *line = strstr(outcome.messages, causes[i][0]);
+        cr_assert(line != NULL, "%s: %s", causes[i][0], outcome.messages);
+        const char *end = strchr(line, '\n');
+        const char *cause = strstr(line, causes[i][1]);
+        cr_expect(cause != NULL && cause < end, "%s: %.200s", causes[i][0], line);
+    }
+}
+
 /* ---- values that theory gives -----------------------------------------------------------------
  */
 

@@ -1,0 +1,274 @@
+/* Layouts of the search: copies of a pipeline, GPUs that share a layer, servers that are used. One
+ * schedule stands for all in the beginning; the others are tried in the layouts that can still
+ * win. */
+#include "common/base/log.h"
+#include "common/machine/platform_machine.h"
+#include "sim/rpadvise/search_internal.h"
+#include "sim/rpsim/arguments.h"
+#include "sim/run/memory/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+#define USUAL_SCHEDULE "1f1b"
+#define MOST_EXPANDED 12u     /* layouts and sizes in which all schedules are tried */
+#define STATE_BYTES 16.0      /* weight, gradient, fp32 master, m and v of a parameter */
+#define FROZEN_BYTES 2.0      /* weight alone */
+#define LAYER_REDUCES 4.0     /* all-reduces of a layer, forward and backward */
+#define RECOMPUTE_REDUCES 2.0 /* more of them in a recompute */
+#define STEP_PARTS 4u         /* of the budget that is left, for each of the steps here */
+
+typedef struct facts {
+    rp_arena *arena; /* scratch */
+    const rp_model *model;
+    double Bps;       /* most of a collective through a GPU */
+    double gpu_bytes; /* a GPU's memory */
+    double work_s;    /* of a token, on all GPUs together; 0: not known */
+    double best;      /* tokens/s of a family, as estimated */
+    const rp_schedule_type *usual;
+} facts;
+
+static bool is_resident(const rp_schedule_type *schedule)
+{
+    return schedule->traits.placement == RP_PLACEMENT_RESIDENT;
+}
+
+static uint32_t schedule_count(const rpadvise_search *s)
+{
+    return s->options->schedule_count != 0 ? s->options->schedule_count : rp_schedule_count;
+}
+
+static const rp_schedule_type *schedule_at(const rpadvise_search *s, uint32_t index)
+{
+    const rpadvise_options *o = s->options;
+    return o->schedule_count != 0 ? rp_schedule_find(o->schedules[index]) : rp_schedules[index];
+}
+
+/* The schedule that stands for the others: 1F1B, or the first that can be composed. */
+static const rp_schedule_type *find_usual(const rpadvise_search *s)
+{
+    const rp_schedule_type *first = NULL;
+    for (uint32_t i = 0; i < schedule_count(s); i++) {
+        const rp_schedule_type *schedule = schedule_at(s, i);
+        if (is_resident(schedule) && strcmp(schedule->name, USUAL_SCHEDULE) == 0) {
+            return schedule;
+        }
+        first = first == NULL && is_resident(schedule) ? schedule : first;
+    }
+    return first;
+}
+
+/* Model and server, of a run on one GPU that is prepared only. */
+static rp_status read_inputs(const rpadvise_search *s, facts *f, rpsim_study *study)
+{
+    const rpadvise_manner manner = {.iterations = 1, .free_batch = true};
+    const rpadvise_candidate one = {.schedule = rp_schedule_find(USUAL_SCHEDULE),
+                                    .microbatch_size = 1,
+                                    .microbatches = 1,
+                                    .calls = 1};
+    rpadvise_work work = *s->bench->work;
+    int argc = 0;
+    char **argv = NULL;
+    work.gpus = 1;
+    work.nodes = work.nodes != 0 ? 1 : 0;
+    RP_TRY(rpadvise_candidate_arguments(&work, &one, &manner, f->arena, &argc, &argv));
+    RP_TRY(rpsim_arguments_study(argc, argv, f->arena, study));
+    const rpsim_row *row = &study->rows[0];
+    const rp_machine machine = rp_machine_of(row->platform);
+    f->model = row->model;
+    f->Bps = machine.collective_Bps > 0 ? machine.collective_Bps : machine.upload_Bps;
+    f->gpu_bytes =
+        (double)rpsim_memory_limits_of(row->platform, &row->schedule->traits, 1).gpu_bytes;
+    return RP_OK;
+}
+
+/* Results of the families so far: the best estimate, and the least work of a token. */
+static void take_families(const rpadvise_search *s, facts *f)
+{
+    for (uint32_t i = 0; i < s->family_count; i++) {
+        const rpadvise_outcome *o = &s->families[i].at_n;
+        f->best = fmax(f->best, s->families[i].estimate);
+        if (o->ran && o->work_s > 0) {
+            double work_s = o->work_s * s->gpus / ((double)o->batch * o->seq_len);
+            f->work_s = f->work_s > 0 ? fmin(f->work_s, work_s) : work_s;
+        }
+    }
+}
+
+/* Tokens per second that no pipeline of this layout can have: each GPU does its part of the work,
+ * and its all-reduces of boundary tensors, one after the other. */
+static double ceiling_of(const rpadvise_search *s, const facts *f, const rpadvise_candidate *c)
+{
+    double tensor = c->tensor_parallel != 0 ? c->tensor_parallel : 1;
+    double places = rpadvise_places(s, c);
+    double again = c->recompute != RP_RECOMPUTE_NONE ? RECOMPUTE_REDUCES : 0;
+    double moved = (LAYER_REDUCES + again) * f->model->layers / places * 2 * f->model->hidden;
+    double reduce_s = 2 * (tensor - 1) / tensor * moved / f->Bps;
+    return rpadvise_copies(c) / (f->work_s / (places * tensor) + reduce_s);
+}
+
+/* Weights, gradients and optimizer, cut equally: no stage's GPU can have less on the average. */
+static bool has_room(const facts *f, uint32_t places, uint32_t tensor)
+{
+    double each = f->model->lora_rank != 0 ? FROZEN_BYTES : STATE_BYTES;
+    return each * (double)f->model->total_parameters / ((double)places * tensor) <= f->gpu_bytes;
+}
+
+static bool cuts_equally(const facts *f, uint32_t tensor)
+{
+    char message[16];
+    rp_model rank;
+    const rp_layout layout = {.tensor_parallel = tensor};
+    rp_log_capture_begin(message, sizeof message);
+    rp_status status = rp_model_cut(f->model, &layout, f->arena, &rank);
+    rp_log_capture_end();
+    return status == RP_OK;
+}
+
+static bool is_possible(const rpadvise_search *s, const facts *f, const rpadvise_candidate *c)
+{
+    uint32_t places = rpadvise_places(s, c);
+    uint32_t copies = rpadvise_copies(c);
+    uint32_t tensor = c->tensor_parallel != 0 ? c->tensor_parallel : 1;
+    bool splits = s->options->global_batch % copies == 0 && rpadvise_target(s, c) > 0;
+    return places > 0 && places <= f->model->layers && splits && has_room(f, places, tensor) &&
+           cuts_equally(f, tensor);
+}
+
+/* Families of the usual schedule in a layout, with recompute and without. */
+static rp_status add_usual(rpadvise_search *s, const facts *f, rpadvise_candidate c)
+{
+    static const rp_recompute modes[] = {RP_RECOMPUTE_NONE, RP_RECOMPUTE_WAIT};
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        c.recompute = modes[i];
+        if (ceiling_of(s, f, &c) < f->best) {
+            s->pruned++;
+            continue;
+        }
+        rpadvise_family family = rpadvise_family_of(s, &c);
+        RP_TRY(rpadvise_families_add(s, &family, 1));
+    }
+    return RP_OK;
+}
+
+/* All layouts of so many servers; 0: of all GPUs. */
+static rp_status add_layouts(rpadvise_search *s, const facts *f, uint32_t nodes)
+{
+    rpadvise_candidate c = {.schedule = f->usual, .nodes = nodes, .microbatch_size = 1, .calls = 1};
+    uint32_t gpus = rpadvise_places(s, &c);
+    for (uint32_t tensor = 1; tensor <= gpus; tensor++) {
+        for (uint32_t data = 1; gpus % tensor == 0 && data <= gpus / tensor; data++) {
+            c.tensor_parallel = tensor > 1 ? tensor : 0;
+            c.data_parallel = data > 1 ? data : 0;
+            bool other = tensor * data > 1 || nodes != 0;
+            if (other && gpus / tensor % data == 0 && is_possible(s, f, &c)) {
+                RP_TRY(add_usual(s, f, c));
+            }
+        }
+    }
+    return RP_OK;
+}
+
+/* Where the usual schedule does not fit with recompute, an input of each layer may. */
+static rp_status add_layer_grain(rpadvise_search *s, uint32_t begin, uint32_t end)
+{
+    for (uint32_t i = begin; i < end; i++) {
+        const rpadvise_family *f = &s->families[i];
+        bool wants = f->at_n.ran && !f->at_n.fits && f->candidate.microbatch_size == 1 &&
+                     f->candidate.recompute != RP_RECOMPUTE_NONE;
+        if (wants) {
+            rpadvise_candidate c = f->candidate;
+            c.layer_grain = true;
+            rpadvise_family family = rpadvise_family_of(s, &c);
+            RP_TRY(rpadvise_families_add(s, &family, 1));
+        }
+    }
+    return RP_OK;
+}
+
+/* The other schedules, and the asynchronous optimizer, as one family of the usual schedule. */
+static rp_status add_others(rpadvise_search *s, const facts *f, const rpadvise_candidate *like)
+{
+    for (uint32_t i = 0; i < schedule_count(s); i++) {
+        for (int late = 0; late < (s->options->synchronous ? 1 : 2); late++) {
+            rpadvise_candidate c = *like;
+            c.schedule = schedule_at(s, i);
+            c.asynchronous = late != 0;
+            if (is_resident(c.schedule) && (c.schedule != f->usual || c.asynchronous)) {
+                rpadvise_family family = rpadvise_family_of(s, &c);
+                RP_TRY(rpadvise_families_add(s, &family, 1));
+            }
+        }
+    }
+    return RP_OK;
+}
+
+/* The families of [begin, end) that fit and whose ceiling is not below the best estimate, best
+ * first. */
+static rp_status expand(rpadvise_search *s, const facts *f, uint32_t begin, uint32_t end)
+{
+    bool *done = NULL;
+    RP_TRY(rp_arena_alloc(f->arena, end - begin + 1, sizeof *done, &done));
+    for (uint32_t k = 0; k < MOST_EXPANDED; k++) {
+        uint32_t best = end;
+        for (uint32_t i = begin; i < end; i++) {
+            const rpadvise_family *one = &s->families[i];
+            bool ahead = best == end || one->estimate > s->families[best].estimate;
+            bool open = one->at_n.fits && !done[i - begin];
+            if (open && ahead && ceiling_of(s, f, &one->candidate) >= f->best) {
+                best = i;
+            }
+        }
+        if (best == end) {
+            break;
+        }
+        done[best - begin] = true;
+        const rpadvise_candidate like = s->families[best].candidate; /* the array may move */
+        RP_TRY(add_others(s, f, &like));
+    }
+    return RP_OK;
+}
+
+static rp_status measure(rpadvise_search *s, facts *f)
+{
+    uint32_t first = s->family_count;
+    for (uint32_t nodes = s->options->nodes; nodes > 1; nodes /= 2) { /* fewer servers last */
+        uint32_t begin = s->family_count;
+        take_families(s, f);
+        RP_TRY(add_layouts(s, f, nodes == s->options->nodes ? 0 : nodes));
+        RP_TRY(rpadvise_families_probe(s, begin, f->best, STEP_PARTS, true));
+    }
+    uint32_t begin = s->family_count;
+    take_families(s, f);
+    RP_TRY(add_layouts(s, f, s->options->nodes > 1 ? 1 : 0));
+    RP_TRY(rpadvise_families_probe(s, begin, f->best, STEP_PARTS, true));
+    begin = s->family_count;
+    RP_TRY(add_layer_grain(s, first, begin));
+    take_families(s, f);
+    RP_TRY(rpadvise_families_probe(s, begin, f->best, STEP_PARTS, true));
+    begin = s->family_count;
+    take_families(s, f);
+    RP_TRY(expand(s, f, first, begin));
+    return rpadvise_families_probe(s, begin, f->best, STEP_PARTS, false);
+}
+
+rp_status rpadvise_layouts_measure(rpadvise_search *s)
+{
+    facts f = {.usual = find_usual(s)};
+    rpsim_study study = {0};
+    if (f.usual == NULL || (s->gpus == 1 && s->options->nodes < 2)) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_create(&f.arena));
+    char messages[2048]; /* warnings of inputs were given once, when they were checked */
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = read_inputs(s, &f, &study);
+    rp_log_capture_end();
+    bool refused = status == RP_USAGE || status == RP_INPUT;
+    if (status == RP_OK) {
+        status = measure(s, &f);
+    }
+    rpsim_study_fini(&study);
+    rp_arena_destroy(f.arena);
+    return refused ? RP_OK : status;
+}
