@@ -190,13 +190,23 @@ static rp_status check_sequence(const rp_layout *layout, uint32_t seq_len)
     return RP_USAGE;
 }
 
+/* Copies and nothing else. */
+static bool is_plain(const rp_layout *layout)
+{
+    return rp_layout_tensor(layout) == 1 && layout->zero == 0 && !layout->reduces_each &&
+           layout->gradient_bytes == 0 && layout->reduction_bucket == 0 &&
+           layout->collectives == RP_COLLECTIVES_RING;
+}
+
 rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_layout *layout,
                                   uint32_t seq_len, bool asynchronous)
 {
     bool tensor = rp_layout_tensor(layout) > 1;
     RP_TRY(check_copies(layout, asynchronous));
     RP_TRY(check_sequence(layout, seq_len));
-    if (rp_layout_gpus(layout) == 1 || schedule->traits.placement == RP_PLACEMENT_RESIDENT) {
+    bool servers = schedule->traits.placement == RP_PLACEMENT_OFFLOAD && is_plain(layout);
+    if (rp_layout_gpus(layout) == 1 || schedule->traits.placement == RP_PLACEMENT_RESIDENT ||
+        servers) {
         return RP_OK;
     }
     bool sharded = rp_is_data_parallel(&schedule->traits);
@@ -204,7 +214,7 @@ rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_lay
                  "(megatron-pp, 1f1b, zbv and others)",
                  tensor ? "tensor" : "data", schedule->name,
                  sharded ? "already spreads one model over all GPUs"
-                         : "keeps weights in host memory, where copies are not modelled");
+                         : "keeps weights in host memory, where whole copies alone are modelled");
     return RP_USAGE;
 }
 

@@ -14,6 +14,9 @@ static const rp_layout *layout_of(const rp_lowering *l)
 
 uint32_t rp_lower_group_queues(const rp_lowering *l)
 {
+    if (rp_server_copies(&l->schedule->traits) > 1) {
+        return 1;
+    }
     uint32_t axes =
         (rp_layout_tensor(layout_of(l)) > 1 ? 1 : 0) + (rp_layout_data(layout_of(l)) > 1 ? 1 : 0);
     return axes * l->schedule->gpu_count;
@@ -23,6 +26,11 @@ void rp_lower_set_group_queues(rp_lowering *l, uint32_t first, rp_queue *queues)
 {
     uint32_t gpus = l->schedule->gpu_count;
     uint32_t next = first;
+    if (rp_server_copies(&l->schedule->traits) > 1) {
+        l->network_queue = first;
+        queues[first] = (rp_queue){.kind = RP_QUEUE_NETWORK};
+        return;
+    }
     if (rp_layout_tensor(layout_of(l)) > 1) {
         l->tensor_queues = next;
         next += gpus;

@@ -20,6 +20,8 @@
  * a step overlap (then the next step's first call still does). Calls that overlap have gradient
  * slots of their own in host memory, which the host sums in the order of calls as it collects
  * them: nothing goes up again;
+ *  - hosts of copies on several servers add up a layer's gradients over the network, in a ring, as
+ *    soon as they have all come down; each host collects the layer after that;
  *  - the host collects gradients layer by layer from the last one, runs the optimizer and refreshes
  * the working weights layer by layer from the first one. Asynchronous: the refresh waits for all
  * uploads of the step and comes before the step's own optimizer, so weights are one step stale.
@@ -61,6 +63,8 @@ typedef struct rp_lower_config {
 #define RP_REFRESH_BYTES 8u
 #define RP_COLLECT_BYTES 10u
 #define RP_SLOT_BYTES 2u /* of each gradient slot beside the first */
+/** Of a ring's sum over servers, per byte of gradients that arrives: reads of two, one write. */
+#define RP_RING_SUM_BYTES 3u
 #define RP_ADAM_BYTES 32u
 
 /** Memory traffic of Adam on a GPU, per trained parameter: one pass that reads the fp16 gradient

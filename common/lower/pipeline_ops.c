@@ -450,10 +450,12 @@ static rp_status add_step(rp_lowering *l, uint32_t iteration)
         parameters += l->config->sizes.parameters[layer];
         uint32_t more_slots = l->schedule->traits.overlapping_rounds ? l->calls - 1 : 0;
         uint64_t bytes =
-            (RP_COLLECT_BYTES + RP_SLOT_BYTES * more_slots) * l->config->sizes.parameters[layer];
+            (RP_COLLECT_BYTES + RP_SLOT_BYTES * more_slots) * l->config->sizes.parameters[layer] +
+            rp_lower_sum_bytes(l, layer);
         RP_TRY(add_host(l, RP_OP_COLLECT, iteration, layer, bytes,
                         &l->collect[(size_t)iteration * count + layer]));
     }
+    RP_TRY(rp_lower_add_exchanges(l, iteration));
     rp_handle adam;
     RP_TRY(add_host(l, RP_OP_OPTIMIZER, iteration, 0, RP_ADAM_BYTES * parameters, &adam));
     return l->schedule->asynchronous ? RP_OK : add_refresh(l, iteration);

@@ -48,7 +48,7 @@ typedef struct link_numbers {
     uint32_t both; /* of GPUs, then of switches and of root complexes; none where they are duplex */
     uint32_t cores;  /* all of the host, then what one queue's threads have at most */
     uint32_t bound;  /* single cores that GPUs are bound to */
-    uint32_t groups; /* of each GPU, where there is a layout: its tensor group, its data group */
+    uint32_t groups; /* of each GPU of a layout: its two groups; of copies on servers: one port */
     uint32_t count;
 } link_numbers;
 
@@ -83,7 +83,8 @@ static link_numbers number_links(const rp_program *program, const rp_machine *m)
                                            rp_machine_shared_count(m, gpus, RP_SHARED_ROOT));
     n.bound = n.cores + (m->cores > 0 ? 1 + program->queue_count : 0);
     n.groups = n.bound + (m->cores > 0 ? m->bound_cores : 0);
-    n.count = n.groups + (rp_layout_gpus(&program->traits.layout) > 1 ? 2 * gpus : 0);
+    uint32_t each = rp_server_copies(&program->traits) > 1 ? 1 : 2 * gpus;
+    n.count = n.groups + (rp_layout_gpus(&program->traits.layout) > 1 ? each : 0);
     return n;
 }
 
@@ -155,7 +156,8 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
         capacities[i] = RP_PICOSECONDS;
     }
     for (uint32_t i = n->groups; i < n->count; i++) {
-        capacities[i] = (i - n->groups) % 2 == 0 ? m->tensor.Bps : m->data.Bps;
+        double group_Bps = (i - n->groups) % 2 == 0 ? m->tensor.Bps : m->data.Bps;
+        capacities[i] = m->servers > 1 ? m->network_Bps / n->homes : group_Bps;
     }
     for (uint32_t i = n->cores; i < n->bound; i++) {
         bool on_gpu = i > n->cores &&
@@ -376,7 +378,8 @@ static rp_status create_routes(const rp_program *program, const link_numbers *n,
         } else if (rp_queue_kind_on_gpu((rp_queue_kind)queue->kind)) {
             RP_TRY(rp_network_route(network, &bus, 1, route));
         } else {
-            RP_TRY(route_host(n, n->host, arena, network, route));
+            bool exchanges = queue->kind == RP_QUEUE_NETWORK;
+            RP_TRY(route_host(n, exchanges ? n->groups : n->host, arena, network, route));
         }
     }
     return RP_OK;

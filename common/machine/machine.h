@@ -28,7 +28,9 @@
  * GPUs reach each other over their PCIe links, the switches and root complexes between them and,
  * from node to node, the network, where `peer_pcie` says so. The SEND carries the bytes when its
  * sender is ready; its RECV takes no time. Collectives have a measured rate of their own, which
- * already says what switches cost them; over several nodes it is at most the network's.
+ * already says what switches cost them; over several nodes it is at most the network's. Hosts of
+ * servers that each run a copy of the program add up gradients in a ring through their ports, which
+ * nothing else of the copies uses; what arrives also passes the DRAM where it is limited.
  *
  * **Emulated GPUs** (`cores`). Where threads of the host play the GPUs, work is time of a core, and
  * all threads that have some share the cores by max-min fairness, none having more than one: a
@@ -98,6 +100,7 @@ typedef struct rp_machine {
     int64_t collective_hop_ps;     /**< more of it per step of a ring, to a GPU of the node */
     int64_t network_hop_ps;        /**< and to one of the next node */
     double collective_Bps;         /**< of a collective through each GPU; 0: there can be none */
+    uint32_t servers;              /**< whose hosts add up gradients, each a copy; 0: one */
     rp_machine_group tensor;       /**< set by rp_machine_fold */
     rp_machine_group data;         /**< likewise */
     double duplex;            /**< what both directions of a PCIe link do together over what each
@@ -170,6 +173,12 @@ double rp_machine_bus_Bps(const rp_machine *machine, uint32_t gpus);
 /** @return time before the bytes of a collective flow: a ring of n GPUs has n - 1 steps, an
  * all-reduce twice as many. */
 int64_t rp_machine_collective_ps(const rp_machine *machine, uint32_t gpus, rp_op_kind kind);
+
+/** @return time before the bytes of a sum over the servers flow: a ring's hops. */
+static inline int64_t rp_machine_exchange_ps(const rp_machine *machine)
+{
+    return machine->servers > 1 ? 2 * (int64_t)(machine->servers - 1) * machine->network_hop_ps : 0;
+}
 
 /**
  * Steps of a group's collective (sim/model.md section 14): one, where it is a ring or trees; those

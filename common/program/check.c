@@ -219,7 +219,9 @@ static const uint32_t unfit[] = {
 static bool has_group(const rp_program *p, const rp_queue *queue)
 {
     const rp_layout *layout = &p->traits.layout;
-    return (queue->kind == RP_QUEUE_TENSOR ? rp_layout_tensor(layout) : rp_layout_data(layout)) > 1;
+    return queue->kind == RP_QUEUE_NETWORK  ? rp_server_copies(&p->traits) > 1
+           : queue->kind == RP_QUEUE_TENSOR ? rp_layout_tensor(layout) > 1
+                                            : rp_layout_data(layout) > 1;
 }
 
 static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uint32_t i)
@@ -234,7 +236,8 @@ static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uin
         return rp_check_violated_op(c, RP_RULE_OP_QUEUE, i);
     }
     bool group = queue->kind == RP_QUEUE_TENSOR || queue->kind == RP_QUEUE_DATA;
-    if (group ? !has_group(p, queue) : (unfit[p->traits.placement] >> op->kind & 1) != 0) {
+    bool joins = group || queue->kind == RP_QUEUE_NETWORK;
+    if (joins ? !has_group(p, queue) : (unfit[p->traits.placement] >> op->kind & 1) != 0) {
         return rp_check_violated_op(c, RP_RULE_OP_PLACEMENT, i);
     }
     if (host ? op->stage != 0 : op->stage >= p->stage_count) {

@@ -97,7 +97,9 @@ enum {
     X(COLLECT, "COLLECT", HOST, ON(OPTIMIZER) | ON(DISPATCH), NONE, PARAM_GRADIENT, HOST,          \
       "gradients of a layer into the master gradients")                                            \
     X(UPDATE, "U", COMPUTE, ON(COMPUTE), NONE, PARAMS, HOST,                                       \
-      "optimizer step of all weights on the GPU")
+      "optimizer step of all weights on the GPU")                                                  \
+    X(NETWORK_REDUCE, "NETWORK_REDUCE", HOST, ON(NETWORK), NONE, PARAM_GRADIENT, TRANSFER,         \
+      "gradients of a layer in host memory, summed over the servers")
 
 /* clang-format on */
 
@@ -130,7 +132,8 @@ extern const rp_op_row rp_op_kinds[RP_OP_KIND_COUNT];
 /** X(enumerator, name in program text, carrier of its ops, thread and row in Chrome traces). Each
  * GPU has a queue of the kind; of those that the host's processors carry there is one. Collectives
  * of a tensor group are of the GPUs that share each layer, those of a data group of the copies of a
- * stage, those of peers of all GPUs. */
+ * stage, those of peers of all GPUs. The network joins hosts whose GPUs run copies of the program
+ * (rp_layout.data_parallel with weights in host memory). */
 #define RP_QUEUE_KIND_LIST(X)                                                                      \
     X(COMPUTE, "compute", COMPUTE, 0, 0)                                                           \
     X(PARAM_UPLOAD, "param-upload", LINK_UP, 1, 1)                                                 \
@@ -141,7 +144,8 @@ extern const rp_op_row rp_op_kinds[RP_OP_KIND_COUNT];
     X(OPTIMIZER, "optimizer", HOST, 1, 1)                                                          \
     X(RECEIVE, "peer-receive", PEER, 4, 5)                                                         \
     X(TENSOR, "tensor-group", PEER, 5, 6)                                                          \
-    X(DATA, "data-group", PEER, 7, 7)
+    X(DATA, "data-group", PEER, 7, 7)                                                              \
+    X(NETWORK, "network", HOST, 2, 2)
 
 typedef enum rp_queue_kind {
 #define RP_QUEUE_ENUM(name, ...) RP_QUEUE_##name,

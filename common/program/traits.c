@@ -28,8 +28,7 @@ const rp_trait rp_trait_rows[] = {
     ROW(sharding.member, text, MOST_OF(sharding.member), 1u << RP_PLACEMENT_SHARDED)
     RP_SHARDING_LIST(SHARDING_ROW)
 /* Products of two numbers of GPUs fit into 32 bits. */
-#define LAYOUT_ROW(type, member, text, most)                                                       \
-    ROW(layout.member, text, most, 1u << RP_PLACEMENT_RESIDENT)
+#define LAYOUT_ROW(type, member, text, most, placements) ROW(layout.member, text, most, placements)
         RP_LAYOUT_LIST(LAYOUT_ROW)
 #define TRAIT_ROW(member, text) ROW(member, text, MOST_OF(member), UINT32_MAX)
             RP_TRAIT_LIST(TRAIT_ROW)};

@@ -106,9 +106,10 @@ typedef struct rp_sharding {
  * Layout of a pipeline that is composed with other parallelism (schedules.md 16 and 17). Each GPU
  * of the program then stands for tensor_parallel x data_parallel GPUs that do the same. 0 is 1.
  *
- * X(type, member, name in program text, highest value).
+ * X(type, member, name in program text, highest value, bits of the placements that have it).
  *  - tensor_parallel: GPUs that share each layer of a stage;
- *  - data_parallel: copies of the pipeline, each with microbatches of its own;
+ *  - data_parallel: copies of the pipeline, each with microbatches of its own. With weights in host
+ *    memory each copy is a server of its own;
  *  - sequence_parallel: GPUs that share a layer share its tokens, too, where they do not share
  *    matrices;
  *  - zero: what is sharded over the copies (ZeRO): 1 the optimizer, 2 gradients, too, 3 weights,
@@ -121,14 +122,15 @@ typedef struct rp_sharding {
  *  - collectives: an rp_collectives, how groups of these GPUs add up.
  */
 #define RP_LAYOUT_LIST(X)                                                                          \
-    X(uint32_t, tensor_parallel, "tensor-parallel", RP_MAX_GPUS)                                   \
-    X(uint32_t, data_parallel, "data-parallel", RP_MAX_GPUS)                                       \
-    X(bool, sequence_parallel, "sequence-parallel", 1)                                             \
-    X(uint32_t, zero, "zero", 3)                                                                   \
-    X(bool, reduces_each, "reduces-each", 1)                                                       \
-    X(uint32_t, gradient_bytes, "gradient-bytes", 8)                                               \
-    X(uint64_t, reduction_bucket, "reduction-bucket", UINT64_MAX)                   \
-    X(uint32_t, collectives, "collectives", RP_COLLECTIVES_COUNT - 1)
+    X(uint32_t, tensor_parallel, "tensor-parallel", RP_MAX_GPUS, 1u << RP_PLACEMENT_RESIDENT)      \
+    X(uint32_t, data_parallel, "data-parallel", RP_MAX_GPUS,                                       \
+      1u << RP_PLACEMENT_RESIDENT | 1u << RP_PLACEMENT_OFFLOAD)                                    \
+    X(bool, sequence_parallel, "sequence-parallel", 1, 1u << RP_PLACEMENT_RESIDENT)                \
+    X(uint32_t, zero, "zero", 3, 1u << RP_PLACEMENT_RESIDENT)                                      \
+    X(bool, reduces_each, "reduces-each", 1, 1u << RP_PLACEMENT_RESIDENT)                          \
+    X(uint32_t, gradient_bytes, "gradient-bytes", 8, 1u << RP_PLACEMENT_RESIDENT)                  \
+    X(uint64_t, reduction_bucket, "reduction-bucket", UINT64_MAX, 1u << RP_PLACEMENT_RESIDENT)     \
+    X(uint32_t, collectives, "collectives", RP_COLLECTIVES_COUNT - 1, 1u << RP_PLACEMENT_RESIDENT)
 
 /** Algorithms of an all-reduce (sim/model.md section 14). X(enumerator, word). */
 #define RP_COLLECTIVES_LIST(X)                                                                     \
@@ -154,7 +156,7 @@ typedef struct rp_traits {
     rp_placement placement;
     rp_versions versions;
     rp_sharding sharding; /**< RP_PLACEMENT_SHARDED; otherwise zero */
-    rp_layout layout;     /**< RP_PLACEMENT_RESIDENT; otherwise zero */
+    rp_layout layout;     /**< as its rows say; otherwise zero */
 #define RP_TRAIT_MEMBER(member, text) bool member;
     RP_TRAIT_LIST(RP_TRAIT_MEMBER)
 #undef RP_TRAIT_MEMBER
@@ -200,6 +202,12 @@ static inline uint32_t rp_layout_sequence(const rp_layout *layout)
 static inline uint32_t rp_layout_zero(const rp_layout *layout)
 {
     return rp_layout_data(layout) > 1 ? layout->zero : 0;
+}
+
+/** @return copies of the program on servers of their own, whose hosts add up gradients; 1: one. */
+static inline uint32_t rp_server_copies(const rp_traits *traits)
+{
+    return traits->placement == RP_PLACEMENT_OFFLOAD ? rp_layout_data(&traits->layout) : 1;
 }
 
 /**

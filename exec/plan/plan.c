@@ -356,7 +356,8 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
     X(OPTIMIZER, plan_nothing, plan_nothing)                                                       \
     X(REFRESH, plan_nothing, NULL)                                                                 \
     X(COLLECT, rpexec_plan_collect, rpexec_plan_sharded_collect)                                   \
-    X(UPDATE, plan_update, rpexec_plan_sharded_update)
+    X(UPDATE, plan_update, rpexec_plan_sharded_update)                                             \
+    X(NETWORK_REDUCE, NULL, NULL)
 
 /* clang-format on */
 

@@ -565,7 +565,8 @@ static rp_status done(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     X(OPTIMIZER, optimise, rpexec_run_sharded_optimise, NEVER)                                     \
     X(REFRESH, refresh, NULL, NEVER)                                                               \
     X(COLLECT, collect, rpexec_run_sharded_collect, NEVER)                                         \
-    X(UPDATE, update, rpexec_run_sharded_update, NEVER)
+    X(UPDATE, update, rpexec_run_sharded_update, NEVER)                                            \
+    X(NETWORK_REDUCE, NULL, NULL, NEVER)
 
 /* clang-format on */
 

@@ -88,6 +88,13 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
     }
     if (o->chakra_out != NULL) {
         const rpsim_row *row = &study->rows[0];
+        rp_traits traits = row->given != NULL ? row->given->traits : row->schedule->traits;
+        traits.layout = row->workload.layout;
+        if (rp_server_copies(&traits) > 1) {
+            rp_log_error("--chakra-out: hosts of several servers add up gradients, which traces of "
+                         "GPUs cannot say; valid are runs on one server");
+            return RP_USAGE;
+        }
         RP_TRY(rpsim_chakra_open(o->chakra_out, row->config.gpus, &row->workload.layout,
                                  study->arena, &artefacts_out->chakra));
     }

@@ -383,6 +383,15 @@ rp_status rpsim_study_check_layout(const rpsim_options *o, const rpsim_inputs *i
                      rp_layout_tensor(&layout), gpus);
         return RP_USAGE;
     }
+    /* With weights in host memory each copy has a host of its own. */
+    uint32_t nodes = in->platform->nodes != 0 ? in->platform->nodes : 1;
+    bool offload = row->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
+    if (offload && nodes != rp_layout_data(&layout)) {
+        rp_log_error("--data-parallel: %u copies of %s, each with its weights in the memory of a "
+                     "server, on %u server%s; valid with it are as many copies as --nodes",
+                     rp_layout_data(&layout), row->schedule->name, nodes, nodes == 1 ? "" : "s");
+        return RP_USAGE;
+    }
     return rp_model_cut(row->model, &layout, arena, &unused);
 }
 

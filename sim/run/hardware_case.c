@@ -79,11 +79,16 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
 
 /* A GPU of the program stands for those of a layout. A table of whole layers gives the time of a
  * rank's part by its share of the tokens, as one of megatron-tp's slices has it. */
-static rp_status set_layout(const rp_layout *layout, uint32_t gpus, const rp_costs *table,
+static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_costs *table,
                             rp_arena *arena, inputs *in)
 {
+    const rp_layout *layout = &traits->layout;
     uint32_t tensor = rp_layout_tensor(layout);
     in->table_model = in->model;
+    if (rp_server_copies(traits) > 1) { /* the program is of one server, which shares nothing */
+        in->machine.servers = rp_server_copies(traits);
+        return RP_OK;
+    }
     RP_TRY(rp_machine_fold(&in->machine, layout, gpus));
     if (in->peer_gpus != 0 && in->peer_gpus != UINT32_MAX) {
         in->peer_gpus = in->machine.nvlink_gpus;
@@ -148,8 +153,8 @@ static void set_software(const rp_traits *traits, uint32_t gpus, rp_dtype dtype,
         in->machine.adam_Bps = in->machine.refresh_Bps = 0;
         in->machine.collect_Bps = data_parallel ? 1e9 * platform->zero_gradient_gb_per_s : 0;
     }
-    in->limits =
-        rpsim_memory_limits_of(platform, traits, gpus * rp_layout_gpus(&traits->layout));
+    uint32_t copies = rp_server_copies(traits) > 1 ? 1 : rp_layout_gpus(&traits->layout);
+    in->limits = rpsim_memory_limits_of(platform, traits, gpus * copies);
     in->queue_depth = traits->one_dispatcher ? platform->launch_queue_depth : 0;
 }
 
@@ -209,7 +214,9 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = rpsim_workload_split(workload, in.arena, &in.sequences);
     if (status == RP_OK) {
-        status = set_layout(&workload->layout, config->gpus, config->costs, in.arena, &in);
+        rp_traits traits = schedule->traits;
+        traits.layout = workload->layout;
+        status = set_layout(&traits, config->gpus, config->costs, in.arena, &in);
     }
     if (status == RP_OK) {
         status = compile(&in, config->iterations, program_out);
@@ -226,7 +233,7 @@ static rp_status set_program(const rp_program *program, const rp_costs *table,
     RP_TRY(set_machine(platform, in));
     in->rates.sequence_slices = workload->sequence_slices;
     set_software(&program->traits, program->gpu_count, program->dtype, in);
-    RP_TRY(set_layout(&program->traits.layout, program->gpu_count, table, arena, in));
+    RP_TRY(set_layout(&program->traits, program->gpu_count, table, arena, in));
     return create_costs(in, program, table, workload->seq_len, arena, costs_out);
 }
 
@@ -398,8 +405,7 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
     set_software(&traits, config->gpus, workload->dtype, &in);
     in.rates.sequence_slices = workload->sequence_slices;
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status =
-        set_layout(&workload->layout, config->gpus, config->costs, in.arena, &in);
+    rp_status status = set_layout(&traits, config->gpus, config->costs, in.arena, &in);
     if (status == RP_OK) {
         status = run(&in, &result);
     }
@@ -432,8 +438,7 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
     RP_TRY(set_machine(platform, &in));
     set_software(&program->traits, program->gpu_count, program->dtype, &in);
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status =
-        set_layout(&program->traits.layout, program->gpu_count, costs, in.arena, &in);
+    rp_status status = set_layout(&program->traits, program->gpu_count, costs, in.arena, &in);
     if (status == RP_OK) {
         status = run_program(&in, costs, seq_len, 0, &result);
     }

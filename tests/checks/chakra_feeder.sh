@@ -7,7 +7,7 @@ source_dir=$1 rpsim=$3
 feeder=$source_dir/tests/reference/chakra_feeder.py
 python=${RP_PYTHON:-python3}
 if ! "$python" -c 'import json' 2>/dev/null; then
-    echo "chakra_feeder: no python3"
+    echo "skipped: no python3"
     exit 77
 fi
 work=$(mktemp -d)

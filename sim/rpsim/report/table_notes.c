@@ -99,7 +99,8 @@ void rpsim_legend_write(const rpsim_study *study, FILE *stream)
         fputs("Hardware fidelity: RoundPipe, Mobius and the offloading systems keep weights and "
               "optimizer in host memory, the other schedules on the GPUs. Boundary tensors go from "
               "GPU to GPU where the platform has peers, else through the host. GPU GB: the fullest "
-              "GPU, context included; host GB: of all servers; - where memory is not modelled.\n",
+              "GPU, context included; host GB: of all servers, or of one where each runs a copy; - "
+              "where memory is not modelled.\n",
               stream);
     }
     fputs("Columns that the width has no place for: --columns all, --format csv or json.\n",

@@ -27,6 +27,9 @@ static rpsim_resource_kind resource_kind_of(const rp_walk *walk, uint32_t op, rp
                                                      [RP_CARRIER_PEER] = RPSIM_RESOURCE_PEER,
                                                      [RP_CARRIER_HOST] = RPSIM_RESOURCE_HOST};
     const rp_queue *queue = &walk->program->queues[walk->queue_of[op]];
+    if (queue->kind == RP_QUEUE_NETWORK) {
+        return RPSIM_RESOURCE_PEER;
+    }
     return of_carrier[rp_queue_kind_carrier((rp_queue_kind)queue->kind)];
 }
 
@@ -289,7 +292,8 @@ void rpsim_explain_communication(const rp_timeline *timeline, const rpsim_explan
     *total_ps_out = 0;
     for (uint32_t i = 0; i < p->op_count; i++) {
         rp_op_class class = rp_op_kind_class((rp_op_kind)p->ops[i].kind);
-        if (class == RP_CLASS_TRANSFER || class == RP_CLASS_COLLECTIVE) {
+        bool network = p->ops[i].kind == RP_OP_NETWORK_REDUCE;
+        if (class == RP_CLASS_TRANSFER || class == RP_CLASS_COLLECTIVE || network) {
             *total_ps_out += timeline->end_ps[i] - timeline->start_ps[i];
         }
     }

@@ -19,7 +19,8 @@ Test(op_kinds, rows_agree_with_classes)
         cr_expect(ne(int, queues, 0), "%s", row->text);
         cr_expect(eq(int, queues == ON(COMPUTE), row->op_class == RP_CLASS_COMPUTE), "%s",
                   row->text);
-        cr_expect(eq(int, queues == host, row->op_class == RP_CLASS_HOST), "%s", row->text);
+        cr_expect(eq(int, queues == host || queues == ON(NETWORK), row->op_class == RP_CLASS_HOST),
+                  "%s", row->text);
         cr_expect(le(int, rp_op_kind_is_backward(kind), rp_op_kind_is_pass(kind)), "%s", row->text);
         cr_expect(le(int, rp_op_kind_goes_back(kind), rp_op_kind_is_backward(kind)), "%s",
                   row->text);
@@ -57,7 +58,8 @@ Test(op_kinds, rows_of_a_table_are_counted)
 Test(op_kinds, queues_are_carried)
 {
     for (rp_queue_kind kind = 0; kind < RP_QUEUE_KIND_COUNT; kind++) {
-        bool host = kind == RP_QUEUE_DISPATCH || kind == RP_QUEUE_OPTIMIZER;
+        bool host = kind == RP_QUEUE_DISPATCH || kind == RP_QUEUE_OPTIMIZER ||
+                    kind == RP_QUEUE_NETWORK;
         cr_expect(eq(int, rp_queue_kind_carrier(kind) == RP_CARRIER_HOST, host));
         cr_expect(eq(int, rp_queue_kind_on_gpu(kind), !host));
     }

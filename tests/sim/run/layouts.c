@@ -502,7 +502,8 @@ Test(layouts, what_cannot_be_laid_out_is_refused)
         const char *line;
         const char *message;
     } cases[] = {
-        {"--schedule roundpipe --data-parallel 2", "keeps weights in host memory"},
+        {"--schedule roundpipe --data-parallel 2", "valid with it are as many copies as --nodes"},
+        {"--schedule roundpipe --tensor-parallel 2", "keeps weights in host memory"},
         {"--schedule fsdp --tensor-parallel 2", "already spreads one model over all GPUs"},
         {"--schedule 1f1b --data-parallel 3", "do not divide 8 GPUs"},
         {"--schedule 1f1b --data-parallel 4096 --tensor-parallel 4096", "do not divide 8 GPUs"},
