@@ -111,14 +111,13 @@ static rp_status allocate_tables(rp_lowering *l)
     RP_TRY(rp_arena_alloc(l->arena, saved, sizeof(rp_handle), &l->saved));
     RP_TRY(rp_arena_alloc(l->arena, host, sizeof(rp_handle), &l->refresh));
     RP_TRY(rp_arena_alloc(l->arena, host, sizeof(rp_handle), &l->collect));
-    RP_TRY(rp_arena_alloc(l->arena, host, sizeof(rp_handle), &l->exchange));
     size_t updates = (size_t)p->iteration_count * p->gpu_count;
     RP_TRY(rp_arena_alloc(l->arena, updates, sizeof(rp_handle), &l->update));
     for (size_t i = 0; i < saved; i++) {
         l->saved[i] = RP_NO_HANDLE;
     }
     for (size_t i = 0; i < host; i++) {
-        l->refresh[i] = l->collect[i] = l->exchange[i] = RP_NO_HANDLE;
+        l->refresh[i] = l->collect[i] = RP_NO_HANDLE;
     }
     RP_TRY(rp_arena_alloc(l->arena, updates, sizeof(rp_handle), &l->updated));
     RP_TRY(rp_arena_alloc(l->arena, p->gpu_count, sizeof(uint64_t), &l->trained_bytes));

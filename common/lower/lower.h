@@ -20,8 +20,8 @@
  * a step overlap (then the next step's first call still does). Calls that overlap have gradient
  * slots of their own in host memory, which the host sums in the order of calls as it collects
  * them: nothing goes up again;
- *  - hosts of copies on several servers add up a layer's gradients over the network, in a ring, as
- *    soon as they have all come down; each host collects the layer after that;
+ *  - hosts of copies on several servers add up a layer's master gradients over the network, in a
+ *    ring, when each has collected it, and before the optimizer;
  *  - the host collects gradients layer by layer from the last one, runs the optimizer and refreshes
  * the working weights layer by layer from the first one. Asynchronous: the refresh waits for all
  * uploads of the step and comes before the step's own optimizer, so weights are one step stale.

@@ -96,7 +96,6 @@ typedef struct rp_lowering {
     uint32_t *job_of;    /**< [iteration][call][forward positions, then backward positions] */
     rp_handle *refresh;  /**< [iteration][layers + 2] */
     rp_handle *collect;  /**< [iteration][layers + 2] */
-    rp_handle *exchange; /**< [iteration][layers + 2] NETWORK_REDUCE of copies on servers */
     rp_handle *update;   /**< [iteration][gpu] of resident weights */
     rp_handle *updated;  /**< [iteration][gpu] its weights are new: `update`, or their gather */
     uint64_t *trained_bytes;    /**< [gpu] of resident weights that it trains, working weights */
@@ -209,14 +208,9 @@ void rp_lower_put_copies(const rp_lowering *lowering, rp_program *program,
 /** @return the number of buffers that rp_lower_put_copies adds for a GPU's units, at most. */
 size_t rp_lower_copies_buffers(const rp_lowering *lowering);
 
-/** Adds the sums of a step's gradients over the servers, a layer each, where there are copies.
- * @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
-rp_status rp_lower_add_exchanges(rp_lowering *lowering, uint32_t iteration);
-
-/** A layer's sum begins when its gradients are on the host; that of a tied table, with the
- * embedding, when the head's are, too. @retval RP_OK, RP_NO_MEMORY */
-rp_status rp_lower_connect_exchange(rp_lowering *lowering, uint32_t iteration, uint32_t layer,
-                                    rp_handle gradients);
+/** Adds the sums of a step's gradients over the servers, a layer each, where there are copies:
+ * behind its collection, before the step's optimizer. @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
+rp_status rp_lower_add_exchanges(rp_lowering *lowering, uint32_t iteration, rp_handle adam);
 
 /** @return memory traffic of the host that a layer's sum over the servers takes. */
 uint64_t rp_lower_sum_bytes(const rp_lowering *lowering, uint32_t layer);

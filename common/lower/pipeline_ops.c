@@ -455,9 +455,9 @@ static rp_status add_step(rp_lowering *l, uint32_t iteration)
         RP_TRY(add_host(l, RP_OP_COLLECT, iteration, layer, bytes,
                         &l->collect[(size_t)iteration * count + layer]));
     }
-    RP_TRY(rp_lower_add_exchanges(l, iteration));
     rp_handle adam;
     RP_TRY(add_host(l, RP_OP_OPTIMIZER, iteration, 0, RP_ADAM_BYTES * parameters, &adam));
+    RP_TRY(rp_lower_add_exchanges(l, iteration, adam));
     return l->schedule->asynchronous ? RP_OK : add_refresh(l, iteration);
 }
 

@@ -308,14 +308,9 @@ static rp_status connect_host(rp_lowering *l)
             for (uint32_t call = first_call; call < l->calls; call++) {
                 uint32_t job = l->job_of[rp_lower_job_index(l, i, call, p->forward_count + j)];
                 for (uint32_t layer = begin; layer < end; layer++) {
-                    rp_handle down = l->jobs[job].param_grads_down;
-                    RP_TRY(data(l, l->collect[row + layer], down));
-                    RP_TRY(rp_lower_connect_exchange(l, i, layer, down));
+                    RP_TRY(data(l, l->collect[row + layer], l->jobs[job].param_grads_down));
                 }
             }
-        }
-        for (uint32_t layer = 0; layer < count; layer++) {
-            RP_TRY(control(l, l->collect[row + layer], l->exchange[row + layer]));
         }
     }
     return RP_OK;
