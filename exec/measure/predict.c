@@ -73,7 +73,7 @@ static rp_status check_origin(const char *path, const rp_costs *c, const rpexec_
 rp_status rpexec_predict_read(const char *from, const rpexec_measured *wanted, rp_arena *arena,
                               rpexec_prediction *prediction_out)
 {
-    rpexec_prediction p;
+    rpexec_prediction p = {0};
     rp_platform platform;
     struct stat status;
     if (stat(from, &status) != 0) {
@@ -124,13 +124,16 @@ static rp_status simulate(const rpexec_prediction *p, const char *program, const
 {
     const char *rpsim = NULL;
     const char *tokens = NULL;
+    const char *network = NULL;
     RP_TRY(find_rpsim(arena, &rpsim));
     RP_TRY(rp_arena_print(arena, &tokens, "%u", p->costs.seq_len));
+    RP_TRY(rp_arena_print(arena, &network, "platform.network_gb_per_s=%.17g", p->network_gb_per_s));
     const char *const arguments[] = {
         rpsim,         "--program-in",   program,          "--model",
         model,         "--seq-len",      tokens,           "--costs",
         p->costs_path, "--platform",     p->platform_path, "--fidelity",
-        "hardware",    "--timeline-out", timeline,         NULL};
+        "hardware",    "--timeline-out", timeline,         p->network_gb_per_s > 0 ? "--set" : NULL,
+        network,       NULL};
     const rp_process process = {.argv = arguments, .package = "roundpipe"};
     return rp_process_run(&process);
 }

@@ -357,7 +357,7 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
     X(REFRESH, plan_nothing, NULL)                                                                 \
     X(COLLECT, rpexec_plan_collect, rpexec_plan_sharded_collect)                                   \
     X(UPDATE, plan_update, rpexec_plan_sharded_update)                                             \
-    X(NETWORK_REDUCE, NULL, NULL)
+    X(NETWORK_REDUCE, rpexec_plan_collect, NULL)
 
 /* clang-format on */
 
@@ -375,13 +375,14 @@ static rp_status plan_op(rpexec_planner *p, uint32_t op)
     return plan != NULL ? plan(p, op) : refuse(p, op);
 }
 
-/* At most all that COLLECT ops wait for. */
+/* At most all that COLLECT and NETWORK_REDUCE ops wait for. */
 static rp_status allocate_slots(rpexec_planner *p)
 {
     const rp_program *program = p->program;
     size_t count = 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
-        bool collects = program->ops[i].kind == RP_OP_COLLECT;
+        uint8_t kind = program->ops[i].kind;
+        bool collects = kind == RP_OP_COLLECT || kind == RP_OP_NETWORK_REDUCE;
         count += collects ? program->ops[i + 1].wait_begin - program->ops[i].wait_begin : 0;
     }
     return rp_arena_alloc(p->arena, count, sizeof(rpexec_slot), &p->plan->slots);
@@ -483,25 +484,6 @@ static rp_status check_stages(const rp_program *program)
     return RP_OK;
 }
 
-/* Each stage of each GPU in each step, or copies would part. */
-static rp_status check_copies(const rpexec_planner *p)
-{
-    const rp_program *program = p->program;
-    uint64_t sums = 0;
-    for (uint32_t i = 0; i < program->op_count; i++) {
-        bool data = program->queues[p->plan->order.queue_of[i]].kind == RP_QUEUE_DATA;
-        sums += data ? 1 : 0;
-    }
-    bool copies = p->plan->data * p->plan->servers > 1 && p->plan->resident;
-    if (copies && sums != (uint64_t)p->plan->job_count * program->iteration_count) {
-        rp_log_error("copies of %s do not sum the gradients of every stage in every step; valid "
-                     "are programs as rpsim and rpexec lower them",
-                     program->schedule);
-        return RP_INPUT;
-    }
-    return RP_OK;
-}
-
 static rp_status count_sizes(rpexec_planner *p, rp_arena *scratch)
 {
     const rpexec_model *model = p->plan->model;
@@ -540,7 +522,7 @@ static rp_status make(rpexec_planner *p, rp_arena *scratch)
     for (uint32_t i = 0; i < program->op_count; i++) {
         RP_TRY(plan_op(p, p->plan->order.ops[i]));
     }
-    RP_TRY(check_copies(p));
+    RP_TRY(rpexec_plan_check_copies(p));
     RP_TRY(rpexec_plan_sums(p, scratch));
     RP_TRY(flatten_users(p));
     return rpexec_plan_place(p->plan, p->limits.cap_bytes, scratch);
@@ -579,13 +561,20 @@ rp_status rpexec_plan_create(const rp_program *program, const rpexec_model *mode
     RP_TRY(check_layout(layout));
     rp_program *whole = NULL;
     rp_arena *scratch = NULL;
+    bool resident = program->traits.placement == RP_PLACEMENT_RESIDENT;
     uint32_t servers = limits->servers != 0 ? limits->servers : 1;
     uint32_t copies = rp_layout_data(layout);
+    if (!resident && copies > 1 && copies != servers) {
+        rp_log_error("copies of %s are %u servers, and this run has %u processes; valid is one for "
+                     "each server (mpirun)",
+                     program->schedule, copies, servers);
+        return RP_USAGE;
+    }
     *plan_out = (rpexec_plan){.model = model,
                               .tensor = rp_layout_tensor(layout),
-                              .data = copies > 1 ? copies / servers : 1,
+                              .data = resident && copies > 1 ? copies / servers : 1,
                               .servers = servers};
-    if (rp_layout_gpus(layout) > 1) {
+    if (resident && rp_layout_gpus(layout) > 1) {
         RP_TRY(rp_program_expand(program, servers, arena, &whole));
     }
     plan_out->program = whole != NULL ? whole : program;

@@ -131,6 +131,10 @@ rp_status rpexec_plan_activation_reduces(rpexec_planner *planner, uint32_t op);
  * its GPU has not), RP_USAGE (lowered for another model); logged */
 rp_status rpexec_plan_gradient_reduce(rpexec_planner *planner, uint32_t op);
 
+/** Checks that copies sum the gradients of each stage of each GPU in each step, or they would part.
+ * @retval RP_OK, RP_INPUT (logged) */
+rp_status rpexec_plan_check_copies(const rpexec_planner *planner);
+
 /** Tensor parallelism: further tensors that a compute op needs; none otherwise.
  * @param record the op's; NULL of an UPDATE */
 void rpexec_plan_exchange(rpexec_planner *planner, uint32_t op, rpexec_plan_record *record);

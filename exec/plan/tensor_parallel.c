@@ -3,6 +3,7 @@
  * those of as many microbatches as there are ranks, one of which its op is named after. What ranks
  * sum on the way they sum inside of their compute ops; the program's ALL_REDUCE ops come after
  * those and stand for the volume. Copies sum gradients in ALL_REDUCE ops of their own. */
+#include "common/base/log.h"
 #include "common/lower/lower.h"
 #include "common/schedule/schedule_type.h"
 #include "exec/operators/collective.h"
@@ -138,5 +139,23 @@ rp_status rpexec_plan_gradient_reduce(rpexec_planner *p, uint32_t op)
     task->job = (uint32_t)(job - p->plan->jobs);
     task->exchange = new_scratch(p, gpu, values, p->plan->data, op);
     rpexec_plan_use(p, job->gradients, op);
+    return RP_OK;
+}
+
+rp_status rpexec_plan_check_copies(const rpexec_planner *p)
+{
+    const rp_program *program = p->program;
+    uint64_t sums = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        bool data = program->queues[p->plan->order.queue_of[i]].kind == RP_QUEUE_DATA;
+        sums += data ? 1 : 0;
+    }
+    bool copies = p->plan->data * p->plan->servers > 1 && p->plan->resident;
+    if (copies && sums != (uint64_t)p->plan->job_count * program->iteration_count) {
+        rp_log_error("copies of %s do not sum the gradients of every stage in every step; valid "
+                     "are programs as rpsim and rpexec lower them",
+                     program->schedule);
+        return RP_INPUT;
+    }
     return RP_OK;
 }

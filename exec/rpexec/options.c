@@ -81,7 +81,7 @@ uint32_t rpexec_options_places(const rpexec_options *o)
 {
     const rp_layout layout = rpexec_options_layout(o);
     bool resident = o->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
-    return o->gpus * (resident ? o->servers : 1) / rp_layout_gpus(&layout);
+    return resident ? o->gpus * o->servers / rp_layout_gpus(&layout) : o->gpus;
 }
 
 static void write_data_parallel(const void *options, rp_json *json)
@@ -209,10 +209,15 @@ static bool has_two_numbers(const void *options)
     return o->gpus != o->virtual_gpus;
 }
 
-static bool has_layout(const void *options)
+static bool is_no_pipeline(const void *options)
+{
+    return ((const rpexec_options *)options)->schedule->traits.placement != RP_PLACEMENT_RESIDENT;
+}
+
+static bool stands_for_several(const void *options)
 {
     const rp_layout layout = rpexec_options_layout(options);
-    return rp_layout_gpus(&layout) > 1;
+    return rp_layout_gpus(&layout) > 1 && !is_no_pipeline(options);
 }
 
 static rp_status check_layout(const rpexec_options *o)
@@ -221,12 +226,18 @@ static rp_status check_layout(const rpexec_options *o)
     uint32_t copies = rp_layout_data(&layout);
     bool resident = o->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
     RP_TRY(rp_compile_check_layout(o->schedule, &layout, o->seq_len, o->asynchronous));
-    if (o->gpus * o->servers % rp_layout_gpus(&layout) != 0) {
+    if (resident && o->gpus * o->servers % rp_layout_gpus(&layout) != 0) {
         rp_log_error("--%s-parallel: %" PRIu32 " copies x %" PRIu32
                      " GPUs per layer do not divide %" PRIu32
                      " GPUs; valid are numbers whose product does",
                      o->tensor_parallel != 0 ? "tensor" : "data", copies, rp_layout_tensor(&layout),
                      o->gpus * o->servers);
+        return RP_USAGE;
+    }
+    if (!resident && copies != o->servers) {
+        rp_log_error("--data-parallel: copies of %s are servers, a process each, and there are "
+                     "%" PRIu32 " processes; valid is mpirun -n %" PRIu32,
+                     o->schedule->name, o->servers, copies);
         return RP_USAGE;
     }
     if (resident && copies % o->servers != 0) {
@@ -256,7 +267,11 @@ static rp_status check_servers(const rpexec_options *o)
         {o->check, "--check: a run of several processes is compared by its losses; valid with one"},
         {o->record != NULL, "--record: what several processes wait for is no cost of one; valid "
                             "with one"},
-        {o->predict, "--predict: programs say nothing of other processes; valid with one"},
+        {o->predict && placement == RP_PLACEMENT_RESIDENT,
+         "--predict: of GPUs that do the same none is simulated alone; valid with one process, or "
+         "with a schedule with weights in host memory"},
+        {o->predict && o->network_gb_per_s <= 0,
+         "--predict: nothing says how fast the network is; valid with --network-gb-per-s"},
     };
     for (size_t i = 0; o->servers > 1 && i < sizeof refused / sizeof refused[0]; i++) {
         if (refused[i].is) {
@@ -269,11 +284,6 @@ static rp_status check_servers(const rpexec_options *o)
         return RP_USAGE;
     }
     return RP_OK;
-}
-
-static bool is_no_pipeline(const void *options)
-{
-    return ((const rpexec_options *)options)->schedule->traits.placement != RP_PLACEMENT_RESIDENT;
 }
 
 static const rp_option_rule rules[] = {
@@ -310,7 +320,7 @@ static const rp_option_rule rules[] = {
      .message = "the program of --program-in fixes schedule, GPUs, their layout, microbatches, "
                 "partition, recompute, optimizer and peers; valid is one of them"},
     {.given = "record predict",
-     .when = has_layout,
+     .when = stands_for_several,
      .message = "of several GPUs that do the same none is measured alone; valid without "
                 "--data-parallel and --tensor-parallel"},
     {.given = "peers",
@@ -404,8 +414,7 @@ static rp_status complete(rpexec_options *o)
     o->save_every = o->save_every == 0 ? 50 : o->save_every;
     o->model = o->model == NULL ? "tiny" : o->model;
     RP_TRY(check_servers(o));
-    if (o->servers > 1 && o->data_parallel == 0 &&
-        o->schedule->traits.placement == RP_PLACEMENT_RESIDENT) {
+    if (o->servers > 1 && o->data_parallel == 0) {
         o->data_parallel = o->servers;
     }
     RP_TRY(check_layout(o));

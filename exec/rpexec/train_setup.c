@@ -109,6 +109,9 @@ static void compare_recipes(const char *ours, const char *before)
 static rp_status set_state(rpexec_trainer *t)
 {
     RP_TRY(rpexec_state_create(&t->model, t->arena, &t->state));
+    if (t->o->servers > 1) {
+        RP_TRY(rpexec_state_create_gathered(&t->state, t->arena));
+    }
     RP_TRY(rpexec_state_initialise(&t->state, t->o->seed));
     if (t->origin.weights != NULL) {
         RP_TRY(rpexec_weights_load(t->origin.weights, &t->state));
@@ -226,6 +229,7 @@ static rp_status set_work(rpexec_trainer *t)
                                         .seq_len = o->seq_len};
         RP_TRY(rpexec_predict_read(o->costs, &wanted, t->arena, &t->prediction));
         t->costs = t->prediction.costs;
+        t->prediction.network_gb_per_s = o->network_gb_per_s;
         if (t->o->predict && t->prediction.bound != t->o->bind) {
             rp_log_warning("--predict: the record is of a run %s --bind, this one runs %s; what it "
                            "predicts is the other kind",
@@ -243,9 +247,6 @@ static rp_status set_work(rpexec_trainer *t)
         uint32_t of_copy = i % (o->accumulate * o->microbatches);
         t->sequences[i] = given != NULL ? given[of_copy] : o->microbatch_size;
         t->batch += t->sequences[i];
-    }
-    if (o->schedule->traits.placement == RP_PLACEMENT_OFFLOAD) { /* each process has a pool */
-        t->batch *= o->servers;
     }
     return t->program == NULL ? RP_OK : rpexec_program_in_fit(o, &t->model, t->arena, &t->program);
 }

@@ -309,7 +309,8 @@ rp_status rpexec_run_reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpex
                                        first->gpu == gpu ? embedding : other);
 }
 
-/* Gradients of a layer; where calls overlap those of one call after the other. */
+/* Gradients of a layer; where calls overlap those of one call after the other; of several processes
+ * their sum. */
 static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     uint32_t layer = r->program->ops[op].microbatch;
@@ -317,18 +318,13 @@ static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     rpexec_state *state = r->e->state;
     float scale = r->scales[r->program->ops[op].iteration];
     (void)lane;
-    rpexec_state_collect(state, layer, scale);
-    for (uint32_t i = task->slot_begin; i < task->slot_end; i++) {
-        const rpexec_slot *slot = &r->plan->slots[i];
-        uint64_t first = state->trained[layer] - state->trained[r->plan->jobs[slot->job].begin];
-        rpexec_state_add(
-            state, layer,
-            rpexec_element(r->plan->model->dtype, rpexec_run_at(r, slot->value), first), scale);
-    }
     if (r->e->nodes != NULL) {
-        RP_TRY(rpexec_nodes_all_reduce(r->e->nodes, rpexec_run_tag(RPEXEC_TAG_LAYER, layer),
-                                       RP_DTYPE_F32, rpexec_state_own(state, layer, layer + 1),
-                                       state->gradients + state->trained[layer]));
+        rpexec_state_take_sum(state, layer);
+    } else {
+        rpexec_state_collect(state, layer, scale);
+        for (uint32_t i = task->slot_begin; i < task->slot_end; i++) {
+            rpexec_state_add(state, layer, rpexec_run_slot(r, &r->plan->slots[i], layer), scale);
+        }
     }
     rpexec_state_measure(state, layer);
     rpexec_run_note_norm(r, op, rpexec_squares_root(&state->squares)); /* the last one's stays */
@@ -566,7 +562,7 @@ static rp_status done(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     X(REFRESH, refresh, NULL, NEVER)                                                               \
     X(COLLECT, collect, rpexec_run_sharded_collect, NEVER)                                         \
     X(UPDATE, update, rpexec_run_sharded_update, NEVER)                                            \
-    X(NETWORK_REDUCE, NULL, NULL, NEVER)
+    X(NETWORK_REDUCE, rpexec_run_network_reduce, NULL, NEVER)
 
 /* clang-format on */
 
