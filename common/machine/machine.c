@@ -446,7 +446,8 @@ static double Bps_of(const rp_machine *m, rp_op_kind kind)
                       : of_way[rp_op_kinds[kind].way];
 }
 
-/* Routes of the work of threads: compute and host ops, and copies unless links carry them. */
+/* Routes of the work of threads: compute and host ops but those of a network's port, and copies
+ * unless links carry them. */
 static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_arena *arena,
                              rp_network *network, rp_routes *routes)
 {
@@ -458,7 +459,8 @@ static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_aren
         uint32_t core = bound ? p->queues[q].gpu % m->bound_cores : 0;
         const uint32_t links[] = {n->cores, n->cores + 1 + q, n->bound + core};
         RP_TRY(rp_network_route(network, links, bound ? 3 : 2, &routes->cores[q]));
-        if (!on_gpu || m->copies_on_cores) {
+        bool port = p->queues[q].kind == RP_QUEUE_NETWORK;
+        if (!port && (!on_gpu || m->copies_on_cores)) {
             routes->of_queue[q] = routes->cores[q];
         }
     }
@@ -466,7 +468,8 @@ static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_aren
         rp_op_class class = rp_op_kind_class((rp_op_kind)kind);
         bool copies = class == RP_CLASS_TRANSFER || class == RP_CLASS_COLLECTIVE;
         double Bps = Bps_of(m, (rp_op_kind)kind);
-        if ((class == RP_CLASS_HOST || (copies && m->copies_on_cores)) && Bps > 0) {
+        bool port = kind == RP_OP_NETWORK_REDUCE;
+        if (!port && (class == RP_CLASS_HOST || (copies && m->copies_on_cores)) && Bps > 0) {
             routes->core_ps_per_byte[kind] = RP_PICOSECONDS / Bps;
         }
     }

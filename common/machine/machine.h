@@ -281,10 +281,11 @@ static inline double rp_flow_bytes(const rp_routes *routes, uint64_t op_bytes, r
     return rp_op_kind_class(kind) == RP_CLASS_HOST ? bytes / routes->homes : bytes;
 }
 
-/** @return flows that an op has: one for each thread. */
+/** @return flows that an op has: one for each thread, and one through a port. */
 static inline uint32_t rp_flow_count(const rp_routes *routes, rp_op_kind kind)
 {
-    return rp_op_kind_class(kind) == RP_CLASS_HOST ? routes->host_threads : 1;
+    bool threads = rp_op_kind_class(kind) == RP_CLASS_HOST && kind != RP_OP_NETWORK_REDUCE;
+    return threads ? routes->host_threads : 1;
 }
 
 /** @retval RP_OK, RP_INPUT: an op moves more than RP_MAX_FLOW_BYTES, or there are transfers

@@ -357,7 +357,7 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
     X(REFRESH, plan_nothing, NULL)                                                                 \
     X(COLLECT, rpexec_plan_collect, rpexec_plan_sharded_collect)                                   \
     X(UPDATE, plan_update, rpexec_plan_sharded_update)                                             \
-    X(NETWORK_REDUCE, rpexec_plan_collect, NULL)
+    X(NETWORK_REDUCE, plan_nothing, NULL)
 
 /* clang-format on */
 
@@ -375,14 +375,13 @@ static rp_status plan_op(rpexec_planner *p, uint32_t op)
     return plan != NULL ? plan(p, op) : refuse(p, op);
 }
 
-/* At most all that COLLECT and NETWORK_REDUCE ops wait for. */
+/* At most all that COLLECT ops wait for. */
 static rp_status allocate_slots(rpexec_planner *p)
 {
     const rp_program *program = p->program;
     size_t count = 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
-        uint8_t kind = program->ops[i].kind;
-        bool collects = kind == RP_OP_COLLECT || kind == RP_OP_NETWORK_REDUCE;
+        bool collects = program->ops[i].kind == RP_OP_COLLECT;
         count += collects ? program->ops[i + 1].wait_begin - program->ops[i].wait_begin : 0;
     }
     return rp_arena_alloc(p->arena, count, sizeof(rpexec_slot), &p->plan->slots);

@@ -109,9 +109,6 @@ static void compare_recipes(const char *ours, const char *before)
 static rp_status set_state(rpexec_trainer *t)
 {
     RP_TRY(rpexec_state_create(&t->model, t->arena, &t->state));
-    if (t->o->servers > 1) {
-        RP_TRY(rpexec_state_create_gathered(&t->state, t->arena));
-    }
     RP_TRY(rpexec_state_initialise(&t->state, t->o->seed));
     if (t->origin.weights != NULL) {
         RP_TRY(rpexec_weights_load(t->origin.weights, &t->state));

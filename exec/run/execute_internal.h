@@ -146,12 +146,12 @@ typedef struct rpexec_run_ranks {
     rp_status status; /**< of their collectives */
 } rpexec_run_ranks;
 
+/** Weights in host memory: the gradients of an op's layer are complete, and count for the norm. */
+void rpexec_run_measure(rpexec_run *run, uint32_t op);
+
 /** Several processes with weights in host memory: the sum of a layer's gradients. @retval as
  * rpexec_run_perform */
 rp_status rpexec_run_network_reduce(rpexec_run *run, uint32_t op, rpexec_lane *lane);
-
-/** @return gradients of a layer in a slot of a call beside the first one. */
-const void *rpexec_run_slot(const rpexec_run *run, const rpexec_slot *slot, uint32_t layer);
 
 /** Copies of a pipeline: the sum of a stage's gradients. @retval as rpexec_run_perform */
 rp_status rpexec_run_reduce_gradients(rpexec_run *run, uint32_t op, rpexec_lane *lane);

@@ -309,8 +309,7 @@ rp_status rpexec_run_reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpex
                                        first->gpu == gpu ? embedding : other);
 }
 
-/* Gradients of a layer; where calls overlap those of one call after the other; of several processes
- * their sum. */
+/* Gradients of a layer; where calls overlap those of one call after the other. */
 static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     uint32_t layer = r->program->ops[op].microbatch;
@@ -318,16 +317,17 @@ static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     rpexec_state *state = r->e->state;
     float scale = r->scales[r->program->ops[op].iteration];
     (void)lane;
-    if (r->e->nodes != NULL) {
-        rpexec_state_take_sum(state, layer);
-    } else {
-        rpexec_state_collect(state, layer, scale);
-        for (uint32_t i = task->slot_begin; i < task->slot_end; i++) {
-            rpexec_state_add(state, layer, rpexec_run_slot(r, &r->plan->slots[i], layer), scale);
-        }
+    rpexec_state_collect(state, layer, scale);
+    for (uint32_t i = task->slot_begin; i < task->slot_end; i++) {
+        const rpexec_slot *slot = &r->plan->slots[i];
+        uint64_t first = state->trained[layer] - state->trained[r->plan->jobs[slot->job].begin];
+        rpexec_state_add(
+            state, layer,
+            rpexec_element(r->plan->model->dtype, rpexec_run_at(r, slot->value), first), scale);
     }
-    rpexec_state_measure(state, layer);
-    rpexec_run_note_norm(r, op, rpexec_squares_root(&state->squares)); /* the last one's stays */
+    if (r->e->nodes == NULL) {
+        rpexec_run_measure(r, op);
+    }
     return RP_OK;
 }
 

@@ -225,38 +225,6 @@ void rpexec_state_add(rpexec_state *s, uint32_t layer, const void *gradients, fl
     take_gradients(s, layer, gradients, scale, true);
 }
 
-rp_status rpexec_state_create_gathered(rpexec_state *s, rp_arena *arena)
-{
-    return rp_arena_alloc(arena, s->trained[s->model->layer_count], sizeof(float), &s->gathered);
-}
-
-/* A tied head's table waits for the embedding in the head's place. */
-void rpexec_state_gather(rpexec_state *s, uint32_t layer, const void *gradients, float scale,
-                         bool add)
-{
-    uint32_t head = s->model->layer_count - 1;
-    (void)rpexec_pass_collect(s->pool, s->model->dtype, floats_of(s, layer), gradients, scale, add,
-                              s->gathered + s->trained[layer]);
-    if (layer == 0 && !add && is_tied_head(s, head)) {
-        (void)rpexec_pass_collect(s->pool, RP_DTYPE_F32, floats_of(s, 0),
-                                  s->gathered + s->trained[head] + table_offset(s), 1, true,
-                                  s->gathered);
-    }
-}
-
-float *rpexec_state_gathered(const rpexec_state *s, uint32_t layer)
-{
-    return s->gathered + s->trained[layer];
-}
-
-/* What is not finite is noticed when it is measured. */
-void rpexec_state_take_sum(rpexec_state *s, uint32_t layer)
-{
-    (void)rpexec_pass_collect(s->pool, RP_DTYPE_F32, own_floats(s, layer),
-                              rpexec_state_gathered(s, layer), 1, false,
-                              s->gradients + s->trained[layer]);
-}
-
 /* The overflow of one gradient makes the step's decision, so that it is known before any of them is
  * used; a sum of finite 16-bit values is finite in fp32, and so is what a scale of 1 or more has
  * divided. */

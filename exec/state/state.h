@@ -23,8 +23,6 @@ typedef struct rpexec_state {
     void *slots;
     float *master;
     float *gradients; /**< of the step that is being collected; after a step its sum */
-    float *gathered;  /**< of several processes: gradients before they are collected, and their sum;
-                           otherwise NULL */
     float *m;
     float *v;
     uint64_t step;    /**< optimizer steps that have been taken */
@@ -41,21 +39,6 @@ typedef struct rpexec_state {
 /** Zeroed arrays in `arena`, touched first by the threads of the pool. The pool is
  * rpexec_pool_create's from RPEXEC_POOL_LEAST_PIECES pieces on. @retval RP_OK, RP_NO_MEMORY */
 rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec_state *state_out);
-
-/** Room for what several processes sum. @retval RP_OK, RP_NO_MEMORY */
-rp_status rpexec_state_create_gathered(rpexec_state *state, rp_arena *arena);
-
-/** Divides a layer's gradients by the `scale` of their loss and puts, or adds, them where processes
- * sum them, in fp32. By another thread than collects. Last layer first: with the embedding those of
- * a tied head's table are added. */
-void rpexec_state_gather(rpexec_state *state, uint32_t layer, const void *gradients, float scale,
-                         bool add);
-
-/** @return what is summed of a layer: as many values as it owns (rpexec_state_own). */
-float *rpexec_state_gathered(const rpexec_state *state, uint32_t layer);
-
-/** COLLECT of a layer, of several processes: their sum becomes the master gradient. */
-void rpexec_state_take_sum(rpexec_state *state, uint32_t layer);
 
 /** Fills master and working weights from a seed; m, v and step become 0, the scale what it is at
  * first.
