@@ -235,8 +235,8 @@ static rp_status check_layout(const rpexec_options *o)
         return RP_USAGE;
     }
     if (!resident && copies != o->servers) {
-        rp_log_error("--data-parallel: copies of %s are servers, a process each, and there are "
-                     "%" PRIu32 " processes; valid is mpirun -n %" PRIu32,
+        rp_log_error("--data-parallel: copies of %s are servers, a process each, and this run has "
+                     "%" PRIu32 "; valid is mpirun -n %" PRIu32,
                      o->schedule->name, o->servers, copies);
         return RP_USAGE;
     }

@@ -52,7 +52,7 @@ refused()
     "$rpexec" "${@:1:$#-1}" >"$work/out" 2>&1 || status=$?
     [ $status -eq 2 ] && grep -q -- "$message" "$work/out" || { echo "$*: status $status:"; cat "$work/out"; exit 1; }
 }
-refused --schedule roundpipe --data-parallel 2 'keeps weights in host memory'
+refused --schedule roundpipe --data-parallel 2 'valid is mpirun -n 2'
 refused --schedule fsdp --tensor-parallel 2 'already spreads one model over all GPUs'
 refused --schedule 1f1b --gpus 4 --data-parallel 3 'do not divide 4 GPUs'
 refused --schedule 1f1b --gpus 4 --data-parallel 2 --record "$work/r" '--record: of several GPUs'

@@ -68,6 +68,23 @@ if [ -n "${RP_LONG:-}" ]; then
     done
 fi
 
+# Predictions. With one GPU nothing hides the network: a step takes the bytes over the rate longer, and never less than
+# that. Its measured time is looked at with RP_LONG alone, since other work on the machine counts in it.
+"$rpexec" "${words[@]}" --gpus 1 --microbatches 2 --steps 3 --record "$work/rec" >/dev/null 2>"$work/out" || { cat "$work/out"; exit 1; }
+ms=$(jq -n "1e-6 * 2 * (2 - 1) / 2 * 4 * $parameters") # at 1 GB/s
+for rate in 0.002 0.008; do
+    two --gpus 1 --microbatches 2 --steps 3 --costs "$work/rec" --predict --network-gb-per-s "$rate"
+    jq ".predicted_iteration_ms" "$work/two.json" >"$work/predicted.$rate"
+    jq -e "[.iteration_ms[] >= 0.99 * $ms / $rate] | all" "$work/two.json" >/dev/null ||
+        { echo "faster than $rate GB/s:"; jq -c .iteration_ms "$work/two.json"; exit 1; }
+    if [ -n "${RP_LONG:-}" ] && [ "$rate" = 0.002 ]; then
+        jq -e '.prediction_error_pct | fabs <= 15' "$work/two.json" >/dev/null ||
+            { echo "predicted against measured: $(jq .prediction_error_pct "$work/two.json") %"; exit 1; }
+    fi
+done
+jq -ne "($(cat "$work/predicted.0.002") - $(cat "$work/predicted.0.008")) / ($ms * (1 / 0.002 - 1 / 0.008)) - 1 | fabs < 0.01" \
+    >/dev/null || { echo "predicted: $(cat "$work"/predicted.*) ms"; exit 1; }
+
 # A run of two processes is saved by one of them, and goes on in other layouts as if it had never stopped.
 one --schedule 1f1b --gpus 1 --microbatches 8 --steps 6 --eval-data "$1/CHANGELOG.md" --loss-out "$work/one.csv"
 two --schedule 1f1b --gpus 2 --microbatches 4 --steps 2 --save "$work/ck" --loss-out "$work/two.csv"
