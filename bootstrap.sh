@@ -14,13 +14,13 @@ timeout=540 # seconds that a test may take
 not_sanitized='^(bench|slow)$' # labels of the tests that the sanitized build leaves out
 # Compiling each kernel for five generations of GPUs takes longer than all the rest: here they are compiled for this
 # machine's GPU, or, where there is none, for what runs on every GPU from 8.0 on.
-cuda_architectures=("-DCMAKE_CUDA_ARCHITECTURES=80-real;90")
+cuda_architectures=(-DCMAKE_CUDA_ARCHITECTURES=80)
 if nvidia-smi -L >/dev/null 2>&1; then
     cuda_architectures=(-DCMAKE_CUDA_ARCHITECTURES=native)
 fi
 
 prefix= # of --prefix
-build_options=(-DRP_TESTS=ON)
+build_options=(-DRP_TESTS=ON -DRP_SAMPLE=ON)
 source cmake/packaging/without_root.sh
 
 # What the build, the main job and the tests need; alternatives are separated by |, the first is
@@ -39,11 +39,11 @@ Usage: ./bootstrap.sh run [--prefix DIR] | test [--long] | paper | help
         ends with the comparison table and the name of the Gantt picture it made;
         --prefix installs programs, data and documents below DIR as well. Packages are then not installed where
         you are not root, but downloaded and unpacked below build/; only the C compiler must be there
-  test  the same, then all tests, once optimised and once under AddressSanitizer and UBSan, and the
-        threads once more under ThreadSanitizer;
+  test  the same, then all tests: checks and the executor's tests optimised, most of them and all unit tests
+        under AddressSanitizer and UBSan, threads once more under ThreadSanitizer;
         the last lines say what was skipped and why, the very last is "N passed, N failed, N skipped";
         the exit status is 0 if none failed;
-        --long runs the full counts of the acceptance tests (kills, pairs, mutants), of which a plain
+        --long runs each test both optimised and sanitized, and the full counts of the acceptance tests (kills, pairs, mutants), of which a plain
         test holds a sample: about an hour
   paper installs and builds the same, then makes every figure of the paper, every study and picture from
         an empty store, and one self-contained page with all of them, build/release/paper/index.html;
@@ -273,6 +273,7 @@ test)
     timeout=7200
     not_sanitized='^bench$'
     cuda_architectures=(-UCMAKE_CUDA_ARCHITECTURES)
+    build_options=(-DRP_TESTS=ON -DRP_SAMPLE=OFF)
     prepare
     run_all_tests
     ;;

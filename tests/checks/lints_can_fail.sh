@@ -42,6 +42,13 @@ inject()
     rm "$tree/$file"
 }
 
+# The rules look at one file at a time, so the injections below need none of our own sources around
+# them: without those each run is a blink.
+for room in common sim exec tests; do
+    find "$tree/$room" -name '*.[ch]' ! -path '*/schedules/*' -delete
+done
+rm -rf "$tree/tests/bad" "$tree/tests/golden" "$tree/tests/fuzz"
+
 # Harmless text that must not be blamed: words in comments and strings, members of other names.
 cat >"$tree/common/zz_harmless.c" <<'C'
 /* malloc(1), rand(), time(NULL), stderr and #include "sim/sim.h" in prose */
@@ -77,13 +84,6 @@ for lint in "$source_dir"/tests/lint/*.sh; do
     fi
 done
 rm -r "$tree/common/zz_harmless" "$tree/common/zz_harmless.c" "$tree/tests/common/zz_harmless.c"
-
-# The rules look at one file at a time, so the injections below need none of our own sources around
-# them: without those each run is a blink.
-for room in common sim exec tests; do
-    find "$tree/$room" -name '*.[ch]' ! -path '*/schedules/*' -delete
-done
-rm -rf "$tree/tests/bad" "$tree/tests/golden" "$tree/tests/fuzz"
 
 inject includes common/zz_a.c "common includes sim" <<<'#include "sim/engine.h"'
 inject includes common/zz_b.c "common includes exec" <<<'#  include <exec/run/backend.h>'
