@@ -2,6 +2,8 @@
 #include "common/base/crew.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/cli/paragraph.h"
+#include "common/cli/table.h"
 #include "common/cli/tool.h"
 #include "common/inputs/data.h"
 #include "experiments/options.h"
@@ -72,17 +74,21 @@ static rp_status print_points(const rpsweep_experiment *e, const rpsweep_options
     return status;
 }
 
-static rp_status report(const rpsweep_config *config, const rpsweep_summary *sum)
+static rp_status report(const rpsweep_config *config, const rpsweep_summary *sum, rp_arena *arena)
 {
-    printf("%s: %" PRIu64 " points: %" PRIu64 " run in %.1f s, %" PRIu64 " failed, %" PRIu64
-           " were in %s",
-           config->experiment->name, sum->points, sum->run, sum->seconds, sum->failed, sum->present,
-           config->db);
+    const char *text = NULL;
+    const char *again = "";
     if (sum->present_failed > 0) {
-        printf(", %" PRIu64 " of them failed (--retry-failed runs these again)",
-               sum->present_failed);
+        RP_TRY(rp_arena_print(arena, &again,
+                              ", %" PRIu64 " of them failed (--retry-failed runs these again)",
+                              sum->present_failed));
     }
-    putchar('\n');
+    RP_TRY(rp_arena_print(arena, &text,
+                          "%s: %" PRIu64 " points: %" PRIu64 " run in %.1f s, %" PRIu64
+                          " failed, %" PRIu64 " were in %s%s",
+                          config->experiment->name, sum->points, sum->run, sum->seconds,
+                          sum->failed, sum->present, config->db, again));
+    rp_paragraph_write(text, 0, 2, rp_paragraph_columns(stdout, RP_TABLE_COLUMNS), stdout);
     if (sum->stopped) {
         rp_log_error("stopped; rpsweep with --resume goes on");
         return RP_TOOL;
@@ -117,7 +123,7 @@ static rp_status sweep(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
     uint32_t usual = experiment.executed ? 1 : rp_crew_threads(0, UINT32_MAX);
     config.crew.jobs = o->jobs != 0 ? o->jobs : usual;
     rp_status status = rpsweep_run(&config, &summary);
-    return status == RP_OK ? report(&config, &summary) : status;
+    return status == RP_OK ? report(&config, &summary, arena) : status;
 }
 
 static rp_status merge(const rpsweep_options *o)

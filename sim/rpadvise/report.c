@@ -187,8 +187,6 @@ static rp_status add_row(const rpadvise_advice *a, uint32_t index, rp_table *tab
     RP_TRY(add_layout(c, table));
     RP_TRY(rp_table_print(table, "%s", c->asynchronous ? "async" : "sync"));
     RP_TRY(rp_table_print(table, "%u x %u", c->microbatches * c->calls, c->microbatch_size));
-    RP_TRY(rp_table_print(table, "%s", rp_recompute_text(c->recompute)));
-    RP_TRY(rp_table_print(table, "%s", c->layer_grain ? "layer" : "stage"));
     RP_TRY(rp_table_print(table, "%.0f", out->tokens_per_s));
     RP_TRY(rp_table_print(table, share > 0 ? "%.0f - %.0f" : "-",
                           share > 0 ? speed->p10 * share : 0, share > 0 ? speed->p90 * share : 0));
@@ -196,7 +194,9 @@ static rp_status add_row(const rpadvise_advice *a, uint32_t index, rp_table *tab
     RP_TRY(rp_table_print(table, "%.1f", gb(out->host_bytes)));
     RP_TRY(rp_table_print(table, o->tokens > 0 ? "%.1f" : "", row->hours));
     bool priced = o->tokens > 0 && o->usd_per_hour > 0;
-    return rp_table_print(table, priced ? "%.2f" : "", row->usd);
+    RP_TRY(rp_table_print(table, priced ? "%.2f" : "", row->usd));
+    RP_TRY(rp_table_print(table, "%s", rp_recompute_text(c->recompute)));
+    return rp_table_print(table, "%s", c->layer_grain ? "layer" : "stage");
 }
 
 static rp_status write_rows(const page *p)
@@ -207,14 +207,14 @@ static rp_status write_rows(const page *p)
         RP_TABLE_LEFT("D x T", KEEP),
         RP_TABLE_LEFT("optim", KEEP),
         RP_TABLE_RIGHT("microbatches", KEEP),
-        RP_TABLE_LEFT("recompute", 0),
-        RP_TABLE_LEFT("grain", 0),
         RP_TABLE_RIGHT("tokens/s", KEEP),
         RP_TABLE_RIGHT("p10 - p90", KEEP_OFTEN),
         RP_TABLE_RIGHT("GPU GB", KEEP),
         RP_TABLE_RIGHT("host GB", KEEP_USUALLY),
         RP_TABLE_RIGHT("hours", KEEP),
         RP_TABLE_RIGHT("USD", KEEP),
+        RP_TABLE_LEFT("recompute", 0),
+        RP_TABLE_LEFT("grain", 0),
     };
     const rpadvise_advice *a = p->advice;
     rp_table *table = NULL;

@@ -51,7 +51,7 @@ rows "$work/whole.db" >"$work/whole"
 [ "$(sqlite3 "$work/whole.db" 'SELECT count(*) FROM failures')" -gt 10 ] || fail "no failures are listed"
 expect 2 "has 800 points of experiment kill already; valid are --resume" "$rpsweep" "$work/e.yaml" --db "$work/whole.db"
 expect 0 "0 run" "$rpsweep" "$work/e.yaml" --db "$work/whole.db" --resume
-expect 0 "75 of them failed (--retry-failed runs these again)" "$rpsweep" "$work/e.yaml" --db "$work/whole.db" --resume
+expect 0 "75 of them failed (--retry-failed runs these again)" env COLUMNS=300 "$rpsweep" "$work/e.yaml" --db "$work/whole.db" --resume
 expect 2 "EXPERIMENT: unknown experiment 'pipeline-stud', did you mean 'pipeline-study'?; valid values are gallery-scaling, " "$rpsweep" pipeline-stud
 expect 1 "failed: --microbatches" "$rpsweep" "$work/e.yaml" --db "$work/whole.db" --resume --retry-failed
 expect 0 "schedule,model" "$rpsweep" export best --db "$work/whole.db"
