@@ -119,8 +119,9 @@ rp_status rpexec_page_write(const rpexec_run_made *run, rp_arena *arena, FILE *s
     RP_TRY(make_facts(run, arena, &tables[0]));
     RP_TRY(make_steps(run->outcome, arena, &tables[1]));
     RP_TRY(make_answer(run->outcome, arena, &page.answer));
-    RP_TRY(rp_arena_print(arena, &page.title, "%s: %s, %u GPUs, measured",
-                          run->options->schedule->name, run->model->name, run->outcome->gpus));
+    RP_TRY(rp_arena_print(arena, &page.title, "%s: %s, %u GPUs (%s), measured",
+                          run->options->schedule->name, run->model->name, run->outcome->gpus,
+                          rpexec_report_device(run->options).text));
     RP_TRY(rp_arena_print(arena, &page.made_by,
                           "rpexec %s; the timeline is of the last part of the run", rp_version()));
     return rp_page_write(&page, stream);

@@ -10,13 +10,9 @@
 #include <string.h>
 
 /* The first device's name, where the backend has devices. */
-typedef struct device_name {
-    char text[128];
-} device_name;
-
 static void note_device(void *context, const rpexec_device *device)
 {
-    device_name *name = context;
+    rpexec_device_name *name = context;
     if (device->index == 0) {
         snprintf(name->text, sizeof name->text, "%s", device->name);
     }
@@ -28,9 +24,9 @@ static void note_absent(void *context, const char *reason)
     (void)reason;
 }
 
-static device_name device_of(const rpexec_options *o)
+rpexec_device_name rpexec_report_device(const rpexec_options *o)
 {
-    device_name name = {"host threads"};
+    rpexec_device_name name = {"host threads"};
     const rpexec_backend_type *backend = rpexec_backend_find(o->backend);
     const rpexec_probe probe = {.context = &name, .device = note_device, .absent = note_absent};
     if (backend->driver()->attach != NULL && backend->probe(&probe) == RP_OK &&
@@ -65,7 +61,7 @@ static const char *model_of(const rpexec_options *o)
 
 void rpexec_report_settings(const rpexec_options *o, FILE *stream)
 {
-    const device_name device = device_of(o);
+    const rpexec_device_name device = rpexec_report_device(o);
     rp_json json;
     rp_json_begin_document(&json, stream, 0);
     rp_json_begin_object(&json);
@@ -97,7 +93,7 @@ static void write_check(rp_json *json, const rpexec_outcome *out)
 
 static void write_json(const rpexec_options *o, const rpexec_outcome *out, FILE *stream)
 {
-    const device_name device = device_of(o);
+    const rpexec_device_name device = rpexec_report_device(o);
     rp_json json;
     rp_json_begin_document(&json, stream, 1);
     rp_json_begin_object(&json);
@@ -195,7 +191,7 @@ static void write_table(const rpexec_options *o, const rpexec_outcome *out, FILE
     fprintf(stream,
             "%s on %" PRIu32 " GPUs (%s): %s, %" PRIu32 " x %" PRIu32 " microbatches of %" PRIu32
             " x %" PRIu32 " tokens, %s, %s\n",
-            o->schedule->name, out->gpus, device_of(o).text, model_of(o), o->accumulate,
+            o->schedule->name, out->gpus, rpexec_report_device(o).text, model_of(o), o->accumulate,
             o->microbatches, o->microbatch_size, o->seq_len, rp_dtype_text(o->dtype),
             o->asynchronous ? "asynchronous" : "synchronous");
     write_rate(out, stream);

@@ -42,6 +42,7 @@ static const char style[] =
     " vertical-align: top; white-space: nowrap; }\n"
     ".facts td { white-space: normal; overflow-wrap: anywhere; }\n"
     ".n { text-align: right; font-variant-numeric: tabular-nums; }\n"
+    "th.n { white-space: normal; }\n"
     "figure { margin: 1rem 0; }\n"
     "img { display: block; max-width: 100%; height: auto; }\n"
     "figcaption, .note { font-size: 0.875rem; color: var(--soft); max-width: 50rem; }\n"
@@ -72,7 +73,7 @@ static void write_text(const char *text, FILE *stream)
     }
 }
 
-/* A number with five digits or more, in full as data-value; other text as it is. */
+/* A number with five digits or more, or as few as it has, in full as data-value; other text. */
 static void write_cell(const char *text, FILE *stream)
 {
     char *end = NULL;
@@ -90,7 +91,10 @@ static void write_cell(const char *text, FILE *stream)
                        : size >= 100                            ? 2
                        : size >= 1                              ? 3
                                                                 : 5;
-        fprintf(stream, "<td class=\"n\" data-value=\"%s\">%.*f</td>", text, decimals, number);
+        char shown[64];
+        snprintf(shown, sizeof shown, "%.*f", decimals, number);
+        fprintf(stream, "<td class=\"n\" data-value=\"%s\">%s</td>", text,
+                strlen(text) < strlen(shown) ? text : shown);
     }
 }
 
@@ -216,8 +220,8 @@ static rp_status read_count(void *context, const char *const *cells, int columns
 }
 
 /* Adds a column of the view summary to the table of the best, if any run has it. */
-static rp_status add_result(const rpsweep_findings *f, const char *name, const char **sql,
-                            FILE *stream)
+static rp_status add_result(const rpsweep_findings *f, const char *name, const char *heading,
+                            const char **sql, FILE *stream)
 {
     const char *count = NULL;
     bool is_there = false;
@@ -229,19 +233,26 @@ static rp_status add_result(const rpsweep_findings *f, const char *name, const c
     if (!is_there) {
         return RP_OK;
     }
-    fprintf(stream, "<th class=\"n\">%s</th>", name);
-    return rp_arena_print(f->arena, sql, "%s, summary.%s", *sql, name);
+    bool bytes = strstr(name, "_bytes") != NULL;
+    fprintf(stream, "<th class=\"n\">%s</th>", heading);
+    return bytes ? rp_arena_print(f->arena, sql,
+                                  "%s, CASE WHEN summary.%s > 0 THEN"
+                                  " printf('%%.1f', summary.%s / 1e9) END",
+                                  *sql, name, name)
+                 : rp_arena_print(f->arena, sql, "%s, summary.%s", *sql, name);
 }
 
 static rp_status write_best(const rpsweep_findings *f, FILE *stream)
 {
-    static const char *const results[] = {"tokens_per_s", "makespan_ms", "bubble_pct",
-                                          "peak_gpu_bytes"};
+    static const char *const results[][2] = {{"tokens_per_s", "tokens/s"},
+                                             {"makespan_ms", "makespan ms"},
+                                             {"bubble_pct", "bubble %"},
+                                             {"peak_gpu_bytes", "GPU GB"}};
     const char *sql = "SELECT y";
     write_heading("best", "Best points", stream);
     fprintf(stream,
-            "<p class=\"note\">The %d best runs, by %s.</p>\n<div class=\"scroll\" tabindex=\"0\">"
-            "<table><thead><tr><th class=\"n\">%s</th>",
+            "<p class=\"note\">Up to %d of the best runs by %s.</p>\n"
+            "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th class=\"n\">%s</th>",
             BEST_ROWS, f->measure.name, f->measure.name);
     for (uint32_t i = 0; i < f->varied.count; i++) {
         const rpsweep_parameter *now = &f->varied.list[i];
@@ -249,7 +260,7 @@ static rp_status write_best(const rpsweep_findings *f, FILE *stream)
         fprintf(stream, "<th%s>%s</th>", now->is_number ? " class=\"n\"" : "", now->key);
     }
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
-        RP_TRY(add_result(f, results[i], &sql, stream));
+        RP_TRY(add_result(f, results[i][0], results[i][1], &sql, stream));
     }
     fputs("</tr></thead><tbody>\n", stream);
     RP_TRY(rp_arena_print(f->arena, &sql,

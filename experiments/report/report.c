@@ -51,8 +51,10 @@ static rp_status write_page(rpsweep_findings *findings, const char *html)
         rp_log_warning("no pictures: gnuplot is missing (package gnuplot-nox)");
     }
     if (strcmp(html, "-") != 0) {
-        printf("%s: %" PRIu64 " runs, %u parameters that varied, %u pictures\n", html,
-               findings->latest, findings->varied.count, drawn ? count : 0);
+        uint32_t pictures = drawn ? count : 0;
+        printf("%s: %" PRIu64 " run%s, %u parameter%s that varied, %u picture%s\n", html,
+               findings->latest, findings->latest == 1 ? "" : "s", findings->varied.count,
+               findings->varied.count == 1 ? "" : "s", pictures, pictures == 1 ? "" : "s");
     }
     return RP_OK;
 }

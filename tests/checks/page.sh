@@ -22,6 +22,13 @@ export RP_TRACES=$source/traces
 (cd "$work" && "$rpsim" --schedule gpipe,1f1b,roundpipe --gpus 4 --iterations 2 --intervals off --html-out many.html --format json >many.out)
 (cd "$work" && "$rpsim" --schedule roundpipe --gpus 4 --fidelity stage --model qwen3-1.7b,llama3.1-8b --html-out stage.html \
     --format json >stage.out)
+# Each recompute mode of a ranking has ranks of its own, and a table.
+"$rpsim" --schedule all --gpus 2 --microbatches 2 --fidelity stage --html-out "$work/all.html" >/dev/null 2>&1
+awk '/<h2>Runs/ { tables++ }
+    /<h2>Runs: recompute (wait|early)</ { named++ }
+    /<tbody>/ { last = 0 }
+    match($0, /^<tr><td class="n">[0-9]+</) { rank = substr($0, 20, RLENGTH - 20) + 0; bad += rank < last; last = rank; ranks++ }
+    END { exit !(tables == 2 && named == 2 && ranks > 20 && !bad) }' "$work/all.html" || fail "the tables of a ranking: $(grep '<h2>' "$work/all.html")"
 # A path that would end the script and begin another one.
 mkdir "$work/x<"
 cp "$source/traces/platforms/rtx4090x8.yaml" "$work/x</script><script>window.evil=1<!--&amp;.yaml"

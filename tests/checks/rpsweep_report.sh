@@ -80,7 +80,7 @@ well_formed evil.html
 # One run: nothing varied. Runs that do not fit are not the best.
 printf 'name: one\noptions: {schedule: gpipe, fidelity: stage}\n' >one.yaml
 expect 0 "1 run" "$rpsweep" one.yaml --db one.db
-expect 0 "1 runs, 0 parameters that varied, 0 pictures" "$rpsweep" report one.db
+expect 0 "1 run, 0 parameters that varied, 0 pictures" "$rpsweep" report one.db
 well_formed one.html
 cp s.db unfit.db
 sqlite3 unfit.db "UPDATE results SET fits = (schedule <> 'roundpipe')"

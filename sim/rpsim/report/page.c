@@ -126,32 +126,68 @@ static uint32_t choose_columns(const maker *m, const rpsim_column **chosen)
     return count;
 }
 
-static rp_status make_runs_table(const maker *m, rp_page_table *table_out)
+/* Rows from `begin` on that stand in a table: of a ranking, where each model and recompute mode has
+ * its own ranks, those of one; otherwise all. */
+static uint32_t rows_of_table(const rpsim_study *study, uint32_t begin)
+{
+    const rpsim_row *first = &study->rows[begin];
+    uint32_t end = begin + 1;
+    while (end < study->row_count &&
+           (!study->options->all_schedules ||
+            (study->rows[end].config.recompute == first->config.recompute &&
+             study->rows[end].costs == first->costs &&
+            strcmp(study->rows[end].model_name, first->model_name) == 0))) {
+        end++;
+    }
+    return end - begin;
+}
+
+static rp_status make_runs_table(const maker *m, const uint32_t *order, uint32_t rows,
+                                 rp_page_table *table_out)
 {
     const rpsim_study *study = m->study;
     const rpsim_column *chosen[RPSIM_MAX_FIELDS];
     uint32_t columns = choose_columns(m, chosen);
     const char **headings = NULL;
     const char **cells = NULL;
+    const char *title = "Runs";
+    if (rows < study->row_count) {
+        const rpsim_row *first = &study->rows[order[0]];
+        bool models = study->options->model_count > 1;
+        RP_TRY(rp_arena_print(m->arena, &title, "Runs: %s%srecompute %s",
+                              models ? first->model_name : "", models ? ", " : "",
+                              rp_recompute_text(first->config.recompute)));
+    }
+    RP_TRY(rp_arena_alloc(m->arena, columns, sizeof *headings, &headings));
+    RP_TRY(rp_arena_alloc(m->arena, (size_t)columns * rows, sizeof *cells, &cells));
+    for (uint32_t c = 0; c < columns; c++) {
+        headings[c] = chosen[c]->heading != NULL ? chosen[c]->heading : chosen[c]->key;
+        for (uint32_t r = 0; r < rows; r++) {
+            RP_TRY(shown_cell(m, chosen[c], &study->rows[order[r]], &cells[r * columns + c]));
+        }
+    }
+    *table_out = (rp_page_table){.title = title,
+                                 .columns = columns,
+                                 .rows = rows,
+                                 .headings = headings,
+                                 .cells = cells,
+                                 .run = RP_PAGE_ALL_RUNS};
+    return RP_OK;
+}
+
+/* Appends the tables of all runs, the best of each first. */
+static rp_status make_runs_tables(const maker *m, rp_page_table *tables, uint32_t *count)
+{
+    const rpsim_study *study = m->study;
     uint32_t *order = NULL;
     RP_TRY(rp_arena_alloc(m->arena, study->row_count, sizeof *order, &order));
     for (uint32_t begin = 0; begin < study->row_count;) {
         begin += rpsim_study_order(study, begin, order + begin);
     }
-    RP_TRY(rp_arena_alloc(m->arena, columns, sizeof *headings, &headings));
-    RP_TRY(rp_arena_alloc(m->arena, (size_t)columns * study->row_count, sizeof *cells, &cells));
-    for (uint32_t c = 0; c < columns; c++) {
-        headings[c] = chosen[c]->heading != NULL ? chosen[c]->heading : chosen[c]->key;
-        for (uint32_t r = 0; r < study->row_count; r++) {
-            RP_TRY(shown_cell(m, chosen[c], &study->rows[order[r]], &cells[r * columns + c]));
-        }
+    for (uint32_t begin = 0, rows = 0; begin < study->row_count; begin += rows) {
+        rows = rows_of_table(study, begin);
+        RP_TRY(make_runs_table(m, order + begin, rows, &tables[(*count)++]));
     }
-    *table_out = (rp_page_table){.title = "Runs",
-                                 .columns = columns,
-                                 .rows = study->row_count,
-                                 .headings = headings,
-                                 .cells = cells,
-                                 .run = RP_PAGE_ALL_RUNS};
     return RP_OK;
 }
 
@@ -309,8 +345,9 @@ rp_status rpsim_page_write(const rpsim_study *study, const char *command, FILE *
     rp_page_run *runs = NULL;
     rp_page_table *tables = NULL;
     RP_TRY(rp_arena_alloc(m.arena, study->row_count, sizeof *runs, &runs));
-    RP_TRY(rp_arena_alloc(m.arena, 1 + TABLES_OF_RUN * study->row_count, sizeof *tables, &tables));
-    RP_TRY(make_runs_table(&m, &tables[page.table_count++]));
+    RP_TRY(rp_arena_alloc(m.arena, (1 + TABLES_OF_RUN) * study->row_count, sizeof *tables,
+                          &tables));
+    RP_TRY(make_runs_tables(&m, tables, &page.table_count));
     for (uint32_t i = 0; i < study->row_count; i++) {
         const rpsim_row *row = &study->rows[i];
         runs[i] = (rp_page_run){.timeline = row->result.timeline,
