@@ -36,7 +36,7 @@
 
 #define BORDER_FROM_PX 4.0 /* narrower boxes would be all border */
 #define DIGIT_EM 0.64      /* DejaVu Sans, the widest of the usual fonts */
-#define LABEL_LARGEST 9.0
+#define LABEL_LARGEST 11.0
 #define LABEL_SMALLEST 6.0
 #define LABEL_MARGIN 2.5
 #define ROW_NAME_PX 13.0

@@ -19,6 +19,7 @@ set style fill solid border linecolor rgb ink
 set boxwidth 0.34
 names = "speedup scaling bubbles longer"
 formats = "%.2f %.0f %.0f %.1f"
+apart = narrow ? 0.5 : 0 # numbers of a pair, that they do not touch
 do for [panel = 1:4] {
     left = (panel % 2 == 1 || narrow ? narrow ? 34.0 : 50.0 : 500.0) / width
     bottom = (narrow ? 664.0 - 160 * panel + 26 : panel < 3 ? 364.0 : 62.0) / height
@@ -52,9 +53,9 @@ do for [panel = 1:4] {
         bars using (strcol(1) eq name && strcol(3) eq 'bound' ? 0.4 : NaN):4:(5.2):(0) with vectors nohead \
             dashtype 2 linewidth 1.5 linecolor rgb '#b8860b' title 'the claim', \
         bars using (is($2 - 0.18)):4:(sprintf(word(formats, panel), $4)) with labels font font_small boxed \
-            offset 0, 0.6 notitle, \
+            offset -apart, 0.6 notitle, \
         bars using (is($2 + 0.18)):5:(sprintf(word(formats, panel), $5)) with labels font font_small boxed \
-            offset 0, 0.6 notitle
+            offset apart, 0.6 notitle
 }
 unset multiplot
 unset output

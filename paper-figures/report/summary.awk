@@ -1,7 +1,7 @@
 # The first screen's sentences and verdicts, from what the entries have written to OUTDIR:
 # awk -v what=sentences|verdicts -f text.awk -f summary.awk FILE...
-# Sentences: the table of 17-bubbles, rppredict's report (prediction; its count of intervals is the only
-# one) and the text of claims. Verdicts: the rows of the first table of claims.
+# Sentences: the table of 17-bubbles, rppredict's report (prediction; its first count of intervals) and the
+# text of claims. Verdicts: the rows of the first table of claims.
 function number(s)
 {
     return s ~ /^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$/
@@ -55,7 +55,8 @@ kind == "17-bubbles" {
     furthest = worse(furthest, gap)
     next
 }
-kind == "prediction" && /^Intervals, / {
+# The first: others, of other servers, follow.
+kind == "prediction" && /^Intervals, / && !(3 in inside) {
     match($0, /: [0-9]+ of [0-9]+ /)
     split(substr($0, RSTART + 2, RLENGTH - 3), inside, " ")
     next

@@ -26,6 +26,13 @@ for name in 10-throughput 11-longest-sequences 15-scaling; do
 done
 [ "$(find "$work/out" -name '.*' | wc -l)" -eq 0 ] || fail "make.sh left temporary files"
 
+# The first screen of the report has a sentence on them, with rppredict's own count.
+awk -v what=sentences -f "$source/paper-figures/report/text.awk" -f "$source/paper-figures/report/summary.awk" "$work/out/prediction.md" \
+    </dev/null >"$work/sentences"
+counted=$(sed -n 's/^Intervals, .*: \([0-9]* of [0-9]*\) published cells.*/\1/p' "$work/out/prediction.md")
+grep -q "of the ${counted#* of } published cells that set no constant; ${counted% of *} lie inside" "$work/sentences" ||
+    fail "the report does not say that $counted cells lie inside: $(cat "$work/sentences")"
+
 # What plots/gallery/45-predicted-measured says of these tables (Figure 15's 8 GPUs are Figure 10's).
 within=$(awk -F, 'FNR > 1 && $6 != "" && !(FILENAME ~ /15-scaling/ && $3 == 8) { cells++; near += $6 <= 10 && $6 >= -10 }
     END { print near " of " cells }' "$work/out/10-throughput.csv" "$work/out/15-scaling.csv")
