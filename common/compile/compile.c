@@ -173,6 +173,33 @@ static rp_status check_copies(const rp_layout *layout, bool asynchronous)
     return RP_OK;
 }
 
+/* Experts are shared by copies: each has the dense layers, a part of the experts, and its own
+ * tokens. */
+static rp_status check_experts(const rp_layout *layout, const rp_model *model)
+{
+    uint32_t shares = rp_layout_expert(layout);
+    if (shares == 1) {
+        return RP_OK;
+    }
+    bool mixture = model->experts > 1;
+    if (mixture && rp_layout_data(layout) % shares == 0 && rp_layout_tensor(layout) == 1) {
+        return RP_OK;
+    }
+    if (!mixture) {
+        rp_log_error("--expert-parallel: %s has no experts; valid are mixtures of experts "
+                     "(qwen3-30b-a3b, for example)",
+                     model->name);
+    } else if (rp_layout_tensor(layout) > 1) {
+        rp_log_error("--expert-parallel: experts that tensor groups cut are not modelled; valid is "
+                     "--tensor-parallel 1");
+    } else {
+        rp_log_error("--expert-parallel: %u copies are no whole groups of %u; valid are divisors "
+                     "of --data-parallel",
+                     rp_layout_data(layout), shares);
+    }
+    return RP_USAGE;
+}
+
 static rp_status check_sequence(const rp_layout *layout, uint32_t seq_len)
 {
     if (!layout->sequence_parallel ||
@@ -193,15 +220,17 @@ static rp_status check_sequence(const rp_layout *layout, uint32_t seq_len)
 /* Copies and nothing else. */
 static bool is_plain(const rp_layout *layout)
 {
-    return rp_layout_tensor(layout) == 1 && layout->zero == 0 && !layout->reduces_each &&
+    return rp_layout_tensor(layout) == 1 && rp_layout_expert(layout) == 1 &&
+           layout->axes == RP_AXES_TDP && layout->zero == 0 && !layout->reduces_each &&
            layout->gradient_bytes == 0 && layout->reduction_bucket == 0 &&
            layout->collectives == RP_COLLECTIVES_RING;
 }
 
 rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_layout *layout,
-                                  uint32_t seq_len, bool asynchronous)
+                                  const rp_model *model, uint32_t seq_len, bool asynchronous)
 {
     bool tensor = rp_layout_tensor(layout) > 1;
+    RP_TRY(check_experts(layout, model));
     RP_TRY(check_copies(layout, asynchronous));
     RP_TRY(check_sequence(layout, seq_len));
     bool servers = schedule->traits.placement == RP_PLACEMENT_OFFLOAD && is_plain(layout);
@@ -278,8 +307,8 @@ static rp_status build(const rp_compile_config *config, rp_arena *arena, rp_prog
         building.partition = &even;
     }
     RP_TRY(rp_compile_check_reductions(config->schedule, &config->layout, &config->reductions));
-    RP_TRY(rp_compile_check_layout(config->schedule, &config->layout, config->seq_len,
-                                   config->asynchronous));
+    RP_TRY(rp_compile_check_layout(config->schedule, &config->layout, config->model,
+                                   config->seq_len, config->asynchronous));
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&building, true, config->layer_grain),
                                 config->schedule->name, RP_FOOTPRINT_VALID));
     RP_TRY(rp_schedule_build(config->schedule, &building, &schedule));

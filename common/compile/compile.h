@@ -104,10 +104,11 @@ rp_status rp_compile_check_reductions(const rp_schedule_type *schedule, const rp
 /**
  * Looks at --tensor-parallel, --data-parallel and what they make possible; pipelines of resident
  * weights have them.
+ * @param model NULL where no copies share experts
  * @retval RP_OK, RP_USAGE (logged)
  */
 rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_layout *layout,
-                                  uint32_t seq_len, bool asynchronous);
+                                  const rp_model *model, uint32_t seq_len, bool asynchronous);
 
 /** Sets in a schedule's traits, the layout included, what is asked for. @param dtype of the run */
 void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, rp_traits *traits);

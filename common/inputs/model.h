@@ -152,6 +152,7 @@ typedef struct rp_model {
     uint32_t value_dim;           /**< with kv_rank, of values: otherwise head_dim */
     uint32_t shared_intermediate; /**< of the experts that every token goes through, together */
     bool shared_gate;             /**< the shared experts' output is weighted by a sigmoid */
+    uint32_t expert_ranks;   /**< GPUs that share experts (rp_model_cut); 0 or 1: each has all */
     uint32_t sequence_ranks; /**< GPUs that share the tokens outside of matrices and attention
                                   (rp_model_cut); 0 or 1: each has all */
     uint32_t kind_count;
@@ -249,13 +250,25 @@ void rp_model_count(rp_model *model);
 /**
  * The part of a model that one GPU of a tensor group has: heads, the MLP's width and the vocabulary
  * are divided, the latter padded; norms, router and latent vectors are whole. With fewer key-value
- * heads than GPUs each has one.
+ * heads than GPUs each has one. Copies that share experts have equally many of them.
  * @param layout of one GPU: the model itself
  * @param rank_out lives in `arena`
  * @retval RP_OK, RP_USAGE (widths that cannot be divided; logged), RP_NO_MEMORY
  */
 rp_status rp_model_cut(const rp_model *model, const rp_layout *layout, rp_arena *arena,
                        rp_model *rank_out);
+
+/** @return experts of a layer that a GPU has. */
+static inline uint32_t rp_model_held_experts(const rp_model *model)
+{
+    return model->expert_ranks > 1 ? model->experts / model->expert_ranks : model->experts;
+}
+
+/** @return parameters of experts of a layer that a GPU has, adapters included; 0: dense. */
+uint64_t rp_model_expert_held(const rp_model *model);
+
+/** @return those of them that are trained. */
+uint64_t rp_model_expert_trained(const rp_model *model);
 
 /** @return `whole` of what GPUs that share tokens divide. */
 static inline uint64_t rp_model_of_sequence(const rp_model *model, uint64_t whole)

@@ -91,7 +91,7 @@ static uint64_t count_adapters(const rp_model *model)
     uint32_t count = rp_model_attention_linears(model, linears);
     uint64_t d = model->hidden;
     uint64_t shared = model->shared_intermediate;
-    uint64_t widths = 3 * (d + model->intermediate) * model->experts;
+    uint64_t widths = 3 * (d + model->intermediate) * rp_model_held_experts(model);
     widths += shared != 0 ? 3 * (d + shared) : 0;
     for (uint32_t i = 0; i < count; i++) {
         widths += linears[i].in + linears[i].out;
@@ -102,7 +102,7 @@ static uint64_t count_adapters(const rp_model *model)
 static void count_layer(rp_model *model)
 {
     model->attention_parameters = count_attention(model);
-    model->mlp_parameters = count_mlp(model, model->experts);
+    model->mlp_parameters = count_mlp(model, rp_model_held_experts(model));
     model->norm_parameters = count_norms(model);
     model->layer_parameters =
         model->attention_parameters + model->mlp_parameters + model->norm_parameters;
@@ -128,7 +128,9 @@ void rp_model_count(rp_model *model)
     for (uint32_t i = 0; i < model->layers; i++) {
         const rp_model *layer = rp_model_of_layer(model, i);
         model->total_parameters += layer->layer_parameters;
-        idle += layer->mlp_parameters - count_mlp(layer, layer->active_experts);
+        uint32_t held = rp_model_held_experts(layer);
+        uint32_t active = layer->active_experts < held ? layer->active_experts : held;
+        idle += layer->mlp_parameters - count_mlp(layer, active);
     }
     model->active_parameters = model->total_parameters - idle;
 }
@@ -156,9 +158,36 @@ static rp_status divide(const rp_model *model, const char *what, uint32_t ranks,
     return RP_OK;
 }
 
+uint64_t rp_model_expert_trained(const rp_model *m)
+{
+    uint64_t d = m->hidden;
+    uint64_t f = m->intermediate;
+    uint64_t matrices = rp_model_mlp_matrices(m) * d * f + (m->expert_bias ? 2 * f + d : 0);
+    uint64_t each = m->lora_rank != 0 ? m->lora_rank * 3 * (d + f) : matrices;
+    return m->experts > 1 ? rp_model_held_experts(m) * each : 0;
+}
+
+uint64_t rp_model_expert_held(const rp_model *m)
+{
+    rp_model whole = *m;
+    whole.lora_rank = 0;
+    return rp_model_expert_trained(&whole) + (m->lora_rank != 0 ? rp_model_expert_trained(m) : 0);
+}
+
 static rp_status cut_layer(rp_model *m, const rp_layout *layout)
 {
     uint32_t ranks = rp_layout_tensor(layout);
+    uint32_t shares = m->experts > 1 ? rp_layout_expert(layout) : 1;
+    if (m->experts % shares != 0) {
+        rp_log_error("--expert-parallel: %s has %u experts, which %u GPUs cannot share equally; "
+                     "valid are divisors of %u",
+                     m->name, m->experts, shares, m->experts);
+        return RP_USAGE;
+    }
+    m->expert_ranks = shares;
+    if (ranks == 1) {
+        return RP_OK;
+    }
     m->sequence_ranks = rp_layout_sequence(layout);
     RP_TRY(divide(m, "a number of attention heads", ranks, &m->heads));
     RP_TRY(divide(m, "an MLP width", ranks, &m->intermediate));
@@ -174,7 +203,7 @@ rp_status rp_model_cut(const rp_model *model, const rp_layout *layout, rp_arena 
                        rp_model *rank_out)
 {
     *rank_out = *model;
-    if (rp_layout_tensor(layout) == 1) {
+    if (rp_layout_tensor(layout) == 1 && rp_layout_expert(layout) == 1) {
         return RP_OK;
     }
     RP_TRY(cut_layer(rank_out, layout));

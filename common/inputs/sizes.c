@@ -45,7 +45,7 @@ static uint64_t tape_per_token(const rp_model *m, uint64_t v)
 static uint64_t temporary_per_token(const rp_model *m, uint64_t v)
 {
     uint64_t active = (uint64_t)m->intermediate * m->active_experts;
-    uint64_t rows = 2 * v * active / m->experts;
+    uint64_t rows = 2 * v * active / rp_model_held_experts(m);
     uint64_t shared = 2 * v * m->shared_intermediate;
     return 6 * v * (uint64_t)m->hidden + (shared > rows ? shared : rows);
 }
@@ -93,6 +93,9 @@ rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_dtype dt
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.weight_bytes));
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.gradient_bytes));
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.parameters));
+    RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.expert_weight_bytes));
+    RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.expert_gradient_bytes));
+    RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.dispatch_bytes));
     for (uint32_t i = 0; i < count; i++) {
         bool head = i + 1 == count;
         uint64_t norm = head ? rp_model_final_norm(model) : 0;
@@ -107,6 +110,11 @@ rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_dtype dt
         trained = block ? rp_model_trainable_layer(layer) : trained;
         sizes.weight_bytes[i] = v * held;
         sizes.gradient_bytes[i] = v * trained;
+        if (block && layer->experts > 1) {
+            sizes.expert_weight_bytes[i] = v * rp_model_expert_held(layer);
+            sizes.expert_gradient_bytes[i] = v * rp_model_expert_trained(layer);
+            sizes.dispatch_bytes[i] = v * seq_len * model->hidden * layer->active_experts;
+        }
         sizes.parameters[i] = head && model->tied_head && trained != 0 ? norm : trained;
     }
     RP_TRY(fill_memory(model, seq_len, v, arena, &sizes));

@@ -12,6 +12,10 @@ typedef struct rp_sizes {
     uint64_t *weight_bytes;   /**< [layers + 2] working weights of a layer */
     uint64_t *gradient_bytes; /**< [layers + 2] gradients of its trainable parameters */
     uint64_t *parameters;     /**< [layers + 2] trainable parameters, for the host's work */
+    /* Of mixtures; 0 of other layers. */
+    uint64_t *expert_weight_bytes;   /**< [layers + 2] of weight_bytes, those of the experts */
+    uint64_t *expert_gradient_bytes; /**< [layers + 2] of gradient_bytes, likewise */
+    uint64_t *dispatch_bytes; /**< [layers + 2] tokens on their way to experts; per sequence */
     uint64_t boundary_bytes;  /**< activation between two layers, per sequence */
     uint64_t input_bytes;     /**< token ids or labels, per sequence */
     /* Memory only; NULL or 0: not modelled. */

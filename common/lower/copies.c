@@ -11,6 +11,7 @@ typedef struct rp_lower_bucket {
     rp_handle from;  /* the op that computes the first of them */
     rp_handle ready; /* and the last */
     uint32_t count;  /* reductions in a row: a layer may have more than a bucket */
+    rp_lower_family family;
     rp_handle reduce;
 } rp_lower_bucket;
 
@@ -24,9 +25,28 @@ static const rp_op *unit_op(const rp_lowering *l, const rp_lower_unit *unit)
     return &l->schedule->ops[unit->last];
 }
 
-uint64_t rp_lower_share(const rp_lowering *l, uint32_t stage, uint64_t bytes)
+/* Copies that have a family's parameters; experts that are shared are the same on few of them. */
+static uint32_t copies_of(const rp_lowering *l, rp_lower_family family)
 {
-    uint64_t copies = rp_layout_data(layout_of(l));
+    return family == RP_LOWER_EXPERTS ? rp_layout_replicas(layout_of(l))
+                                      : rp_layout_data(layout_of(l));
+}
+
+static uint32_t queue_of(const rp_lowering *l, rp_lower_family family, uint32_t gpu)
+{
+    return (family == RP_LOWER_EXPERTS ? l->replica_queues : l->data_queues) + gpu;
+}
+
+/* Families for which copies meet. */
+static bool is_shared(const rp_lowering *l, rp_lower_family family)
+{
+    return family == RP_LOWER_EXPERTS ? l->replica_queues != 0 : l->data_queues != 0;
+}
+
+uint64_t rp_lower_share(const rp_lowering *l, rp_lower_family family, uint32_t stage,
+                        uint64_t bytes)
+{
+    uint64_t copies = copies_of(l, family);
     return rp_layout_zero(layout_of(l)) >= stage ? (bytes + copies - 1) / copies : bytes;
 }
 
@@ -97,25 +117,42 @@ static rp_handle gradients_of(const rp_lower_unit *unit, uint32_t layer)
 }
 
 /* From the last layer down, as gradients come: a bucket is full when it has its bytes. */
-static rp_status fill_buckets(rp_lowering *l, rp_lower_unit *unit)
+static void fill_buckets(const rp_lowering *l, rp_lower_family family, rp_lower_unit *unit)
 {
+    const rp_sizes *sizes = &l->config->sizes;
     uint64_t most = layout_of(l)->reduction_bucket;
     uint32_t begin = 0;
     uint32_t end = 0;
     uint64_t bytes = 0;
     rp_lower_layers(l, l->jobs[unit->job].stage, true, &begin, &end);
-    RP_TRY(rp_arena_alloc(l->arena, end - begin, sizeof *unit->buckets, &unit->buckets));
     for (uint32_t layer = end; layer-- > begin;) {
         rp_lower_bucket *bucket = &unit->buckets[unit->bucket_count];
         bucket->from = bytes == 0 ? gradients_of(unit, layer) : bucket->from;
-        bytes += rp_lower_reduced(l, l->config->sizes.gradient_bytes[layer]);
+        bytes += rp_lower_reduced(
+            l, rp_lower_of_family(l, family, sizes->gradient_bytes[layer],
+                                  rp_lower_at(sizes->expert_gradient_bytes, layer)));
         if (bytes != 0 && (layer == begin || (most != 0 && bytes >= most))) {
             uint64_t count = most != 0 && bytes >= most ? bytes / most : 1;
             bucket->bytes = bytes;
+            bucket->family = family;
             bucket->ready = gradients_of(unit, layer);
             bucket->count = count < UINT16_MAX ? (uint32_t)count : UINT16_MAX;
             unit->bucket_count++;
             bytes = 0;
+        }
+    }
+}
+
+static rp_status find_buckets(rp_lowering *l, rp_lower_unit *unit)
+{
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    rp_lower_layers(l, l->jobs[unit->job].stage, true, &begin, &end);
+    RP_TRY(rp_arena_alloc(l->arena, RP_LOWER_FAMILIES * (size_t)(end - begin),
+                          sizeof *unit->buckets, &unit->buckets));
+    for (rp_lower_family f = RP_LOWER_DENSE; f < RP_LOWER_FAMILIES; f++) {
+        if (is_shared(l, f)) {
+            fill_buckets(l, f, unit);
         }
     }
     return RP_OK;
@@ -124,17 +161,17 @@ static rp_status fill_buckets(rp_lowering *l, rp_lower_unit *unit)
 static rp_status add_reductions(rp_lowering *l, rp_lower_unit *unit)
 {
     const rp_lower_job *job = &l->jobs[unit->job];
-    uint32_t copies = rp_layout_data(layout_of(l));
     bool scatters = rp_layout_zero(layout_of(l)) > 0;
     rp_op_kind kind = scatters ? RP_OP_REDUCE_SCATTER : RP_OP_ALL_REDUCE;
     size_t update = (size_t)job->iteration * l->schedule->gpu_count + job->gpu;
-    RP_TRY(fill_buckets(l, unit));
+    RP_TRY(find_buckets(l, unit));
     for (uint32_t i = 0; i < unit->bucket_count; i++) {
         rp_lower_bucket *bucket = &unit->buckets[i];
-        uint64_t bytes = rp_lower_ring_bytes(bucket->bytes, copies);
+        uint64_t bytes = rp_lower_ring_bytes(bucket->bytes, copies_of(l, bucket->family));
         uint32_t count = bucket->count > 1 ? bucket->count : 0;
-        RP_TRY(rp_lower_add_collective(l, l->data_queues + job->gpu, kind, unit_op(l, unit), count,
-                                       scatters ? bytes : 2 * bytes, &bucket->reduce));
+        RP_TRY(rp_lower_add_collective(l, queue_of(l, bucket->family, job->gpu), kind,
+                                       unit_op(l, unit), count, scatters ? bytes : 2 * bytes,
+                                       &bucket->reduce));
         RP_TRY(rp_assembly_wait(l->assembly, bucket->reduce, bucket->ready, false));
         RP_TRY(rp_assembly_wait(l->assembly, l->update[update], bucket->reduce, true));
     }
@@ -150,44 +187,55 @@ static bool uses_weights(const rp_lowering *l, const rp_lower_unit *unit)
     return rp_layout_zero(layout_of(l)) == 3 && !rp_lower_is_weight(l, unit);
 }
 
-static uint64_t weight_bytes(const rp_lowering *l, uint32_t stage)
+static uint64_t weight_bytes(const rp_lowering *l, rp_lower_family family, uint32_t stage)
 {
+    const rp_sizes *sizes = &l->config->sizes;
     uint32_t begin = 0;
     uint32_t end = 0;
     uint64_t bytes = 0;
     rp_lower_layers(l, stage, true, &begin, &end);
     for (uint32_t layer = begin; layer < end; layer++) {
-        bytes += l->config->sizes.weight_bytes[layer];
+        bytes += rp_lower_of_family(l, family, sizes->weight_bytes[layer],
+                                    rp_lower_at(sizes->expert_weight_bytes, layer));
     }
     return bytes;
 }
 
 /* Of at most two units at a time: when the one before the last is done, the next begins. */
-static rp_status add_gather(rp_lowering *l, rp_lower_unit *unit, const rp_lower_unit *second_before)
+static rp_status add_gather(rp_lowering *l, rp_lower_family family, rp_lower_unit *unit,
+                            const rp_lower_unit *second_before)
 {
     const rp_lower_job *job = &l->jobs[unit->job];
-    uint64_t bytes = rp_lower_ring_bytes(weight_bytes(l, job->stage), rp_layout_data(layout_of(l)));
-    RP_TRY(rp_lower_add_collective(l, l->data_queues + job->gpu, RP_OP_ALL_GATHER, unit_op(l, unit),
-                                   0, bytes, &unit->gather));
-    RP_TRY(rp_assembly_wait(l->assembly, unit->compute_first, unit->gather, false));
+    rp_handle *gather = &unit->gather[family];
+    uint64_t all = weight_bytes(l, family, job->stage);
+    uint64_t bytes = rp_lower_ring_bytes(all, copies_of(l, family));
+    if (!is_shared(l, family) || all == 0) {
+        return RP_OK;
+    }
+    RP_TRY(rp_lower_add_collective(l, queue_of(l, family, job->gpu), RP_OP_ALL_GATHER,
+                                   unit_op(l, unit), 0, bytes, gather));
+    RP_TRY(rp_assembly_wait(l->assembly, unit->compute_first, *gather, false));
     return second_before != NULL
-               ? rp_assembly_wait(l->assembly, unit->gather, second_before->compute_last, true)
+               ? rp_assembly_wait(l->assembly, *gather, second_before->compute_last, true)
                : RP_OK;
 }
 
 /* The copies get what each has stepped; sharded weights are gathered where they are used. */
-static rp_status add_update_gather(rp_lowering *l, uint32_t gpu, const rp_lower_job *job)
+static rp_status add_update_gather(rp_lowering *l, rp_lower_family family, uint32_t gpu,
+                                   const rp_lower_job *job)
 {
     size_t index = (size_t)job->iteration * l->schedule->gpu_count + gpu;
+    rp_handle *updated = &l->updated[rp_lower_family_index(l, job->iteration, gpu, family)];
     uint32_t zero = rp_layout_zero(layout_of(l));
+    uint64_t trained = l->trained_bytes[rp_lower_family_index(l, 0, gpu, family)];
     const rp_op like = {.stage = job->stage, .iteration = job->iteration};
-    if (zero == 0 || zero == 3) {
+    if (zero == 0 || zero == 3 || !is_shared(l, family) || trained == 0) {
         return RP_OK;
     }
-    uint64_t bytes = rp_lower_ring_bytes(l->trained_bytes[gpu], rp_layout_data(layout_of(l)));
-    RP_TRY(rp_lower_add_collective(l, l->data_queues + gpu, RP_OP_ALL_GATHER, &like, 0, bytes,
-                                   &l->updated[index]));
-    return rp_assembly_wait(l->assembly, l->updated[index], l->update[index], true);
+    uint64_t bytes = rp_lower_ring_bytes(trained, copies_of(l, family));
+    RP_TRY(rp_lower_add_collective(l, queue_of(l, family, gpu), RP_OP_ALL_GATHER, &like, 0, bytes,
+                                   updated));
+    return rp_assembly_wait(l->assembly, *updated, l->update[index], true);
 }
 
 /* ---- in the order of a GPU's queue ------------------------------------------------------------
@@ -208,7 +256,8 @@ static rp_status gather_ahead(copies_walk *w, uint16_t iteration)
     while (w->next < l->job_begin[w->gpu + 1] && l->jobs[w->next].iteration == iteration) {
         rp_lower_unit *unit = &l->units[l->jobs[w->next++].first_unit];
         if (uses_weights(l, unit)) {
-            RP_TRY(add_gather(l, unit, w->used[0]));
+            RP_TRY(add_gather(l, RP_LOWER_DENSE, unit, w->used[0]));
+            RP_TRY(add_gather(l, RP_LOWER_EXPERTS, unit, w->used[0]));
             w->used[0] = w->used[1];
             w->used[1] = unit;
             return RP_OK;
@@ -224,11 +273,14 @@ static rp_status reduce(copies_walk *w, rp_lower_unit *unit)
     const rp_lower_unit *before = w->reduced[0];
     w->reduced[0] = w->reduced[1];
     w->reduced[1] = unit;
-    if (rp_lower_keeps_gradients(w->l) || before == NULL || before->bucket_count == 0) {
+    if (rp_lower_keeps_gradients(w->l) || before == NULL) {
         return RP_OK;
     }
-    return rp_assembly_wait(w->l->assembly, unit->compute_first,
-                            before->buckets[before->bucket_count - 1].reduce, true);
+    for (uint32_t i = 0; i < before->bucket_count; i++) {
+        RP_TRY(
+            rp_assembly_wait(w->l->assembly, unit->compute_first, before->buckets[i].reduce, true));
+    }
+    return RP_OK;
 }
 
 rp_status rp_lower_add_copies(rp_lowering *l, uint32_t gpu)
@@ -243,7 +295,9 @@ rp_status rp_lower_add_copies(rp_lowering *l, uint32_t gpu)
         RP_TRY(shards && first ? gather_ahead(&w, job->iteration) : RP_OK);
         RP_TRY(uses_weights(l, unit) ? gather_ahead(&w, job->iteration) : RP_OK);
         RP_TRY(job->reduces ? reduce(&w, unit) : RP_OK);
-        RP_TRY(last ? add_update_gather(l, gpu, job) : RP_OK);
+        for (rp_lower_family f = RP_LOWER_DENSE; last && f < RP_LOWER_FAMILIES; f++) {
+            RP_TRY(add_update_gather(l, f, gpu, job));
+        }
     }
     return RP_OK;
 }
@@ -255,7 +309,7 @@ size_t rp_lower_copies_buffers(const rp_lowering *l)
 {
     size_t most = 0;
     for (uint32_t u = 0; u < l->unit_count; u++) {
-        most += 1 + (size_t)l->units[u].bucket_count;
+        most += RP_LOWER_FAMILIES + (size_t)l->units[u].bucket_count;
     }
     return rp_layout_zero(layout_of(l)) >= 2 ? most : 0;
 }
@@ -263,9 +317,11 @@ size_t rp_lower_copies_buffers(const rp_lowering *l)
 void rp_lower_put_copies(const rp_lowering *l, rp_program *program, const rp_lower_unit *unit)
 {
     const rp_lower_job *job = &l->jobs[unit->job];
-    if (unit->gather != RP_NO_HANDLE) {
-        rp_lower_put(l, program, RP_BUFFER_WEIGHT, job->gpu, weight_bytes(l, job->stage),
-                     unit->gather, unit->compute_last);
+    for (rp_lower_family f = RP_LOWER_DENSE; f < RP_LOWER_FAMILIES; f++) {
+        if (unit->gather[f] != RP_NO_HANDLE) {
+            rp_lower_put(l, program, RP_BUFFER_WEIGHT, job->gpu, weight_bytes(l, f, job->stage),
+                         unit->gather[f], unit->compute_last);
+        }
     }
     for (uint32_t i = 0; !rp_lower_keeps_gradients(l) && i < unit->bucket_count; i++) {
         const rp_lower_bucket *bucket = &unit->buckets[i];

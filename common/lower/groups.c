@@ -12,37 +12,53 @@ static const rp_layout *layout_of(const rp_lowering *l)
     return &l->schedule->traits.layout;
 }
 
-uint32_t rp_lower_group_queues(const rp_lowering *l)
+/* Groups of more than one GPU, and where their queues begin. */
+typedef struct group_axis {
+    rp_queue_kind kind;
+    uint32_t gpus;
+    uint32_t *queues;
+} group_axis;
+
+#define AXES 4
+
+static void list_axes(rp_lowering *l, group_axis axes[static AXES])
 {
+    const rp_layout *layout = layout_of(l);
+    bool experts = rp_layout_expert(layout) > 1;
+    axes[0] = (group_axis){RP_QUEUE_TENSOR, rp_layout_tensor(layout), &l->tensor_queues};
+    axes[1] = (group_axis){RP_QUEUE_DATA, rp_layout_data(layout), &l->data_queues};
+    axes[2] = (group_axis){RP_QUEUE_EXPERT, rp_layout_expert(layout), &l->expert_queues};
+    axes[3] = (group_axis){RP_QUEUE_REPLICA, experts ? rp_layout_replicas(layout) : 1,
+                           &l->replica_queues};
+}
+
+uint32_t rp_lower_group_queues(rp_lowering *l)
+{
+    group_axis axes[AXES];
+    uint32_t count = 0;
     if (rp_server_copies(&l->schedule->traits) > 1) {
         return 1;
     }
-    uint32_t axes =
-        (rp_layout_tensor(layout_of(l)) > 1 ? 1 : 0) + (rp_layout_data(layout_of(l)) > 1 ? 1 : 0);
-    return axes * l->schedule->gpu_count;
+    list_axes(l, axes);
+    for (int i = 0; i < AXES; i++) {
+        count += axes[i].gpus > 1 ? l->schedule->gpu_count : 0;
+    }
+    return count;
 }
 
 void rp_lower_set_group_queues(rp_lowering *l, uint32_t first, rp_queue *queues)
 {
-    uint32_t gpus = l->schedule->gpu_count;
-    uint32_t next = first;
+    group_axis axes[AXES];
     if (rp_server_copies(&l->schedule->traits) > 1) {
         l->network_queue = first;
         queues[first] = (rp_queue){.kind = RP_QUEUE_NETWORK};
         return;
     }
-    if (rp_layout_tensor(layout_of(l)) > 1) {
-        l->tensor_queues = next;
-        next += gpus;
-    }
-    l->data_queues = rp_layout_data(layout_of(l)) > 1 ? next : 0;
-    for (uint32_t gpu = 0; gpu < gpus; gpu++) {
-        if (l->tensor_queues != 0) {
-            queues[l->tensor_queues + gpu] =
-                (rp_queue){.gpu = (uint16_t)gpu, .kind = RP_QUEUE_TENSOR};
-        }
-        if (l->data_queues != 0) {
-            queues[l->data_queues + gpu] = (rp_queue){.gpu = (uint16_t)gpu, .kind = RP_QUEUE_DATA};
+    list_axes(l, axes);
+    for (int i = 0; i < AXES; i++) {
+        *axes[i].queues = axes[i].gpus > 1 ? first : 0;
+        for (uint32_t gpu = 0; axes[i].gpus > 1 && gpu < l->schedule->gpu_count; gpu++) {
+            queues[first++] = (rp_queue){.gpu = (uint16_t)gpu, .kind = (uint16_t)axes[i].kind};
         }
     }
 }
@@ -87,16 +103,44 @@ static group_calls count_calls(const rp_lowering *l, const rp_lower_unit *unit)
     return (group_calls){.sums = layers + (job->backward ? head : first)};
 }
 
-static rp_status check_calls(const rp_lowering *l, const rp_lower_unit *unit, uint32_t count)
+static rp_status check_calls(const rp_lowering *l, const rp_lower_unit *unit, const char *axis,
+                             uint32_t count)
 {
     const rp_stage *stage = &l->schedule->stages[l->schedule->ops[unit->last].stage];
     if (count > UINT16_MAX) {
-        rp_log_error("--tensor-parallel: a stage of %u layers has %u all-reduces; valid are stages "
+        rp_log_error("--%s-parallel: a stage of %u layers has %u collectives; valid are stages "
                      "with up to %u",
-                     stage->layer_end - stage->layer_begin, count, UINT16_MAX);
+                     axis, stage->layer_end - stage->layer_begin, count, UINT16_MAX);
         return RP_USAGE;
     }
     return RP_OK;
+}
+
+/* Tokens of a unit's mixtures to their experts and back, twice in the backward and its recompute:
+ * (E - 1) / E of k copies of each token leave the GPU (Lepikhin et al., GShard, 2020, section 3.2).
+ */
+static rp_status add_dispatches(rp_lowering *l, rp_lower_unit *unit)
+{
+    const rp_op *op = &l->schedule->ops[unit->last];
+    const rp_stage *stage = &l->schedule->stages[op->stage];
+    const rp_lower_job *job = &l->jobs[unit->job];
+    bool recomputes = l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE;
+    uint32_t each = recomputes ? 4 : 2;
+    uint32_t count = 0;
+    uint64_t bytes = 0;
+    for (uint32_t layer = stage->layer_begin + 1; layer <= stage->layer_end; layer++) {
+        uint64_t tokens = rp_lower_scaled(rp_lower_at(l->config->sizes.dispatch_bytes, layer),
+                                          l->sequences[op->microbatch]);
+        bytes += each * rp_lower_ring_bytes(tokens, rp_layout_expert(layout_of(l)));
+        count += tokens != 0 ? each : 0;
+    }
+    RP_TRY(check_calls(l, unit, "expert", count));
+    if (count == 0) {
+        return RP_OK;
+    }
+    RP_TRY(rp_lower_add_collective(l, l->expert_queues + job->gpu, RP_OP_ALL_TO_ALL, op, count,
+                                   bytes, &unit->reduce));
+    return rp_assembly_wait(l->assembly, unit->reduce, unit->compute_last, false);
 }
 
 /* Of the whole boundary tensor, which each GPU has a part of where they share tokens. */
@@ -107,7 +151,7 @@ static rp_status add_calls(rp_lowering *l, rp_lower_unit *unit, rp_op_kind kind,
     uint64_t boundary = l->config->sizes.boundary_bytes * rp_layout_sequence(layout_of(l)) *
                         l->sequences[op->microbatch];
     uint64_t bytes = count * rp_lower_ring_bytes(boundary, ranks);
-    RP_TRY(check_calls(l, unit, count));
+    RP_TRY(check_calls(l, unit, "tensor", count));
     if (count == 0) {
         return RP_OK;
     }
@@ -119,6 +163,9 @@ static rp_status add_calls(rp_lowering *l, rp_lower_unit *unit, rp_op_kind kind,
 rp_status rp_lower_add_tensor_reduce(rp_lowering *l, rp_lower_unit *unit)
 {
     unit->reduce = RP_NO_HANDLE;
+    if (l->expert_queues != 0 && !rp_lower_is_weight(l, unit)) {
+        return add_dispatches(l, unit);
+    }
     if (l->tensor_queues == 0 || rp_lower_is_weight(l, unit)) {
         return RP_OK;
     }

@@ -76,7 +76,7 @@ static void add_unit(rp_lowering *l, uint32_t gpu, uint32_t first, uint32_t last
                                                 .down_out = RP_NO_HANDLE,
                                                 .down_last = RP_NO_HANDLE,
                                                 .reduce = RP_NO_HANDLE,
-                                                .gather = RP_NO_HANDLE};
+                                                .gather = {RP_NO_HANDLE, RP_NO_HANDLE}};
 }
 
 static void find_units(rp_lowering *l)
@@ -119,10 +119,14 @@ static rp_status allocate_tables(rp_lowering *l)
     for (size_t i = 0; i < host; i++) {
         l->refresh[i] = l->collect[i] = RP_NO_HANDLE;
     }
-    RP_TRY(rp_arena_alloc(l->arena, updates, sizeof(rp_handle), &l->updated));
-    RP_TRY(rp_arena_alloc(l->arena, p->gpu_count, sizeof(uint64_t), &l->trained_bytes));
     for (size_t i = 0; i < updates; i++) {
-        l->update[i] = l->updated[i] = RP_NO_HANDLE;
+        l->update[i] = RP_NO_HANDLE;
+    }
+    updates *= RP_LOWER_FAMILIES;
+    RP_TRY(rp_arena_alloc(l->arena, updates, sizeof(rp_handle), &l->updated));
+    RP_TRY(rp_arena_alloc(l->arena, updates, sizeof(uint64_t), &l->trained_bytes));
+    for (size_t i = 0; i < updates; i++) {
+        l->updated[i] = RP_NO_HANDLE;
     }
     return RP_OK;
 }

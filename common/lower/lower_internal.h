@@ -18,6 +18,14 @@ enum {
     RP_LOWER_RECEIVE = RP_LOWER_PARAMS,
 };
 
+/** Parameters that copies add up and share: all of a dense model, and apart from them experts that
+ * only some copies have. */
+typedef enum rp_lower_family {
+    RP_LOWER_DENSE,
+    RP_LOWER_EXPERTS,
+    RP_LOWER_FAMILIES,
+} rp_lower_family;
+
 /** One layer of a unit that goes layer by layer. */
 typedef struct rp_lower_part {
     uint16_t layer;  /**< as in rp_op */
@@ -42,7 +50,8 @@ typedef struct rp_lower_unit {
     rp_handle down_out;   /**< boundary activation or gradient: download, or SEND */
     rp_handle down_last;  /**< the last of its downloads */
     rp_handle reduce;     /**< of its tensor group: its result is complete behind it */
-    rp_handle gather;     /**< of its weights, from the copies that share them (ZeRO-3) */
+    rp_handle gather[RP_LOWER_FAMILIES]; /**< of its weights, from the copies that share them
+                                              (ZeRO-3) */
     uint32_t part_count;  /**< 0: not layer by layer */
     rp_lower_part *parts; /**< in the order in which they run */
     /** Gradients of weights that are reduced layer after layer: `last` of each layer's op, from the
@@ -84,6 +93,8 @@ typedef struct rp_lowering {
     uint32_t host_queue;
     uint32_t tensor_queues; /**< of GPU 0's tensor group, those of the others follow; 0: none */
     uint32_t data_queues;   /**< likewise of data groups */
+    uint32_t expert_queues; /**< of copies that share experts */
+    uint32_t replica_queues; /**< of copies that have the same experts */
     uint32_t calls;         /**< per iteration */
     uint32_t network_queue; /**< of the hosts of copies; 0: there are none */
     uint32_t unit_count;
@@ -97,8 +108,8 @@ typedef struct rp_lowering {
     rp_handle *refresh;  /**< [iteration][layers + 2] */
     rp_handle *collect;  /**< [iteration][layers + 2] */
     rp_handle *update;   /**< [iteration][gpu] of resident weights */
-    rp_handle *updated;  /**< [iteration][gpu] its weights are new: `update`, or their gather */
-    uint64_t *trained_bytes;    /**< [gpu] of resident weights that it trains, working weights */
+    rp_handle *updated; /**< [iteration][gpu][family] its weights are new: `update`, or a gather */
+    uint64_t *trained_bytes;    /**< [gpu][family] of resident weights that it trains */
     struct rp_sharded *sharded; /**< data-parallel systems; otherwise NULL */
 } rp_lowering;
 
@@ -151,7 +162,7 @@ rp_status rp_lower_add_compute(rp_lowering *lowering, uint32_t queue, rp_lower_u
 /* Layouts (groups.c): collectives of the GPUs that a GPU of the program stands for. */
 
 /** Queues that groups have on all GPUs together. */
-uint32_t rp_lower_group_queues(const rp_lowering *lowering);
+uint32_t rp_lower_group_queues(rp_lowering *lowering);
 
 /** Sets kind and GPU of these queues, of which the first is queue `first` of the program. */
 void rp_lower_set_group_queues(rp_lowering *lowering, uint32_t first, rp_queue *queues);
@@ -169,8 +180,8 @@ rp_status rp_lower_add_collective(rp_lowering *lowering, uint32_t queue, rp_op_k
                                   const rp_op *like, uint32_t count, uint64_t bytes,
                                   rp_handle *handle_out);
 
-/** Adds what a unit's tensor group adds up, as one op behind it (rp_lower_unit.reduce).
- * @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
+/** Adds what a unit's tensor group adds up, or its tokens' ways to experts, as ops behind it
+ * (rp_lower_unit.reduce: the last one). @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
 rp_status rp_lower_add_tensor_reduce(rp_lowering *lowering, rp_lower_unit *unit);
 
 /* Copies (copies.c): reductions of gradients, and what ZeRO shards. */
@@ -195,7 +206,24 @@ rp_status rp_lower_add_copies(rp_lowering *lowering, uint32_t gpu);
 
 /** @return bytes of what each of the copies holds, where they share `bytes` from this stage of ZeRO
  * on. */
-uint64_t rp_lower_share(const rp_lowering *lowering, uint32_t stage, uint64_t bytes);
+uint64_t rp_lower_share(const rp_lowering *lowering, rp_lower_family family, uint32_t stage,
+                        uint64_t bytes);
+
+/** @return the index into `updated` of an iteration and a GPU; into `trained_bytes` with
+ * iteration 0. */
+static inline size_t rp_lower_family_index(const rp_lowering *l, uint32_t iteration, uint32_t gpu,
+                                           rp_lower_family family)
+{
+    return ((size_t)iteration * l->schedule->gpu_count + gpu) * RP_LOWER_FAMILIES + family;
+}
+
+/** @return bytes of a layer's family among `all` of the layer, of which `experts` are experts'. */
+static inline uint64_t rp_lower_of_family(const rp_lowering *l, rp_lower_family family,
+                                          uint64_t all, uint64_t experts)
+{
+    uint64_t apart = rp_layout_expert(&l->schedule->traits.layout) > 1 ? experts : 0;
+    return family == RP_LOWER_EXPERTS ? apart : all - apart;
+}
 
 /** @return bytes of the gradients that the program's gradient bytes are kept in and reduced as. */
 uint64_t rp_lower_reduced(const rp_lowering *lowering, uint64_t gradient_bytes);

@@ -107,11 +107,31 @@ static uint64_t version_count(const rp_lowering *l, uint32_t gpu)
     return p->traits.versions == RP_VERSIONS_TWO ? 2 : in_flight;
 }
 
-/* Weights, gradients and optimizer states, on a GPU from its first to its last compute op. */
+/* Adds a layer's weights, gradients and optimizer states, or a copy's share of them. */
+static void add_resident(const rp_lowering *l, uint32_t layer, bool adds,
+                         uint64_t bytes[RP_LOWER_FAMILIES][RP_BUFFER_KIND_COUNT])
+{
+    const rp_sizes *sizes = &l->config->sizes;
+    uint64_t v = rp_dtype_bytes(sizes->dtype);
+    uint64_t of_experts = rp_lower_at(sizes->expert_gradient_bytes, layer);
+    for (rp_lower_family f = RP_LOWER_DENSE; f < RP_LOWER_FAMILIES; f++) {
+        uint64_t weights = rp_lower_of_family(l, f, sizes->weight_bytes[layer],
+                                              rp_lower_at(sizes->expert_weight_bytes, layer));
+        uint64_t gradients = rp_lower_of_family(l, f, sizes->gradient_bytes[layer], of_experts);
+        uint64_t states = rp_lower_of_family(l, f, rp_lower_at(sizes->optimizer_bytes, layer),
+                                             RP_RESIDENT_OPTIMIZER_BYTES * (of_experts / v));
+        bytes[f][RP_BUFFER_WEIGHT] += adds ? weights : -weights;
+        bytes[f][RP_BUFFER_GRADIENT] += adds ? gradients : -gradients;
+        bytes[f][RP_BUFFER_OPTIMIZER] += adds ? states : -states;
+    }
+}
+
+/* On a GPU from its first to its last compute op. */
 static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, rp_handle last)
 {
     const rp_lowering *l = w->l;
     const rp_sizes *sizes = &l->config->sizes;
+    uint64_t of[RP_LOWER_FAMILIES][RP_BUFFER_KIND_COUNT] = {{0}};
     uint64_t bytes[RP_BUFFER_KIND_COUNT] = {0};
     bool embedding = false;
     for (uint32_t s = 0; s < l->schedule->stage_count; s++) {
@@ -119,25 +139,28 @@ static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, 
         uint32_t end = 0;
         rp_lower_layers(l, s, false, &begin, &end);
         for (uint32_t layer = begin; w->seen[s] != 0 && layer < end; layer++) {
-            bytes[RP_BUFFER_WEIGHT] += sizes->weight_bytes[layer];
-            bytes[RP_BUFFER_GRADIENT] += sizes->gradient_bytes[layer];
-            bytes[RP_BUFFER_OPTIMIZER] += rp_lower_at(sizes->optimizer_bytes, layer);
+            add_resident(l, layer, true, of);
             embedding |= layer == 0;
         }
         if (w->seen[s] != 0 && end == sizes->layers + 2 && embedding && sizes->tied_head) {
-            bytes[RP_BUFFER_WEIGHT] -= sizes->weight_bytes[0];
-            bytes[RP_BUFFER_GRADIENT] -= sizes->gradient_bytes[0];
-            bytes[RP_BUFFER_OPTIMIZER] -= rp_lower_at(sizes->optimizer_bytes, 0);
+            add_resident(l, 0, false, of);
         }
     }
-    uint64_t gradients = rp_lower_reduced(l, bytes[RP_BUFFER_GRADIENT]);
-    uint64_t narrow = gradients == bytes[RP_BUFFER_GRADIENT] ? rp_lower_share(l, 1, gradients) : 0;
-    uint64_t kept = rp_lower_keeps_gradients(l) ? gradients : rp_lower_share(l, 2, gradients);
-    uint64_t weights = rp_lower_share(l, 3, bytes[RP_BUFFER_WEIGHT]);
+    uint64_t narrow = 0;
+    for (rp_lower_family f = RP_LOWER_DENSE; f < RP_LOWER_FAMILIES; f++) {
+        uint64_t whole = of[f][RP_BUFFER_GRADIENT];
+        uint64_t gradients = rp_lower_reduced(l, whole);
+        narrow += gradients == whole ? rp_lower_share(l, f, 1, gradients) : 0;
+        bytes[RP_BUFFER_WEIGHT] += rp_lower_share(l, f, 3, of[f][RP_BUFFER_WEIGHT]);
+        bytes[RP_BUFFER_GRADIENT] +=
+            rp_lower_keeps_gradients(l) ? gradients : rp_lower_share(l, f, 2, gradients);
+        bytes[RP_BUFFER_OPTIMIZER] += rp_lower_share(l, f, 1, of[f][RP_BUFFER_OPTIMIZER]);
+    }
     const rp_handle between[] = {first, last};
-    put(w, RP_BUFFER_WEIGHT, gpu, weights * version_count(l, gpu), first, last);
-    rp_lower_put_gradients(l, w->program, gpu, kept, narrow, between, l->update);
-    put(w, RP_BUFFER_OPTIMIZER, gpu, rp_lower_share(l, 1, bytes[RP_BUFFER_OPTIMIZER]), first, last);
+    put(w, RP_BUFFER_WEIGHT, gpu, bytes[RP_BUFFER_WEIGHT] * version_count(l, gpu), first, last);
+    rp_lower_put_gradients(l, w->program, gpu, bytes[RP_BUFFER_GRADIENT], narrow, between,
+                           l->update);
+    put(w, RP_BUFFER_OPTIMIZER, gpu, bytes[RP_BUFFER_OPTIMIZER], first, last);
 }
 
 static void put_gpu(const buffer_writer *w, uint32_t gpu)

@@ -385,7 +385,11 @@ static rp_status set_trained(rp_lowering *l, uint32_t gpu)
     }
     here[0] = here[0] && !(sizes->tied_head && here[count - 1]);
     for (uint32_t layer = 0; layer < count; layer++) {
-        l->trained_bytes[gpu] += here[layer] ? sizes->gradient_bytes[layer] : 0;
+        for (rp_lower_family f = RP_LOWER_DENSE; here[layer] && f < RP_LOWER_FAMILIES; f++) {
+            l->trained_bytes[rp_lower_family_index(l, 0, gpu, f)] +=
+                rp_lower_of_family(l, f, sizes->gradient_bytes[layer],
+                                   rp_lower_at(sizes->expert_gradient_bytes, layer));
+        }
     }
     return RP_OK;
 }
@@ -396,14 +400,19 @@ static rp_status add_update(rp_lowering *l, uint32_t gpu, const rp_lower_job *jo
 {
     rp_op like = {.stage = job->stage, .iteration = job->iteration};
     size_t index = (size_t)job->iteration * l->schedule->gpu_count + gpu;
-    uint64_t parameters = l->trained_bytes[gpu] / rp_dtype_bytes(l->config->sizes.dtype);
-    uint64_t bytes = RP_GPU_ADAM_BYTES * rp_lower_share(l, 1, parameters);
-    RP_TRY(add(l, queue_of(job, RP_LOWER_COMPUTE), RP_OP_UPDATE, &like, bytes, &l->update[index]));
-    l->updated[index] = l->update[index];
-    if (l->tensor_queues == 0) {
+    uint64_t parameters = 0;
+    for (rp_lower_family f = RP_LOWER_DENSE; f < RP_LOWER_FAMILIES; f++) {
+        uint64_t bytes = l->trained_bytes[rp_lower_family_index(l, 0, gpu, f)];
+        parameters += rp_lower_share(l, f, 1, bytes / rp_dtype_bytes(l->config->sizes.dtype));
+    }
+    RP_TRY(add(l, queue_of(job, RP_LOWER_COMPUTE), RP_OP_UPDATE, &like,
+               RP_GPU_ADAM_BYTES * parameters, &l->update[index]));
+    l->updated[rp_lower_family_index(l, job->iteration, gpu, RP_LOWER_DENSE)] = l->update[index];
+    uint32_t queues = l->expert_queues != 0 ? l->expert_queues : l->tensor_queues;
+    if (queues == 0) {
         return RP_OK;
     }
-    rp_handle reduce = rp_assembly_last(l->assembly, l->tensor_queues + gpu);
+    rp_handle reduce = rp_assembly_last(l->assembly, queues + gpu);
     return rp_assembly_wait(l->assembly, l->update[index], reduce, true);
 }
 

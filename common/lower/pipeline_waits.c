@@ -326,10 +326,13 @@ static rp_status connect_barriers(rp_lowering *l)
             const rp_lower_unit *unit = &l->units[l->jobs[k].first_unit];
             if (l->jobs[k].iteration != l->jobs[k - 1].iteration) {
                 rp_handle step = l->refresh[(size_t)l->jobs[k - 1].iteration * count];
-                size_t iteration = l->jobs[k - 1].iteration;
-                RP_TRY(control(l, step, l->updated[iteration * l->schedule->gpu_count + gpu]));
+                uint32_t iteration = l->jobs[k - 1].iteration;
+                for (rp_lower_family f = RP_LOWER_DENSE; f < RP_LOWER_FAMILIES; f++) {
+                    size_t index = rp_lower_family_index(l, iteration, gpu, f);
+                    RP_TRY(control(l, step, l->updated[index]));
+                    RP_TRY(control(l, unit->gather[f], step));
+                }
                 RP_TRY(control(l, unit->compute_first, step));
-                RP_TRY(control(l, unit->gather, step));
             }
         }
     }

@@ -118,9 +118,27 @@ static uint32_t hierarchical_steps(const rp_machine *m, const rp_machine_group *
     return count;
 }
 
+/* Each GPU sends as much to every other one, to all at once. */
+static uint32_t all_to_all_steps(const rp_machine *m, const rp_machine_group *g,
+                                 rp_collective_step *steps)
+{
+    bool leaves = rp_machine_leaves_node(g);
+    double others = g->gpus - 1.0;
+    int64_t hop_ps = leaves ? m->network_hop_ps : m->collective_hop_ps;
+    steps[0] = (rp_collective_step){m->collective_latency_ps + hop_ps, 1, 0, 0};
+    steps[0].network = leaves ? (g->gpus - g->of_node) / others : 0;
+    if (rp_machine_leaves_leaf(g)) {
+        steps[0].leaf = (g->gpus - g->of_node * g->leaf_nodes) / others;
+    }
+    return 1;
+}
+
 uint32_t rp_machine_group_steps(const rp_machine *m, const rp_machine_group *g, rp_op_kind kind,
                                 rp_collective_step steps[static RP_COLLECTIVE_STEPS])
 {
+    if (kind == RP_OP_ALL_TO_ALL) {
+        return all_to_all_steps(m, g, steps);
+    }
     bool inside = !rp_machine_leaves_node(g) || g->of_node == 1;
     if (g->algorithm == RP_COLLECTIVES_TREE && kind == RP_OP_ALL_REDUCE) {
         return tree_steps(m, g, steps);

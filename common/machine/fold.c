@@ -2,23 +2,36 @@
 #include "common/base/log.h"
 #include "common/machine/machine.h"
 
-/* `*count` successive GPUs share `*rate`. Of `copies` successive GPUs that do the same one is left.
- */
-static rp_status share(const char *what, uint32_t copies, uint32_t *count, double *rate)
+/* Placement of a program's GPUs: each stands for `inner` successive GPUs; `gpus` of these follow
+ * each other, and so does all of that again for the copies that are further apart than the
+ * pipeline. */
+typedef struct placement {
+    uint32_t inner;
+    uint32_t gpus;
+    uint32_t outer; /* how often; 1: the pipeline is the outermost axis */
+} placement;
+
+/* `*count` successive GPUs share `*rate`. Of those that do the same one is left. */
+static rp_status share(const char *what, const placement *p, uint32_t *count, double *rate)
 {
-    uint32_t within = copies < *count ? copies : *count;
-    uint32_t larger = copies < *count ? *count : copies;
-    if (*count == 0) {
+    uint32_t shared = *count;
+    uint32_t all = p->inner * p->gpus;
+    if (shared == 0) {
         return RP_OK;
     }
-    if (larger % within != 0) {
+    bool few = shared <= p->inner;
+    bool whole = p->outer > 1 && shared > all; /* whole pipelines share it */
+    bool fits = few     ? p->inner % shared == 0
+                : whole ? shared % all == 0
+                        : shared % p->inner == 0 && (p->outer == 1 || all % shared == 0);
+    if (!fits) {
         rp_log_error("--data-parallel: %u GPUs of a stage and %u GPUs of a %s; valid are numbers "
                      "of which one divides the other",
-                     copies, *count, what);
+                     p->outer > 1 && !few ? all : p->inner, shared, what);
         return RP_USAGE;
     }
-    *count /= within;
-    *rate /= within;
+    *count = few ? 1 : whole ? p->gpus : shared / p->inner;
+    *rate /= few ? shared : whole ? shared / p->gpus : p->inner;
     return RP_OK;
 }
 
@@ -26,6 +39,13 @@ static rp_status share(const char *what, uint32_t copies, uint32_t *count, doubl
 static rp_status make_group(const char *option, const rp_machine *m, uint32_t gpus, uint32_t stride,
                             uint32_t node, rp_machine_group *group_out)
 {
+    uint32_t larger = stride < node ? node : stride;
+    if (gpus > 1 && larger % (stride < node ? stride : node) != 0) {
+        rp_log_error("--%s: GPUs of a group are %u apart, and a server has %u; valid are numbers "
+                     "of which one divides the other",
+                     option, stride, node);
+        return RP_USAGE;
+    }
     uint32_t of_node = stride < node ? node / stride : 1;
     of_node = of_node < gpus ? of_node : gpus;
     if (gpus % of_node != 0) {
@@ -45,18 +65,38 @@ static rp_status make_group(const char *option, const rp_machine *m, uint32_t gp
 }
 
 /* Of a leaf switch, which has the adapters of one number, or all of them, of its nodes. */
-static rp_status share_leaf(rp_machine *m, uint32_t copies, uint32_t node)
+static rp_status share_leaf(rp_machine *m, const placement *p, uint32_t node)
 {
-    uint32_t within = copies < node ? copies : node;
+    uint32_t within = p->inner < node ? p->inner : node;
     uint32_t of_port = m->adapters > 1 ? node / m->adapters : node;
-    RP_TRY(share("leaf switch, in servers,", copies / within, &m->leaf_nodes, &m->leaf_Bps));
+    const placement nodes = {p->inner / within, p->gpus, 1};
+    if (p->outer > 1) {
+        rp_log_error("--axes: leaf switches are modelled for pipelines over successive GPUs; valid "
+                     "are tdp and dtp");
+        return RP_USAGE;
+    }
+    RP_TRY(share("leaf switch, in servers,", &nodes, &m->leaf_nodes, &m->leaf_Bps));
     m->leaf_Bps /= m->rails && of_port < within ? of_port : within;
+    return RP_OK;
+}
+
+static rp_status make_groups(rp_machine *m, const rp_layout *layout, const rp_strides *strides,
+                             uint32_t node)
+{
+    uint32_t experts = rp_layout_expert(layout);
+    RP_TRY(make_group("tensor-parallel", m, rp_layout_tensor(layout), strides->tensor, node,
+                      &m->tensor));
+    RP_TRY(make_group("data-parallel", m, rp_layout_data(layout), strides->data, node, &m->data));
+    RP_TRY(make_group("expert-parallel", m, experts, strides->data, node, &m->expert));
+    RP_TRY(make_group("expert-parallel", m, rp_layout_replicas(layout), strides->data * experts,
+                      node, &m->replica));
+    m->tensor.algorithm = m->data.algorithm = m->replica.algorithm =
+        (rp_collectives)layout->collectives;
     return RP_OK;
 }
 
 rp_status rp_machine_fold(rp_machine *m, const rp_layout *layout, uint32_t gpus)
 {
-    uint32_t tensor = rp_layout_tensor(layout);
     uint32_t copies = rp_layout_gpus(layout);
     uint32_t node = m->gpus_per_node != 0 ? m->gpus_per_node : gpus * copies;
     uint32_t nvlink = m->nvlink_gpus;
@@ -64,18 +104,26 @@ rp_status rp_machine_fold(rp_machine *m, const rp_layout *layout, uint32_t gpus)
     if (copies == 1) {
         return RP_OK;
     }
-    RP_TRY(make_group("tensor-parallel", m, tensor, 1, node, &m->tensor));
-    RP_TRY(make_group("data-parallel", m, rp_layout_data(layout), tensor, node, &m->data));
-    m->tensor.algorithm = m->data.algorithm = (rp_collectives)layout->collectives;
-    uint32_t shared = copies < node ? copies : node;
-    RP_TRY(m->leaf_nodes != 0 ? share_leaf(m, copies, node) : RP_OK);
-    RP_TRY(share("server", copies, &m->gpus_per_node, &m->network_Bps));
-    RP_TRY(share("PCIe switch", copies, &m->gpus_per_switch, &m->switch_Bps));
-    RP_TRY(share("root complex", copies, &m->gpus_per_root, &m->root_Bps));
-    RP_TRY(share("group joined by NVLink", copies, &nvlink, &unshared));
+    const rp_strides strides = rp_layout_strides(layout, gpus);
+    const placement p = {strides.pipeline, gpus, copies / strides.pipeline};
+    uint32_t of_node = node;
+    uint32_t of_memory = node;
+    uint32_t of_sockets = node;
+    uint32_t of_socket = m->sockets > 1 && node % m->sockets == 0 ? node / m->sockets : 0;
+    uint32_t of_port = m->adapters > 1 ? node / m->adapters : 0;
+    RP_TRY(make_groups(m, layout, &strides, node));
+    RP_TRY(m->leaf_nodes != 0 ? share_leaf(m, &p, node) : RP_OK);
+    RP_TRY(share("server", &p, &of_node, &m->network_Bps));
+    RP_TRY(share("server", &p, &of_memory, &m->dram_Bps));
+    RP_TRY(share("server", &p, &of_sockets, &m->intersocket_Bps));
+    RP_TRY(share("network adapter", &p, &of_port, &unshared));
+    RP_TRY(share("socket", &p, &of_socket, &unshared));
+    RP_TRY(share("PCIe switch", &p, &m->gpus_per_switch, &m->switch_Bps));
+    RP_TRY(share("root complex", &p, &m->gpus_per_root, &m->root_Bps));
+    RP_TRY(share("group joined by NVLink", &p, &nvlink, &unshared));
+    m->gpus_per_node = m->gpus_per_node != 0 ? of_node : 0;
     m->nvlink_gpus = nvlink;
-    m->adapters = m->adapters < m->gpus_per_node ? m->adapters : m->gpus_per_node;
-    m->dram_Bps /= shared;
-    m->intersocket_Bps /= shared;
+    m->sockets = of_socket != 0 ? of_node / of_socket : m->sockets;
+    m->adapters = of_port != 0 ? of_node / of_port : m->adapters;
     return RP_OK;
 }

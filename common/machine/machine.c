@@ -61,6 +61,12 @@ static bool is_duplex(const rp_machine *m)
     return !(m->duplex > 0 && m->duplex < 1);
 }
 
+/* Groups that a GPU may be in. */
+#define GROUPS 4u
+
+static const rp_queue_kind group_kinds[GROUPS] = {RP_QUEUE_TENSOR, RP_QUEUE_DATA, RP_QUEUE_EXPERT,
+                                                  RP_QUEUE_REPLICA};
+
 static link_numbers number_links(const rp_program *program, const rp_machine *m)
 {
     uint32_t gpus = program->gpu_count;
@@ -83,7 +89,7 @@ static link_numbers number_links(const rp_program *program, const rp_machine *m)
                                            rp_machine_shared_count(m, gpus, RP_SHARED_ROOT));
     n.bound = n.cores + (m->cores > 0 ? 1 + program->queue_count : 0);
     n.groups = n.bound + (m->cores > 0 ? m->bound_cores : 0);
-    uint32_t each = rp_server_copies(&program->traits) > 1 ? 1 : 2 * gpus;
+    uint32_t each = rp_server_copies(&program->traits) > 1 ? 1 : GROUPS * gpus;
     n.count = n.groups + (rp_layout_gpus(&program->traits.layout) > 1 ? each : 0);
     return n;
 }
@@ -156,7 +162,9 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
         capacities[i] = RP_PICOSECONDS;
     }
     for (uint32_t i = n->groups; i < n->count; i++) {
-        double group_Bps = (i - n->groups) % 2 == 0 ? m->tensor.Bps : m->data.Bps;
+        const rp_machine_group *group =
+            rp_machine_group_of(m, group_kinds[(i - n->groups) % GROUPS]);
+        double group_Bps = group->gpus != 0 ? group->Bps : rp_machine_bus_Bps(m, n->gpus);
         capacities[i] = m->servers > 1 ? m->network_Bps / n->homes : group_Bps;
     }
     for (uint32_t i = n->cores; i < n->bound; i++) {
@@ -326,10 +334,12 @@ static rp_status route_host(const link_numbers *n, uint32_t first, rp_arena *are
 /* The link of a queue's collectives. */
 static uint32_t bus_of(const link_numbers *n, const rp_queue *queue)
 {
-    uint32_t group = n->groups + 2u * queue->gpu;
-    return queue->kind == RP_QUEUE_TENSOR ? group
-           : queue->kind == RP_QUEUE_DATA ? group + 1
-                                          : n->bus + queue->gpu;
+    for (uint32_t i = 0; i < GROUPS; i++) {
+        if (queue->kind == group_kinds[i]) {
+            return n->groups + GROUPS * queue->gpu + i;
+        }
+    }
+    return n->bus + queue->gpu;
 }
 
 /* Routes of what a group's collective sends to other nodes and receives from them, both at once:

@@ -103,6 +103,8 @@ typedef struct rp_machine {
     uint32_t servers;              /**< whose hosts add up gradients, each a copy; 0: one */
     rp_machine_group tensor;       /**< set by rp_machine_fold */
     rp_machine_group data;         /**< likewise */
+    rp_machine_group expert;       /**< likewise */
+    rp_machine_group replica;      /**< likewise */
     double duplex;            /**< what both directions of a PCIe link do together over what each
                                    does alone, 0.5 to 1; 0: 1 */
     uint32_t gpus_per_switch; /**< that share an uplink; 0: no switches */
@@ -193,17 +195,19 @@ uint32_t rp_machine_group_steps(const rp_machine *machine, const rp_machine_grou
 static inline const rp_machine_group *rp_machine_group_of(const rp_machine *machine,
                                                           rp_queue_kind kind)
 {
-    return kind == RP_QUEUE_TENSOR ? &machine->tensor
-           : kind == RP_QUEUE_DATA ? &machine->data
-                                   : NULL;
+    return kind == RP_QUEUE_TENSOR    ? &machine->tensor
+           : kind == RP_QUEUE_DATA    ? &machine->data
+           : kind == RP_QUEUE_EXPERT  ? &machine->expert
+           : kind == RP_QUEUE_REPLICA ? &machine->replica
+                                      : NULL;
 }
 
 /**
  * Makes the machine one for a program whose GPUs each stand for a tensor group times a data group
- * of GPUs (schedules.md 16): GPU g for the successive GPUs from g x rp_layout_gpus(layout) on, the
- * tensor group innermost. They do the same at the same time, so what GPUs share is divided by those
- * that a GPU stands for, and groups have rates of their own. Exact: the times are those of a
- * program with all GPUs.
+ * of GPUs (schedules.md 16), which are placed as the layout's axes say; by default GPU g for the
+ * successive GPUs from g x rp_layout_gpus(layout) on, the tensor group innermost. They do the same
+ * at the same time, so what GPUs share is divided by those that a GPU stands for, and groups have
+ * rates of their own. Exact: the times are those of a program with all GPUs.
  * @param gpus of the program
  * @retval RP_OK, RP_USAGE (groups that fit no node, switch or root complex equally; logged)
  */

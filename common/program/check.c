@@ -205,7 +205,9 @@ static rp_status check_overlap(const rp_checker *c, const rp_queue *queue, uint3
     return RP_OK;
 }
 
-#define COLLECTIVES (1u << RP_OP_ALL_GATHER | 1u << RP_OP_REDUCE_SCATTER | 1u << RP_OP_ALL_REDUCE)
+#define COLLECTIVES                                                                                \
+    (1u << RP_OP_ALL_GATHER | 1u << RP_OP_REDUCE_SCATTER | 1u << RP_OP_ALL_REDUCE |                \
+     1u << RP_OP_ALL_TO_ALL)
 
 /* Bits of the op kinds that a placement has no use for. */
 static const uint32_t unfit[] = {
@@ -219,9 +221,14 @@ static const uint32_t unfit[] = {
 static bool has_group(const rp_program *p, const rp_queue *queue)
 {
     const rp_layout *layout = &p->traits.layout;
-    return queue->kind == RP_QUEUE_NETWORK  ? rp_server_copies(&p->traits) > 1
-           : queue->kind == RP_QUEUE_TENSOR ? rp_layout_tensor(layout) > 1
-                                            : rp_layout_data(layout) > 1;
+    if (queue->kind == RP_QUEUE_NETWORK) {
+        return rp_server_copies(&p->traits) > 1;
+    }
+    uint32_t gpus = queue->kind == RP_QUEUE_TENSOR   ? rp_layout_tensor(layout)
+                    : queue->kind == RP_QUEUE_EXPERT ? rp_layout_expert(layout)
+                    : queue->kind == RP_QUEUE_DATA   ? rp_layout_data(layout)
+                                                     : rp_layout_replicas(layout);
+    return gpus > 1;
 }
 
 static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uint32_t i)
@@ -235,7 +242,7 @@ static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uin
     if ((rp_op_kinds[op->kind].queues >> queue->kind & 1) == 0) {
         return rp_check_violated_op(c, RP_RULE_OP_QUEUE, i);
     }
-    bool group = queue->kind == RP_QUEUE_TENSOR || queue->kind == RP_QUEUE_DATA;
+    bool group = rp_queue_kind_is_group((rp_queue_kind)queue->kind);
     bool joins = group || queue->kind == RP_QUEUE_NETWORK;
     if (joins ? !has_group(p, queue) : (unfit[p->traits.placement] >> op->kind & 1) != 0) {
         return rp_check_violated_op(c, RP_RULE_OP_PLACEMENT, i);

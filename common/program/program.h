@@ -83,13 +83,13 @@ enum {
     X(SEND, "SEND", TRANSFER, ON(PEER), OUT, BOUNDARY, TRANSFER, "boundary tensor to a peer")      \
     X(RECV, "RECV", TRANSFER, ON(PEER) | ON(RECEIVE), IN, BOUNDARY, TRANSFER,                      \
       "boundary tensor from a peer")                                                               \
-    X(ALL_GATHER, "ALL_GATHER", COLLECTIVE, ON(PEER) | ON(TENSOR) | ON(DATA), NONE, PARAMS,        \
-      TRANSFER, "all-gather of a stage's parameters, or of boundary tensors")                      \
-    X(REDUCE_SCATTER, "REDUCE_SCATTER", COLLECTIVE, ON(PEER) | ON(TENSOR) | ON(DATA), NONE,        \
-      PARAM_GRADIENT, TRANSFER,                                                                    \
+    X(ALL_GATHER, "ALL_GATHER", COLLECTIVE, ON(PEER) | ON(TENSOR) | ON(DATA) | ON(REPLICA),        \
+      NONE, PARAMS, TRANSFER, "all-gather of a stage's parameters, or of boundary tensors")        \
+    X(REDUCE_SCATTER, "REDUCE_SCATTER", COLLECTIVE,                                                \
+      ON(PEER) | ON(TENSOR) | ON(DATA) | ON(REPLICA), NONE, PARAM_GRADIENT, TRANSFER,              \
       "reduce-scatter of a stage's gradients, or of boundary tensors")                             \
-    X(ALL_REDUCE, "ALL_REDUCE", COLLECTIVE, ON(PEER) | ON(TENSOR) | ON(DATA), NONE, SUMS,          \
-      TRANSFER, "all-reduce")                                                                      \
+    X(ALL_REDUCE, "ALL_REDUCE", COLLECTIVE, ON(PEER) | ON(TENSOR) | ON(DATA) | ON(REPLICA), NONE,  \
+      SUMS, TRANSFER, "all-reduce")                                                                \
     X(OPTIMIZER, "OPTIMIZER", HOST, ON(OPTIMIZER) | ON(DISPATCH), NONE, PARAMS, HOST,              \
       "optimizer step")                                                                            \
     X(REFRESH, "REFRESH", HOST, ON(OPTIMIZER) | ON(DISPATCH), NONE, PARAMS, HOST,                  \
@@ -99,7 +99,9 @@ enum {
     X(UPDATE, "U", COMPUTE, ON(COMPUTE), NONE, PARAMS, HOST,                                       \
       "optimizer step of all weights on the GPU")                                                  \
     X(NETWORK_REDUCE, "NETWORK_REDUCE", HOST, ON(NETWORK), NONE, PARAM_GRADIENT, TRANSFER,         \
-      "gradients of a layer in host memory, summed over the servers")
+      "gradients of a layer in host memory, summed over the servers")\
+    X(ALL_TO_ALL, "ALL_TO_ALL", COLLECTIVE, ON(EXPERT), NONE, BOUNDARY, TRANSFER,                  \
+      "tokens to the GPUs that have their experts, or back")
 
 /* clang-format on */
 
@@ -132,8 +134,9 @@ extern const rp_op_row rp_op_kinds[RP_OP_KIND_COUNT];
 /** X(enumerator, name in program text, carrier of its ops, thread and row in Chrome traces). Each
  * GPU has a queue of the kind; of those that the host's processors carry there is one. Collectives
  * of a tensor group are of the GPUs that share each layer, those of a data group of the copies of a
- * stage, those of peers of all GPUs. The network joins hosts whose GPUs run copies of the program
- * (rp_layout.data_parallel with weights in host memory). */
+ * stage, those of an expert group of the copies that share experts, those of replicas of the copies
+ * that have the same ones, those of peers of all GPUs. The network joins hosts whose GPUs run
+ * copies of the program (rp_layout.data_parallel with weights in host memory). */
 #define RP_QUEUE_KIND_LIST(X)                                                                      \
     X(COMPUTE, "compute", COMPUTE, 0, 0)                                                           \
     X(PARAM_UPLOAD, "param-upload", LINK_UP, 1, 1)                                                 \
@@ -145,7 +148,9 @@ extern const rp_op_row rp_op_kinds[RP_OP_KIND_COUNT];
     X(RECEIVE, "peer-receive", PEER, 4, 5)                                                         \
     X(TENSOR, "tensor-group", PEER, 5, 6)                                                          \
     X(DATA, "data-group", PEER, 7, 7)                                                              \
-    X(NETWORK, "network", HOST, 2, 2)
+    X(NETWORK, "network", HOST, 2, 2)                                                              \
+    X(EXPERT, "expert-group", PEER, 8, 8)                                                          \
+    X(REPLICA, "replica-group", PEER, 9, 9)
 
 typedef enum rp_queue_kind {
 #define RP_QUEUE_ENUM(name, ...) RP_QUEUE_##name,
@@ -343,6 +348,13 @@ static inline bool rp_op_kind_moves_parameters(rp_op_kind kind)
 {
     return rp_op_kinds[kind].op_class == RP_CLASS_TRANSFER &&
            (rp_op_kinds[kind].tensors & RP_TENSOR_BOUNDARY) == 0;
+}
+
+/** @return true for queues of a group's collectives. */
+static inline bool rp_queue_kind_is_group(rp_queue_kind kind)
+{
+    return kind == RP_QUEUE_TENSOR || kind == RP_QUEUE_DATA || kind == RP_QUEUE_EXPERT ||
+           kind == RP_QUEUE_REPLICA;
 }
 
 /** @return the queue kind's name in program text; static. `kind` must be in range. */

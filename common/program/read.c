@@ -146,7 +146,8 @@ static rp_status read_queue(rp_reader *r)
         RP_READ_FAIL(
             r,
             "queue: unknown kind '%s'; valid values are compute, param-upload, act-upload, "
-            "download, peer, dispatch, optimizer, peer-receive, tensor-group, data-group",
+            "download, peer, dispatch, optimizer, peer-receive, tensor-group, data-group, "
+            "expert-group, replica-group",
             r->word);
     }
     if (rp_queue_kind_on_gpu((rp_queue_kind)queue->kind)) {
@@ -244,7 +245,7 @@ static bool parse_place(rp_reader *r, rp_op *op)
     const rp_program *p = r->program;
     uint64_t layers = p->layer_count + UINT64_C(1);
     uint16_t queue = p->queues[p->queue_count - 1].kind; /* an op has one before it */
-    layers = queue == RP_QUEUE_TENSOR || queue == RP_QUEUE_DATA ? UINT16_MAX : layers;
+    layers = rp_queue_kind_is_group((rp_queue_kind)queue) ? UINT16_MAX : layers;
     return cut_number(r, '@', r->program->iteration_count - 1, &op->iteration) &&
            cut_number(r, '/', layers < UINT16_MAX ? layers : UINT16_MAX, &op->layer);
 }

@@ -13,6 +13,10 @@ static const char *const versions[] = {
 #define VERSIONS_TEXT(name, text, meaning) text,
     RP_VERSIONS_LIST(VERSIONS_TEXT)};
 
+static const char *const axes_words[] = {
+#define AXES_TEXT(name, word) word,
+    RP_AXES_LIST(AXES_TEXT)};
+
 #define TYPE_OF(member)                                                                            \
     _Generic(((rp_traits *)NULL)->member, bool                                                     \
              : RP_TRAIT_BOOL, uint32_t                                                             \
@@ -135,13 +139,35 @@ uint64_t rp_traits_hash(const rp_traits *traits, uint64_t hash)
     for (uint32_t i = 0; i < rp_trait_count; i++) {
         const rp_trait *row = &rp_trait_rows[i];
         uint64_t value = rp_trait_get(traits, row);
-        bool layout = row->placements == 1u << RP_PLACEMENT_RESIDENT;
+        bool layout = row->offset >= offsetof(rp_traits, layout) &&
+                      row->offset < offsetof(rp_traits, layout) + sizeof(rp_layout);
         if (layout && value != 0) { /* programs had hashes before there were layouts */
             hash = rp_hash_add(hash, i);
         }
         hash = layout && value == 0 ? hash : rp_hash_add(hash, value);
     }
     return hash;
+}
+
+const char *rp_axes_text(rp_axes axes)
+{
+    return axes_words[axes];
+}
+
+rp_strides rp_layout_strides(const rp_layout *layout, uint32_t pipeline)
+{
+    rp_strides strides = {0, 0, 0};
+    uint32_t stride = 1;
+    for (const char *axis = rp_axes_text((rp_axes)layout->axes); *axis != '\0'; axis++) {
+        uint32_t *of = *axis == 't'   ? &strides.tensor
+                       : *axis == 'd' ? &strides.data
+                                      : &strides.pipeline;
+        *of = stride;
+        stride *= *axis == 't'   ? rp_layout_tensor(layout)
+                  : *axis == 'd' ? rp_layout_data(layout)
+                                 : pipeline;
+    }
+    return strides;
 }
 
 const char *rp_traits_only_synchronous(const rp_traits *traits)

@@ -112,6 +112,7 @@ typedef struct rp_sharding {
  *    memory each copy is a server of its own;
  *  - sequence_parallel: GPUs that share a layer share its tokens, too, where they do not share
  *    matrices;
+ *  - expert_parallel: copies that share the experts of each layer, successive ones;
  *  - zero: what is sharded over the copies (ZeRO): 1 the optimizer, 2 gradients, too, 3 weights,
  *    too;
  *  - reduces_each: gradients are reduced over the copies with each microbatch; otherwise with a
@@ -119,6 +120,7 @@ typedef struct rp_sharding {
  *  - gradient_bytes: of a gradient's element, where that is another type than the program's;
  *  - reduction_bucket: bytes of gradients after which a reduction begins, while the backward goes
  *    on; 0: when the stage's backward is over;
+ *  - axes: an rp_axes, in which order GPUs are numbered;
  *  - collectives: an rp_collectives, how groups of these GPUs add up.
  */
 #define RP_LAYOUT_LIST(X)                                                                          \
@@ -126,11 +128,30 @@ typedef struct rp_sharding {
     X(uint32_t, data_parallel, "data-parallel", RP_MAX_GPUS,                                       \
       1u << RP_PLACEMENT_RESIDENT | 1u << RP_PLACEMENT_OFFLOAD)                                    \
     X(bool, sequence_parallel, "sequence-parallel", 1, 1u << RP_PLACEMENT_RESIDENT)                \
+    X(uint32_t, expert_parallel, "expert-parallel", RP_MAX_GPUS, 1u << RP_PLACEMENT_RESIDENT)      \
     X(uint32_t, zero, "zero", 3, 1u << RP_PLACEMENT_RESIDENT)                                      \
     X(bool, reduces_each, "reduces-each", 1, 1u << RP_PLACEMENT_RESIDENT)                          \
     X(uint32_t, gradient_bytes, "gradient-bytes", 8, 1u << RP_PLACEMENT_RESIDENT)                  \
     X(uint64_t, reduction_bucket, "reduction-bucket", UINT64_MAX, 1u << RP_PLACEMENT_RESIDENT)     \
+    X(uint32_t, axes, "axes", RP_AXES_COUNT - 1, 1u << RP_PLACEMENT_RESIDENT)                      \
     X(uint32_t, collectives, "collectives", RP_COLLECTIVES_COUNT - 1, 1u << RP_PLACEMENT_RESIDENT)
+
+/** Orders of the axes of a layout, that of neighbours first: tensor groups, copies (data), places
+ * in the pipeline. X(enumerator, word). */
+#define RP_AXES_LIST(X)                                                                            \
+    X(TDP, "tdp")                                                                                  \
+    X(TPD, "tpd")                                                                                  \
+    X(DTP, "dtp")                                                                                  \
+    X(DPT, "dpt")                                                                                  \
+    X(PTD, "ptd")                                                                                  \
+    X(PDT, "pdt")
+
+typedef enum rp_axes {
+#define RP_AXES_ENUM(name, word) RP_AXES_##name,
+    RP_AXES_LIST(RP_AXES_ENUM)
+#undef RP_AXES_ENUM
+        RP_AXES_COUNT
+} rp_axes;
 
 /** Algorithms of an all-reduce (sim/model.md section 14). X(enumerator, word). */
 #define RP_COLLECTIVES_LIST(X)                                                                     \
@@ -186,6 +207,19 @@ static inline uint32_t rp_layout_data(const rp_layout *layout)
     return layout->data_parallel != 0 ? layout->data_parallel : 1;
 }
 
+/** Distance of neighbours along each axis, in GPUs. */
+typedef struct rp_strides {
+    uint32_t tensor;
+    uint32_t data;
+    uint32_t pipeline;
+} rp_strides;
+
+/** @param pipeline GPUs of the program */
+rp_strides rp_layout_strides(const rp_layout *layout, uint32_t pipeline);
+
+/** @return the word of an order of axes; static. */
+const char *rp_axes_text(rp_axes axes);
+
 /** @return GPUs that a GPU of the program stands for. */
 static inline uint32_t rp_layout_gpus(const rp_layout *layout)
 {
@@ -196,6 +230,18 @@ static inline uint32_t rp_layout_gpus(const rp_layout *layout)
 static inline uint32_t rp_layout_sequence(const rp_layout *layout)
 {
     return layout->sequence_parallel ? rp_layout_tensor(layout) : 1;
+}
+
+/** @return copies that share the experts. */
+static inline uint32_t rp_layout_expert(const rp_layout *layout)
+{
+    return layout->expert_parallel != 0 ? layout->expert_parallel : 1;
+}
+
+/** @return copies that have the same experts. */
+static inline uint32_t rp_layout_replicas(const rp_layout *layout)
+{
+    return rp_layout_data(layout) / rp_layout_expert(layout);
 }
 
 /** @return what is sharded over the copies; 0 where there is one. */

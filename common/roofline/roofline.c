@@ -229,7 +229,7 @@ static void add_mlp(builder *b, double tokens)
         return;
     }
     double rows = tokens * m->active_experts;
-    double copies = fmin(m->experts, rows);
+    double copies = fmin(rp_model_held_experts(m), rows);
     bool sparse = m->experts > 1;
     if (sparse) {
         add_gemm(b, "router", tokens, m->hidden, m->experts, 1, b->trained);
@@ -281,7 +281,7 @@ static double rotated_of(const rp_model *m)
  */
 static double accumulations(const rp_model *m, double of_attention)
 {
-    double matrices = of_attention + (double)rp_model_mlp_matrices(m) * m->experts;
+    double matrices = of_attention + (double)rp_model_mlp_matrices(m) * rp_model_held_experts(m);
     matrices += m->shared_intermediate != 0 ? 3 : 0;
     return matrices * (m->lora_rank != 0 ? 2 : 1);
 }

@@ -357,7 +357,8 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
     X(REFRESH, plan_nothing, NULL)                                                                 \
     X(COLLECT, rpexec_plan_collect, rpexec_plan_sharded_collect)                                   \
     X(UPDATE, plan_update, rpexec_plan_sharded_update)                                             \
-    X(NETWORK_REDUCE, plan_nothing, NULL)
+    X(NETWORK_REDUCE, plan_nothing, NULL)                                                          \
+    X(ALL_TO_ALL, NULL, NULL)
 
 /* clang-format on */
 
@@ -532,7 +533,7 @@ static rp_status check_layout(const rp_layout *layout)
 {
     rp_layout plain = *layout;
     plain.sequence_parallel = plain.reduces_each = false;
-    plain.zero = plain.gradient_bytes = 0;
+    plain.zero = plain.gradient_bytes = plain.expert_parallel = plain.axes = 0;
     plain.reduction_bucket = 0;
     const rp_traits here = {.placement = RP_PLACEMENT_RESIDENT, .layout = *layout};
     const rp_traits known = {.placement = RP_PLACEMENT_RESIDENT, .layout = plain};

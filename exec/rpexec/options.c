@@ -225,7 +225,7 @@ static rp_status check_layout(const rpexec_options *o)
     const rp_layout layout = rpexec_options_layout(o);
     uint32_t copies = rp_layout_data(&layout);
     bool resident = o->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
-    RP_TRY(rp_compile_check_layout(o->schedule, &layout, o->seq_len, o->asynchronous));
+    RP_TRY(rp_compile_check_layout(o->schedule, &layout, NULL, o->seq_len, o->asynchronous));
     if (resident && o->gpus * o->servers % rp_layout_gpus(&layout) != 0) {
         rp_log_error("--%s-parallel: %" PRIu32 " copies x %" PRIu32
                      " GPUs per layer do not divide %" PRIu32
@@ -340,9 +340,7 @@ static const rp_option_rule rules[] = {
     {.given = "db-ops",
      .without = "db",
      .message = "valid only with --db F, the store that the ops go to"},
-    {.given = "bytes join-documents",
-     .without = "data",
-     .message = "valid only with --data FILE"},
+    {.given = "bytes join-documents", .without = "data", .message = "valid only with --data FILE"},
     {.given = "eval-every",
      .without = "eval-data",
      .message = "valid only with --eval-data F, whose loss it asks for"},

@@ -172,13 +172,37 @@ static group data_group(const rp_layout *layout, uint32_t ranks, uint32_t rank)
                    gpu * rp_layout_gpus(layout) + rank % tensor, tensor, rp_layout_data(layout)};
 }
 
+/* Behind the data groups: copies that share experts, then those that have the same ones. */
+static group expert_group(const rp_layout *layout, uint32_t ranks, uint32_t rank)
+{
+    uint32_t tensor = rp_layout_tensor(layout);
+    uint32_t share = tensor * rp_layout_expert(layout);
+    uint32_t before = (tensor > 1 ? ranks / tensor : 0) + ranks / rp_layout_data(layout);
+    return (group){1 + before + rank / share * tensor + rank % tensor,
+                   rank / share * share + rank % tensor, tensor, rp_layout_expert(layout)};
+}
+
+static group replica_group(const rp_layout *layout, uint32_t ranks, uint32_t rank)
+{
+    uint32_t tensor = rp_layout_tensor(layout);
+    uint32_t share = tensor * rp_layout_expert(layout);
+    uint32_t gpu = rank / rp_layout_gpus(layout);
+    uint32_t before = (tensor > 1 ? ranks / tensor : 0) + ranks / rp_layout_data(layout) +
+                      ranks / rp_layout_expert(layout);
+    return (group){1 + before + gpu * share + rank % share,
+                   gpu * rp_layout_gpus(layout) + rank % share, share, rp_layout_replicas(layout)};
+}
+
 static group group_of(const rpsim_chakra_export *x, uint32_t op)
 {
     const rp_layout *layout = &x->program->traits.layout;
     const rp_queue *queue = &x->program->queues[x->queue_of[op]];
-    return queue->kind == RP_QUEUE_TENSOR ? tensor_group(layout, queue->gpu)
-           : queue->kind == RP_QUEUE_DATA ? data_group(layout, x->program->gpu_count, queue->gpu)
-                                          : (group){0, 0, 1, x->program->gpu_count};
+    uint32_t ranks = x->program->gpu_count;
+    return queue->kind == RP_QUEUE_TENSOR    ? tensor_group(layout, queue->gpu)
+           : queue->kind == RP_QUEUE_DATA    ? data_group(layout, ranks, queue->gpu)
+           : queue->kind == RP_QUEUE_EXPERT  ? expert_group(layout, ranks, queue->gpu)
+           : queue->kind == RP_QUEUE_REPLICA ? replica_group(layout, ranks, queue->gpu)
+                                             : (group){0, 0, 1, ranks};
 }
 
 static void print_group(group g, FILE *stream)
@@ -206,6 +230,19 @@ static void print_groups(const rp_layout *layout, uint32_t ranks, FILE *stream)
             print_group(g, stream);
         }
     }
+    uint32_t shares = rp_layout_expert(layout);
+    for (uint32_t rank = 0; shares > 1 && rank < ranks; rank++) {
+        group g = expert_group(layout, ranks, rank);
+        if (g.first == rank) {
+            print_group(g, stream);
+        }
+    }
+    for (uint32_t rank = 0; shares > 1 && rp_layout_replicas(layout) > 1 && rank < ranks; rank++) {
+        group g = replica_group(layout, ranks, rank);
+        if (g.first == rank) {
+            print_group(g, stream);
+        }
+    }
     fputs("\n}\n", stream);
 }
 
@@ -216,6 +253,7 @@ static uint64_t brought_bytes(rpsim_chakra_collective type, uint64_t moved, uint
     uint32_t others = ranks > 1 ? ranks - 1 : 1;
     return type == RPSIM_CHAKRA_ALL_GATHER       ? moved / others
            : type == RPSIM_CHAKRA_REDUCE_SCATTER ? moved * ranks / others
+           : type == RPSIM_CHAKRA_ALL_TO_ALL     ? moved * ranks / others
                                                  : moved / 2 * ranks / others;
 }
 
@@ -225,6 +263,7 @@ static void put_collective(writer *w, uint32_t op)
     rp_op_kind kind = (rp_op_kind)x->program->ops[op].kind;
     rpsim_chakra_collective type = kind == RP_OP_ALL_GATHER       ? RPSIM_CHAKRA_ALL_GATHER
                                    : kind == RP_OP_REDUCE_SCATTER ? RPSIM_CHAKRA_REDUCE_SCATTER
+                                   : kind == RP_OP_ALL_TO_ALL     ? RPSIM_CHAKRA_ALL_TO_ALL
                                                                   : RPSIM_CHAKRA_ALL_REDUCE;
     group g = group_of(x, op);
     char number[16];

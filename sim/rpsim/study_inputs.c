@@ -81,7 +81,8 @@ static rp_status computed_costs(const rpsim_options *o, const rp_layout *layout,
     uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RP_DEFAULT_SEQ_LEN;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
     uint32_t tensor = rp_layout_tensor(layout);
-    bool cut = tensor > 1 && in->model->recorded == NULL; /* a rank's own shapes */
+    bool cut = tensor * rp_layout_expert(layout) > 1 &&
+               in->model->recorded == NULL; /* a rank's own shapes */
     if (cut && (!o->all_schedules || in->model->heads % tensor == 0)) {
         rp_model rank;
         RP_TRY(rp_model_cut(in->model, layout, arena, &rank));
@@ -357,8 +358,10 @@ rp_layout rpsim_study_layout(const rpsim_options *o)
     return (rp_layout){.tensor_parallel = o->tensor_parallel,
                        .data_parallel = o->data_parallel,
                        .sequence_parallel = o->sequence_parallel,
+                       .expert_parallel = o->expert_parallel,
                        .zero = o->zero,
                        .reduction_bucket = (uint64_t)o->bucket_mb << 20,
+                       .axes = o->axes,
                        .collectives = o->collectives};
 }
 
@@ -370,7 +373,7 @@ rp_status rpsim_study_check_layout(const rpsim_options *o, const rpsim_inputs *i
     uint32_t gpus = o->gpus != 0 && o->nodes == 0 ? o->gpus : in->platform_gpus;
     uint32_t each = rp_layout_gpus(&layout);
     rp_model unused;
-    RP_TRY(rp_compile_check_layout(row->schedule, &layout,
+    RP_TRY(rp_compile_check_layout(row->schedule, &layout, row->model,
                                    o->seq_len != 0 ? o->seq_len : row->costs->seq_len,
                                    row->config.asynchronous));
     if (each == 1) {

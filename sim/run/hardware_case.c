@@ -93,7 +93,8 @@ static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_cos
     if (in->peer_gpus != 0 && in->peer_gpus != UINT32_MAX) {
         in->peer_gpus = in->machine.nvlink_gpus;
     }
-    if (tensor > 1 && table->tensor_parallel == tensor) {
+    bool cuts = tensor > 1 || rp_layout_expert(layout) > 1;
+    if (cuts && table->tensor_parallel == tensor) {
         rp_model *rank = NULL;
         RP_TRY(rp_arena_alloc(arena, 1, sizeof *rank, &rank));
         RP_TRY(rp_model_cut(in->model, layout, arena, rank));

@@ -76,3 +76,32 @@ double rp_test_queue_bytes(const rp_program *p, rp_queue_kind kind)
     }
     return sum;
 }
+
+static uint32_t gpu_of_stage(const rp_program *p, uint32_t stage)
+{
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        if (p->ops[i].kind == RP_OP_FORWARD && p->ops[i].stage == stage) {
+            return p->queues[rp_program_queue_of(p, i)].gpu;
+        }
+    }
+    return UINT32_MAX;
+}
+
+bool rp_test_ends_meet(const rp_program *p)
+{
+    return gpu_of_stage(p, p->forward_chain[0]) ==
+           gpu_of_stage(p, p->forward_chain[p->forward_count - 1]);
+}
+
+double rp_test_lasting_bytes(const rp_program *p, rp_buffer_kind kind)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < p->buffer_count; i++) {
+        const rp_buffer *buffer = &p->buffers[i];
+        const rp_queue *from = &p->queues[rp_program_queue_of(p, buffer->alloc_op)];
+        bool lasts = from->kind == RP_QUEUE_COMPUTE && buffer->alloc_op == from->op_begin &&
+                     buffer->free_op + 1 == from->op_end;
+        sum += buffer->kind == kind && lasts ? (double)buffer->bytes : 0;
+    }
+    return sum;
+}

@@ -27,5 +27,11 @@ void rp_test_run_fini(rp_test_run *run);
 /** @return the number under `key` of the first row that rpsim prints. */
 double rp_test_row_number(const char *line, const char *key);
 
+/** @return true where a GPU has the first and the last stage. */
+bool rp_test_ends_meet(const rp_program *program);
+
+/** @return bytes of a kind of buffers that are on GPUs from their first to their last op. */
+double rp_test_lasting_bytes(const rp_program *program, rp_buffer_kind kind);
+
 /** @return bytes of all ops on the queues of a kind. */
 double rp_test_queue_bytes(const rp_program *program, rp_queue_kind kind);

@@ -267,12 +267,18 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "GPUs that share each layer; likewise")                                              \
     X(sequence_parallel, whole(rp_layout_sequence(&row->workload.layout)),                         \
       .help = "of these, GPUs that share the tokens outside of matrices; 1: each has all")         \
+    X(expert_parallel, whole(rp_layout_expert(&row->workload.layout)),                             \
+      .help = "copies that share the experts of each layer")                                       \
     X(zero, whole(rp_layout_zero(&row->workload.layout)),                                          \
       .help = "what copies share: 1 the optimizer, 2 gradients, too, 3 weights, too; 0 nothing")   \
     X(bucket_mb, known(bucket_of(row) != 0, real(bucket_of(row) / (1u << 20))), .unit = "MiB",     \
       .help = "gradients that copies reduce while a backward goes on; null: all of a stage")       \
     X(simulated_gpus, whole(row->config.gpus),                                                     \
       .help = "of `gpus`, those that were simulated; each stands for as many that do the same")    \
+    X(axes,                                                                                        \
+      known(rp_layout_gpus(&row->workload.layout) > 1,                                             \
+            text(rp_axes_text((rp_axes)row->workload.layout.axes))),                               \
+      .help = "order of these on GPUs, neighbours first; null where there is one GPU of each")     \
     X(microbatches, whole(row->workload.microbatches),                                             \
       .help = "microbatches of a call, of one copy")                                               \
     X(microbatch_size, real(rpsim_row_microbatch_size(row)), .unit = "sequences",                  \

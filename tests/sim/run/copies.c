@@ -153,30 +153,6 @@ typedef struct zero_case {
     bool single; /* --reduce-dtype fp32 */
 } zero_case;
 
-static uint32_t gpu_of_stage(const rp_program *p, uint32_t stage)
-{
-    for (uint32_t i = 0; i < p->op_count; i++) {
-        if (p->ops[i].kind == RP_OP_FORWARD && p->ops[i].stage == stage) {
-            return p->queues[rp_program_queue_of(p, i)].gpu;
-        }
-    }
-    return UINT32_MAX;
-}
-
-/* Bytes of a kind that are on GPUs from their first to their last op. */
-static double lasting(const rp_program *p, rp_buffer_kind kind)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < p->buffer_count; i++) {
-        const rp_buffer *buffer = &p->buffers[i];
-        const rp_queue *from = &p->queues[rp_program_queue_of(p, buffer->alloc_op)];
-        bool lasts = from->kind == RP_QUEUE_COMPUTE && buffer->alloc_op == from->op_begin &&
-                     buffer->free_op + 1 == from->op_end;
-        sum += buffer->kind == kind && lasts ? (double)buffer->bytes : 0;
-    }
-    return sum;
-}
-
 /* Units that use weights: forwards and backwards, or their input parts. */
 static double uses_of(const rp_program *p)
 {
@@ -196,21 +172,23 @@ static void expect_zero(const rpsim_row *row, const zero_case *c)
     double cut = 12 * h * h / c->tensor + 7 * h / c->tensor + 6 * h;
     double table = 128 * rows * h;
     double both = layers * cut + 2 * h + 2 * table + row->workload.seq_len * h;
-    uint32_t first = gpu_of_stage(p, p->forward_chain[0]);
-    bool together = first == gpu_of_stage(p, p->forward_chain[p->forward_count - 1]);
-    double once = both - (together ? table : 0); /* a GPU with both ends has their table once */
+    double once =
+        both - (rp_test_ends_meet(p) ? table : 0); /* a GPU with both ends has their table once */
     double gradient = c->single ? 4 : 2;
     /* Rajbhandari et al., ZeRO, SC 2020, section 5: 2 + 2 + 12 bytes per parameter, of which the
      * optimizer's, the gradients' and the weights' are divided. */
     double slack = 3.0 * c->data * p->gpu_count;
     double shares = c->zero >= 3 ? copies : 1;
-    cr_expect(epsilon_eq(dbl, lasting(p, RP_BUFFER_WEIGHT), 2 * once / shares, slack), "%s", name);
+    cr_expect(epsilon_eq(dbl, rp_test_lasting_bytes(p, RP_BUFFER_WEIGHT), 2 * once / shares, slack),
+              "%s", name);
     shares = c->zero >= 2 && c->each ? copies : 1;
-    cr_expect(epsilon_eq(dbl, lasting(p, RP_BUFFER_GRADIENT), gradient * once / shares, slack),
+    cr_expect(epsilon_eq(dbl, rp_test_lasting_bytes(p, RP_BUFFER_GRADIENT),
+                         gradient * once / shares, slack),
               "%s", name);
     shares = c->zero >= 1 ? copies : 1;
-    cr_expect(epsilon_eq(dbl, lasting(p, RP_BUFFER_OPTIMIZER), 12 * once / shares, slack), "%s",
-              name);
+    cr_expect(
+        epsilon_eq(dbl, rp_test_lasting_bytes(p, RP_BUFFER_OPTIMIZER), 12 * once / shares, slack),
+        "%s", name);
     /* Section 7: what is reduced and scattered or gathered passes (n - 1) / n times through each
      * GPU; an all-reduce is both. With microbatches each may be reduced, and is gathered for. */
     double microbatches = p->microbatch_count;
