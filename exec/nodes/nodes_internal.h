@@ -19,7 +19,7 @@ typedef struct rpexec_parcel {
     uint32_t from;
     uint64_t tag;
     uint64_t bytes;
-    _Alignas(64) unsigned char values[];
+    _Alignas(float) unsigned char values[];
 } rpexec_parcel;
 
 /** A connection. */
