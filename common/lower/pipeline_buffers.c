@@ -157,9 +157,9 @@ static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, 
         bytes[RP_BUFFER_OPTIMIZER] += rp_lower_share(l, f, 1, of[f][RP_BUFFER_OPTIMIZER]);
     }
     const rp_handle between[] = {first, last};
-    put(w, RP_BUFFER_WEIGHT, gpu, bytes[RP_BUFFER_WEIGHT] * version_count(l, gpu), first, last);
     rp_lower_put_gradients(l, w->program, gpu, bytes[RP_BUFFER_GRADIENT], narrow, between,
                            l->update);
+    put(w, RP_BUFFER_WEIGHT, gpu, bytes[RP_BUFFER_WEIGHT] * version_count(l, gpu), first, last);
     put(w, RP_BUFFER_OPTIMIZER, gpu, bytes[RP_BUFFER_OPTIMIZER], first, last);
 }
 
