@@ -20,7 +20,7 @@ long='schedule all (--gpus|--model llama3.1-8b *(--platform l40sx8|#))|/make\.sh
 elsewhere='^(CONTRIBUTING|exec/cuda/README)\.md$'
 
 # What is for programs: its width is free.
-for_programs='--format (json|csv|kv|md)|--dry-run|--host-rates -|rppredict --cells'
+for_programs='--format (json|csv|kv|md)|--dry-run|--host-rates -|rppredict --cells|^\./command '
 
 unset COLUMNS RP_TRACES RP_PLOTS RPEXEC_BACKEND
 mkdir "$work/bin"
