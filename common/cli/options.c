@@ -181,7 +181,11 @@ static rp_status take_value(const rp_option *row, const char *text, rp_arena *ar
         memcpy(member, &real, sizeof real);
         break;
     case RP_OPTION_CHOICE:
-        put(options, row->to, choice_of(row->choices, text, &good));
+        integer = choice_of(row->choices, text, &good);
+        if (!good && row->aliases != NULL) {
+            integer = choice_of(row->aliases, text, &good);
+        }
+        put(options, row->to, (uint32_t)integer);
         break;
     case RP_OPTION_TEXT:
         return take_text(row, text, options);

@@ -58,6 +58,7 @@ struct rp_option {
     double most;
     bool all;
     const char *choices; /**< words separated by | */
+    const char *aliases; /**< of an index: the same choices under other names, in that order */
     const char *valid;   /**< valid values in messages; NULL: made from kind and limits */
     const char *none;
     const char *names; /**< kind of `rpsim --list` that NAME is of */

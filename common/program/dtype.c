@@ -3,12 +3,12 @@
 #include <string.h>
 
 static const char *const texts[] = {
-#define TEXT(name, stored, text, bytes) text,
+#define TEXT(name, stored, text, alias, bytes) text,
     RP_DTYPE_LIST(TEXT)
 #undef TEXT
 };
 
-#define BYTES(name, stored, text, bytes)                                                           \
+#define BYTES(name, stored, text, alias, bytes)                                                          \
     _Static_assert((bytes) == ((RP_DTYPE_##name) == RP_DTYPE_F32 ? 4 : 2), text);
 RP_DTYPE_LIST(BYTES)
 #undef BYTES

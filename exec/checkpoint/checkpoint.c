@@ -180,7 +180,8 @@ static rp_status write_training(rpexec_state *s, const rpexec_progress *progress
         {"step", numbers[0]},       {"place", numbers[1]},   {"seed", numbers[2]},
         {"seq_len", numbers[3]},    {"skipped", numbers[4]}, {"loss_scale", numbers[5]},
         {"next_scale", numbers[6]}, {"clean", numbers[7]},   {"dtype", rp_dtype_text(dtype)},
-        {"recipe", progress->recipe != NULL ? progress->recipe : ""}};
+        {"recipe", progress->recipe != NULL ? progress->recipe : ""},
+        {"data", progress->data != NULL ? progress->data : ""}};
     uint32_t count = dtype == RP_DTYPE_F32 ? 3 : 4; /* fp32 masters are the weights themselves */
     return rpexec_safetensors_write(path, tensors, count, metadata,
                                     sizeof metadata / sizeof metadata[0]);
@@ -485,22 +486,24 @@ static rp_status scaler_of(const rpexec_safetensors *file, rpexec_state *s)
     return RP_OK;
 }
 
-static rp_status recipe_of(const rpexec_safetensors *file, rp_arena *arena, const char **recipe_out)
+static rp_status text_of(const rpexec_safetensors *file, const char *key, rp_arena *arena,
+                         const char **text_out)
 {
-    const char *text = rpexec_safetensors_metadata(file, "recipe");
-    *recipe_out = NULL;
-    return text == NULL || *text == '\0' ? RP_OK : rp_arena_print(arena, recipe_out, "%s", text);
+    const char *text = rpexec_safetensors_metadata(file, key);
+    *text_out = NULL;
+    return text == NULL || *text == '\0' ? RP_OK : rp_arena_print(arena, text_out, "%s", text);
 }
 
+/* @param scratch for tensors, @param arena for what stays */
 static rp_status read_training(const rpexec_safetensors *file, rpexec_state *s,
-                               rpexec_progress *progress, rp_arena *arena)
+                               rpexec_progress *progress, rp_arena *scratch, rp_arena *arena)
 {
     uint64_t values = s->trained[s->model->layer_count];
     uint64_t seq_len;
     RP_TRY(check_dtype(file, s->model->dtype));
     RP_TRY(array_of(file, "m", values, s->m));
     RP_TRY(array_of(file, "v", values, s->v));
-    RP_TRY(working_of(file, values, s, arena));
+    RP_TRY(working_of(file, values, s, scratch));
     if (s->model->dtype != RP_DTYPE_F32) {
         RP_TRY(array_of(file, "master", values, s->master));
     }
@@ -512,25 +515,26 @@ static rp_status read_training(const rpexec_safetensors *file, rpexec_state *s,
     RP_TRY(number_of(file, "seed", &progress->seed));
     RP_TRY(number_of(file, "seq_len", &seq_len));
     progress->seq_len = (uint32_t)seq_len;
-    return recipe_of(file, arena, &progress->recipe);
+    RP_TRY(text_of(file, "recipe", arena, &progress->recipe));
+    return text_of(file, "data", arena, &progress->data);
 }
 
 static rp_status resume(const char *folder, rpexec_state *s, rpexec_progress *progress,
-                        rp_arena *arena, bool *found_out)
+                        rp_arena *scratch, rp_arena *arena, bool *found_out)
 {
     listing l;
     const char *path = NULL;
     rpexec_safetensors file;
-    RP_TRY(list(folder, arena, &l));
+    RP_TRY(list(folder, scratch, &l));
     *found_out = l.count > 0;
     if (l.count == 0) {
         return RP_OK;
     }
-    RP_TRY(rp_arena_print(arena, &path, "%s/" PREFIX "%" PRIu64, folder, l.newest[0]));
+    RP_TRY(rp_arena_print(scratch, &path, "%s/" PREFIX "%" PRIu64, folder, l.newest[0]));
     RP_TRY(s->model->rank != 0 ? rpexec_adapters_load(path, s) : rpexec_weights_load(path, s));
-    RP_TRY(rp_arena_print(arena, &path, "%s/training.safetensors", path));
-    RP_TRY(rpexec_safetensors_open(path, arena, &file));
-    rp_status status = read_training(&file, s, progress, arena);
+    RP_TRY(rp_arena_print(scratch, &path, "%s/training.safetensors", path));
+    RP_TRY(rpexec_safetensors_open(path, scratch, &file));
+    rp_status status = read_training(&file, s, progress, scratch, arena);
     rpexec_safetensors_close(&file);
     return status;
 }
@@ -538,15 +542,10 @@ static rp_status resume(const char *folder, rpexec_state *s, rpexec_progress *pr
 rp_status rpexec_checkpoint_resume(rpexec_checkpoints *checkpoints, rpexec_state *state,
                                    rpexec_progress *progress_out, rp_arena *arena, bool *found_out)
 {
-    const char *recipe = NULL;
     rp_arena *scratch = NULL;
     RP_TRY(rp_arena_create(&scratch));
-    rp_status status = resume(checkpoints->folder, state, progress_out, scratch, found_out);
+    rp_status status = resume(checkpoints->folder, state, progress_out, scratch, arena, found_out);
     checkpoints->is_resumed = status == RP_OK && *found_out;
-    if (checkpoints->is_resumed && progress_out->recipe != NULL) {
-        status = rp_arena_print(arena, &recipe, "%s", progress_out->recipe);
-        progress_out->recipe = recipe;
-    }
     rp_arena_destroy(scratch);
     return status;
 }

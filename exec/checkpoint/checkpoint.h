@@ -4,7 +4,7 @@
  * as they are named there, in the storage type of the run) and its companions (companions.h).
  * Beside them is training.safetensors: Adam's moments, masters where the storage type is not fp32,
  * the working weights of the next step, and in the metadata step, place in the data, seed, storage
- * type, scale of the loss and the optimizer's settings. A step's folder gets its name
+ * type, scale of the loss, the optimizer's settings and what tells the data from others. A step's folder gets its name
  * when all of it is on disk, so a killed run leaves whole checkpoints and what is ignored and
  * removed by the next one, when it has the lock. The newest two are kept. With LoRA the weights
  * are those of the adapters alone, in adapter_model.safetensors as PEFT names them: a resuming run
@@ -24,6 +24,7 @@ typedef struct rpexec_progress {
     uint64_t seed;
     uint32_t seq_len;
     const char *recipe; /**< settings of the optimizer, for people; NULL: not known */
+    const char *data;   /**< rpexec_tokens_identity; NULL: not known */
 } rpexec_progress;
 
 /** A run's folder. One process at a time has it, since saving removes what others leave. */
@@ -63,7 +64,7 @@ rp_status rpexec_checkpoint_save(rpexec_checkpoints *checkpoints,
 
 /**
  * Loads the newest checkpoint of a folder.
- * @param arena the recipe lies there
+ * @param arena the texts lie there
  * @param found_out whether there was one; otherwise nothing changes
  * @retval RP_OK, RP_INPUT (damaged, of another model or storage type; logged), RP_IO, RP_NO_MEMORY
  */

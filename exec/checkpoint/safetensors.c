@@ -20,7 +20,7 @@ static const struct {
     const char *name;
     uint64_t bytes;
 } dtypes[] = {
-#define DTYPE(name, stored, text, bytes) {stored, bytes},
+#define DTYPE(name, stored, text, alias, bytes) {stored, bytes},
     RP_DTYPE_LIST(DTYPE)
 #undef DTYPE
 };

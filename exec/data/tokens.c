@@ -16,6 +16,10 @@
 #define TEXT_LOOK_BYTES 65536u /* a file that is no text has a NUL in so many */
 #define CONVERTER "exec/data/make_tokens.py"
 
+/* Tokens that tell a file from another: all of a small one. */
+#define HASHED_BLOCK UINT64_C(64)
+#define HASHED_BLOCKS UINT64_C(1024)
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 static rp_status map(const char *path, void **mapping_out, uint64_t *bytes_out)
@@ -249,6 +253,37 @@ rp_status rpexec_tokens_open(const char *path, const rpexec_tokens_wanted *wante
     t.sequences = t.file.row != 0 ? t.file.count / t.file.row : (t.file.count - 1) / t.seq_len;
     *tokens_out = t;
     return RP_OK;
+}
+
+/* ---- identity -------------------------------------------------------------------------------- */
+
+static uint64_t hash_block(const rpexec_token_file *f, uint64_t first, uint64_t hash)
+{
+    for (uint64_t i = first; i < f->count && i < first + HASHED_BLOCK; i++) {
+        hash = rpexec_random_bits(hash, rpexec_token_file_at(f, i), 0);
+    }
+    return hash;
+}
+
+rp_status rpexec_tokens_identity(const rpexec_tokens *t, rp_arena *arena, const char **text_out)
+{
+    const rpexec_token_file *f = &t->file;
+    const uint64_t most = (f->count + HASHED_BLOCK - 1) / HASHED_BLOCK;
+    const uint64_t blocks = most < HASHED_BLOCKS ? most : HASHED_BLOCKS;
+    const uint64_t last = f->count > HASHED_BLOCK ? f->count - HASHED_BLOCK : 0;
+    uint64_t hash = f->documents;
+    if (t->mapping == NULL) {
+        return rp_arena_print(arena, text_out, "random tokens");
+    }
+    for (uint64_t i = 0; i < blocks; i++) {
+        bool all = most <= HASHED_BLOCKS;
+        hash = hash_block(f, all ? i * HASHED_BLOCK : last / (HASHED_BLOCKS - 1) * i, hash);
+    }
+    hash = hash_block(f, last, hash);
+    return rp_arena_print(arena, text_out,
+                          "%" PRIu64 " tokens, rows of %" PRIu64 ", %" PRIu64
+                          " documents, hash %016" PRIx64,
+                          f->count, f->row, f->documents, hash);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

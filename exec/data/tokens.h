@@ -52,6 +52,16 @@ rp_status rpexec_tokens_open(const char *path, const rpexec_tokens_wanted *wante
                              rpexec_tokens *tokens_out);
 
 /**
+ * What a place in the stream depends on beside seed and sequences' length, in words: the number of
+ * tokens, rows, documents, and a hash of tokens. Of files of more than 65536 tokens it is of 1024
+ * blocks of 64, the first and the last among them. The same tokens in another format are equal.
+ * @param tokens not open: none, whose tokens are random
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpexec_tokens_identity(const rpexec_tokens *tokens, rp_arena *arena,
+                                 const char **text_out);
+
+/**
  * Copies `count` sequences from `place` of the stream on.
  * @param ids [count][seq_len], @param labels likewise
  * @return labels that are not ignored

@@ -97,6 +97,19 @@ static rp_status set_adam(rpexec_trainer *t)
                           o->clip_norm);
 }
 
+/* A place in one file's order is none in another's. */
+static rp_status compare_data(const rpexec_trainer *t, const char *before)
+{
+    if (before == NULL || strcmp(t->progress.data, before) == 0) {
+        return RP_OK;
+    }
+    rp_log_error("--resume: the checkpoint was trained on %s; %s has %s; valid are the same data, "
+                 "or another --save and this checkpoint as --weights, which begins at step 0",
+                 before, t->o->data != NULL ? t->o->data : "a run without --data",
+                 t->progress.data);
+    return RP_USAGE;
+}
+
 /* A run may go on otherwise than it began, but not unnoticed. */
 static void compare_recipes(const char *ours, const char *before)
 {
@@ -118,6 +131,7 @@ static rp_status set_state(rpexec_trainer *t)
     }
     t->progress.seed = t->o->seed;
     t->progress.seq_len = t->o->seq_len;
+    RP_TRY(rpexec_tokens_identity(&t->tokens, t->arena, &t->progress.data));
     rpexec_progress resumed = t->progress;
     bool found = false;
     if (t->o->save != NULL && rpexec_trainer_leads(t)) {
@@ -136,6 +150,7 @@ static rp_status set_state(rpexec_trainer *t)
         return RP_USAGE;
     }
     if (found) {
+        RP_TRY(compare_data(t, resumed.data));
         compare_recipes(t->progress.recipe, resumed.recipe);
     }
     if (t->o->resume && t->nodes != NULL) {

@@ -235,6 +235,13 @@ for file in adapter_model training; do
     fi
 done
 
+# Other data are refused, and the same tokens elsewhere are not.
+resumed=("${train[@]/$data/"$work/copy"}" --steps 6 --save "$work/resumed" --resume)
+cp "$data" "$work/copy"
+expect 0 "0 tokens/s" "no step is left" "${resumed[@]}"
+echo one more line >>"$work/copy"
+expect 2 "" "valid are the same data" "${resumed[@]}"
+
 # Ranks of tensor parallelism save the whole: they go on with the same bits, and others go on as well. Their program is
 # simulated and runs as it is.
 cut=(--seq-len 16 --microbatches 4 --data "$data")

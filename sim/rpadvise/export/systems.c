@@ -28,7 +28,7 @@ typedef enum column {
 } column;
 
 #define LACK_WORD(name, word, text) word,
-#define DTYPE_WORD(name, stored, text, bytes) text,
+#define DTYPE_WORD(name, stored, text, alias, bytes) text,
 
 static const char *const optimizers[] = {"sync", "any", NULL};
 static const char *const partitions[] = {"any", "even", "fused", NULL};

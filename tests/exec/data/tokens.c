@@ -276,6 +276,68 @@ Test(exec_data_tokens, the_order_does_not_depend_on_the_form)
     cr_expect(ne(int, memcmp(first[0], first[0] + 20, 20 * sizeof(int32_t)), 0), "two epochs");
 }
 
+static const char *identity_of(const content *c, bool joined)
+{
+    const rpexec_tokens_wanted wanted = {
+        .seq_len = 5, .vocab = 512, .bytes = true, .joined = joined};
+    const char *text = NULL;
+    rpexec_tokens t = {0};
+    const char *path = store("identity", c->bytes, c->size);
+    cr_assert(rpexec_tokens_open(path, &wanted, rp_test_arena, &t) == RP_OK);
+    cr_assert(rpexec_tokens_identity(&t, rp_test_arena, &text) == RP_OK);
+    rpexec_tokens_close(&t);
+    return text;
+}
+
+/* The same tokens in another form are the same data. */
+Test(exec_data_tokens, identities_are_of_tokens_and_documents)
+{
+    const uint32_t starts[] = {0, 3, 50};
+    const content plain = own(4, 512, 0, 101, NULL, 0);
+    const content narrow = own(2, 512, 0, 101, NULL, 0);
+    const content documents = own(4, 512, 0, 101, starts, 3);
+    const content longer = own(4, 512, 0, 102, NULL, 0);
+    const char *text = identity_of(&plain, false);
+    cr_expect(eq(str, (char *)text, (char *)identity_of(&narrow, false)));
+    cr_expect(eq(str, (char *)text, (char *)identity_of(&documents, true)));
+    cr_expect(ne(str, (char *)text, (char *)identity_of(&documents, false)));
+    cr_expect(ne(str, (char *)text, (char *)identity_of(&longer, false)));
+    for (uint32_t i = 0; i < 101; i++) {
+        content other = plain;
+        set(&other, plain.size - 4 * (101 - i), 500, 4);
+        cr_expect(ne(str, (char *)text, (char *)identity_of(&other, false)), "token %u", i);
+    }
+}
+
+/* Of a large file first and last tokens, and places between. */
+Test(exec_data_tokens, identities_of_large_files_are_of_a_sample)
+{
+    enum { TOKENS = 200000 };
+    unsigned char *bytes = NULL;
+    const rpexec_tokens_wanted wanted = {.seq_len = 5, .vocab = 256, .bytes = true};
+    const uint32_t places[] = {TOKENS, 0, 63, TOKENS - 64, TOKENS - 1};
+    const char *first = NULL;
+    cr_assert(rp_arena_alloc(rp_test_arena, TOKENS, 1, &bytes) == RP_OK);
+    memset(bytes, 'a', TOKENS);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *text = NULL;
+        rpexec_tokens t = {0};
+        if (i > 0) {
+            bytes[places[i]] = 'b';
+        }
+        const char *path = store("large", bytes, TOKENS);
+        cr_assert(rpexec_tokens_open(path, &wanted, rp_test_arena, &t) == RP_OK);
+        cr_assert(rpexec_tokens_identity(&t, rp_test_arena, &text) == RP_OK);
+        rpexec_tokens_close(&t);
+        if (i > 0) {
+            cr_expect(ne(str, (char *)first, (char *)text), "token %u", places[i]);
+            bytes[places[i]] = 'a';
+        } else {
+            first = text;
+        }
+    }
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 Test(exec_data_tokens, tokens_that_the_model_does_not_have_are_refused)

@@ -180,6 +180,7 @@ Test(exec_dtype, names)
     }
     cr_expect(eq(str, choices, RP_DTYPES));
     cr_expect(eq(str, choices, "|fp32|fp16|bf16"));
+    cr_expect(eq(str, RP_DTYPE_ALIASES, "|float32|float16|bfloat16")); /* torch.dtype's */
 }
 
 /* Several values at once may go through a processor's own instructions, one alone does not: the
