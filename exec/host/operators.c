@@ -65,80 +65,60 @@ void rpexec_host_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len,
     }
 }
 
-RPEXEC_VECTOR
-void rpexec_host_swiglu(rpexec_lane *lane, uint64_t count, const void *gates, const void *ups,
-                        void *outputs)
-{
-    const float *gate = gates;
-    const float *up = ups;
-    float *s = outputs;
-    (void)lane;
-    for (uint64_t i = 0; i < count; i++) {
-        s[i] = gate[i] / (1.0f + rpexec_exp(-gate[i])) * up[i];
-    }
-}
-
-RPEXEC_VECTOR
-void rpexec_host_swiglu_backward(rpexec_lane *lane, uint64_t count, const void *gates,
-                                 const void *ups, const void *d_outputs, void *d_gates, void *d_ups)
-{
-    const float *gate = gates;
-    const float *up = ups;
-    const float *ds = d_outputs;
-    float *dgate = d_gates;
-    float *dup = d_ups;
-    (void)lane;
-    for (uint64_t i = 0; i < count; i++) {
-        float d = ds[i];
-        float sigma = 1.0f / (1.0f + rpexec_exp(-gate[i]));
-        float slope = sigma * (1.0f + gate[i] * (1.0f - sigma));
-        float to_gate = d * up[i] * slope;
-        dup[i] = d * gate[i] * sigma;
-        dgate[i] = to_gate;
-    }
-}
-
-/* sqrt(2 / pi), and the cube's share, of GELU's approximation (Hendrycks and Gimpel, arXiv
- * 1606.08415, section 2). */
-#define GELU_SLOPE 0.797884560802865356f
+/* Both gates are g sigmoid(z). SwiGLU's z is g. GeGLU's is twice the argument of the tanh in GELU's
+ * approximation (Hendrycks and Gimpel, arXiv 1606.08415, section 2): (1 + tanh x) / 2 = sigmoid(2 x).
+ */
+#define GELU_SLOPE (2 * 0.797884560802865356f) /* 2 sqrt(2 / pi) */
 #define GELU_CUBE 0.044715f
 
-static float gelu_tanh(float g)
+static inline float gate_argument(bool gelu, float g)
 {
-    return tanhf(GELU_SLOPE * (g + GELU_CUBE * g * g * g));
+    return gelu ? GELU_SLOPE * (g + GELU_CUBE * g * g * g) : g;
 }
 
-void rpexec_host_geglu(rpexec_lane *lane, uint64_t count, const void *gates, const void *ups,
-                       void *outputs)
+static inline float gate_slope(bool gelu, float g)
 {
-    const float *gate = gates;
-    const float *up = ups;
-    float *s = outputs;
-    (void)lane;
+    return gelu ? GELU_SLOPE * (1.0f + 3.0f * GELU_CUBE * g * g) : 1.0f;
+}
+
+static inline void gated(bool gelu, uint64_t count, const float *gate, const float *up, float *s)
+{
     for (uint64_t i = 0; i < count; i++) {
-        s[i] = 0.5f * gate[i] * (1.0f + gelu_tanh(gate[i])) * up[i];
+        s[i] = gate[i] / (1.0f + rpexec_exp(-gate_argument(gelu, gate[i]))) * up[i];
     }
 }
 
-void rpexec_host_geglu_backward(rpexec_lane *lane, uint64_t count, const void *gates,
-                                const void *ups, const void *d_outputs, void *d_gates, void *d_ups)
+static inline void gated_backward(bool gelu, uint64_t count, const float *gate, const float *up,
+                                  const float *ds, float *dgate, float *dup)
 {
-    const float *gate = gates;
-    const float *up = ups;
-    const float *ds = d_outputs;
-    float *dgate = d_gates;
-    float *dup = d_ups;
-    (void)lane;
     for (uint64_t i = 0; i < count; i++) {
         float d = ds[i];
         float g = gate[i];
-        float t = gelu_tanh(g);
-        float inner = GELU_SLOPE * (1.0f + 3.0f * GELU_CUBE * g * g);
-        float to_gate = d * up[i] * (0.5f * (1.0f + t) + 0.5f * g * (1.0f - t * t) * inner);
-        dup[i] = d * (0.5f * g * (1.0f + t));
+        float sigma = 1.0f / (1.0f + rpexec_exp(-gate_argument(gelu, g)));
+        float slope = sigma * (1.0f + g * (1.0f - sigma) * gate_slope(gelu, g));
+        float to_gate = d * up[i] * slope;
+        dup[i] = d * g * sigma;
         dgate[i] = to_gate;
     }
 }
+
+#define GATE(name, gelu)                                                                           \
+    RPEXEC_VECTOR                                                                                  \
+    void rpexec_host_##name(rpexec_lane *lane, uint64_t count, const void *gate, const void *up,   \
+                            void *s)                                                               \
+    {                                                                                              \
+        (void)lane;                                                                                \
+        gated(gelu, count, gate, up, s);                                                           \
+    }                                                                                              \
+    RPEXEC_VECTOR                                                                                  \
+    void rpexec_host_##name##_backward(rpexec_lane *lane, uint64_t count, const void *gate,        \
+                                       const void *up, const void *ds, void *dgate, void *dup)     \
+    {                                                                                              \
+        (void)lane;                                                                                \
+        gated_backward(gelu, count, gate, up, ds, dgate, dup);                                     \
+    }
+GATE(swiglu, false)
+GATE(geglu, true)
 
 RPEXEC_VECTOR
 void rpexec_host_add(rpexec_lane *lane, uint64_t count, const void *first, const void *second,

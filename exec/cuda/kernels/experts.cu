@@ -465,11 +465,17 @@ extern "C" cudaError_t rpexec_cuda_route_backward(const rpexec_cuda_target *targ
     });
 }
 
-/* Packs of the rows [rows, width]. */
-template <typename T> static uint64_t packs_of(uint64_t rows, uint32_t width)
+/* A kernel with a thread for each pack of the rows [rows, width]; its last argument is whether packs
+ * are whole and aligned. */
+template <typename T, typename Kernel, typename... Arguments>
+static cudaError_t launch_packs(const rpexec_cuda_target *target, Kernel kernel, uint64_t rows,
+                                const rpexec_routing *routing, uint32_t width, bool is_aligned,
+                                Arguments... arguments)
 {
     constexpr uint32_t N = per_pack<T>::count;
-    return rows * ((width + N - 1) / N);
+    uint64_t packs = rows * ((width + N - 1) / N);
+    return launch(kernel, blocks_for(target, packs, BLOCK), BLOCK, 0, target->stream, *routing,
+                  width, arguments..., is_aligned && width % N == 0);
 }
 
 extern "C" cudaError_t rpexec_cuda_gather(const rpexec_cuda_target *target,
@@ -478,10 +484,8 @@ extern "C" cudaError_t rpexec_cuda_gather(const rpexec_cuda_target *target,
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        uint64_t packs = packs_of<T>(routing->tokens * routing->active, width);
-        return launch(gather<T>, blocks_for(target, packs, BLOCK), BLOCK, 0, target->stream,
-                      *routing, width, static_cast<const T *>(x), static_cast<T *>(y),
-                      aligned(16, x, y) && width % per_pack<T>::count == 0);
+        return launch_packs<T>(target, gather<T>, routing->tokens * routing->active, routing, width,
+                               aligned(16, x, y), static_cast<const T *>(x), static_cast<T *>(y));
     });
 }
 
@@ -491,10 +495,9 @@ extern "C" cudaError_t rpexec_cuda_scatter(const rpexec_cuda_target *target,
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        uint64_t packs = packs_of<T>(routing->tokens, width);
-        return launch(scatter<T>, blocks_for(target, packs, BLOCK), BLOCK, 0, target->stream,
-                      *routing, width, static_cast<const T *>(x), add, static_cast<T *>(y),
-                      aligned(16, x, y) && width % per_pack<T>::count == 0);
+        return launch_packs<T>(target, scatter<T>, routing->tokens, routing, width,
+                               aligned(16, x, y), static_cast<const T *>(x), add,
+                               static_cast<T *>(y));
     });
 }
 
@@ -505,11 +508,10 @@ extern "C" cudaError_t rpexec_cuda_experts_swiglu(const rpexec_cuda_target *targ
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        uint64_t packs = packs_of<T>(routing->tokens * routing->active, width);
-        return launch(experts_swiglu<T>, blocks_for(target, packs, BLOCK), BLOCK, 0, target->stream,
-                      *routing, width, alpha, limit, static_cast<const T *>(gate),
-                      static_cast<const T *>(up), static_cast<T *>(s),
-                      aligned(16, gate, up, s) && width % per_pack<T>::count == 0);
+        return launch_packs<T>(target, experts_swiglu<T>, routing->tokens * routing->active,
+                               routing, width, aligned(16, gate, up, s), alpha, limit,
+                               static_cast<const T *>(gate), static_cast<const T *>(up),
+                               static_cast<T *>(s));
     });
 }
 
@@ -537,10 +539,9 @@ extern "C" cudaError_t rpexec_cuda_experts_bias(const rpexec_cuda_target *target
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        uint64_t packs = packs_of<T>(routing->tokens * routing->active, width);
-        return launch(experts_bias<T>, blocks_for(target, packs, BLOCK), BLOCK, 0, target->stream,
-                      *routing, width, static_cast<const T *>(bias), weighted, static_cast<T *>(y),
-                      aligned(16, bias, y) && width % per_pack<T>::count == 0);
+        return launch_packs<T>(target, experts_bias<T>, routing->tokens * routing->active, routing,
+                               width, aligned(16, bias, y), static_cast<const T *>(bias), weighted,
+                               static_cast<T *>(y));
     });
 }
 

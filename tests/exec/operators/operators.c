@@ -325,46 +325,49 @@ Test(exec_operators, attention_over_several_blocks)
 /* Of an element: no sums, but e^x (2e-7), a quotient and some products. */
 #define OPERATIONS 6
 
-Test(exec_operators, swiglu)
+/* A gate's operators, and plain loops. */
+typedef struct gate_case {
+    const char *name;
+    int scale; /* of the gates */
+    void (*forward)(rpexec_lane *, uint64_t, const void *, const void *, void *);
+    void (*backward)(rpexec_lane *, uint64_t, const void *, const void *, const void *, void *,
+                     void *);
+    void (*slow)(int, const double *, const double *, double *);
+    void (*slow_backward)(int, const double *, const double *, const double *, double *, double *);
+    int operations; /* of dgate */
+} gate_case;
+
+static void check_gate(const gate_case *c)
 {
-    tensor gate = make(1000, 3);
+    tensor gate = make(1000, c->scale);
     tensor up = make(1000, 1);
     tensor s = make(1000, 0);
     tensor ds = make(1000, 1);
     tensor dgate = make(1000, 0);
     tensor dup = make(1000, 0);
-    op->swiglu(&lane, 1000, gate.x, up.x, s.x);
-    op->swiglu_backward(&lane, 1000, gate.x, up.x, ds.x, dgate.x, dup.x);
-    slow_swiglu(1000, gate.right, up.right, s.right);
-    slow_swiglu_backward(1000, gate.right, up.right, ds.right, dgate.right, dup.right);
-    compare("SwiGLU", &s, OPERATIONS);
-    compare("SwiGLU, dgate", &dgate, OPERATIONS);
-    compare("SwiGLU, dup", &dup, OPERATIONS);
+    c->forward(&lane, 1000, gate.x, up.x, s.x);
+    c->backward(&lane, 1000, gate.x, up.x, ds.x, dgate.x, dup.x);
+    c->slow(1000, gate.right, up.right, s.right);
+    c->slow_backward(1000, gate.right, up.right, ds.right, dgate.right, dup.right);
+    compare(c->name, &s, OPERATIONS);
+    compare(c->name, &dgate, c->operations);
+    compare(c->name, &dup, OPERATIONS);
     dup.x = ds.x; /* in place */
-    op->swiglu_backward(&lane, 1000, gate.x, up.x, ds.x, dgate.x, ds.x);
-    compare("SwiGLU in place, dgate", &dgate, OPERATIONS);
-    compare("SwiGLU in place, dup", &dup, OPERATIONS);
+    c->backward(&lane, 1000, gate.x, up.x, ds.x, dgate.x, ds.x);
+    compare(c->name, &dgate, c->operations);
+    compare(c->name, &dup, OPERATIONS);
+}
+
+Test(exec_operators, swiglu)
+{
+    check_gate(&(gate_case){"SwiGLU", 3, op->swiglu, op->swiglu_backward, slow_swiglu,
+                            slow_swiglu_backward, OPERATIONS});
 }
 
 Test(exec_operators, geglu)
 {
-    tensor gate = make(1000, 2);
-    tensor up = make(1000, 1);
-    tensor s = make(1000, 0);
-    tensor ds = make(1000, 1);
-    tensor dgate = make(1000, 0);
-    tensor dup = make(1000, 0);
-    op->geglu(&lane, 1000, gate.x, up.x, s.x);
-    op->geglu_backward(&lane, 1000, gate.x, up.x, ds.x, dgate.x, dup.x);
-    slow_geglu(1000, gate.right, up.right, s.right);
-    slow_geglu_backward(1000, gate.right, up.right, ds.right, dgate.right, dup.right);
-    compare("GeGLU", &s, OPERATIONS);
-    compare("GeGLU, dgate", &dgate, 2 * OPERATIONS);
-    compare("GeGLU, dup", &dup, OPERATIONS);
-    dup.x = ds.x; /* in place */
-    op->geglu_backward(&lane, 1000, gate.x, up.x, ds.x, dgate.x, ds.x);
-    compare("GeGLU in place, dgate", &dgate, 2 * OPERATIONS);
-    compare("GeGLU in place, dup", &dup, OPERATIONS);
+    check_gate(&(gate_case){"GeGLU", 2, op->geglu, op->geglu_backward, slow_geglu,
+                            slow_geglu_backward, 2 * OPERATIONS});
 }
 
 Test(exec_operators, residual)
