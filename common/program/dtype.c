@@ -8,7 +8,7 @@ static const char *const texts[] = {
 #undef TEXT
 };
 
-#define BYTES(name, stored, text, alias, bytes)                                                          \
+#define BYTES(name, stored, text, alias, bytes)                                                    \
     _Static_assert((bytes) == ((RP_DTYPE_##name) == RP_DTYPE_F32 ? 4 : 2), text);
 RP_DTYPE_LIST(BYTES)
 #undef BYTES

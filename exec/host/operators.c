@@ -66,8 +66,8 @@ void rpexec_host_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len,
 }
 
 /* Both gates are g sigmoid(z). SwiGLU's z is g. GeGLU's is twice the argument of the tanh in GELU's
- * approximation (Hendrycks and Gimpel, arXiv 1606.08415, section 2): (1 + tanh x) / 2 = sigmoid(2 x).
- */
+ * approximation (Hendrycks and Gimpel, arXiv 1606.08415, section 2), since (1 + tanh x) / 2 is
+ * sigmoid(2 x). */
 #define GELU_SLOPE (2 * 0.797884560802865356f) /* 2 sqrt(2 / pi) */
 #define GELU_CUBE 0.044715f
 

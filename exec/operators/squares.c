@@ -56,9 +56,13 @@ void rpexec_squares_add(rp_dtype dtype, uint64_t count, const void *values, rpex
         double sums[PIECE / RPEXEC_SQUARES_BLOCK];
         uint64_t piece = count - i < PIECE ? count - i : PIECE;
         uint32_t blocks = (uint32_t)((piece + RPEXEC_SQUARES_BLOCK - 1) / RPEXEC_SQUARES_BLOCK);
-        rpexec_widen(dtype, piece, rpexec_element_const(dtype, values, i), wide);
-        memset(wide + piece, 0, (blocks * RPEXEC_SQUARES_BLOCK - piece) * sizeof *wide);
-        add_blocks(blocks, wide, sums);
+        const void *from = rpexec_element_const(dtype, values, i);
+        bool as_it_is = dtype == RP_DTYPE_F32 && piece % RPEXEC_SQUARES_BLOCK == 0;
+        if (!as_it_is) {
+            rpexec_widen(dtype, piece, from, wide);
+            memset(wide + piece, 0, (blocks * RPEXEC_SQUARES_BLOCK - piece) * sizeof *wide);
+        }
+        add_blocks(blocks, as_it_is ? from : wide, sums);
         for (uint32_t b = 0; b < blocks; b++) {
             add_exactly(sums[b], sum);
         }

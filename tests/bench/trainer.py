@@ -171,8 +171,8 @@ def describe():
     import transformers
     blas = ctypes.CDLL("libopenblas.so.0")
     blas.openblas_get_corename.restype = ctypes.c_char_p
-    print(f"OpenBLAS kernel {blas.openblas_get_corename().decode()}; PyTorch {torch.__version__}, "
-          f"{torch.backends.cpu.get_cpu_capability()}, BLAS "
+    print(f"OpenBLAS kernel {blas.openblas_get_corename().decode()} (rpexec on Zen 3: Haswell); "
+          f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, BLAS "
           f"{'MKL' if torch.backends.mkl.is_available() else 'other'}; transformers "
           f"{transformers.__version__}", file=sys.stderr)
 

@@ -465,8 +465,8 @@ extern "C" cudaError_t rpexec_cuda_route_backward(const rpexec_cuda_target *targ
     });
 }
 
-/* A kernel with a thread for each pack of the rows [rows, width]; its last argument is whether packs
- * are whole and aligned. */
+/* A kernel with a thread for each pack of the rows [rows, width]; its last argument says whether
+ * packs are whole and aligned. */
 template <typename T, typename Kernel, typename... Arguments>
 static cudaError_t launch_packs(const rpexec_cuda_target *target, Kernel kernel, uint64_t rows,
                                 const rpexec_routing *routing, uint32_t width, bool is_aligned,
