@@ -5,10 +5,10 @@
  * Beside them is training.safetensors: Adam's moments, masters where the storage type is not fp32,
  * the working weights of the next step, and in the metadata step, place in the data, seed, storage
  * type, scale of the loss, the optimizer's settings and what tells the data from others. A step's
- * folder gets its name when all of it is on disk, so a killed run leaves whole checkpoints and what is ignored and
- * removed by the next one, when it has the lock. The newest two are kept. With LoRA the weights
- * are those of the adapters alone, in adapter_model.safetensors as PEFT names them: a resuming run
- * brings the frozen ones. Random ones are saved once, in RPEXEC_BASE.
+ * folder gets its name when all of it is on disk, so a killed run leaves whole checkpoints and what
+ * is ignored and removed by the next one, when it has the lock. The newest two are kept. With LoRA
+ * the weights are those of the adapters alone, in adapter_model.safetensors as PEFT names them: a
+ * resuming run brings the frozen ones. Random ones are saved once, in RPEXEC_BASE.
  *
  * Resuming equals continuing, bit for bit: asynchronous training begins its next step with weights
  * one step old, which is why working weights are saved.

@@ -1,5 +1,5 @@
-/* What OpenBLAS and malloc read from the environment before a program can say it; programs of this
- * file begin anew with it, before any library is initialised: no allocation and no getenv here.
+/* Variables that OpenBLAS and malloc read before a program can set them; programs of this file
+ * begin anew with them, before any library is initialised: no allocation and no getenv here.
  *
  * Under a limited address space (ulimit -v) OpenBLAS has no threads of its own. It starts them when
  * it is loaded, one per core, and each maps a buffer of 128 MiB: again and again until there is
