@@ -103,6 +103,8 @@ typedef struct rp_platform {
     /* Collectives; 0: none. */
     double collective_latency_us; /**< of each */
     double collective_hop_us;     /**< from GPU to GPU of a server, around the ring */
+    double collective_part_gb_per_s; /**< collective_gb_per_s of groups that have only some GPUs of
+                                          a server; 0: the same */
     double network_hop_us;        /**< from server to server */
     uint32_t collective_sms;      /**< that a collective keeps from what computes beside it */
     /* Dispatch (sim/engine/dispatch.h); 0: not modelled. */

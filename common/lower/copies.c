@@ -173,6 +173,9 @@ static rp_status add_reductions(rp_lowering *l, rp_lower_unit *unit)
                                        unit_op(l, unit), count, scatters ? bytes : 2 * bytes,
                                        &bucket->reduce));
         RP_TRY(rp_assembly_wait(l->assembly, bucket->reduce, bucket->ready, false));
+        if (layout_of(l)->reduction_bucket == 0 && unit->reduce != RP_NO_HANDLE) {
+            RP_TRY(rp_assembly_wait(l->assembly, bucket->reduce, unit->reduce, true));
+        } /* the backward is over then */
         RP_TRY(rp_assembly_wait(l->assembly, l->update[update], bucket->reduce, true));
     }
     return RP_OK;

@@ -75,6 +75,20 @@ rp_status rp_lower_add_collective(rp_lowering *l, uint32_t queue, rp_op_kind kin
     return rp_assembly_add(l->assembly, queue, &op, bytes, handle_out);
 }
 
+/* Boundary tensors that are whole on each GPU of a tensor group. */
+static bool scatters(const rp_lowering *l)
+{
+    return l->schedule->traits.scatter_gather && rp_layout_tensor(layout_of(l)) > 1 &&
+           !layout_of(l)->sequence_parallel;
+}
+
+uint64_t rp_lower_sent_bytes(const rp_lowering *l)
+{
+    uint64_t boundary = l->config->sizes.boundary_bytes;
+    uint32_t ranks = rp_layout_tensor(layout_of(l));
+    return scatters(l) ? (boundary + ranks - 1) / ranks : boundary;
+}
+
 /* Sums of a unit over its tensor group, or with shared tokens the scatters and gathers in their
  * place: around each matrix that GPUs share a gather comes before and a scatter behind (Korthikanti
  * et al., 2022, section 4.2.2), in the backward likewise. Of the embedding a scatter comes behind,
@@ -100,7 +114,8 @@ static group_calls count_calls(const rp_lowering *l, const rp_lower_unit *unit)
         return (group_calls){.scatters = layers + (job->backward ? head : first),
                              .gathers = layers + (job->backward ? first : head)};
     }
-    return (group_calls){.sums = layers + (job->backward ? head : first)};
+    return (group_calls){.sums = layers + (job->backward ? head : first),
+                         .gathers = unit->received && scatters(l) ? 1 : 0};
 }
 
 static rp_status check_calls(const rp_lowering *l, const rp_lower_unit *unit, const char *axis,

@@ -180,6 +180,10 @@ rp_status rp_lower_add_collective(rp_lowering *lowering, uint32_t queue, rp_op_k
                                   const rp_op *like, uint32_t count, uint64_t bytes,
                                   rp_handle *handle_out);
 
+/** @return bytes of a sequence's boundary tensor that a GPU of a tensor group sends to the next
+ * stage and receives (rp_traits.scatter_gather). */
+uint64_t rp_lower_sent_bytes(const rp_lowering *lowering);
+
 /** Adds what a unit's tensor group adds up, or its tokens' ways to experts, as ops behind it
  * (rp_lower_unit.reduce: the last one). @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
 rp_status rp_lower_add_tensor_reduce(rp_lowering *lowering, rp_lower_unit *unit);

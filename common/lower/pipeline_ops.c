@@ -250,8 +250,8 @@ static rp_status add_forward_uploads(rp_lowering *l, const rp_lower_job *job, rp
         if (!crosses(l, from, unit->last)) {
             return RP_OK;
         }
-        bytes = l->config->sizes.boundary_bytes;
         unit->received = is_direct(l, from, unit->last);
+        bytes = unit->received ? rp_lower_sent_bytes(l) : l->config->sizes.boundary_bytes;
         queue = unit->received ? RP_LOWER_RECEIVE : RP_LOWER_UPLOAD;
     }
     return add_transfer(l, job, queue, unit->received ? RP_OP_RECV : RP_OP_UPLOAD_ACT, op, bytes,
@@ -281,7 +281,7 @@ static rp_status add_backward_uploads(rp_lowering *l, const rp_lower_job *job, r
     unit->received = is_direct(l, from, unit->last);
     uint32_t queue = unit->received ? RP_LOWER_RECEIVE : RP_LOWER_UPLOAD;
     return add_transfer(l, job, queue, unit->received ? RP_OP_RECV : RP_OP_UPLOAD_GRAD, op,
-                        boundary, &unit->up_grad);
+                        unit->received ? rp_lower_sent_bytes(l) : boundary, &unit->up_grad);
 }
 
 /* The unit's boundary tensor leaves the GPU. */
@@ -289,8 +289,9 @@ static rp_status add_output(rp_lowering *l, const rp_lower_job *job, rp_lower_un
                             rp_op_kind kind)
 {
     uint32_t queue = kind == RP_OP_SEND ? RP_LOWER_PEER : RP_LOWER_DOWNLOAD;
-    RP_TRY(add_transfer(l, job, queue, kind, unit_op(l, unit), l->config->sizes.boundary_bytes,
-                        &unit->down_out));
+    uint64_t boundary = l->config->sizes.boundary_bytes;
+    RP_TRY(add_transfer(l, job, queue, kind, unit_op(l, unit),
+                        kind == RP_OP_SEND ? rp_lower_sent_bytes(l) : boundary, &unit->down_out));
     unit->down_last = unit->down_out;
     return RP_OK;
 }

@@ -97,6 +97,7 @@ typedef struct rp_machine {
     int64_t op_wake_ps;      /**< least time from the end of an op to one of another queue that
                                   waits for it */
     int64_t collective_latency_ps; /**< of every collective, before its bytes flow */
+    double collective_part_Bps;    /**< of groups with some GPUs of a node; 0: collective_Bps */
     int64_t collective_hop_ps;     /**< more of it per step of a ring, to a GPU of the node */
     int64_t network_hop_ps;        /**< and to one of the next node */
     double collective_Bps;         /**< of a collective through each GPU; 0: there can be none */

@@ -60,6 +60,7 @@ rp_machine rp_machine_of(const rp_platform *p)
                         .collective_hop_ps = rp_ms_to_ps(1e-3 * p->collective_hop_us),
                         .network_hop_ps = rp_ms_to_ps(1e-3 * p->network_hop_us),
                         .collective_Bps = 1e9 * p->collective_gb_per_s,
+                        .collective_part_Bps = 1e9 * p->collective_part_gb_per_s,
                         .duplex = p->duplex_efficiency,
                         .gpus_per_switch = p->gpus_per_switch,
                         .switch_Bps = p->switch_gb_per_s * link_Bps / nominal_gb_per_s,

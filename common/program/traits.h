@@ -94,13 +94,16 @@ typedef struct rp_sharding {
  *  - one_dispatcher: one interpreter drives all GPUs and launches under one lock
  *    (sim/engine/dispatch.h);
  *  - communicator: processes hold the buffers of a collective library
- *    (rp_platform.communicator_gb).
+ *    (rp_platform.communicator_gb);
+ *  - scatter_gather: each GPU of a tensor group sends its part of a boundary tensor to the next
+ *    stage, whose GPUs gather the whole one (Narayanan et al., Megatron-LM, SC 2021, section 4.1).
  */
 #define RP_TRAIT_LIST(X)                                                                           \
     X(overlapping_rounds, "overlapping-rounds")                                                    \
     X(unfused_loss, "unfused-loss")                                                                \
     X(one_dispatcher, "one-dispatcher")                                                            \
-    X(communicator, "communicator")
+    X(communicator, "communicator")                                                                \
+    X(scatter_gather, "scatter-gather")
 
 /**
  * Layout of a pipeline that is composed with other parallelism (schedules.md 16 and 17). Each GPU

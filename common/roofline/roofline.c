@@ -49,6 +49,20 @@ static const vector_pass around_passes[RP_PASS_COUNT] = {
 /* Megatron-LM's kernels on the scores of unfused attention: scale, mask and softmax in one, 4; a
  * dropout with its mask 5. Backward: dropout 5, softmax 6. */
 static const vector_pass scores_passes[RP_PASS_COUNT] = {{8, 4, 9, 2}, {8, 6, 11, 2}, {0, 0, 0, 0}};
+/* Its fused kernel takes blocks of FUSED_MATRICES matrices of scores. Other numbers of them go
+ * through PyTorch's in fp32: cast 6, scale 8, mask 9, softmax 8, cast 6, dropout 5. Backward: dropout
+ * 5, cast 6, softmax 12, mask 9, scale 8, cast 6 (FusedScaleMaskSoftmax.is_kernel_available). */
+static const vector_pass loose_scores_passes[RP_PASS_COUNT] = {
+    {8, 4, 42, 6}, {8, 6, 46, 6}, {0, 0, 0, 0}};
+#define FUSED_MATRICES 4.0
+/* Beside unfused attention, per element of q: bias of the three 12, output made contiguous 4.
+ * Backward: gradients of q, k and v joined 12. */
+static const vector_pass around_unfused_passes[RP_PASS_COUNT] = {
+    {3, 16, 16, 2}, {0, 12, 12, 1}, {0, 0, 0, 0}};
+/* Bias, dropout with its mask and residual in one, 7. Backward: dropout 5, sum with the residual's
+ * gradient 6. */
+static const vector_pass dropped_residual_passes[RP_PASS_COUNT] = {
+    {3, 7, 7, 1}, {2, 11, 11, 2}, {0, 0, 0, 0}};
 static const vector_pass residual_passes[RP_PASS_COUNT] = {
     {1, 6, 6, 1}, {1, 6, 6, 1}, {0, 0, 0, 0}};
 /* Parts of queries and keys that are rotated and that are not, joined. */
@@ -69,6 +83,13 @@ static const vector_pass adapter_input_passes[RP_PASS_COUNT] = {
 /* Logits are read for the log-sum-exp and turned into their gradient in place, in chunks. */
 static const vector_pass loss_passes[RP_PASS_COUNT] = {{3, 2, 2, 2}, {2, 4, 4, 2}, {0, 0, 0, 0}};
 
+/* Megatron-LM's vocab_parallel_cross_entropy as kernels: cast, maximum, difference, 3 for which
+ * targets are here, 3 for their columns, 4 for their logits, exponential, sum, quotient, logarithm,
+ * difference; then mask and mean over tokens 4, mean over copies 3, scales 2. Backward: scales 2,
+ * sum 1, mask 1, 6 for the targets, scale 1, cast 1. The schedule says what they move
+ * (rp_traits.unfused_loss). */
+static const vector_pass unfused_loss_passes[RP_PASS_COUNT] = {
+    {3, 2, 2, 27}, {2, 4, 4, 12}, {0, 0, 0, 0}};
 /* A cross-entropy for a metric: cast 6, log-softmax in fp32 that reads each row three times and
  * writes it once 16; rows of a vocabulary are too long to stay in a cache. */
 static const vector_pass metric_passes[RP_PASS_COUNT] = {{6, 2, 22, 3}, {0, 0, 0, 0}, {0, 0, 0, 0}};
@@ -169,7 +190,8 @@ static void add_unfused_attention(builder *b, double sequences, double seq_len)
     double matrices = sequences * m->heads;
     double rows = matrices * seq_len;
     add_gemm(b, "scores", rows, m->head_dim, seq_len, matrices, true);
-    add_vector(b, "softmax", scores_passes, rows * seq_len, 1);
+    bool fused = fmod(matrices, FUSED_MATRICES) == 0;
+    add_vector(b, "softmax", fused ? scores_passes : loose_scores_passes, rows * seq_len, 1);
     add_gemm(b, "values", rows, seq_len, m->head_dim, matrices, true);
     for (int i = 1; i <= 3; i += 2) { /* one kernel for all of them */
         for (int p = 0; p < RP_PASS_COUNT; p++) {
@@ -301,7 +323,8 @@ uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t seq
                norms * shared_tokens(model, tokens) * d, norms);
     if (model->learned_positions) { /* GPT: one matrix for all three */
         add_linear(&b, "qkv", tokens, d, q + 2 * kv, 1);
-        add_vector(&b, "around attention", around_passes, tokens * q, 1);
+        add_vector(&b, "around attention",
+                   model->unfused_attention ? around_unfused_passes : around_passes, tokens * q, 1);
     } else {
         projections = add_projections(&b, tokens);
     }
@@ -317,7 +340,9 @@ uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t seq
         add_bias(&b, tokens * d, 1);
     }
     add_mlp(&b, tokens);
-    add_vector(&b, "residuals", residual_passes, 2 * shared_tokens(model, tokens) * d, 2);
+    add_vector(&b, "residuals",
+               model->unfused_attention ? dropped_residual_passes : residual_passes,
+               2 * shared_tokens(model, tokens) * d, 2);
     add_accumulation(&b, (double)rp_model_trainable_layer(model),
                      accumulations(model, projections + 1));
     return b.count;
@@ -331,7 +356,11 @@ uint32_t rp_head_operators(const rp_model *model, uint32_t sequences, uint32_t s
     add_vector(&b, "final norm", model->layer_norm ? layer_norm_passes : norm_passes,
                shared_tokens(model, tokens) * model->hidden, 1);
     add_gemm(&b, "LM head", tokens, model->hidden, model->vocab, 1, b.trained);
-    add_vector(&b, "loss", loss_passes, tokens * model->vocab, ceil(tokens / 4096));
+    if (model->unfused_attention) {
+        add_vector(&b, "loss", unfused_loss_passes, tokens * model->vocab, 1);
+    } else {
+        add_vector(&b, "loss", loss_passes, tokens * model->vocab, ceil(tokens / 4096));
+    }
     if (model->loss_metrics != 0) {
         add_vector(&b, "metrics", metric_passes, tokens * model->vocab * model->loss_metrics,
                    model->loss_metrics);

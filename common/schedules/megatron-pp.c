@@ -12,6 +12,7 @@ const rp_schedule_type rp_schedule_megatron_pp = {
         {
             .unfused_loss = true,
             .communicator = true,
+            .scatter_gather = true,
         },
     .default_recompute = RP_RECOMPUTE_WAIT,
     .order = rp_1f1b_order,

@@ -38,6 +38,7 @@ typedef struct rpsim_gpu_rates {
     double collective_fwd_parameter_s;
     double collective_bwd_parameter_s;
     double update_s;          /**< of the host, while an optimizer step on the GPU waits */
+    double update_passes;     /**< traffic of such a step over RP_GPU_ADAM_BYTES; 0: 1 */
     uint32_t sequence_slices; /**< of which a program's sequence is one; 0 or 1: it is whole */
 } rpsim_gpu_rates;
 
@@ -50,7 +51,7 @@ typedef struct rpsim_compute_costs {
      * does */
     int64_t *layer_ps;
     uint32_t layer_count;           /**< layers + 1: with the head */
-    double memory_ps_per_byte;      /**< of GPU memory, effective; 0: updates take no time */
+    double memory_ps_per_byte;      /**< of an update's bytes; 0: updates take no time */
     int64_t update_ps;              /**< of an update beside its traffic */
     rpsim_dispatch_counts dispatch; /**< queue_depth 0 unless somebody sets it */
 } rpsim_compute_costs;

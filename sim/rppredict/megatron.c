@@ -9,8 +9,10 @@
 #include <string.h>
 
 #define FILE_NAME "megatron_a100.csv"
-#define PLATFORM "a100-80x8"
 #define SERVER_GPUS 8u
+/* One server, and several, whose network is known (traces/platforms). */
+static const char *const platforms[] = {"a100-80x8", "a100-80x8-hdr"};
+
 
 static const char *const columns[] = {"hidden", "heads", "layers", "seq_len", "gpus",
                                       "tensor_parallel", "data_parallel", "pipeline_parallel",
@@ -18,7 +20,8 @@ static const char *const columns[] = {"hidden", "heads", "layers", "seq_len", "g
 
 enum { HIDDEN, HEADS, LAYERS, SEQ_LEN, GPUS, TENSOR, DATA, PIPELINE, SIZE, BATCH, NUMBERS };
 
-static const char *const groups[] = {"megatron-a100", "megatron-a100-set", "megatron-a100-servers"};
+static const char *const groups[] = {"megatron-a100", "megatron-a100-set", "megatron-a100-servers",
+                                     "megatron-a100-servers-set"};
 
 typedef struct reader {
     rp_csv csv;
@@ -90,7 +93,7 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
     const rp_schedule_type *schedule = rp_schedule_find("megatron-pp");
     uint32_t servers = (of->gpus - 1) / SERVER_GPUS + 1;
     uint32_t batch = of->global_batch / of->data_parallel;
-    RP_TRY(rp_platform_load(PLATFORM, arena, &platform));
+    RP_TRY(rp_platform_load(platforms[servers > 1 ? 1 : 0], arena, &platform));
     RP_TRY(rp_platform_set_nodes(&platform, servers, of->gpus / servers));
     RP_TRY(rp_model_load(of->model, arena, &model));
     rp_model_set_seq_len(&model, of->seq_len);
@@ -174,6 +177,21 @@ static void write_errors(const rpsim_megatron *megatron, const char *group, uint
     }
 }
 
+/* What is left out first where the page is narrow stands last. */
+static void write_rows(const rpsim_megatron *megatron, FILE *stream)
+{
+    fputs("\n| group | model | GPUs | tensor x data x pipeline | microbatch | batch | error % "
+          "| measured ms | predicted ms |\n|---|---|---|---|---|---|---|---|---|\n",
+          stream);
+    for (uint32_t i = 0; i < megatron->count; i++) {
+        const rpsim_megatron_row *r = &megatron->rows[i];
+        fprintf(stream, "| %s | %s | %u | %u x %u x %u | %u | %u | %+.2f | %.2f | %.2f |\n", r->group,
+                r->model + strlen("gpt:"), r->gpus, r->tensor_parallel, r->data_parallel,
+                r->pipeline_parallel, r->microbatch_size, r->global_batch, r->error_pct,
+                r->measured_ms, r->predicted_ms);
+    }
+}
+
 void rpsim_megatron_write(const rpsim_megatron *megatron, FILE *stream)
 {
     fputs("\n| group | tensor parallel | cells | mean error % | mean absolute error % | worst % |\n"
@@ -184,4 +202,5 @@ void rpsim_megatron_write(const rpsim_megatron *megatron, FILE *stream)
             write_errors(megatron, groups[g], tensor, stream);
         }
     }
+    write_rows(megatron, stream);
 }

@@ -3,6 +3,7 @@
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
+#include "common/lower/lower.h"
 #include "common/machine/platform_machine.h"
 #include "common/roofline/roofline.h"
 #include "common/schedule/build.h"
@@ -12,6 +13,11 @@
 #include "sim/run/memory/library_run.h"
 
 #include <math.h>
+
+/* Megatron-LM's step with fp16 gradients moves so much per parameter: gradients cast to fp32 6,
+ * unscaled and searched for infinities 8, their norm 4, Adam in fp32 28, weights cast 6, gradients
+ * cleared 2 (megatron/optimizer/optimizer.py, Float16OptimizerWithFloat16Params). */
+#define MEGATRON_STEP_BYTES 54.0
 
 typedef struct inputs {
     const rp_schedule_type *schedule;
@@ -149,6 +155,8 @@ static void set_software(const rp_traits *traits, uint32_t gpus, rp_dtype dtype,
     set_collectives(&traits->sharding, platform, gpus, dtype, in);
     bool steps = data_parallel && !traits->sharding.host_optimizer;
     in->rates.update_s = steps ? 1e-3 * in->model->step_host_ms : 0;
+    in->rates.update_passes =
+        in->model->unfused_attention ? MEGATRON_STEP_BYTES / RP_GPU_ADAM_BYTES : 1;
     in->machine.local_memory = data_parallel;
     if (!traits->one_dispatcher) { /* the three rates are those of RoundPipe's library */
         in->machine.adam_Bps = in->machine.refresh_Bps = 0;

@@ -14,7 +14,7 @@
 
 #define MOST_ROUNDPIPE 11
 #define MOST_FSDP 3
-#define MOST_MEGATRON 1
+#define MOST_MEGATRON 2
 
 static rp_arena *arena;
 static rpsim_constants constants;
