@@ -47,8 +47,8 @@ Test(megatron, accuracy_gates)
     cr_expect(eq(u32, covered, megatron.count));
 }
 
-/* Kendall's tau of the layouts of one model on as many GPUs with the same batch: 0.79. Wanted is
- * 0.8 (experiments/prediction.md). */
+/* Kendall's tau of the layouts of one model on as many GPUs with the same batch
+ * (experiments/prediction.md). */
 Test(megatron, layouts_have_the_measured_order)
 {
     double agree = 0;
@@ -65,5 +65,5 @@ Test(megatron, layouts_have_the_measured_order)
         }
     }
     cr_assert(gt(dbl, pairs, 300));
-    cr_expect(ge(dbl, 2 * agree / pairs - 1, 0.78), "%.3f of %g", 2 * agree / pairs - 1, pairs);
+    cr_expect(ge(dbl, 2 * agree / pairs - 1, 0.8), "%.4f of %g", 2 * agree / pairs - 1, pairs);
 }
