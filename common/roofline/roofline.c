@@ -50,8 +50,9 @@ static const vector_pass around_passes[RP_PASS_COUNT] = {
  * dropout with its mask 5. Backward: dropout 5, softmax 6. */
 static const vector_pass scores_passes[RP_PASS_COUNT] = {{8, 4, 9, 2}, {8, 6, 11, 2}, {0, 0, 0, 0}};
 /* Its fused kernel takes blocks of FUSED_MATRICES matrices of scores. Other numbers of them go
- * through PyTorch's in fp32: cast 6, scale 8, mask 9, softmax 8, cast 6, dropout 5. Backward: dropout
- * 5, cast 6, softmax 12, mask 9, scale 8, cast 6 (FusedScaleMaskSoftmax.is_kernel_available). */
+ * through PyTorch's in fp32: cast 6, scale 8, mask 9, softmax 8, cast 6, dropout 5. Backward:
+ * dropout 5, cast 6, softmax 12, mask 9, scale 8, cast 6
+ * (FusedScaleMaskSoftmax.is_kernel_available). */
 static const vector_pass loose_scores_passes[RP_PASS_COUNT] = {
     {8, 4, 42, 6}, {8, 6, 46, 6}, {0, 0, 0, 0}};
 #define FUSED_MATRICES 4.0

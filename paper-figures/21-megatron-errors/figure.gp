@@ -11,9 +11,11 @@ titles = "'one server of 8 A100, 338 runs' '64 and 512 A100, 50 runs'"
 kinds = 'tensor data pipeline'
 colours = '#5b2a86 #1b7f79 #c05a00 #b00040 #555555'
 degrees = '1 2 4 8 16'
+most = '4 5' # of these each group has
 set border 3
 set grid ytics linecolor rgb faint linewidth 0.6 linetype 1
 set ytics nomirror out scale 0.5 font font_text
+set boxwidth 0.7
 set multiplot
 do for [g = 1 : 2] {
     group = word(groups, g)
@@ -23,7 +25,7 @@ do for [g = 1 : 2] {
     set tmargin at screen 1 - 70.0 / height
     set bmargin at screen 1 - 380.0 / height
     set logscale x 10
-    set xrange [*:*]
+    set xrange [g == 1 ? 50 : 3000 : g == 1 ? 2500 : 40000]
     set yrange [-60 : 50]
     set xtics auto nomirror out scale 0.5 font font_text
     set xlabel 'measured, ms per iteration' font font_text offset 0, 0.4
@@ -37,7 +39,7 @@ do for [g = 1 : 2] {
     set key at screen (left + 620) / width, screen 1 - 46.0 / height right horizontal samplen 0.5 \
         font font_small title 'tensor parallel' noenhanced
     plot 0 linewidth 1 linecolor rgb ink notitle, \
-        for [t = 1 : words(degrees)] "< awk -F, '$1 == \"" . group . "\" && $4 == " . \
+        for [t = 1 : int(word(most, g))] "< awk -F, '$1 == \"" . group . "\" && $4 == " . \
             word(degrees, t) . "' '" . data . "'" using 9:11 with points pointtype 7 \
             pointsize 0.7 * mark linecolor rgb word(colours, t) title word(degrees, t)
     unset logscale x
@@ -47,7 +49,7 @@ do for [g = 1 : 2] {
     set bmargin at screen 1 - 690.0 / height
     set yrange [-30 : 25]
     rows = "< awk -F, -v OFS=, '$1 == \"" . group . "\" { print ++n, $2 == \"all\" ? \"all\" : " . \
-        "substr(toupper($2), 1, 1) \" = \" $3, $5, $6, $4, $7 }' '" . means . "'"
+        "substr(toupper($2), 1, 1) $3, $5, $6, $4, $7 }' '" . means . "'"
     stats rows using 1 nooutput
     set xrange [0.4 : STATS_records + 0.6]
     set xlabel 'degree of tensor (T), data (D) and pipeline (P) parallelism' font font_text \

@@ -4,6 +4,7 @@ BEGIN {
     FS = ","
     OFS = ","
     count = split("all tensor data pipeline", kinds, " ")
+    split("megatron-a100 megatron-a100-servers", groups, " ")
     print "group", "model", "gpus", "tensor_parallel", "data_parallel", "pipeline_parallel", \
         "microbatch_size", "global_batch", "measured_ms", "predicted_ms", "difference_pct", \
         "set_a_constant"
@@ -22,9 +23,6 @@ file == 2 && /^\| megatron-a100[a-z-]* \|.* x .* x / {
     }
     for (k = 1; k <= count; k++) {
         key = group OFS kinds[k] OFS (k == 1 ? "" : degree[k - 1])
-        if (!(key in rows)) {
-            order[++keys] = key
-        }
         rows[key]++
         signed[key] += cell[8]
         absolute[key] += cell[8] < 0 ? -cell[8] : cell[8]
@@ -32,9 +30,15 @@ file == 2 && /^\| megatron-a100[a-z-]* \|.* x .* x / {
 }
 END {
     print "group", "kind", "degree", "rows", "mean_pct", "mean_absolute_pct", "vtrain_pct" > means
-    for (i = 1; i <= keys; i++) {
-        split(order[i], part, OFS)
-        printf "%s,%d,%.2f,%.2f,%s\n", order[i], rows[order[i]], signed[order[i]] / rows[order[i]], \
-            absolute[order[i]] / rows[order[i]], part[2] == "all" ? other[part[1]] : "" > means
+    for (g = 1; g <= 2; g++) {
+        for (k = 1; k <= count; k++) {
+            for (n = k == 1 ? 0 : 1; n <= 4096; n = n == 0 ? 8192 : 2 * n) { # all have no degree
+                key = groups[g] OFS kinds[k] OFS (n == 0 ? "" : n)
+                if (key in rows) {
+                    printf "%s,%d,%.2f,%.2f,%s\n", key, rows[key], signed[key] / rows[key], \
+                        absolute[key] / rows[key], k == 1 ? other[groups[g]] : "" > means
+                }
+            }
+        }
     }
 }

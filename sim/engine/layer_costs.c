@@ -231,10 +231,10 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
             table->name, table->layers, program->layer_count, model->layers);
         return RP_INPUT;
     }
+    double passes = rates->update_passes > 0 ? rates->update_passes : 1;
     rpsim_compute_costs costs = {.stage_count = program->stage_count,
                                  .layer_count = table->layers + 1,
-                                 .memory_ps_per_byte = 1e12 * (rates->update_passes > 0 ? rates->update_passes : 1) /
-                                     rates->memory_bytes_per_s,
+                                 .memory_ps_per_byte = 1e12 * passes / rates->memory_bytes_per_s,
                                  .update_ps = to_ps(rates->update_s)};
     uint32_t *first_of = NULL;
     RP_TRY(rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &costs.class_of));

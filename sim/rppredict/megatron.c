@@ -177,7 +177,7 @@ static void write_errors(const rpsim_megatron *megatron, const char *group, uint
     }
 }
 
-/* What is left out first where the page is narrow stands last. */
+/* Columns in the order in which a narrow page keeps them. */
 static void write_rows(const rpsim_megatron *megatron, FILE *stream)
 {
     fputs("\n| group | model | GPUs | tensor x data x pipeline | microbatch | batch | error % "
@@ -185,8 +185,8 @@ static void write_rows(const rpsim_megatron *megatron, FILE *stream)
           stream);
     for (uint32_t i = 0; i < megatron->count; i++) {
         const rpsim_megatron_row *r = &megatron->rows[i];
-        fprintf(stream, "| %s | %s | %u | %u x %u x %u | %u | %u | %+.2f | %.2f | %.2f |\n", r->group,
-                r->model + strlen("gpt:"), r->gpus, r->tensor_parallel, r->data_parallel,
+        fprintf(stream, "| %s | %s | %u | %u x %u x %u | %u | %u | %+.2f | %.2f | %.2f |\n",
+                r->group, r->model + strlen("gpt:"), r->gpus, r->tensor_parallel, r->data_parallel,
                 r->pipeline_parallel, r->microbatch_size, r->global_batch, r->error_pct,
                 r->measured_ms, r->predicted_ms);
     }

@@ -1,8 +1,8 @@
-/* Closed forms of Calculon: Isaev et al., "Calculon: a Methodology and Tool for High-Level Co-Design
- * of Systems and Large Language Models", SC 2023. With p stages in v chunks and m microbatches GPUs
- * idle for (p - 1) / (m v) of the time that they compute. Each microbatch crosses a boundary once in
- * each direction, b s h elements, of which each GPU of a tensor group has a t-th where the group
- * scatters and gathers. Sums of tensor groups and copies: layouts.c, copies.c. */
+/* Closed forms of Calculon: Isaev et al., "Calculon: a Methodology and Tool for High-Level
+ * Co-Design of Systems and Large Language Models", SC 2023. With p stages in v chunks and m
+ * microbatches GPUs idle for (p - 1) / (m v) of the time that they compute. Each microbatch crosses
+ * a boundary once in each direction, b s h elements, of which each GPU of a tensor group has a t-th
+ * where the group scatters and gathers. Sums of tensor groups and copies: layouts.c, copies.c. */
 #include "sim/run/hardware_case.h"
 #include "tests/support/study_case.h"
 
@@ -21,8 +21,9 @@ static void expect_bubble(const char *schedule, bool chunked, uint32_t data, uin
     const int64_t forward = 3000000;
     const int64_t backward = 7000000;
     (void)snprintf(line, sizeof line,
-                   "--schedule %s --model gpt:512x8x32 --platform a100-80x8 --nodes 2 --iterations 1 "
-                   "--recompute none --data-parallel %u --tensor-parallel %u --microbatches %u",
+                   "--schedule %s --model gpt:512x8x32 --platform a100-80x8 --nodes 2 "
+                   "--iterations 1 --recompute none --data-parallel %u --tensor-parallel %u "
+                   "--microbatches %u",
                    schedule, data, tensor, m);
     rp_test_run run = rp_test_run_line(line);
     for (uint32_t stage = 0; stage < run.program->stage_count; stage++) {
@@ -68,8 +69,8 @@ static void expect_sent(const char *schedule, uint32_t tensor, bool scatters)
 {
     char line[256];
     (void)snprintf(line, sizeof line,
-                   "--schedule %s --model gpt:512x8x32 --platform a100-80x8 --iterations 1 --seq-len "
-                   "512 --tensor-parallel %u --microbatches 8 --microbatch-size 3",
+                   "--schedule %s --model gpt:512x8x32 --platform a100-80x8 --iterations 1 "
+                   "--seq-len 512 --tensor-parallel %u --microbatches 8 --microbatch-size 3",
                    schedule, tensor);
     rp_test_run run = rp_test_run_line(line);
     double boundary = 2.0 * 3 * 512 * 512;
