@@ -114,8 +114,7 @@ static group_calls count_calls(const rp_lowering *l, const rp_lower_unit *unit)
         return (group_calls){.scatters = layers + (job->backward ? head : first),
                              .gathers = layers + (job->backward ? first : head)};
     }
-    return (group_calls){.sums = layers + (job->backward ? head : first),
-                         .gathers = unit->received && scatters(l) ? 1 : 0};
+    return (group_calls){.sums = layers + (job->backward ? head : first)};
 }
 
 static rp_status check_calls(const rp_lowering *l, const rp_lower_unit *unit, const char *axis,
@@ -165,13 +164,17 @@ static rp_status add_calls(rp_lowering *l, rp_lower_unit *unit, rp_op_kind kind,
     uint32_t ranks = rp_layout_tensor(layout_of(l));
     uint64_t boundary = l->config->sizes.boundary_bytes * rp_layout_sequence(layout_of(l)) *
                         l->sequences[op->microbatch];
-    uint64_t bytes = count * rp_lower_ring_bytes(boundary, ranks);
+    bool sums = kind == RP_OP_ALL_REDUCE;
+    uint64_t bytes = count * rp_lower_ring_bytes(boundary, ranks) * (sums ? 2 : 1);
     RP_TRY(check_calls(l, unit, "tensor", count));
     if (count == 0) {
         return RP_OK;
     }
+    if (sums && unit->received && scatters(l)) { /* what it received a part of is gathered */
+        bytes += rp_lower_ring_bytes(boundary, ranks);
+    }
     RP_TRY(rp_lower_add_collective(l, l->tensor_queues + l->jobs[unit->job].gpu, kind, op, count,
-                                   kind == RP_OP_ALL_REDUCE ? 2 * bytes : bytes, &unit->reduce));
+                                   bytes, &unit->reduce));
     return rp_assembly_wait(l->assembly, unit->reduce, unit->compute_last, false);
 }
 
