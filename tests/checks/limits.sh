@@ -24,9 +24,10 @@ done
 (ulimit -v 2000000 && exec "$rpexec" --gpus 4 --seq-len 16 --steps 2 --loss-out "$work/limited.csv") >"$work/out"
 cmp <(cut -d, -f1,2 "$work/free.csv") <(cut -d, -f1,2 "$work/limited.csv") || fail "a limit changes losses"
 
-# rpsweep is stopped, or has ended because nothing fits.
+# rpsweep is stopped, or has ended because nothing fits. With Open MPI's library, less than 62 MB end in what NVIDIA's
+# runtime does before main begins, which no program can answer.
 printf 'name: limits\ncross:\n  schedule: [1f1b, gpipe]\n  microbatches: [%s]\n' "$(seq -s , 8 8 1600)" >"$work/e.yaml"
-for limit in 60000 100000 300000; do
+for limit in 70000 100000 300000; do
     rm -f "$work/s.db"
     (ulimit -v $limit && exec timeout -s KILL 20 "$rpsweep" "$work/e.yaml" --db "$work/s.db") >"$work/out" 2>"$work/err" &
     sleep 0.3
