@@ -250,6 +250,9 @@ static void fill_op(const rp_test_bench *b, uint32_t number, slow_hardware_op *o
     case RP_QUEUE_DISPATCH:
     case RP_QUEUE_TENSOR:
     case RP_QUEUE_DATA:
+    case RP_QUEUE_EXPERT:
+    case RP_QUEUE_REPLICA:
+    case RP_QUEUE_NETWORK:
     case RP_QUEUE_KIND_COUNT:
         cr_fatal("a queue that these programs do not have");
     }
