@@ -249,9 +249,7 @@ breaks values.cu values bf16 swiglu "swiglu without up" \
 breaks values.cu values bf16 swiglu_backward "the derivative of the logistic function" \
     'sigma * (1.0f + g * (1.0f - sigma))' 'sigma * (1.0f + g * sigma)'
 breaks values.cu values bf16 geglu "geglu without the cube" \
-    'float t = tanhf(GELU_SLOPE * (g + GELU_CUBE * g * g * g));
-                        *y' 'float t = tanhf(GELU_SLOPE * g);
-                        *y'
+    '*y = g * gelu_sigmoid(g) * u' '*y = g * sigmoid(GELU_SLOPE * g) * u'
 breaks values.cu values bf16 geglu_backward "the derivative of the cube" \
     '1.0f + 3.0f * GELU_CUBE * g * g' '1.0f + GELU_CUBE * g * g'
 breaks values.cu values bf16 rotate "partners half a head away" \

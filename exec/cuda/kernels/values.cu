@@ -51,18 +51,22 @@ __global__ void swiglu_backward(uint64_t count, const T *gate, const T *up, cons
                     });
 }
 
-/* sqrt(2 / pi) and the cube's share of GELU's approximation (operators.h). */
-#define GELU_SLOPE 0.797884560802865356f
+/* GELU's approximation is g sigmoid(z), since (1 + tanh x) / 2 is sigmoid(2 x), as the host has it.
+ * The form with tanh loses digits where g is far below zero. */
+#define GELU_SLOPE (2 * 0.797884560802865356f) /* 2 sqrt(2 / pi) */
 #define GELU_CUBE 0.044715f
+
+__device__ inline float gelu_sigmoid(float g)
+{
+    return sigmoid(GELU_SLOPE * (g + GELU_CUBE * g * g * g));
+}
 
 template <typename T>
 __global__ void geglu(uint64_t count, const T *gate, const T *up, T *s, bool whole)
 {
-    for_packs<T, 1>(count, whole, gate, up, nullptr, s, nullptr,
-                    [](float g, float u, float, float *y, float *) {
-                        float t = tanhf(GELU_SLOPE * (g + GELU_CUBE * g * g * g));
-                        *y = 0.5f * g * (1.0f + t) * u;
-                    });
+    for_packs<T, 1>(
+        count, whole, gate, up, nullptr, s, nullptr,
+        [](float g, float u, float, float *y, float *) { *y = g * gelu_sigmoid(g) * u; });
 }
 
 template <typename T>
@@ -71,10 +75,10 @@ __global__ void geglu_backward(uint64_t count, const T *gate, const T *up, const
 {
     for_packs<T, 2>(count, whole, gate, up, ds, dgate, dup,
                     [](float g, float u, float d, float *to_gate, float *to_up) {
-                        float t = tanhf(GELU_SLOPE * (g + GELU_CUBE * g * g * g));
-                        float inner = GELU_SLOPE * (1.0f + 3.0f * GELU_CUBE * g * g);
-                        *to_gate = d * u * (0.5f * (1.0f + t) + 0.5f * g * (1.0f - t * t) * inner);
-                        *to_up = d * (0.5f * g * (1.0f + t));
+                        float sigma = gelu_sigmoid(g);
+                        float slope = GELU_SLOPE * (1.0f + 3.0f * GELU_CUBE * g * g);
+                        *to_gate = d * u * (sigma * (1.0f + g * (1.0f - sigma) * slope));
+                        *to_up = d * g * sigma;
                     });
 }
 
