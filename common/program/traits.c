@@ -141,10 +141,11 @@ uint64_t rp_traits_hash(const rp_traits *traits, uint64_t hash)
         uint64_t value = rp_trait_get(traits, row);
         bool layout = row->offset >= offsetof(rp_traits, layout) &&
                       row->offset < offsetof(rp_traits, layout) + sizeof(rp_layout);
-        if (layout && value != 0) { /* programs had hashes before there were layouts */
+        bool newer = layout || row->offset == offsetof(rp_traits, scatter_gather);
+        if (newer && value != 0) { /* programs without them keep the hashes that they had before */
             hash = rp_hash_add(hash, i);
         }
-        hash = layout && value == 0 ? hash : rp_hash_add(hash, value);
+        hash = newer && value == 0 ? hash : rp_hash_add(hash, value);
     }
     return hash;
 }
