@@ -150,8 +150,13 @@ rp_status rpexec_plan_check_copies(const rpexec_planner *p)
         bool data = program->queues[p->plan->order.queue_of[i]].kind == RP_QUEUE_DATA;
         sums += data ? 1 : 0;
     }
+    uint64_t trained = 0; /* stages without gradients have nothing to sum */
+    for (uint32_t i = 0; i < p->plan->job_count; i++) {
+        const rpexec_job *job = &p->plan->jobs[i];
+        trained += rpexec_plan_counted_bytes(p, job->begin, job->end, true) != 0 ? 1 : 0;
+    }
     bool copies = p->plan->data * p->plan->servers > 1 && p->plan->resident;
-    if (copies && sums != (uint64_t)p->plan->job_count * program->iteration_count) {
+    if (copies && sums != trained * program->iteration_count) {
         rp_log_error("copies of %s do not sum the gradients of every stage in every step; valid "
                      "are programs as rpsim and rpexec lower them",
                      program->schedule);
