@@ -21,10 +21,13 @@ target_compile_options(rp_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -
 if(NOT DEFINED ENV{CCACHE_BASEDIR})
     target_compile_options(rp_warnings INTERFACE $<$<COMPILE_LANGUAGE:C>:-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 endif()
-if(RP_SANITIZE) # reports name functions and lines, which is what -g1 keeps; -g costs a quarter of the build, -O2 a third
+if(RP_SANITIZE) # reports name functions and lines, which is what -g1 keeps; -g costs a quarter of the build
     target_compile_options(rp_warnings INTERFACE -fsanitize=${RP_SANITIZE} -fno-sanitize-recover=all
-        -fno-omit-frame-pointer -g1 -O1 -Wno-format-truncation) # lengths are known at -O2, where the warning stays
+        -fno-omit-frame-pointer -g1)
     target_link_options(rp_warnings INTERFACE -fsanitize=${RP_SANITIZE})
+endif()
+if(RP_SANITIZE MATCHES address) # -O2 costs a third of the build; lengths of texts are only known there
+    target_compile_options(rp_warnings INTERFACE -O1 -Wno-format-truncation)
 endif()
 # Libraries that a program takes nothing from are not loaded (Ubuntu's compilers do so by themselves): each test case
 # is a process, and OpenBLAS and MPI take longer to load than most cases run.

@@ -9,7 +9,7 @@
     "coalesce((SELECT group_concat(setting, ' ') FROM (SELECT key || '=' || value AS setting"      \
     " FROM json_each(runs.config_json) WHERE type <> 'null' AND value NOT IN (0, '') AND " keys    \
     " AND setting NOT IN ('dtype=fp32', 'accumulate=1', 'transport=auto', 'attention=own', "       \
-    "'piece_mb=256',"                                                                              \
+    "'piece_mb=256', 'data_parallel=1', 'tensor_parallel=1',"                                      \
     " 'device=host threads', 'grain=stage', 'reduce_each=step', 'partition=even', 'round=all')"    \
     " ORDER BY key)), '')"
 
