@@ -79,8 +79,9 @@ for rate in 0.002 0.008; do
     jq -e "[.iteration_ms[] >= 0.99 * $ms / $rate] | all" "$work/two.json" >/dev/null ||
         { echo "faster than $rate GB/s:"; jq -c .iteration_ms "$work/two.json"; exit 1; }
     if [ -n "${RP_LONG:-}" ] && [ "$rate" = 0.002 ]; then
-        jq -e '.busy_pct >= 5 or (.prediction_error_pct | fabs <= 15)' "$work/two.json" >/dev/null ||
-            { echo "predicted against measured: $(jq .prediction_error_pct "$work/two.json") %"; exit 1; }
+        echo "predicted against measured: $(jq .prediction_error_pct "$work/two.json") %," \
+            "others used $(jq .busy_pct "$work/two.json") % of the processors (judged below 5)"
+        jq -e '.busy_pct >= 5 or (.prediction_error_pct | fabs <= 15)' "$work/two.json" >/dev/null || exit 1
     fi
 done
 jq -ne "($(cat "$work/predicted.0.002") - $(cat "$work/predicted.0.008")) / ($ms * (1 / 0.002 - 1 / 0.008)) - 1 | fabs < 0.01" \
