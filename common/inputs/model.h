@@ -63,6 +63,16 @@ typedef struct rp_rope_yarn {
     ((rp_rope_yarn){                                                                               \
         .factor = 32, .fast = 32, .slow = 1, .original = 4096, .attention = 1.3465735902799727})
 
+/** Numbers of rope_scaling "longrope" (transformers' _compute_longrope_parameters): each frequency
+ * is divided by its own factor. Sequences of up to `original` tokens have one list, longer ones the
+ * other. */
+typedef struct rp_rope_long {
+    const double *short_factors; /**< [half the values that are rotated] */
+    const double *long_factors;  /**< likewise */
+    double original;
+    double attention; /**< factor of cosines and sines */
+} rp_rope_long;
+
 /** Experts' gates: gate sigmoid(alpha gate) up. With a limit, as gpt-oss has it, gate is at most
  * that, up is between -limit and limit, and 1 is added to it; 0: none. */
 typedef struct rp_gate {
@@ -97,11 +107,12 @@ typedef struct rp_model {
     bool qk_norm;
     bool attention_bias;      /**< biases on q, k, v, o and one sink logit per query head */
     bool expert_bias;         /**< biases on router and experts (gpt-oss) */
-    const char *rope_scaling; /**< "none", "llama3", "linear" or "yarn"; "none" with learned
-                                   positions */
+    const char *rope_scaling; /**< "none", "llama3", "linear", "yarn" or "longrope"; "none" with
+                                   learned positions */
     rp_rope_scale rope;       /**< of "llama3", and the factor of "linear"; read where rpexec
                                    computes it */
     rp_rope_yarn yarn;        /**< of "yarn"; likewise */
+    rp_rope_long longrope;    /**< of "longrope"; likewise, from config.json alone */
     rp_gate gate;             /**< of experts with expert_bias; others have none of these numbers */
     bool learned_positions;   /**< a table of max_positions rows is added to the embedding, nothing
                                    is rotated */
@@ -111,7 +122,7 @@ typedef struct rp_model {
     /* Of the software that trains the family, whatever the system; 0: not known. */
     bool unfused_attention; /**< scores of all pairs, masked ones too, are stored between kernels;
                                  dropout, loss and step are those of Megatron-LM in 2022, too */
-    bool fused_loss; /**< its cross-entropy is one kernel each way */
+    bool fused_loss;        /**< its cross-entropy is one kernel each way */
     uint32_t
         loss_metrics; /**< cross-entropies of each microbatch's logits besides, to report them */
     double host_launch_us;   /**< that the host takes to launch a kernel. Known: tables that nobody
@@ -122,7 +133,7 @@ typedef struct rp_model {
                                   parameters are trained */
     uint32_t sliding_window; /**< tokens that even layers (0, 2, …) attend to; 0: all layers full */
     double lora_alpha;       /**< adapters are scaled by lora_alpha / lora_rank; 0: not scaled */
-    bool has_padding;       /**< the embedding's row of padding_token is not trained */
+    bool has_padding;        /**< the embedding's row of padding_token is not trained */
     uint32_t padding_token; /**< config.json's pad_token_id */
     bool raw_routing; /**< experts' weights are the softmax's own: config.json's norm_topk_prob is
                            false. Otherwise the chosen ones are divided by their sum */

@@ -92,14 +92,74 @@ static rp_status read_yarn(const rp_hf_config *r, rp_rope_yarn *yarn)
                : rp_hf_number(r, "attention_factor", &yarn->attention);
 }
 
+/* A number above 0 for each frequency. */
+static rp_status read_factors(const rp_hf_config *r, const char *key, const rp_model *m,
+                              rp_arena *arena, const double **factors_out)
+{
+    const json_t *list = rp_hf_get(r, key);
+    size_t count = (m->rotated != 0 ? m->rotated : m->head_dim) / 2;
+    double *factors = NULL;
+    const char *valid = "";
+    bool right = json_array_size(list) == count;
+    RP_TRY(rp_arena_alloc(arena, count, sizeof *factors, &factors));
+    RP_TRY(rp_arena_print(arena, &valid,
+                          "lists of %zu numbers above 0, one for every two rotated values of a "
+                          "head",
+                          count));
+    for (size_t i = 0; right && i < count; i++) {
+        factors[i] = json_number_value(json_array_get(list, i));
+        right = factors[i] > 0;
+    }
+    *factors_out = factors;
+    return right ? RP_OK : refuse(r, key, valid);
+}
+
+/* Phi-3's class has the original length outside, and does not look at one inside. Elsewhere it must
+ * be there, as YaRN's. */
+static rp_status read_longrope(const rp_hf_config *r, rp_arena *arena, rp_model *m)
+{
+    static const char length[] = "original_max_position_embeddings";
+    rp_rope_long *l = &m->longrope;
+    double inside = l->original;
+    RP_TRY(rp_hf_number(r, length, &inside));
+    if (l->original != 0 && inside != l->original) {
+        return rp_hf_refuse(r, length, "differs from the one outside, which is 4096 if missing",
+                            "equal ones");
+    }
+    l->original = inside;
+    if (inside <= 1) {
+        return refuse(r, length, "integers from 2 on");
+    }
+    double factor = m->max_positions / l->original;
+    RP_TRY(read_factors(r, "short_factor", m, arena, &l->short_factors));
+    RP_TRY(read_factors(r, "long_factor", m, arena, &l->long_factors));
+    RP_TRY(read_optional(r, "factor", &factor));
+    l->attention = factor <= 1 ? 1 : sqrt(1 + log(factor) / log(l->original));
+    return read_optional(r, "attention_factor", &l->attention);
+}
+
+/* Phi-3 has one scaling, of which older files have other names. */
+static bool is_longrope(const char *type, bool phi3)
+{
+    return type != NULL && (strcmp(type, "longrope") == 0 ||
+                            (phi3 && (strcmp(type, "su") == 0 || strcmp(type, "yarn") == 0)));
+}
+
 /* `rope_type` was called `type`, and is the default one where it is missing. */
-static rp_status read_rope_type(const rp_hf_config *r, rp_model *m)
+static rp_status read_rope_type(const rp_hf_config *r, rp_arena *arena, rp_model *m)
 {
     const json_t *older = rp_hf_get(r, "type");
     const json_t *newer = rp_hf_get(r, "rope_type");
     const json_t *name = newer != NULL ? newer : older;
     const char *type = name != NULL ? json_string_value(name) : "default";
     m->rope_scaling = "none";
+    if (is_longrope(type, m->joined)) {
+        m->rope_scaling = "longrope";
+        return read_longrope(r, arena, m);
+    }
+    if (m->joined && (type == NULL || strcmp(type, "default") != 0)) {
+        return refuse(r, newer != NULL ? "rope_type" : "type", "default and longrope");
+    }
     if (type != NULL && strcmp(type, "llama3") == 0) {
         m->rope_scaling = "llama3";
         return read_llama3(r, &m->rope);
@@ -116,7 +176,7 @@ static rp_status read_rope_type(const rp_hf_config *r, rp_model *m)
     return type != NULL && strcmp(type, "default") == 0
                ? RP_OK
                : refuse(r, newer != NULL ? "rope_type" : "type",
-                        "default, linear, llama3 and yarn");
+                        "default, linear, llama3, longrope and yarn");
 }
 
 /* Of a part of each head (Phi-3): whole values, as transformers cuts them off. */
@@ -133,14 +193,11 @@ static rp_status read_rotated(const rp_hf_config *r, rp_model *m)
                : refuse(r, "partial_rotary_factor", "numbers up to 1 that leave two values a head");
 }
 
-static rp_status read_rope_object(const rp_hf_config *r, rp_model *m)
+static rp_status read_rope_object(const rp_hf_config *r, rp_arena *arena, rp_model *m)
 {
     RP_TRY(rp_hf_number(r, "rope_theta", &m->rope_theta));
     RP_TRY(read_rotated(r, m));
-    rp_status type = read_rope_type(r, m);
-    if (type == RP_OK && m->joined && strcmp(m->rope_scaling, "none") != 0) {
-        type = refuse(r, "rope_type", "default: its factors for long sequences are not computed");
-    }
+    rp_status type = read_rope_type(r, arena, m);
     rp_status rest = rpexec_config_check_rest(r);
     return type != RP_OK ? type : rest;
 }
@@ -152,13 +209,14 @@ static void set_rope_defaults(const rp_hf_config *r, bool by_kind, rp_model *m)
     m->local_theta = by_kind ? 10000 : 0;
     m->rope_scaling = r->family->sinks ? "yarn" : "none";
     m->yarn = RP_ROPE_GPT_OSS;
+    m->longrope = (rp_rope_long){.original = m->joined ? 4096 : 0};
 }
 
-typedef rp_status rope_reader(const rp_hf_config *r, rp_model *m);
+typedef rp_status rope_reader(const rp_hf_config *r, rp_arena *arena, rp_model *m);
 
 /* An object inside; none where it is missing or empty. */
 static rp_status read_inside(const rp_hf_config *r, const char *name, const json_t *object,
-                             rope_reader *reader, rp_model *m)
+                             rope_reader *reader, rp_arena *arena, rp_model *m)
 {
     if (object == NULL || rp_hf_is_empty(object)) {
         return RP_OK;
@@ -170,18 +228,19 @@ static rp_status read_inside(const rp_hf_config *r, const char *name, const json
     inner.name = name;
     inner.values = object;
     RP_TRY(rp_hf_copy_keys(&inner));
-    rp_status status = reader(&inner, m);
+    rp_status status = reader(&inner, arena, m);
     json_decref(inner.rest);
     return status;
 }
 
 /* Gemma 3's objects, of layers without and with a window; local_theta is there. */
-static rp_status read_rope_objects(const rp_hf_config *r, rp_model *m)
+static rp_status read_rope_objects(const rp_hf_config *r, rp_arena *arena, rp_model *m)
 {
     rp_model local = {.rope_theta = m->local_theta, .rope_scaling = "none"};
-    RP_TRY(read_inside(r, "full_attention", rp_hf_get(r, "full_attention"), read_rope_object, m));
+    RP_TRY(read_inside(r, "full_attention", rp_hf_get(r, "full_attention"), read_rope_object, arena,
+                       m));
     RP_TRY(read_inside(r, "sliding_attention", rp_hf_get(r, "sliding_attention"), read_rope_object,
-                       &local));
+                       arena, &local));
     if (strcmp(local.rope_scaling, "none") != 0) {
         return rp_hf_refuse(r, "sliding_attention", "layers with windows are not scaled",
                             "those with rope_type default");
@@ -191,7 +250,7 @@ static rp_status read_rope_objects(const rp_hf_config *r, rp_model *m)
 }
 
 /* rope_theta with rope_scaling, or rope_parameters with all of it; 10000 unless said otherwise. */
-static rp_status read_rope(const rp_hf_config *r, rp_model *m)
+static rp_status read_rope(const rp_hf_config *r, rp_arena *arena, rp_model *m)
 {
     const json_t *newer = rp_hf_get(r, "rope_parameters");
     const json_t *older = rp_hf_get(r, "rope_scaling");
@@ -203,14 +262,18 @@ static rp_status read_rope(const rp_hf_config *r, rp_model *m)
     if (by_kind) {
         RP_TRY(rp_hf_number(r, "rope_local_base_freq", &m->local_theta));
     }
+    if (m->joined) {
+        RP_TRY(rp_hf_number(r, "original_max_position_embeddings", &m->longrope.original));
+    }
     bool is_newer = newer != NULL && !rp_hf_is_empty(newer);
     if (is_newer && older != NULL && !rp_hf_is_empty(older)) {
         return rp_hf_refuse(r, "rope_scaling", "rope_parameters is there, too", "one of them");
     }
     double outer = m->rope_theta;
-    rp_status status = is_newer ? read_inside(r, "rope_parameters", newer,
-                                              by_kind ? read_rope_objects : read_rope_object, m)
-                                : read_inside(r, "rope_scaling", older, read_rope_object, m);
+    rp_status status = is_newer
+                           ? read_inside(r, "rope_parameters", newer,
+                                         by_kind ? read_rope_objects : read_rope_object, arena, m)
+                           : read_inside(r, "rope_scaling", older, read_rope_object, arena, m);
     if (status == RP_OK && theta != NULL && m->rope_theta != outer) {
         return rp_hf_refuse(r, "rope_theta", "differs from the one inside", "equal ones");
     }
@@ -263,7 +326,6 @@ static void take_family(const rp_hf_config *r)
                {"qwen3", "layer_types"},
                {"qwen3_moe", "attention_bias"},
                {"qwen2", "layer_types"},
-               {"phi3", "original_max_position_embeddings"}, /* of scaled rotations */
                {"gemma2", "attention_bias"},
                {"gemma2", "layer_types"},
                {"gemma3_text", "attention_bias"},
@@ -442,7 +504,7 @@ static rp_status read_padding(const rp_hf_config *r, const json_t *defaults, rp_
 }
 
 /* Keys beside those of shapes: `rest` is all that is not computed. */
-static rp_status read_rest(rp_hf_config *r, const json_t *defaults, rp_model *m)
+static rp_status read_rest(rp_hf_config *r, const json_t *defaults, rp_arena *arena, rp_model *m)
 {
     json_decref(r->rest);
     RP_TRY(rp_hf_copy_keys(r));
@@ -462,12 +524,9 @@ static rp_status read_rest(rp_hf_config *r, const json_t *defaults, rp_model *m)
     take_family(r);
     rp_status gate = r->family->sinks ? read_gate(r, m) : RP_OK;
     rp_status padding = read_padding(r, defaults, m);
-    rp_status rope = read_rope(r, m);
+    rp_status rope = read_rope(r, arena, m);
     rp_status rest = rpexec_config_check_rest(r);
-    return gate != RP_OK      ? gate
-           : padding != RP_OK ? padding
-           : rope != RP_OK    ? rope
-                              : rest;
+    return gate != RP_OK ? gate : padding != RP_OK ? padding : rope != RP_OK ? rope : rest;
 }
 
 static rp_status read_model(rp_hf_config *r, rp_arena *arena, void *context, rp_model *m)
@@ -486,7 +545,7 @@ static rp_status read_model(rp_hf_config *r, rp_arena *arena, void *context, rp_
         status = check_experts(r);
     }
     if (status == RP_OK) {
-        status = read_rest(r, defaults, m);
+        status = read_rest(r, defaults, arena, m);
     }
     json_decref(defaults);
     return status;

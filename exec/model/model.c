@@ -40,9 +40,10 @@ static double yarn_share(const rp_model *c, uint32_t i)
     return fmin(fmax((i - low) / (high - low), 0), 1);
 }
 
-static double frequency_of(const rp_model *c, uint32_t rotated, bool local, uint32_t i)
+static double frequency_of(const rpexec_model *model, bool local, uint32_t i)
 {
-    double frequency = pow(local ? c->local_theta : c->rope_theta, -2.0 * i / rotated);
+    const rp_model *c = model->config;
+    double frequency = pow(local ? c->local_theta : c->rope_theta, -2.0 * i / model->rotated);
     if (local) {
         return frequency;
     }
@@ -53,6 +54,10 @@ static double frequency_of(const rp_model *c, uint32_t rotated, bool local, uint
         double share = yarn_share(c, i);
         return frequency / c->yarn.factor * share + frequency * (1 - share);
     }
+    if (strcmp(c->rope_scaling, "longrope") == 0) {
+        bool is_long = model->seq_len > c->longrope.original;
+        return frequency / (is_long ? c->longrope.long_factors : c->longrope.short_factors)[i];
+    }
     return strcmp(c->rope_scaling, "linear") == 0 ? frequency / c->rope.factor : frequency;
 }
 
@@ -61,12 +66,14 @@ static rp_status fill_rotary(const rp_model *c, rp_arena *arena, rpexec_model *m
     uint32_t half = model->rotated / 2;
     size_t values = rpexec_model_table_values(model);
     size_t count = rpexec_model_rotary_values(model);
-    double size = strcmp(c->rope_scaling, "yarn") == 0 ? c->yarn.attention : 1;
+    double size = strcmp(c->rope_scaling, "yarn") == 0       ? c->yarn.attention
+                  : strcmp(c->rope_scaling, "longrope") == 0 ? c->longrope.attention
+                                                             : 1;
     RP_TRY(rp_arena_alloc(arena, count, sizeof(float), &model->cosines));
     RP_TRY(rp_arena_alloc(arena, count, sizeof(float), &model->sines));
     for (uint32_t k = 0; k < model->rotary_tables * half; k++) {
         uint32_t i = k % half;
-        double frequency = frequency_of(c, model->rotated, k >= half, i);
+        double frequency = frequency_of(model, k >= half, i);
         for (uint32_t t = 0; t < model->seq_len; t++) {
             size_t at = k / half * values + (size_t)t * half + i;
             model->cosines[at] = (float)(size * cos(t * frequency));

@@ -46,6 +46,10 @@ FAMILIES = {  # name: model_type, and what differs from COMMON
                                 sliding_window=None)),
     "phi3": ("phi3", dict(DENSE, sliding_window=5, rope_parameters={
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})),
+    "phi3-long": ("phi3", dict(  # 16 tokens are more than 12
+        DENSE, original_max_position_embeddings=12, rope_parameters={
+            "rope_type": "longrope", "rope_theta": 100.0, "partial_rotary_factor": 0.75,
+            "short_factor": [1.0, 1.5, 2.0], "long_factor": [1.25, 3.0, 7.5]})),
     "gemma2": ("gemma2", dict(DENSE, head_dim=16, sliding_window=5, query_pre_attn_scalar=7,
                               attn_logit_softcapping=2.0, final_logit_softcapping=5.0)),
     "gemma3": ("gemma3_text", dict(

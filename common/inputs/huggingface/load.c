@@ -261,6 +261,11 @@ static void check_activation(const rp_hf_config *config)
 /* Rotation alters no shape: a name that is not known, and numbers, are left as they are. */
 static void read_rope(const rp_hf_config *config, rp_model *model)
 {
+    static const char *const names[][2] = {{"llama3", "llama3"},
+                                           {"yarn", "yarn"},
+                                           {"linear", "linear"},
+                                           {"longrope", "longrope"},
+                                           {"su", "longrope"}};
     const json_t *older = json_object_get(config->values, "rope_scaling");
     const json_t *newer = json_object_get(config->values, "rope_parameters");
     const json_t *rope = json_is_object(older) ? older : newer;
@@ -269,10 +274,8 @@ static void read_rope(const rp_hf_config *config, rp_model *model)
     const json_t *theta = json_object_get(config->values, "rope_theta");
     theta = theta != NULL ? theta : json_object_get(newer, "rope_theta");
     model->rope_theta = json_is_number(theta) ? json_number_value(theta) : 10000;
-    if (name != NULL && strcmp(name, "llama3") == 0) {
-        model->rope_scaling = "llama3";
-    } else if (name != NULL && strcmp(name, "yarn") == 0) {
-        model->rope_scaling = "yarn";
+    for (size_t i = 0; name != NULL && i < sizeof names / sizeof *names; i++) {
+        model->rope_scaling = strcmp(name, names[i][0]) == 0 ? names[i][1] : model->rope_scaling;
     }
 }
 

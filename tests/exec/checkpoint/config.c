@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -128,7 +129,7 @@ Test(exec_config, refusals_name_the_line_and_all_keys)
          {":4: x: is not understood", ":6: auto_map: code of its own", ":8: a: is not understood"}},
         {LLAMA "\"factor\": 2,\n\"rope_scaling\": {\"rope_type\": \"dynamic\",\n\"factor\": [4]}}",
          {":4: factor: is not",
-          ":5: rope_scaling.rope_type: valid values are default, linear, llama3 and yarn",
+          ":5: rope_scaling.rope_type: valid values are default, linear, llama3, longrope and yarn",
           ":6: rope_scaling.factor: is not"}},
         {LLAMA "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": 1}}",
          {":4: rope_scaling.truncate: valid values are true and false", "", ""}},
@@ -156,6 +157,91 @@ Test(exec_config, refusals_name_the_line_and_all_keys)
             cr_expect(strstr(message, cases[i].messages[k]) != NULL, "%s: %s", message,
                       cases[i].messages[k]);
         }
+    }
+}
+
+#define PHI3(original, type, rest)                                                                 \
+    "{\"model_type\": \"phi3\", \"hidden_size\": 32, \"num_attention_heads\": 4,\n"                \
+    " \"num_hidden_layers\": 2, \"intermediate_size\": 40, \"vocab_size\": 97,\n"                  \
+    " \"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-6, \"hidden_act\": \"silu\",\n"        \
+    " \"pad_token_id\": null" original ",\n" type "\"longrope\", " rest "}}"
+#define SCALED "\"rope_scaling\": {\"type\": "
+#define FACTORS "\"short_factor\": [1, 1.5, 2, 4], \"long_factor\": [2, 3, 4, 8.5]"
+
+/* Phi-3's rotation in both styles, and which numbers transformers 5.24 takes for the rest: the
+ * ratio of the lengths, or `factor`, and `attention_factor` in the place of sqrt(1 + ln s / ln P).
+ */
+Test(exec_config, longrope_is_read_in_both_styles)
+{
+    static const struct {
+        const char *text;
+        double original, attention;
+    } cases[] = {
+        {PHI3(", \"original_max_position_embeddings\": 16", SCALED, FACTORS), 16,
+         1.224744871391589},
+        {PHI3(", \"original_max_position_embeddings\": 16",
+              "\"rope_parameters\": {\"rope_theta\": 10, \"rope_type\": ",
+              FACTORS ", \"original_max_position_embeddings\": 16"),
+         16, 1.224744871391589},
+        {PHI3("", SCALED, FACTORS), 4096, 1},
+        {PHI3("", SCALED, FACTORS ", \"factor\": 4096"), 4096, 1.4142135623730951},
+        {PHI3("", SCALED, FACTORS ", \"factor\": 32, \"attention_factor\": 1.25"), 4096, 1.25},
+        {PHI3("", SCALED, FACTORS ", \"factor\": null, \"attention_factor\": null"), 4096, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[1024] = "";
+        rp_model m;
+        cr_assert(eq(int, load_text(cases[i].text, &m, message, sizeof message), RP_OK), "%s",
+                  message);
+        cr_expect(eq(str, (char *)(uintptr_t)m.rope_scaling, "longrope"));
+        cr_expect(eq(dbl, m.longrope.original, cases[i].original));
+        cr_expect(fabs(m.longrope.attention - cases[i].attention) < 1e-15, "%zu: %.17g", i,
+                  m.longrope.attention);
+        cr_expect(eq(dbl, m.longrope.short_factors[1], 1.5));
+        cr_expect(eq(dbl, m.longrope.long_factors[3], 8.5));
+    }
+}
+
+Test(exec_config, factors_that_do_not_fit_are_refused)
+{
+#define LENGTHS "lists of 4 numbers above 0, one for every two rotated values of a head"
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {PHI3("", SCALED, "\"short_factor\": [1, 1, 1], \"long_factor\": [1, 1, 1, 1]"),
+         ":5: rope_scaling.short_factor: valid values are " LENGTHS},
+        {PHI3("", SCALED, "\"short_factor\": [1, 1, 1, 1], \"long_factor\": [1, 1, 1, 1, 1]"),
+         ":5: rope_scaling.long_factor: valid values are " LENGTHS},
+        {PHI3("", SCALED, "\"short_factor\": [1, 1, 1, 1], \"long_factor\": [1, 0, 1, 1]"),
+         ":5: rope_scaling.long_factor: valid values are " LENGTHS},
+        {PHI3("", SCALED, "\"short_factor\": [1, -1, 1, 1], \"long_factor\": [1, 1, 1, 1]"),
+         ":5: rope_scaling.short_factor: valid values are " LENGTHS},
+        {PHI3("", SCALED, "\"short_factor\": [1, \"1\", 1, 1]"),
+         ":5: rope_scaling.short_factor: valid values are " LENGTHS},
+        {PHI3("", SCALED, "\"short_factor\": 1"),
+         ":5: rope_scaling.short_factor: valid values are " LENGTHS},
+        {PHI3("", SCALED, "\"short_factor\": [1, 1, 1, 1]"),
+         ": rope_scaling.long_factor: valid values are " LENGTHS},
+        {PHI3(", \"partial_rotary_factor\": 0.5", SCALED, FACTORS),
+         ":5: rope_scaling.short_factor: valid values are lists of 2 numbers"},
+        {PHI3(", \"original_max_position_embeddings\": 1", SCALED, FACTORS),
+         "original_max_position_embeddings: valid values are integers from 2 on"},
+        {PHI3("", SCALED, FACTORS ", \"original_max_position_embeddings\": 16"),
+         ":5: rope_scaling.original_max_position_embeddings: differs from the one outside, which "
+         "is 4096 if missing; valid values are equal ones"},
+        {PHI3("", SCALED, FACTORS ", \"factor\": -1"), ":5: rope_scaling.factor: valid values"},
+        {PHI3("", SCALED, FACTORS ", \"short_mscale\": 1.1"), ":5: rope_scaling.short_mscale: is"},
+        {LLAMA "\"rope_scaling\": {\"rope_type\": \"su\"}}",
+         ":4: rope_scaling.rope_type: valid values are default, linear, llama3, longrope and yarn"},
+        {LLAMA "\"rope_scaling\": {\"rope_type\": \"longrope\", " FACTORS "}}",
+         "rope_scaling.original_max_position_embeddings: valid values are numbers above 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[2048] = "";
+        rp_model m;
+        cr_expect(eq(int, load_text(cases[i].text, &m, message, sizeof message), RP_INPUT), "%zu",
+                  i);
+        cr_expect(strstr(message, cases[i].message) != NULL, "%zu: %s", i, message);
     }
 }
 
@@ -195,6 +281,9 @@ Test(exec_config, other_families_are_refused_or_assumed)
          "experts, which the executor does not compute; valid values are llama, mistral, mixtral, "
          "phi3, gemma2, gemma3_text, qwen2, qwen3, qwen3_moe and gpt_oss",
          RP_INPUT},
+        {"{\"model_type\": \"phi3\"" LLAMA_REST ", \"pad_token_id\": null,"
+         " \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
+         NULL, "rope_scaling.type: valid values are default and longrope", RP_INPUT},
         {"{\"model_type\": \"gpt_oss\"" LLAMA_REST ", \"num_local_experts\": 4,"
          " \"num_key_value_heads\": 2, \"num_experts_per_tok\": 2,\n\"quantization_config\": "
          "{\"quant_method\": \"awq\"}}",

@@ -243,7 +243,7 @@ Test(exec_config_keys, what_alters_a_model_is_refused_or_trained_as_transformers
         json_decref(config);
     }
     cr_expect(json_object_size(keys) >= 40, "%zu keys", json_object_size(keys));
-    cr_expect(refused >= 20 && index - refused >= 20, "%zu of %zu are refused", refused, index);
+    cr_expect(refused >= 15 && index - refused >= 20, "%zu of %zu are refused", refused, index);
     json_decref(keys);
     json_decref(root);
 }

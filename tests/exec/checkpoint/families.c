@@ -28,9 +28,9 @@
 
 TestSuite(exec_families, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
-static const char *const families[] = {"llama3.2",     "llama-biases", "qwen2",   "qwen2-windows",
-                                       "qwen3-biases", "mistral",      "mixtral", "gpt-oss",
-                                       "phi3",         "gemma2",       "gemma3"};
+static const char *const families[] = {
+    "llama3.2", "llama-biases", "qwen2",     "qwen2-windows", "qwen3-biases", "mistral", "mixtral",
+    "gpt-oss",  "phi3",         "phi3-long", "phi3-short",    "gemma2",       "gemma3"};
 
 static const struct {
     const char *schedule;

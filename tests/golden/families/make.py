@@ -33,6 +33,8 @@ LLAMA_3_2 = dict(rope_type="llama3", rope_theta=50.0, factor=32.0, low_freq_fact
                  high_freq_factor=4.0, original_max_position_embeddings=24)
 YARN = dict(rope_type="yarn", rope_theta=150.0, factor=4.0, beta_fast=8.0, beta_slow=0.5,
             truncate=False, original_max_position_embeddings=32)
+LONGROPE = dict(rope_type="longrope", rope_theta=50.0, short_factor=[1.0, 1.1, 1.75],
+                long_factor=[1.25, 3.0, 7.5])
 FAMILIES = {
     "llama3.2": ("llama", dict(tie_word_embeddings=True, rope_parameters=LLAMA_3_2)),
     "llama-biases": ("llama", dict(attention_bias=True, mlp_bias=True, head_dim=10)),
@@ -49,6 +51,11 @@ FAMILIES = {
     "phi3": ("phi3", dict(sliding_window=6, num_attention_heads=2, num_key_value_heads=1,
                           rope_parameters=dict(rope_type="default", rope_theta=10000.0,
                                                partial_rotary_factor=0.5))),
+    # Sequences are longer than the original length in one, and shorter in the other.
+    "phi3-long": ("phi3", dict(num_attention_heads=2, num_key_value_heads=1,
+                               original_max_position_embeddings=8,
+                               rope_parameters=dict(LONGROPE, partial_rotary_factor=0.5))),
+    "phi3-short": ("phi3", dict(original_max_position_embeddings=32, rope_parameters=LONGROPE)),
     "gemma2": ("gemma2", dict(sliding_window=5, head_dim=10, query_pre_attn_scalar=7,
                               attn_logit_softcapping=0.7, final_logit_softcapping=1.3)),
     "gemma3": ("gemma3_text", dict(
