@@ -1,5 +1,6 @@
 /* Every operator of the CUDA backend against the host's, for each type. Exit status 77: no device.
- * usage: PROGRAM [values|tokens|products|experts|attention|cudnn|refusals] [fp32|bf16|fp16] */
+ * usage: PROGRAM [all|values|tokens|products|experts|attention|cudnn|refusals] [fp32|bf16|fp16]
+ * [sample] */
 #include "exec/cuda/tests/families.h"
 
 #include <stdio.h>
@@ -25,6 +26,7 @@ int main(int count, char **words)
 {
     int failed = 0;
     uint32_t run = 0;
+    trial_share = count > 3 && strcmp(words[3], "sample") == 0 ? 3 : 1;
     int status = trial_open();
     if (status != 0) {
         return status;

@@ -1,5 +1,6 @@
 /* The double-precision reference of the executor's operators is itself compared with central
- * differences (executor.md section 3, 3), and its golden files with what it computes now. */
+ * differences (executor.md section 3, 3), and its golden files with what it computes now.
+ * Sanitized: --long */
 #include "tests/reference/slow_golden.h"
 #include "tests/support/worse.h"
 

@@ -1,6 +1,7 @@
 /* Invariants of every order between the threads (executor.md section 3): delays change
  * nothing, nothing deadlocks, failures end cleanly, memory stays below its cap, and the bytes that
- * are moved are those of the formula. */
+ * are moved are those of the formula.
+ * Sanitized: --long */
 #include "common/base/log.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
