@@ -290,8 +290,7 @@ static uint32_t runs_of(const trial *t)
     return t->once ? 1 : t->keep_aligned ? MOVED_ALL : most;
 }
 
-/* Whether a sample leaves the next trial out: by a hash of its number, so that no loop over shapes
- * is in step with it.
+/* The sample goes by a hash of the trial's number, so that no loop over shapes is in step with it.
  */
 static bool is_left_out(void)
 {
