@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The committed measurement of predictions (tests/bench/results/validation.csv): errors and Kendall's tau, worked out
-# here again from predicted and measured times, are what rpdiff has written, within what issue 7 asks for, and what
+# here again from predicted and measured times, are what rpdiff has written, within the gates below, and what
 # README.md and docs/results.md say.
 # The script that has measured it records anew before each block of runs and goes on where it was stopped.
 # Release only: data, and a bench.

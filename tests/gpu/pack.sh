@@ -3,7 +3,7 @@
 # the shared libraries they were linked with (all but C's, C++'s and CUDA's), traces,
 # and the suite itself; and that folder into an archive, OUTDIR.tgz.
 # usage: pack.sh BUILDDIR OUTDIR    BUILDDIR was configured with -DRP_CUDA=ON
-# Neither may exist. An archive of more than 60 MiB is refused: what travels to a lent machine has a limit.
+# Neither may exist. An archive of more than 60 MiB is refused: what can be copied to a rented machine has a limit.
 set -euo pipefail
 if [ $# -ne 2 ] || [ -e "$2" ] || [ -e "$2.tgz" ]; then
     echo "usage: pack.sh BUILDDIR OUTDIR, a folder that does not exist yet, nor does OUTDIR.tgz" >&2

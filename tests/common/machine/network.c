@@ -19,7 +19,7 @@
 #endif
 
 #define FEMTOSECONDS 1e15
-#define TOLERANCE_S 1e-11 /* issue 3, item 3 */
+#define TOLERANCE_S 1e-11 /* ten picoseconds */
 
 static rp_random_flows *flows;
 
