@@ -9,7 +9,7 @@
 
 enum { MAX_LINE = 4096, MAX_FIELDS = 32, MAX_LAYERS = 256 };
 
-static const int64_t TOLERANCE_PS = 600000; /* 0.0006 ms: half of the last published digit, and rounding */
+static const int64_t TOLERANCE_PS = 600000; /* half of the last published digit, and rounding */
 
 static const char *const SCHEDULES[] = {"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs",
                                         "roundpipe"};

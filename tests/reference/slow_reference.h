@@ -1,6 +1,6 @@
 /* A deliberately slow and obvious simulation of the five pipeline schedules of the paper's study.
- * It is the oracle of the tests: it transcribes schedules.md 1 and 7 and the
- * metrics of docs/results.md, and shares no code with common/ or sim/. All times are picoseconds. */
+ * It is the oracle of the tests: it transcribes schedules.md 1 and 7 and the metrics of
+ * docs/results.md, and shares no code with common/ or sim/. All times are picoseconds. */
 #pragma once
 
 #include <stdbool.h>
