@@ -2,7 +2,8 @@
 
 Whole training steps: forward, backward and AdamW in fp32, the same weights, the same sequences. Each
 program has one thread, and all are bound to the same processor. In each repetition all programs run
-one after the other, so that other load hits them equally; ratios are of one repetition.
+one after the other, so that other load hits them equally; ratios are of one repetition. Cases
+stories* have the sizes of the models that llama2.c's README publishes, with tied heads as they are.
 
 rpexec: --schedule 1f1b on one GPU of the host backend, resident weights, no recompute, one
 microbatch. PyTorch: transformers' own model with sdpa attention, no checkpointing, fused AdamW, as it
@@ -10,8 +11,8 @@ is (eager) and by torch.compile (compiled). MODES in the environment leaves out 
 experts it has the implementation that EXPERTS says: eager, batched_mm or grouped_mm.
 
 Columns: quantity, case, median, minimum and maximum over the repetitions, unit. A value of one run is
-the median of its steps by the clock, and the mean of its steps by processor time; the first step
-warms up, and the last one is not counted. Status 1 where losses differ by more than 1e-4.
+the median of its steps by the clock, and the mean of its steps by processor time; the first steps
+warm up, and the last one is not counted. Status 1 where losses differ by more than 1e-4.
 """
 import ctypes
 import os
@@ -22,19 +23,32 @@ import subprocess
 import sys
 import time
 
-WARM, STEPS, MORE = 1, 2, 1  # with one more the end of a run is not in the last step measured
+MORE = 1  # with one more step the end of a run is not in the last step measured
 TOLERANCE = 1e-4  # of a loss, absolute
 LR = 1e-4
 DENSE = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=8, num_attention_heads=8,
              num_key_value_heads=4, head_dim=64, max_position_embeddings=4096,
              tie_word_embeddings=False, bos_token_id=None, eos_token_id=None, pad_token_id=None)
-CASES = {  # name: model_type, config, sequences, tokens of each
-    "qwen3": ("qwen3", dict(DENSE, vocab_size=16384), 2, 256),
-    "llama": ("llama", dict(DENSE, vocab_size=8192), 1, 512),
+
+
+def stories(hidden, intermediate, layers, heads, kv_heads, vocab, positions):
+    return dict(hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=layers,
+                num_attention_heads=heads, num_key_value_heads=kv_heads, vocab_size=vocab,
+                max_position_embeddings=positions, rms_norm_eps=1e-5, tie_word_embeddings=True,
+                bos_token_id=None, eos_token_id=None, pad_token_id=None)
+
+
+CASES = {  # name: model_type, config, sequences, tokens of each, steps that warm up, steps measured
+    "stories260K": ("llama", stories(64, 172, 5, 8, 4, 512, 512), 2, 256, 10, 60),
+    "stories15M": ("llama", stories(288, 768, 6, 6, 6, 32000, 256), 2, 256, 2, 6),
+    "stories42M": ("llama", stories(512, 1376, 8, 8, 8, 32000, 1024), 2, 256, 1, 3),
+    "stories110M": ("llama", stories(768, 2048, 12, 12, 12, 32000, 1024), 2, 256, 1, 2),
+    "qwen3": ("qwen3", dict(DENSE, vocab_size=16384), 2, 256, 1, 2),
+    "llama": ("llama", dict(DENSE, vocab_size=8192), 1, 512, 1, 2),
     "qwen3-moe": ("qwen3_moe", dict(DENSE, vocab_size=8192, moe_intermediate_size=256, num_experts=16,
-                                    num_experts_per_tok=4, norm_topk_prob=True), 2, 256),
+                                    num_experts_per_tok=4, norm_topk_prob=True), 2, 256, 1, 2),
     "tiny": ("qwen3", dict(DENSE, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
-                           vocab_size=512), 2, 32),  # that the script runs
+                           vocab_size=512), 2, 32, 1, 2),  # that the script runs
 }
 MODES = os.environ.get("MODES", "eager compiled").split()
 EXPERTS = os.environ.get("EXPERTS", "grouped_mm")
@@ -97,7 +111,7 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def run(words, processor):
+def run(words, processor, warm, steps):
     """Losses, seconds of a step by the clock and by the processor."""
     child = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              text=True, preexec_fn=lambda: os.sched_setaffinity(0, {processor}))
@@ -109,17 +123,17 @@ def run(words, processor):
             clock.append(1e-3 * float(values[2]))
             processor_s.append(cpu_s(child.pid))
     error = child.stderr.read()
-    if child.wait() != 0 or len(losses) != WARM + STEPS + MORE:
+    if child.wait() != 0 or len(losses) != warm + steps + MORE:
         sys.exit(f"trainer.py: {words[0]}: {error[-2000:]}")
-    spent = processor_s[WARM + STEPS - 1] - processor_s[WARM - 1]
+    spent = processor_s[warm + steps - 1] - processor_s[warm - 1]
     least = 1 / os.sysconf("SC_CLK_TCK")  # what the system counts
-    return losses, statistics.median(clock[WARM:WARM + STEPS]), max(spent, least) / STEPS
+    return losses, statistics.median(clock[warm:warm + steps]), max(spent, least) / steps
 
 
-def words_of_rpexec(rpexec, folder, sequences, length):
+def words_of_rpexec(rpexec, folder, sequences, length, steps):
     return [rpexec, "--backend", "host", "--gpus", 1, "--schedule", "1f1b", "--recompute", "none",
             "--microbatches", 1, "--microbatch-size", sequences, "--seq-len", length, "--weights",
-            folder, "--data", folder / "tokens", "--steps", WARM + STEPS + MORE, "--lr", LR,
+            folder, "--data", folder / "tokens", "--steps", steps, "--lr", LR,
             "--loss-out", "-"]
 
 
@@ -136,18 +150,18 @@ def compare_losses(case, losses):
 
 
 def bench(rpexec, folder, case, repetitions):
-    kind, sizes, sequences, length = CASES[case]
+    kind, sizes, sequences, length, warm, steps = CASES[case]
     make_case(folder, kind, sizes, sequences, length)
     processor = max(os.sched_getaffinity(0))
-    programs = {"rpexec": words_of_rpexec(rpexec, folder, sequences, length)}
+    programs = {"rpexec": words_of_rpexec(rpexec, folder, sequences, length, warm + steps + MORE)}
     for mode in MODES:
         programs[mode] = [sys.executable, "-W", "ignore", __file__, "--torch", folder, mode,
-                          sequences, length, WARM + STEPS + MORE]
+                          sequences, length, warm + steps + MORE]
     times, worst = {name: ([], []) for name in programs}, []
     for _ in range(repetitions):
         losses = []
         for name, words in programs.items():
-            values, *seconds = run(words, processor)
+            values, *seconds = run(words, processor, warm, steps)
             losses.append(values)
             for k in range(2):
                 times[name][k].append(seconds[k])
