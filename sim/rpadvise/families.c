@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LARGEST_SIZE 64u /* sequences per microbatch */
 #define MOST_MICROBATCHES 256u
@@ -93,6 +94,27 @@ rp_status rpadvise_families_add(rpadvise_search *s, const rpadvise_family *famil
     return RP_OK;
 }
 
+/* Schedules that never flush are 1F1B with the synchronous optimizer (schedule_type.h): of all that
+ * are one program then, the search has the first. */
+bool rpadvise_is_double(const rpadvise_search *s, const rpadvise_candidate *c)
+{
+    const rpadvise_options *o = s->options;
+    uint32_t schedules = o->schedule_count != 0 ? o->schedule_count : rp_schedule_count;
+    bool before = true;
+    if (c->asynchronous || c->schedule->traits.versions == RP_VERSIONS_ONE) {
+        return false;
+    }
+    for (uint32_t i = 0; i < schedules; i++) {
+        const rp_schedule_type *other = schedule_at(o, i);
+        before = before && other != c->schedule;
+        if (strcmp(other->name, RPADVISE_USUAL_SCHEDULE) == 0 ||
+            (before && other->traits.versions != RP_VERSIONS_ONE)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static rp_status add_family(rpadvise_search *s, const rp_schedule_type *schedule, uint32_t bits,
                             rp_recompute recompute)
 {
@@ -107,7 +129,8 @@ static rp_status add_family(rpadvise_search *s, const rp_schedule_type *schedule
     bool layers = candidate.layer_grain != rp_usual_layer_grain(schedule);
     bool nothing = recompute == RP_RECOMPUTE_NONE && layers; /* there is nothing to cut */
     bool late = (bits & 1) && s->options->synchronous;
-    bool counts = !nothing && !late && may_differ(schedule, bits & 4);
+    bool counts =
+        !nothing && !late && may_differ(schedule, bits & 4) && !rpadvise_is_double(s, &candidate);
     return counts ? rpadvise_families_add(s, &family, 1) : RP_OK;
 }
 

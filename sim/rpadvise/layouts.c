@@ -10,7 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#define USUAL_SCHEDULE "1f1b"
 #define MOST_EXPANDED 12u     /* layouts and sizes in which all schedules are tried */
 #define STATE_BYTES 16.0      /* weight, gradient, fp32 master, m and v of a parameter */
 #define FROZEN_BYTES 2.0      /* weight alone */
@@ -50,7 +49,7 @@ static const rp_schedule_type *find_usual(const rpadvise_search *s)
     const rp_schedule_type *first = NULL;
     for (uint32_t i = 0; i < schedule_count(s); i++) {
         const rp_schedule_type *schedule = schedule_at(s, i);
-        if (is_resident(schedule) && strcmp(schedule->name, USUAL_SCHEDULE) == 0) {
+        if (is_resident(schedule) && strcmp(schedule->name, RPADVISE_USUAL_SCHEDULE) == 0) {
             return schedule;
         }
         first = first == NULL && is_resident(schedule) ? schedule : first;
@@ -62,7 +61,7 @@ static const rp_schedule_type *find_usual(const rpadvise_search *s)
 static rp_status read_inputs(const rpadvise_search *s, facts *f, rpsim_study *study)
 {
     const rpadvise_manner manner = {.iterations = 1, .free_batch = true};
-    const rpadvise_candidate one = {.schedule = rp_schedule_find(USUAL_SCHEDULE),
+    const rpadvise_candidate one = {.schedule = rp_schedule_find(RPADVISE_USUAL_SCHEDULE),
                                     .microbatch_size = 1,
                                     .microbatches = 1,
                                     .calls = 1};
@@ -194,7 +193,8 @@ static rp_status add_others(rpadvise_search *s, const facts *f, const rpadvise_c
             rpadvise_candidate c = *like;
             c.schedule = schedule_at(s, i);
             c.asynchronous = late != 0;
-            if (is_resident(c.schedule) && (c.schedule != f->usual || c.asynchronous)) {
+            bool other = c.schedule != f->usual || c.asynchronous;
+            if (is_resident(c.schedule) && other && !rpadvise_is_double(s, &c)) {
                 rpadvise_family family = rpadvise_family_of(s, &c);
                 RP_TRY(rpadvise_families_add(s, &family, 1));
             }

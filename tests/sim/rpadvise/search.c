@@ -286,3 +286,41 @@ Test(search, nothing_fits)
         cr_expect(eq(int, search.families[i].at_n.fits, 0));
     }
 }
+
+/* PipeDream flushes with the synchronous optimizer and is 1F1B then (Narayanan et al., SOSP 2019,
+ * section 3.2): the same tokens per second and memory, listed once. */
+Test(search, schedules_that_are_one_program_are_tried_once)
+{
+    static const char *names[] = {"pipedream", "1f1b", "pipedream-2bw"};
+    scene s;
+    begin(&s, "qwen3-0.6b");
+    s.options.schedules = names;
+    s.options.schedule_count = 3;
+    s.options.synchronous = true;
+    s.options.budget = 200;
+    rpadvise_search search = run(&s);
+    cr_assert(search.found_count > 0);
+    for (uint32_t i = 0; i < search.family_count; i++) {
+        cr_expect(eq(str, (char *)search.families[i].candidate.schedule->name, "1f1b"));
+    }
+    rpadvise_trial trials[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        const rpadvise_candidate c = {.schedule = rp_schedule_find(names[i]),
+                                      .recompute = RP_RECOMPUTE_WAIT,
+                                      .microbatch_size = 1,
+                                      .microbatches = 8,
+                                      .calls = 1};
+        trials[i] = (rpadvise_trial){.candidate = c};
+    }
+    s.bench.budget += 3;
+    cr_assert(eq(int, rpadvise_try(&s.bench, trials, 3, "all"), RP_OK));
+    for (uint32_t i = 0; i < 3; i++) {
+        cr_expect(gt(dbl, trials[i].outcome.tokens_per_s, 0));
+        cr_expect(eq(dbl, trials[i].outcome.tokens_per_s, trials[1].outcome.tokens_per_s));
+    }
+    s.options.schedule_count = 1; /* asked for by itself it is there */
+    s.options.budget = 50;
+    search = run(&s);
+    cr_assert(search.found_count > 0);
+    cr_expect(eq(str, (char *)search.found[0].candidate.schedule->name, "pipedream"));
+}
