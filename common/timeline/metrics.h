@@ -24,7 +24,7 @@ typedef struct rp_metrics {
     int64_t intra_ps;
     /** Stage fidelity: hop * data waits (schedules.md 7); hardware: of all transfers */
     int64_t comm_total_ps;
-    int64_t comm_exposed_ps; /**< by how much hops delay ops; hardware: waits between ops */
+    int64_t comm_exposed_ps; /**< by how much hops delay ops; hardware: waits for transfers */
     int64_t lower_bound_ps;  /**< on the makespan, by the program's own edges and placement */
 } rp_metrics;
 

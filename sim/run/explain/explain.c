@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 /* ---- resources --------------------------------------------------------------------------------
  */
@@ -150,6 +151,101 @@ static rp_status attribute(const rp_timeline *t, const rp_walk *w, rp_arena *scr
     return RP_OK;
 }
 
+/* ---- behind the last op -----------------------------------------------------------------------
+ */
+
+typedef struct interval {
+    int64_t start_ps;
+    int64_t end_ps;
+} interval;
+
+static int compare_starts(const void *one, const void *other)
+{
+    int64_t a = ((const interval *)one)->start_ps;
+    int64_t b = ((const interval *)other)->start_ps;
+    return a < b ? -1 : a > b ? 1 : 0;
+}
+
+static bool is_sum(const rp_program *p, uint32_t op)
+{
+    rp_op_kind kind = (rp_op_kind)p->ops[op].kind;
+    return rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE || kind == RP_OP_NETWORK_REDUCE;
+}
+
+/* Intervals of a queue's sums that end after `from_ps`: its last ops. @param room NULL: to count */
+static uint32_t list_sums(const rp_timeline *t, const rp_queue *queue, int64_t from_ps,
+                          interval *room)
+{
+    uint32_t count = 0;
+    for (uint32_t i = queue->op_end; i > queue->op_begin && t->end_ps[i - 1] > from_ps; i--) {
+        if (is_sum(t->program, i - 1)) {
+            if (room != NULL) {
+                int64_t start_ps = t->start_ps[i - 1];
+                room[count] = (interval){start_ps > from_ps ? start_ps : from_ps, t->end_ps[i - 1]};
+            }
+            count++;
+        }
+    }
+    return count;
+}
+
+static int64_t length_of_union(interval *intervals, uint32_t count)
+{
+    int64_t length = 0;
+    int64_t until = 0;
+    qsort(intervals, count, sizeof *intervals, compare_starts);
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t from = intervals[i].start_ps > until ? intervals[i].start_ps : until;
+        length += intervals[i].end_ps > from ? intervals[i].end_ps - from : 0;
+        until = intervals[i].end_ps > until ? intervals[i].end_ps : until;
+    }
+    return length;
+}
+
+/* A queue's sums, counted or listed for the GPUs whose they are; those over servers are everyone's.
+ */
+static void deal_sums(const rp_timeline *t, const rp_queue *queue, const rpsim_explanation *e,
+                      uint32_t *next, interval *intervals)
+{
+    bool own = rp_queue_kind_on_gpu((rp_queue_kind)queue->kind);
+    uint32_t begin = own ? queue->gpu : 0;
+    uint32_t end = own ? begin + 1 : queue->kind == RP_QUEUE_NETWORK ? e->gpus : 0;
+    for (uint32_t gpu = begin; gpu < end; gpu++) {
+        int64_t from_ps = e->makespan_ps - e->gpu_share_ps[gpu][RPSIM_SHARE_DRAIN];
+        next[gpu] += list_sums(t, queue, from_ps, intervals != NULL ? &intervals[next[gpu]] : NULL);
+    }
+}
+
+/* The next step begins when gradients have been added up and shares of weights gathered: what is
+ * under way of it when a GPU has nothing else to do is exposed. */
+static rp_status find_drain_sums(const rp_timeline *t, rp_arena *scratch, rpsim_explanation *e)
+{
+    const rp_program *p = t->program;
+    uint32_t *next = NULL; /* [gpu] number of its sums, then where the next one is put */
+    interval *intervals = NULL;
+    uint32_t count = 0;
+    if (p->asynchronous) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(scratch, e->gpus, sizeof *next, &next));
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        deal_sums(t, &p->queues[q], e, next, NULL);
+    }
+    for (uint32_t gpu = 0; gpu < e->gpus; gpu++) {
+        uint32_t own = next[gpu];
+        next[gpu] = count;
+        count += own;
+    }
+    RP_TRY(rp_arena_alloc(scratch, count + 1u, sizeof *intervals, &intervals));
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        deal_sums(t, &p->queues[q], e, next, intervals);
+    }
+    for (uint32_t gpu = 0, begin = 0; gpu < e->gpus; begin = next[gpu++]) {
+        e->drain_sums_ps += length_of_union(&intervals[begin], next[gpu] - begin);
+    }
+    return RP_OK;
+}
+
 /* ---- critical path ----------------------------------------------------------------------------
  */
 
@@ -223,6 +319,7 @@ static rp_status explain(const rpsim_explain_case *c, rp_arena *arena, rp_arena 
     rp_walk walk;
     RP_TRY(rp_walk_prepare(t, c->times != NULL ? c->times->hop_ps : 0, scratch, &walk));
     RP_TRY(attribute(t, &walk, scratch, e));
+    RP_TRY(find_drain_sums(t, scratch, e));
     return find_path(&walk, last, arena, e);
 }
 
@@ -298,7 +395,8 @@ void rpsim_explain_communication(const rp_timeline *timeline, const rpsim_explan
         }
     }
     *exposed_ps_out = e->share_ps[RPSIM_SHARE_UPLOAD_PARAMS] + e->share_ps[RPSIM_SHARE_UPLOAD_ACT] +
-                      e->share_ps[RPSIM_SHARE_DOWNLOAD] + e->share_ps[RPSIM_SHARE_PEER];
+                      e->share_ps[RPSIM_SHARE_DOWNLOAD] + e->share_ps[RPSIM_SHARE_PEER] +
+                      e->drain_sums_ps;
 }
 
 rpsim_first_cause rpsim_explain_first_cause(const rpsim_explanation *e, const rpsim_sensitivity *s)

@@ -107,6 +107,8 @@ typedef struct rpsim_explanation {
     int64_t makespan_ps;
     int64_t share_ps[RPSIM_SHARE_COUNT];        /**< sums to gpus * makespan_ps */
     int64_t (*gpu_share_ps)[RPSIM_SHARE_COUNT]; /**< [gpu] each sums to makespan_ps */
+    int64_t drain_sums_ps; /**< of all drains, in which a collective of the GPU, or a sum over
+                                servers, is under way; 0 of asynchronous programs */
     int64_t *blame_ps;                          /**< [resource] idle time between a GPU's ops */
     uint32_t segment_count;                     /**< of the critical path */
     rpsim_segment *segments;                    /**< from 0 to makespan_ps, none empty */
@@ -139,8 +141,9 @@ rp_status rpsim_explain(const rpsim_explain_case *c, rp_arena *arena,
  * Communication of a run at hardware fidelity.
  * @param total_ps_out the time that its transfers and collectives take, each by itself, waiting for
  *        copy engines not included
- * @param exposed_ps_out the time between their ops that GPUs wait for these, by the attribution,
- *        summed over GPUs; fill and drain are not in it
+ * @param exposed_ps_out the time that GPUs wait for these, summed over GPUs: between their ops, by
+ *        the attribution, and behind their last one drain_sums_ps. Fill and the rest of drain are
+ *        not in it
  */
 void rpsim_explain_communication(const rp_timeline *timeline, const rpsim_explanation *explanation,
                                  int64_t *total_ps_out, int64_t *exposed_ps_out);

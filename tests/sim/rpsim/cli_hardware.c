@@ -104,7 +104,8 @@ Test(cli_hardware, communication_of_two_gpus)
     }
 }
 
-/* Exposed communication is the time that --explain attributes to transfers. */
+/* Exposed communication is the time that --explain attributes to transfers, where no sums come
+ * behind a GPU's last op. */
 Test(cli_hardware, exposed_communication_is_the_attribution)
 {
     json_t *rows = run("--schedule roundpipe,zero2,fsdp --gpus 4 --iterations 1 --explain");
@@ -118,7 +119,10 @@ Test(cli_hardware, exposed_communication_is_the_attribution)
             sum += rp_test_json_number(of, shares[k]);
         }
         cr_expect(gt(dbl, sum, 0));
-        cr_expect(epsilon_eq(dbl, rp_test_json_number(row, "comm_exposed_ms"), sum, 1e-6));
+        double behind = rp_test_json_number(row, "comm_exposed_ms") - sum;
+        bool gathers = i == 1; /* zero2: all weights, when their shares are stepped */
+        cr_expect(gt(dbl, behind, gathers ? 1 : -1e-6));
+        cr_expect(le(dbl, behind, gathers ? rp_test_json_number(row, "drain_ms") : 1e-6));
     }
     json_decref(rows);
 }

@@ -141,6 +141,39 @@ Test(copies, exposed_reductions_move_with_bucket_link_and_backward)
     cr_expect(eq(i64, late.start_ps[0], late.layer_end_ps[LAYERS + 1]));
 }
 
+/* comm_exposed_ms is what no pass of the GPU runs beside: of one stage, the ways from the last
+ * pass's end to each end of what copies do behind it, shares of weights included. */
+Test(copies, sums_behind_the_last_backward_are_exposed)
+{
+    static const char *const more[] = {"", "--zero 1", "--bucket-mb 13", "--zero 2 --bucket-mb 13",
+                                       "--zero 1 --iterations 2"};
+    for (size_t k = 0; k < sizeof more / sizeof more[0]; k++) {
+        char line[512];
+        (void)snprintf(line, sizeof line, ONE_STAGE "%s", more[k]);
+        rp_test_run run = rp_test_run_line(line);
+        const rp_program *p = run.program;
+        const rp_timeline *t = run.timeline;
+        int64_t idle_ps[2] = {0, 0}; /* of each iteration, from the end of its last backward on */
+        int64_t exposed_ps = 0;
+        for (uint32_t i = 0; i < p->op_count; i++) {
+            int64_t *from_ps = &idle_ps[p->ops[i].iteration];
+            bool pass = rp_op_kind_is_pass((rp_op_kind)p->ops[i].kind);
+            *from_ps = pass && t->end_ps[i] > *from_ps ? t->end_ps[i] : *from_ps;
+        }
+        for (uint32_t i = 0; i < p->op_count; i++) { /* one after the other, in one queue */
+            int64_t from_ps = idle_ps[p->ops[i].iteration];
+            bool sum = p->queues[rp_program_queue_of(p, i)].kind == RP_QUEUE_DATA;
+            int64_t start_ps = t->start_ps[i] > from_ps ? t->start_ps[i] : from_ps;
+            bool first = p->ops[i].iteration == 0;
+            exposed_ps += sum && first && t->end_ps[i] > start_ps ? t->end_ps[i] - start_ps : 0;
+        }
+        cr_expect(gt(i64, exposed_ps, 0), "%s", more[k]);
+        double reported = rp_test_row_number(line, "comm_exposed_ms");
+        cr_expect(epsilon_eq(dbl, reported, (double)exposed_ps / 1e9, 1e-9), "%s", more[k]);
+        rp_test_run_fini(&run);
+    }
+}
+
 /* ---- bytes that ZeRO moves and leaves
  * ---------------------------------------------------------------
  */
