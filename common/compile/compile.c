@@ -173,25 +173,60 @@ static rp_status check_copies(const rp_layout *layout, bool asynchronous)
     return RP_OK;
 }
 
-/* Experts are shared by copies: each has the dense layers, a part of the experts, and its own
- * tokens. */
+/* GPUs of a tensor group that share each expert: all or one. Their parts of the tokens go to the
+ * experts, as in Megatron Core, which refuses to train without sequence parallelism then. */
+static rp_status check_cut_experts(const rp_layout *layout)
+{
+    uint32_t tensor = rp_layout_tensor(layout);
+    uint32_t given = layout->expert_tensor_parallel;
+    bool apart = layout->axes == RP_AXES_TPD || layout->axes == RP_AXES_DPT;
+    if (given > 1 && given != tensor) {
+        rp_log_error("--expert-tensor-parallel: %u of %u GPUs that share each layer; valid are all "
+                     "of them (%u), and 1",
+                     given, tensor, tensor);
+        return RP_USAGE;
+    }
+    if (tensor > 1 && !layout->sequence_parallel) {
+        rp_log_error("--expert-parallel: with --tensor-parallel each GPU sends its part of the "
+                     "tokens to the experts; valid with --sequence-parallel");
+        return RP_USAGE;
+    }
+    if (given == 1 && tensor > 1 && rp_layout_data(layout) > 1 && apart) {
+        rp_log_error("--expert-tensor-parallel: whole experts are spread over tensor groups and "
+                     "copies, between which --axes %s has pipelines; valid are tdp, dtp, ptd and "
+                     "pdt",
+                     rp_axes_text((rp_axes)layout->axes));
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+/* Experts are shared by copies, or by all GPUs of a stage: each has the dense layers or its part of
+ * them, a part of the experts, and its own tokens. */
 static rp_status check_experts(const rp_layout *layout, const rp_model *model)
 {
     uint32_t shares = rp_layout_expert(layout);
     if (shares == 1) {
+        if (layout->expert_tensor_parallel != 0) {
+            rp_log_error("--expert-tensor-parallel: experts are not spread; valid with "
+                         "--expert-parallel 2 and more");
+            return RP_USAGE;
+        }
         return RP_OK;
     }
+    uint32_t most = rp_layout_gpus(layout) / rp_layout_expert_tensor(layout);
     bool mixture = model->experts > 1;
-    if (mixture && rp_layout_data(layout) % shares == 0 && rp_layout_tensor(layout) == 1) {
-        return RP_OK;
+    if (mixture && most % shares == 0) {
+        return check_cut_experts(layout);
     }
     if (!mixture) {
         rp_log_error("--expert-parallel: %s has no experts; valid are mixtures of experts "
                      "(qwen3-30b-a3b, for example)",
                      model->name);
-    } else if (rp_layout_tensor(layout) > 1) {
-        rp_log_error("--expert-parallel: experts that tensor groups cut are not modelled; valid is "
-                     "--tensor-parallel 1");
+    } else if (rp_layout_expert_tensor(layout) != rp_layout_tensor(layout)) {
+        rp_log_error("--expert-parallel: %u copies of %u GPUs per layer are no whole groups of %u; "
+                     "valid are divisors of their product",
+                     rp_layout_data(layout), rp_layout_tensor(layout), shares);
     } else {
         rp_log_error("--expert-parallel: %u copies are no whole groups of %u; valid are divisors "
                      "of --data-parallel",

@@ -165,6 +165,8 @@ typedef struct rp_model {
     uint32_t shared_intermediate; /**< of the experts that every token goes through, together */
     bool shared_gate;             /**< the shared experts' output is weighted by a sigmoid */
     uint32_t expert_ranks;   /**< GPUs that share experts (rp_model_cut); 0 or 1: each has all */
+    uint32_t routed_ranks;   /**< GPUs of a tensor group that have experts whole, each for a part of
+                                  the tokens (rp_model_cut); 0 or 1: they share each expert */
     uint32_t sequence_ranks; /**< GPUs that share the tokens outside of matrices and attention
                                   (rp_model_cut); 0 or 1: each has all */
     uint32_t kind_count;
@@ -274,6 +276,12 @@ rp_status rp_model_cut(const rp_model *model, const rp_layout *layout, rp_arena 
 static inline uint32_t rp_model_held_experts(const rp_model *model)
 {
     return model->expert_ranks > 1 ? model->experts / model->expert_ranks : model->experts;
+}
+
+/** @return whether each GPU of a tensor group sends its part of the tokens to experts. */
+static inline bool rp_model_dispatches_parts(const rp_model *model)
+{
+    return model->expert_ranks > 1 && model->sequence_ranks > 1;
 }
 
 /** @return parameters of experts of a layer that a GPU has, adapters included; 0: dense. */

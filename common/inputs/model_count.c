@@ -189,8 +189,10 @@ static rp_status cut_layer(rp_model *m, const rp_layout *layout)
         return RP_OK;
     }
     m->sequence_ranks = rp_layout_sequence(layout);
+    bool whole = shares > 1 && rp_layout_expert_tensor(layout) == 1;
+    m->routed_ranks = whole ? ranks : 1;
     RP_TRY(divide(m, "a number of attention heads", ranks, &m->heads));
-    RP_TRY(divide(m, "an MLP width", ranks, &m->intermediate));
+    RP_TRY(whole ? RP_OK : divide(m, "an MLP width", ranks, &m->intermediate));
     RP_TRY(divide(m, "a width of shared experts", ranks, &m->shared_intermediate));
     m->kv_heads = ranks < m->kv_heads ? m->kv_heads : ranks;
     RP_TRY(divide(m, "a number of key-value heads", ranks, &m->kv_heads));

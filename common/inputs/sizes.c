@@ -16,6 +16,11 @@ static uint64_t plain_tape_per_token(const rp_model *m, uint64_t v)
            sizeof(float) * (uint64_t)m->heads;
 }
 
+static uint64_t routed_ranks(const rp_model *m)
+{
+    return m->routed_ranks > 1 ? m->routed_ranks : 1;
+}
+
 /* Kept per token of a layer for its backward: sim/model.md section 4, "saved". Values of the run's
  * type have `v` bytes; a norm also keeps an fp32 copy of its input. */
 static uint64_t tape_per_token(const rp_model *m, uint64_t v)
@@ -28,14 +33,17 @@ static uint64_t tape_per_token(const rp_model *m, uint64_t v)
     uint64_t k = (uint64_t)m->kv_heads * m->head_dim;
     uint64_t values = (uint64_t)m->kv_heads * rp_model_value_dim(m);
     uint64_t out = (uint64_t)m->heads * rp_model_value_dim(m);
-    uint64_t active = (uint64_t)m->intermediate * m->active_experts + m->shared_intermediate;
+    uint64_t active = 4 * v * m->intermediate * m->active_experts / routed_ranks(m) +
+                      4 * v * m->shared_intermediate;
     uint64_t norms = m->four_norms ? 2 : 1; /* pairs, with their inputs */
-    uint64_t bytes = 4 * v * active + norms * (8 + 6 * v) * h + v * (q + k + values) + v * out;
+    uint64_t bytes = active + norms * (8 + 6 * v) * h + v * (q + k + values) + v * out;
     bytes += m->qk_norm ? (4 + 2 * v) * (q + k) : 0;
     /* Latent vectors before and behind their norms, and the part of keys that is rotated. */
     bytes += (4 + 3 * v) * ((uint64_t)m->kv_rank + m->q_rank) + v * m->rope_dim;
-    /* Gathers of a mixture: each expert's inputs, and its outputs before they are weighted. */
-    return bytes + (m->experts > 1 ? 2 * v * h * m->active_experts : 0);
+    /* Gathers of a mixture: each expert's inputs, of all tokens where GPUs share an expert that
+     * tokens were sent to, and its outputs before they are weighted. */
+    uint64_t inputs = rp_model_dispatches_parts(m) && routed_ranks(m) == 1 ? m->hidden : h;
+    return bytes + (m->experts > 1 ? v * (inputs + h) * m->active_experts : 0);
 }
 
 /* Most that a layer's backward holds beyond its tape. 12 h is sim/model.md's. The MLP: when the
@@ -45,7 +53,7 @@ static uint64_t tape_per_token(const rp_model *m, uint64_t v)
 static uint64_t temporary_per_token(const rp_model *m, uint64_t v)
 {
     uint64_t active = (uint64_t)m->intermediate * m->active_experts;
-    uint64_t rows = 2 * v * active / rp_model_held_experts(m);
+    uint64_t rows = 2 * v * active / rp_model_held_experts(m) / routed_ranks(m);
     uint64_t shared = 2 * v * m->shared_intermediate;
     return 6 * v * (uint64_t)m->hidden + (shared > rows ? shared : rows);
 }
@@ -96,6 +104,7 @@ rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_dtype dt
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.expert_weight_bytes));
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.expert_gradient_bytes));
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.dispatch_bytes));
+    RP_TRY(rp_arena_alloc(arena, count, sizeof(bool), &sizes.shared_experts));
     for (uint32_t i = 0; i < count; i++) {
         bool head = i + 1 == count;
         uint64_t norm = head ? rp_model_final_norm(model) : 0;
@@ -113,7 +122,9 @@ rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_dtype dt
         if (block && layer->experts > 1) {
             sizes.expert_weight_bytes[i] = v * rp_model_expert_held(layer);
             sizes.expert_gradient_bytes[i] = v * rp_model_expert_trained(layer);
-            sizes.dispatch_bytes[i] = v * seq_len * model->hidden * layer->active_experts;
+            sizes.dispatch_bytes[i] =
+                rp_model_of_sequence(layer, v * seq_len * model->hidden * layer->active_experts);
+            sizes.shared_experts[i] = layer->shared_intermediate != 0;
         }
         sizes.parameters[i] = head && model->tied_head && trained != 0 ? norm : trained;
     }

@@ -25,7 +25,7 @@ static const rp_op *unit_op(const rp_lowering *l, const rp_lower_unit *unit)
     return &l->schedule->ops[unit->last];
 }
 
-/* Copies that have a family's parameters; experts that are shared are the same on few of them. */
+/* GPUs that have a family's parameters; experts that are shared are the same on few of them. */
 static uint32_t copies_of(const rp_lowering *l, rp_lower_family family)
 {
     return family == RP_LOWER_EXPERTS ? rp_layout_replicas(layout_of(l))
@@ -75,7 +75,7 @@ rp_status rp_lower_find_reductions(rp_lowering *l)
 {
     const rp_program *p = l->schedule;
     rp_lower_job **last = NULL; /* [iteration][stage] with its last gradients */
-    if (rp_layout_data(layout_of(l)) == 1) {
+    if (l->data_queues == 0 && l->replica_queues == 0) {
         return RP_OK;
     }
     RP_TRY(
@@ -290,7 +290,8 @@ rp_status rp_lower_add_copies(rp_lowering *l, uint32_t gpu)
 {
     copies_walk w = {.l = l, .gpu = gpu, .next = l->job_begin[gpu]};
     bool shards = rp_layout_zero(layout_of(l)) == 3;
-    for (uint32_t k = w.next; l->data_queues != 0 && k < l->job_begin[gpu + 1]; k++) {
+    bool meet = l->data_queues != 0 || l->replica_queues != 0;
+    for (uint32_t k = w.next; meet && k < l->job_begin[gpu + 1]; k++) {
         const rp_lower_job *job = &l->jobs[k];
         rp_lower_unit *unit = &l->units[job->first_unit];
         bool first = k == l->job_begin[gpu] || job[-1].iteration != job->iteration;

@@ -89,6 +89,40 @@ uint64_t rp_lower_sent_bytes(const rp_lowering *l)
     return scatters(l) ? (boundary + ranks - 1) / ranks : boundary;
 }
 
+/* Ways of a unit's tokens to the experts of its mixtures and back. */
+typedef struct dispatches {
+    uint32_t ways;
+    uint64_t bytes;    /* that leave a GPU for the others that share the experts */
+    uint64_t gathered; /* of a way, that pass through each GPU of a group that shares each expert */
+    uint32_t unsummed; /* sums of a tensor group that these ways stand in the place of */
+} dispatches;
+
+/* Each way is there once in the forward, in the backward and in the recompute: (E - 1) / E of k
+ * copies of each token leave the GPU (Lepikhin et al., GShard, 2020, section 3.2). GPUs of a tensor
+ * group send a part of the tokens each; where they share each expert, they gather what all of them
+ * have got, and scatter sums before it goes back (Megatron Core's all-to-all dispatcher). */
+static dispatches count_dispatches(const rp_lowering *l, const rp_lower_unit *unit)
+{
+    const rp_op *op = &l->schedule->ops[unit->last];
+    const rp_stage *stage = &l->schedule->stages[op->stage];
+    const rp_sizes *sizes = &l->config->sizes;
+    uint32_t tensor = rp_layout_tensor(layout_of(l));
+    uint32_t sharing = rp_layout_expert_tensor(layout_of(l));
+    uint32_t each = l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE ? 4 : 2;
+    dispatches sent = {0};
+    for (uint32_t layer = stage->layer_begin + 1;
+         l->expert_queues != 0 && layer <= stage->layer_end; layer++) {
+        uint64_t tokens = rp_lower_scaled(rp_lower_at(sizes->dispatch_bytes, layer),
+                                          l->sequences[op->microbatch]);
+        bool alone = tokens != 0 && tensor > 1 && !sizes->shared_experts[layer];
+        sent.bytes += each * rp_lower_ring_bytes(tokens, rp_layout_expert(layout_of(l)));
+        sent.gathered += each / 2 * rp_lower_ring_bytes(tokens * sharing, sharing);
+        sent.ways += tokens != 0 ? each : 0;
+        sent.unsummed += alone ? each / 2 : 0;
+    }
+    return sent;
+}
+
 /* Sums of a unit over its tensor group, or with shared tokens the scatters and gathers in their
  * place: around each matrix that GPUs share a gather comes before and a scatter behind (Korthikanti
  * et al., 2022, section 4.2.2), in the backward likewise. Of the embedding a scatter comes behind,
@@ -99,7 +133,8 @@ typedef struct group_calls {
     uint32_t gathers;
 } group_calls;
 
-static group_calls count_calls(const rp_lowering *l, const rp_lower_unit *unit)
+static group_calls count_calls(const rp_lowering *l, const rp_lower_unit *unit,
+                               const dispatches *sent)
 {
     const rp_op *op = &l->schedule->ops[unit->last];
     const rp_stage *stage = &l->schedule->stages[op->stage];
@@ -107,9 +142,11 @@ static group_calls count_calls(const rp_lowering *l, const rp_lower_unit *unit)
     uint32_t first = l->producers.forward_position[op->stage] == 0 ? 1 : 0;
     uint32_t head = (stage->roles & RP_STAGE_HEAD) != 0 ? 1 : 0;
     bool recomputes = l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE;
-    uint32_t layers = (stage->layer_end - stage->layer_begin) *
-                      rp_sharding_reduces(&tensor_reduces, job->backward,
-                                          recomputes ? l->schedule->recompute : RP_RECOMPUTE_NONE);
+    uint32_t layers =
+        (stage->layer_end - stage->layer_begin) *
+            rp_sharding_reduces(&tensor_reduces, job->backward,
+                                recomputes ? l->schedule->recompute : RP_RECOMPUTE_NONE) -
+        sent->unsummed;
     if (layout_of(l)->sequence_parallel) {
         return (group_calls){.scatters = layers + (job->backward ? head : first),
                              .gathers = layers + (job->backward ? first : head)};
@@ -130,42 +167,35 @@ static rp_status check_calls(const rp_lowering *l, const rp_lower_unit *unit, co
     return RP_OK;
 }
 
-/* Tokens of a unit's mixtures to their experts and back, twice in the backward and its recompute:
- * (E - 1) / E of k copies of each token leave the GPU (Lepikhin et al., GShard, 2020, section 3.2).
- */
-static rp_status add_dispatches(rp_lowering *l, rp_lower_unit *unit)
+/* Behind what the unit's tensor group does. */
+static rp_status add_dispatches(rp_lowering *l, rp_lower_unit *unit, const dispatches *sent)
 {
     const rp_op *op = &l->schedule->ops[unit->last];
-    const rp_stage *stage = &l->schedule->stages[op->stage];
-    const rp_lower_job *job = &l->jobs[unit->job];
-    bool recomputes = l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE;
-    uint32_t each = recomputes ? 4 : 2;
-    uint32_t count = 0;
-    uint64_t bytes = 0;
-    for (uint32_t layer = stage->layer_begin + 1; layer <= stage->layer_end; layer++) {
-        uint64_t tokens = rp_lower_scaled(rp_lower_at(l->config->sizes.dispatch_bytes, layer),
-                                          l->sequences[op->microbatch]);
-        bytes += each * rp_lower_ring_bytes(tokens, rp_layout_expert(layout_of(l)));
-        count += tokens != 0 ? each : 0;
-    }
-    RP_TRY(check_calls(l, unit, "expert", count));
-    if (count == 0) {
+    rp_handle before = unit->reduce;
+    RP_TRY(check_calls(l, unit, "expert", sent->ways));
+    if (sent->ways == 0) {
         return RP_OK;
     }
-    RP_TRY(rp_lower_add_collective(l, l->expert_queues + job->gpu, RP_OP_ALL_TO_ALL, op, count,
-                                   bytes, &unit->reduce));
-    return rp_assembly_wait(l->assembly, unit->reduce, unit->compute_last, false);
+    RP_TRY(rp_lower_add_collective(l, l->expert_queues + l->jobs[unit->job].gpu, RP_OP_ALL_TO_ALL,
+                                   op, sent->ways, sent->bytes, &unit->reduce));
+    RP_TRY(rp_assembly_wait(l->assembly, unit->reduce, unit->compute_last, false));
+    return before != RP_NO_HANDLE ? rp_assembly_wait(l->assembly, unit->reduce, before, true)
+                                  : RP_OK;
 }
 
-/* Of the whole boundary tensor, which each GPU has a part of where they share tokens. */
-static rp_status add_calls(rp_lowering *l, rp_lower_unit *unit, rp_op_kind kind, uint32_t count)
+/* Of the whole boundary tensor, which each GPU has a part of where they share tokens, and of tokens
+ * for experts. */
+static rp_status add_calls(rp_lowering *l, rp_lower_unit *unit, rp_op_kind kind, uint32_t count,
+                           const dispatches *sent)
 {
     const rp_op *op = &l->schedule->ops[unit->last];
     uint32_t ranks = rp_layout_tensor(layout_of(l));
     uint64_t boundary = l->config->sizes.boundary_bytes * rp_layout_sequence(layout_of(l)) *
                         l->sequences[op->microbatch];
     bool sums = kind == RP_OP_ALL_REDUCE;
-    uint64_t bytes = count * rp_lower_ring_bytes(boundary, ranks) * (sums ? 2 : 1);
+    uint64_t bytes =
+        count * rp_lower_ring_bytes(boundary, ranks) * (sums ? 2 : 1) + (sums ? 0 : sent->gathered);
+    count += sent->gathered != 0 && !sums ? sent->ways / 2 : 0;
     RP_TRY(check_calls(l, unit, "tensor", count));
     if (count == 0) {
         return RP_OK;
@@ -181,14 +211,15 @@ static rp_status add_calls(rp_lowering *l, rp_lower_unit *unit, rp_op_kind kind,
 rp_status rp_lower_add_tensor_reduce(rp_lowering *l, rp_lower_unit *unit)
 {
     unit->reduce = RP_NO_HANDLE;
-    if (l->expert_queues != 0 && !rp_lower_is_weight(l, unit)) {
-        return add_dispatches(l, unit);
-    }
-    if (l->tensor_queues == 0 || rp_lower_is_weight(l, unit)) {
+    if (rp_lower_is_weight(l, unit)) {
         return RP_OK;
     }
-    group_calls calls = count_calls(l, unit);
-    RP_TRY(add_calls(l, unit, RP_OP_ALL_REDUCE, calls.sums));
-    RP_TRY(add_calls(l, unit, RP_OP_REDUCE_SCATTER, calls.scatters));
-    return add_calls(l, unit, RP_OP_ALL_GATHER, calls.gathers);
+    const dispatches sent = count_dispatches(l, unit);
+    if (l->tensor_queues != 0) {
+        group_calls calls = count_calls(l, unit, &sent);
+        RP_TRY(add_calls(l, unit, RP_OP_ALL_REDUCE, calls.sums, &sent));
+        RP_TRY(add_calls(l, unit, RP_OP_REDUCE_SCATTER, calls.scatters, &sent));
+        RP_TRY(add_calls(l, unit, RP_OP_ALL_GATHER, calls.gathers, &sent));
+    }
+    return add_dispatches(l, unit, &sent);
 }

@@ -409,12 +409,14 @@ static rp_status add_update(rp_lowering *l, uint32_t gpu, const rp_lower_job *jo
     RP_TRY(add(l, queue_of(job, RP_LOWER_COMPUTE), RP_OP_UPDATE, &like,
                RP_GPU_ADAM_BYTES * parameters, &l->update[index]));
     l->updated[rp_lower_family_index(l, job->iteration, gpu, RP_LOWER_DENSE)] = l->update[index];
-    uint32_t queues = l->expert_queues != 0 ? l->expert_queues : l->tensor_queues;
-    if (queues == 0) {
-        return RP_OK;
+    const uint32_t queues[] = {l->tensor_queues, l->expert_queues};
+    for (size_t i = 0; i < sizeof queues / sizeof queues[0]; i++) {
+        if (queues[i] != 0) {
+            rp_handle reduce = rp_assembly_last(l->assembly, queues[i] + gpu);
+            RP_TRY(rp_assembly_wait(l->assembly, l->update[index], reduce, true));
+        }
     }
-    rp_handle reduce = rp_assembly_last(l->assembly, queues + gpu);
-    return rp_assembly_wait(l->assembly, l->update[index], reduce, true);
+    return RP_OK;
 }
 
 /* ---- the host ---------------------------------------------------------------------------------

@@ -89,8 +89,8 @@ static rp_status make_groups(rp_machine *m, const rp_layout *layout, const rp_st
     RP_TRY(make_group("tensor-parallel", m, rp_layout_tensor(layout), strides->tensor, node,
                       &m->tensor));
     RP_TRY(make_group("data-parallel", m, rp_layout_data(layout), strides->data, node, &m->data));
-    RP_TRY(make_group("expert-parallel", m, experts, strides->data, node, &m->expert));
-    RP_TRY(make_group("expert-parallel", m, rp_layout_replicas(layout), strides->data * experts,
+    RP_TRY(make_group("expert-parallel", m, experts, strides->expert, node, &m->expert));
+    RP_TRY(make_group("expert-parallel", m, rp_layout_replicas(layout), strides->expert * experts,
                       node, &m->replica));
     m->tensor.algorithm = m->data.algorithm = m->replica.algorithm =
         (rp_collectives)layout->collectives;

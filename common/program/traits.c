@@ -157,7 +157,7 @@ const char *rp_axes_text(rp_axes axes)
 
 rp_strides rp_layout_strides(const rp_layout *layout, uint32_t pipeline)
 {
-    rp_strides strides = {0, 0, 0};
+    rp_strides strides = {0};
     uint32_t stride = 1;
     for (const char *axis = rp_axes_text((rp_axes)layout->axes); *axis != '\0'; axis++) {
         uint32_t *of = *axis == 't'   ? &strides.tensor
@@ -168,6 +168,11 @@ rp_strides rp_layout_strides(const rp_layout *layout, uint32_t pipeline)
                   : *axis == 'd' ? rp_layout_data(layout)
                                  : pipeline;
     }
+    /* GPUs that have experts whole are counted over tensor groups and copies, which are neighbours
+     * (rp_compile_check_layout). */
+    bool whole = rp_layout_expert_tensor(layout) != rp_layout_tensor(layout);
+    bool tensor = whole && (rp_layout_data(layout) == 1 || strides.tensor < strides.data);
+    strides.expert = tensor ? strides.tensor : strides.data;
     return strides;
 }
 

@@ -115,7 +115,9 @@ typedef struct rp_sharding {
  *    memory each copy is a server of its own;
  *  - sequence_parallel: GPUs that share a layer share its tokens, too, where they do not share
  *    matrices;
- *  - expert_parallel: copies that share the experts of each layer, successive ones;
+ *  - expert_parallel: parts of the experts of each layer, which copies have, successive ones;
+ *  - expert_tensor_parallel: GPUs that share each expert, tensor_parallel (0) or 1: then GPUs of a
+ *    tensor group have parts of the experts as copies do;
  *  - zero: what is sharded over the copies (ZeRO): 1 the optimizer, 2 gradients, too, 3 weights,
  *    too;
  *  - reduces_each: gradients are reduced over the copies with each microbatch; otherwise with a
@@ -132,6 +134,8 @@ typedef struct rp_sharding {
       1u << RP_PLACEMENT_RESIDENT | 1u << RP_PLACEMENT_OFFLOAD)                                    \
     X(bool, sequence_parallel, "sequence-parallel", 1, 1u << RP_PLACEMENT_RESIDENT)                \
     X(uint32_t, expert_parallel, "expert-parallel", RP_MAX_GPUS, 1u << RP_PLACEMENT_RESIDENT)      \
+    X(uint32_t, expert_tensor_parallel, "expert-tensor-parallel", RP_MAX_GPUS,                     \
+      1u << RP_PLACEMENT_RESIDENT)                                                                 \
     X(uint32_t, zero, "zero", 3, 1u << RP_PLACEMENT_RESIDENT)                                      \
     X(bool, reduces_each, "reduces-each", 1, 1u << RP_PLACEMENT_RESIDENT)                          \
     X(uint32_t, gradient_bytes, "gradient-bytes", 8, 1u << RP_PLACEMENT_RESIDENT)                  \
@@ -215,6 +219,8 @@ typedef struct rp_strides {
     uint32_t tensor;
     uint32_t data;
     uint32_t pipeline;
+    uint32_t expert; /**< GPUs that share the experts; those that have the same ones lie this times
+                          rp_layout_expert apart */
 } rp_strides;
 
 /** @param pipeline GPUs of the program */
@@ -235,16 +241,23 @@ static inline uint32_t rp_layout_sequence(const rp_layout *layout)
     return layout->sequence_parallel ? rp_layout_tensor(layout) : 1;
 }
 
-/** @return copies that share the experts. */
+/** @return parts that the experts are shared in. */
 static inline uint32_t rp_layout_expert(const rp_layout *layout)
 {
     return layout->expert_parallel != 0 ? layout->expert_parallel : 1;
 }
 
-/** @return copies that have the same experts. */
+/** @return GPUs that share each expert. */
+static inline uint32_t rp_layout_expert_tensor(const rp_layout *layout)
+{
+    bool whole = rp_layout_expert(layout) > 1 && layout->expert_tensor_parallel == 1;
+    return whole ? 1 : rp_layout_tensor(layout);
+}
+
+/** @return GPUs of a stage that have the same parts of the same experts. */
 static inline uint32_t rp_layout_replicas(const rp_layout *layout)
 {
-    return rp_layout_data(layout) / rp_layout_expert(layout);
+    return rp_layout_gpus(layout) / rp_layout_expert_tensor(layout) / rp_layout_expert(layout);
 }
 
 /** @return what is sharded over the copies; 0 where there is one. */

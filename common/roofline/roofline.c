@@ -241,7 +241,8 @@ static void add_shared(builder *b, double tokens)
     }
 }
 
-/* Experts share the rows evenly; with few rows not every expert has one. */
+/* Experts share the rows evenly; with few rows not every expert has one. Where tokens go to them,
+ * GPUs of a tensor group route and weight a part each; experts that they share have all of it. */
 static void add_mlp(builder *b, double tokens)
 {
     const rp_model *m = b->model;
@@ -251,12 +252,13 @@ static void add_mlp(builder *b, double tokens)
         add_linear(b, "down", tokens, m->intermediate, m->hidden, 1);
         return;
     }
-    double rows = tokens * m->active_experts;
+    double own = rp_model_dispatches_parts(m) ? shared_tokens(m, tokens) : tokens;
+    double rows = (m->routed_ranks > 1 ? own : tokens) * m->active_experts;
     double copies = fmin(rp_model_held_experts(m), rows);
     bool sparse = m->experts > 1;
     if (sparse) {
-        add_gemm(b, "router", tokens, m->hidden, m->experts, 1, b->trained);
-        add_vector(b, "routing", routing_passes, tokens * m->experts, 1);
+        add_gemm(b, "router", own, m->hidden, m->experts, 1, b->trained);
+        add_vector(b, "routing", routing_passes, own * m->experts, 1);
         add_vector(b, "gather", gather_passes, rows * m->hidden, copies);
     }
     add_linear(b, "gate", rows, m->hidden, m->intermediate, copies);
@@ -265,7 +267,7 @@ static void add_mlp(builder *b, double tokens)
                m->expert_bias ? clamped_passes : swiglu_passes, rows * m->intermediate, copies);
     add_linear(b, "down", rows, m->intermediate, m->hidden, copies);
     if (sparse) {
-        add_vector(b, "combine", combine_passes, rows * m->hidden, copies);
+        add_vector(b, "combine", combine_passes, own * m->active_experts * m->hidden, copies);
     } else if (m->mlp_bias) {
         add_bias(b, tokens * (2.0 * m->intermediate + m->hidden), 3);
     }

@@ -172,23 +172,30 @@ static group data_group(const rp_layout *layout, uint32_t ranks, uint32_t rank)
                    gpu * rp_layout_gpus(layout) + rank % tensor, tensor, rp_layout_data(layout)};
 }
 
-/* Behind the data groups: copies that share experts, then those that have the same ones. */
-static group expert_group(const rp_layout *layout, uint32_t ranks, uint32_t rank)
+/* Tensor groups and data groups, of those that there are. */
+static uint32_t before_experts(const rp_layout *layout, uint32_t ranks)
 {
     uint32_t tensor = rp_layout_tensor(layout);
-    uint32_t share = tensor * rp_layout_expert(layout);
-    uint32_t before = (tensor > 1 ? ranks / tensor : 0) + ranks / rp_layout_data(layout);
-    return (group){1 + before + rank / share * tensor + rank % tensor,
-                   rank / share * share + rank % tensor, tensor, rp_layout_expert(layout)};
+    uint32_t data = rp_layout_data(layout);
+    return (tensor > 1 ? ranks / tensor : 0) + (data > 1 ? ranks / data : 0);
+}
+
+/* Behind the data groups: GPUs that share experts, then those that have the same ones. */
+static group expert_group(const rp_layout *layout, uint32_t ranks, uint32_t rank)
+{
+    uint32_t each = rp_layout_expert_tensor(layout);
+    uint32_t share = each * rp_layout_expert(layout);
+    uint32_t before = before_experts(layout, ranks);
+    return (group){1 + before + rank / share * each + rank % each,
+                   rank / share * share + rank % each, each, rp_layout_expert(layout)};
 }
 
 static group replica_group(const rp_layout *layout, uint32_t ranks, uint32_t rank)
 {
-    uint32_t tensor = rp_layout_tensor(layout);
-    uint32_t share = tensor * rp_layout_expert(layout);
+    uint32_t each = rp_layout_expert_tensor(layout);
+    uint32_t share = each * rp_layout_expert(layout);
     uint32_t gpu = rank / rp_layout_gpus(layout);
-    uint32_t before = (tensor > 1 ? ranks / tensor : 0) + ranks / rp_layout_data(layout) +
-                      ranks / rp_layout_expert(layout);
+    uint32_t before = before_experts(layout, ranks) + ranks / rp_layout_expert(layout);
     return (group){1 + before + gpu * share + rank % share,
                    gpu * rp_layout_gpus(layout) + rank % share, share, rp_layout_replicas(layout)};
 }

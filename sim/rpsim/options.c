@@ -324,7 +324,8 @@ static const rp_option_rule rules[] = {
     {.given = "program-in",
      .with = "gpus microbatches partition stages recompute iterations optimizer round round-start "
              "config global-batch accumulate reduce-each reduce-dtype data-parallel "
-             "tensor-parallel sequence-parallel expert-parallel zero bucket-mb axes collectives",
+             "tensor-parallel sequence-parallel expert-parallel expert-tensor-parallel zero "
+             "bucket-mb axes collectives",
      .message = "the program fixes GPUs, microbatches, partition, stages, recompute, iterations, "
                 "optimizer and round; valid beside it are --model, --platform, --costs and "
                 "outputs"},
@@ -372,7 +373,8 @@ static const rp_option_rule rules[] = {
      .when = has_a_length,
      .message = "valid only with --schedule and --fidelity hardware, without --seq-len"},
     {.given = "grain piece-mb dtype nodes reduce-each reduce-dtype data-parallel tensor-parallel "
-              "sequence-parallel expert-parallel zero bucket-mb axes collectives",
+              "sequence-parallel expert-parallel expert-tensor-parallel zero bucket-mb axes "
+              "collectives",
      .when = at_stage,
      .message = "valid only with --fidelity hardware"},
     {.given = "collectives",
@@ -395,7 +397,8 @@ static const rp_option_rule rules[] = {
      .message = "a program has its own pieces; valid without --program-in"},
     {.given = "torch-csv-in",
      .with = "gpus microbatches stages round round-start config accumulate data-parallel "
-             "tensor-parallel sequence-parallel expert-parallel zero bucket-mb axes collectives",
+             "tensor-parallel sequence-parallel expert-parallel expert-tensor-parallel zero "
+             "bucket-mb axes collectives",
      .message = "the file fixes GPUs, microbatches, stages and their order; valid beside it are "
                 "--partition, --recompute, --iterations, --optimizer, sizes of a microbatch, "
                 "--model, --platform, --costs and outputs"},

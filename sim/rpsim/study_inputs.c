@@ -359,6 +359,7 @@ rp_layout rpsim_study_layout(const rpsim_options *o)
                        .data_parallel = o->data_parallel,
                        .sequence_parallel = o->sequence_parallel,
                        .expert_parallel = o->expert_parallel,
+                       .expert_tensor_parallel = o->expert_tensor_parallel,
                        .zero = o->zero,
                        .reduction_bucket = (uint64_t)o->bucket_mb << 20,
                        .axes = o->axes,

@@ -269,6 +269,8 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "of these, GPUs that share the tokens outside of matrices; 1: each has all")         \
     X(expert_parallel, whole(rp_layout_expert(&row->workload.layout)),                             \
       .help = "copies that share the experts of each layer")                                       \
+    X(expert_tensor_parallel, whole(rp_layout_expert_tensor(&row->workload.layout)),               \
+      .help = "GPUs that share each expert, or each layer's MLP")                                  \
     X(zero, whole(rp_layout_zero(&row->workload.layout)),                                          \
       .help = "what copies share: 1 the optimizer, 2 gradients, too, 3 weights, too; 0 nothing")   \
     X(bucket_mb, known(bucket_of(row) != 0, real(bucket_of(row) / (1u << 20))), .unit = "MiB",     \
@@ -315,8 +317,8 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(comm_total_ms, known(knows_communication(row), ms(m->comm_total_ps)), .unit = "ms",          \
       .help = "stage: hop × data waits; hardware: time of all transfers", STORED("comm_total_ps")) \
     X(comm_exposed_ms, known(knows_communication(row), ms(m->comm_exposed_ps)), .unit = "ms",      \
-      .help = "stage: delay of ops by hops; hardware: GPU time between ops waiting for "           \
-              "transfers",                                                                         \
+      .help = "stage: delay of ops by hops; hardware: GPUs' waits for transfers, and for sums "    \
+              "at the end",                                                                        \
       STORED("comm_exposed_ps"), TABLE(RUNS, 16, "hops ms", 3))                                    \
     X(lower_bound_ms, known(rpsim_row_of_one_iteration(row), ms(m->lower_bound_ps)), .unit = "ms", \
       .help = "on the makespan, from the program's own edges and placement",                       \

@@ -21,6 +21,7 @@ typedef struct expansion {
     uint32_t copies;
     uint32_t tensor;
     uint32_t experts;
+    uint32_t sharing; /* GPUs that share each expert */
     rp_strides strides;
     rp_handle *handles; /* [op][copy]; of the host's ops all the same */
 } expansion;
@@ -40,15 +41,25 @@ static void wait(rp_assembly *a, rp_handle op, rp_handle target, bool control)
     cr_assert(eq(int, rp_assembly_wait(a, op, target, control), RP_OK));
 }
 
+/* Number of a copy's rank among those of a stage, neighbours first. */
+static uint32_t neighbour(const expansion *e, uint32_t copy)
+{
+    uint32_t rank = copy % e->tensor;
+    bool copies_first = e->strides.data < e->strides.tensor;
+    return copies_first ? rank * (e->copies / e->tensor) + copy / e->tensor : copy;
+}
+
 /* A collective begins when all GPUs of its group have come to it. */
 static bool meets(const expansion *e, rp_queue_kind kind, uint32_t copy, uint32_t other)
 {
-    uint32_t share = e->tensor * e->experts;
-    bool rank = copy % e->tensor == other % e->tensor;
-    return kind == RP_QUEUE_TENSOR    ? copy / e->tensor == other / e->tensor
-           : kind == RP_QUEUE_DATA    ? rank
-           : kind == RP_QUEUE_EXPERT  ? rank && copy / share == other / share
-           : kind == RP_QUEUE_REPLICA ? copy % share == other % share
+    uint32_t share = e->sharing * e->experts;
+    uint32_t at = e->sharing == 1 ? neighbour(e, copy) : copy;
+    uint32_t there = e->sharing == 1 ? neighbour(e, other) : other;
+    return kind == RP_QUEUE_TENSOR ? copy / e->tensor == other / e->tensor
+           : kind == RP_QUEUE_DATA ? copy % e->tensor == other % e->tensor
+           : kind == RP_QUEUE_EXPERT
+               ? at % e->sharing == there % e->sharing && at / share == there / share
+           : kind == RP_QUEUE_REPLICA ? at % share == there % share
                                       : copy == other;
 }
 
@@ -162,6 +173,7 @@ static void expect_equal_times(const char *line)
                        rp_layout_gpus(layout),
                        rp_layout_tensor(layout),
                        rp_layout_expert(layout),
+                       rp_layout_expert_tensor(layout),
                        rp_layout_strides(layout, program->gpu_count),
                        NULL};
         rp_program *full = expand(&e);
@@ -208,6 +220,11 @@ Test(layouts, one_of_all_that_do_the_same_takes_their_time)
                            "--data-parallel 4 --zero 3 --bucket-mb 2 --sequence-parallel");
     expect_equal_times(RUN "tiny-moe --platform a100-80x8 --nodes 2 --data-parallel 4 "
                            "--expert-parallel 2 --zero 2");
+    expect_equal_times(RUN "tiny-moe --platform a100-80x8 --nodes 2 --data-parallel 4 "
+                           "--tensor-parallel 2 --sequence-parallel --expert-parallel 2 --zero 1");
+    expect_equal_times(RUN "tiny-moe --platform a100-80x8 --nodes 4 --data-parallel 4 "
+                           "--tensor-parallel 2 --sequence-parallel --expert-parallel 8 "
+                           "--expert-tensor-parallel 1 --axes dtp");
     expect_equal_times(RUN "qwen3-1.7b --platform rtx3090x8 --data-parallel 2 --axes pdt");
     expect_equal_times(RUN "gpt:512x8x16 --platform a100-80x8 --nodes 2 --tensor-parallel 2 "
                            "--data-parallel 2 --axes ptd");
@@ -223,6 +240,19 @@ Test(layouts, one_of_all_that_do_the_same_takes_their_time)
             char line[256];
             (void)snprintf(line, sizeof line, RUN "%s --axes %s", sizes[i / 6], axes[i % 6]);
             expect_equal_times(line);
+        }
+        for (size_t i = 0; i < 6; i++) {
+            char line[320];
+            (void)snprintf(line, sizeof line,
+                           RUN "tiny-moe --platform a100-80x8 --nodes 4 --data-parallel 4 "
+                               "--tensor-parallel 2 --sequence-parallel --zero %zu "
+                               "--expert-parallel 4 --axes %s",
+                           i % 4, axes[i]);
+            expect_equal_times(line);
+            if (strcmp(axes[i], "tpd") != 0 && strcmp(axes[i], "dpt") != 0) {
+                (void)strcat(line, " --expert-tensor-parallel 1");
+                expect_equal_times(line);
+            }
         }
         expect_equal_times(RUN "tiny-moe --platform a100-80x8 --nodes 4 --data-parallel 8 "
                                "--expert-parallel 4 --zero 3 --bucket-mb 1");
