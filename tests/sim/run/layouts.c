@@ -289,6 +289,27 @@ static void expect_equal_on(const char *rails, const char *rest)
     expect_equal_times(line);
 }
 
+/* Two GPUs of a tensor group send a boundary each over the adapter that they share: 92.5 / 4 GB/s,
+ * less than their PCIe links carry (traces/platforms/a100-80x8-hdr.yaml). */
+Test(layouts, neighbours_share_an_adapter)
+{
+    rp_test_run run = rp_test_run_line(
+        "--schedule 1f1b --model gpt:1024x16x24 --platform a100-80x8-hdr --nodes 2 --iterations 1 "
+        "--tensor-parallel 2 --microbatches 8 --microbatch-size 4 --seq-len 1024");
+    const rp_program *p = run.program;
+    double longest_ps = 0; /* the gradient goes to the GPU before over NVLink */
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        const rp_op *op = &p->ops[i];
+        bool sent = op->kind == RP_OP_SEND && op->stage == 3 && op->microbatch == 0 &&
+                    p->queues[rp_program_queue_of(p, i)].gpu == 3;
+        double ps = (double)(run.timeline->end_ps[i] - run.timeline->start_ps[i]);
+        longest_ps = sent && ps > longest_ps ? ps : longest_ps;
+    }
+    double Bps = 92.5e9 / 4 / 2;
+    cr_expect(epsilon_eq(dbl, longest_ps, 1e12 * 2 * 4 * 1024 * 1024 / Bps, 4));
+    rp_test_run_fini(&run);
+}
+
 /* Groups and pipelines that share adapters and leaf switches. */
 Test(layouts, one_of_all_takes_their_time_over_any_network)
 {
