@@ -28,9 +28,11 @@ static uint32_t first_key(const head *a, uint32_t begin)
     return a->window == 0 || begin + 1 <= a->window ? 0 : begin + 1 - a->window;
 }
 
-static bool sees(const head *a, uint32_t query, uint32_t key)
+static void hide(uint32_t from, uint32_t to, float *row)
 {
-    return key <= query && (a->window == 0 || query - key < a->window);
+    for (uint32_t j = from; j < to; j++) {
+        row[j] = -INFINITY;
+    }
 }
 
 /* s = scale q k^T of a pair of blocks, capped; -inf where a query does not see a key. */
@@ -47,11 +49,11 @@ static void scores(const head *a, const float *q, const float *k, uint32_t query
     }
     bool whole = key + columns <= query + 1 && first_key(a, query + rows - 1) <= key;
     for (uint32_t i = 0; i < rows && !whole; i++) {
-        for (uint32_t j = 0; j < columns; j++) {
-            if (!sees(a, query + i, key + j)) {
-                s[i * KEYS + j] = -INFINITY;
-            }
-        }
+        uint32_t first = first_key(a, query + i); /* to query + i the row sees keys */
+        uint32_t before = first > key ? first - key : 0;
+        uint32_t after = query + i >= key ? query + i + 1 - key : 0;
+        hide(0, before < columns ? before : columns, s + i * KEYS);
+        hide(after, columns, s + i * KEYS);
     }
 }
 
