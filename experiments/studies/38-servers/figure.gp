@@ -1,7 +1,7 @@
 # Tokens/s per GPU against the number of GPUs: RoundPipe over servers and the best 3D layout, on RTX 4090 and on H100.
-# Needs root (plots), data, out, ext.
-width = 1100
-height = 460
+# Needs root (plots), data, out, ext, narrow (1: a window of a phone, one column).
+width = narrow ? 358 : 1100
+height = narrow ? 910.0 : 460
 load root . '/style.gp'
 set output out . '.' . ext
 set datafile separator ','
@@ -20,16 +20,18 @@ colour(i) = word('#0072b2 #56b4e9 #e69f00', (i - 1) % 3 + 1)
 points(server, network, system) = sprintf("< awk -F, '$1 == \"%s\" && $2 == %g && $3 == \"%s\" && $7 == \"true\" " . \
     "{ print $5 \",\" $9 / $5 \",\" $10 / $5 \",\" $11 / $5 }' '%s'", server, network, system, data)
 set multiplot
-set tmargin at screen 1 - 110.0 / height
-set bmargin at screen 56.0 / height
 do for [side = 1 : 2] {
     server = side == 1 ? 'rtx4090x8' : 'h100x8'
-    left = side == 1 ? 70.0 : 620.0
+    left = narrow ? 48.0 : side == 1 ? 70.0 : 620.0
+    down = narrow && side == 2 ? 460.0 : 0.0
+    names = narrow ? 9 - 3 * side : 3 # below each other
     set lmargin at screen left / width
-    set rmargin at screen (left + 460) / width
+    set rmargin at screen (narrow ? 350.0 : left + 460) / width
+    set tmargin at screen 1 - (down + 44 + 22 * names) / height
+    set bmargin at screen 1 - (down + 404) / height
     set label 1 (side == 1 ? 'RTX 4090: tokens/s per GPU' : 'H100: tokens/s per GPU') \
-        at screen left / width, screen 1 - 18.0 / height left font font_title noenhanced
-    set key at screen left / width, screen 1 - 66.0 / height left center vertical maxrows 3 \
+        at screen left / width, screen 1 - (down + 18) / height left font font_title noenhanced
+    set key at screen left / width, screen 1 - (down + 36 + 10 * names) / height left center vertical maxrows names \
         reverse Left samplen 2.5 width 1 font font_text
     top = side == 1 ? 4000 : 13000
     set yrange [0 : top]
