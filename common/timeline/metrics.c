@@ -110,7 +110,10 @@ static rp_status measure_queue(const rp_timeline *timeline, const rp_queue *queu
         idle_from = u.end_ps;
         /* Only lowered programs have such times, and there a unit is one op. */
         int64_t held_ps = timeline->held_ps != NULL ? timeline->held_ps[u.next - 1] : 0;
-        metrics->busy_ps += u.end_ps - u.begin_ps - held_ps;
+        int64_t busy_ps = u.end_ps - u.begin_ps - held_ps;
+        bool update = timeline->program->ops[u.next - 1].kind == RP_OP_UPDATE;
+        metrics->busy_ps += busy_ps;
+        metrics->passes_ps += update ? 0 : busy_ps;
         metrics->intra_ps += held_ps;
     }
     add_gap(&marks, idle_from, metrics->makespan_ps, metrics);
@@ -154,6 +157,7 @@ rp_status rp_metrics_measure(const rp_timeline *timeline, bool separate_backward
 {
     const rp_program *program = timeline->program;
     rp_metrics m = *metrics_out;
+    m.passes_ps = m.fullest_ps = 0;
     m.busy_ps = m.fill_ps = m.switch_ps = m.drain_ps = m.intra_ps = 0;
     m.makespan_ps = rp_metrics_makespan_ps(timeline);
     int64_t gpu_time = 0;
@@ -165,7 +169,10 @@ rp_status rp_metrics_measure(const rp_timeline *timeline, bool separate_backward
         const rp_queue *queue = &program->queues[q];
         if (queue->kind == RP_QUEUE_COMPUTE) {
             uint32_t limit = separate_backward ? UINT32_MAX : program->gpu_count - queue->gpu;
+            int64_t others_ps = m.passes_ps;
             RP_TRY(measure_queue(timeline, queue, limit, &m));
+            int64_t own_ps = m.passes_ps - others_ps;
+            m.fullest_ps = own_ps > m.fullest_ps ? own_ps : m.fullest_ps;
         }
     }
     m.bubble_ps = gpu_time - m.busy_ps;

@@ -17,6 +17,8 @@
 typedef struct rp_metrics {
     int64_t makespan_ps;
     int64_t busy_ps; /**< summed over GPUs, as all that follow */
+    int64_t passes_ps;  /**< of busy: all but updates of weights on GPUs */
+    int64_t fullest_ps; /**< of the GPU with the most, not summed */
     int64_t bubble_ps;
     int64_t fill_ps;
     int64_t switch_ps;

@@ -115,6 +115,34 @@ bool rpadvise_is_double(const rpadvise_search *s, const rpadvise_candidate *c)
     return false;
 }
 
+/* With resident weights of one version a step without a barrier begins a little earlier, and nothing
+ * else differs: the short runs of the synchronous family stand for both. */
+static bool is_as_late(const rp_schedule_type *schedule)
+{
+    const rp_traits *traits = &schedule->traits;
+    return traits->placement == RP_PLACEMENT_RESIDENT && traits->versions == RP_VERSIONS_ONE;
+}
+
+bool rpadvise_wants_mode(const rpadvise_search *s, const rp_schedule_type *schedule, bool late)
+{
+    return !late || !(s->options->synchronous || is_as_late(schedule));
+}
+
+/* Asynchronous families whose short runs were those of the synchronous ones. */
+static rp_status add_late(rpadvise_search *s)
+{
+    uint32_t count = s->options->synchronous ? 0 : s->family_count;
+    for (uint32_t i = 0; i < count; i++) {
+        rpadvise_family late = s->families[i];
+        late.candidate.asynchronous = true;
+        bool refused = rp_traits_only_synchronous(&late.candidate.schedule->traits) != NULL;
+        if (is_as_late(late.candidate.schedule) && !refused && late.estimate > 0) {
+            RP_TRY(rpadvise_families_add(s, &late, 1));
+        }
+    }
+    return RP_OK;
+}
+
 static rp_status add_family(rpadvise_search *s, const rp_schedule_type *schedule, uint32_t bits,
                             rp_recompute recompute)
 {
@@ -128,9 +156,8 @@ static rp_status add_family(rpadvise_search *s, const rp_schedule_type *schedule
     const rpadvise_family family = rpadvise_family_of(s, &candidate);
     bool layers = candidate.layer_grain != rp_usual_layer_grain(schedule);
     bool nothing = recompute == RP_RECOMPUTE_NONE && layers; /* there is nothing to cut */
-    bool late = (bits & 1) && s->options->synchronous;
-    bool counts =
-        !nothing && !late && may_differ(schedule, bits & 4) && !rpadvise_is_double(s, &candidate);
+    bool counts = !nothing && rpadvise_wants_mode(s, schedule, bits & 1) &&
+                  may_differ(schedule, bits & 4) && !rpadvise_is_double(s, &candidate);
     return counts ? rpadvise_families_add(s, &family, 1) : RP_OK;
 }
 
@@ -169,6 +196,7 @@ static void probe_add(probe *p, uint32_t family, uint32_t microbatches)
     rpadvise_trial *trial = &p->trials[p->count];
     *trial = (rpadvise_trial){.candidate = *c, .manner = rpadvise_shortly(c)};
     trial->manner.free_batch = true;
+    trial->manner.period_only = true;
     trial->candidate.microbatches = microbatches;
     p->of[p->count++] = family;
 }
@@ -284,7 +312,8 @@ static rp_status try_at_n(rpadvise_search *s, uint32_t begin, uint32_t end)
 /* Tokens per second that no step of this compute can have. */
 static double ceiling_of(const rpadvise_family *f)
 {
-    return f->at_n.work_s > 0 ? (double)f->at_n.batch * f->at_n.seq_len / f->at_n.work_s : INFINITY;
+    const rpadvise_outcome *one = &f->at_n;
+    return one->least_s > 0 ? (double)one->batch * one->seq_len / one->least_s : INFINITY;
 }
 
 static uint32_t second_point(const rpadvise_family *f)
@@ -300,7 +329,7 @@ static void set_estimate(rpadvise_family *f)
         return;
     }
     double n = f->least;
-    double slope = fmax((two->period_s - one->period_s) / n, one->work_s / n);
+    double slope = fmax((two->period_s - one->period_s) / n, one->least_s / n);
     double period = two->period_s + slope * (f->candidate.microbatches - 2 * n);
     double tokens = (double)f->candidate.microbatches * f->candidate.microbatch_size *
                     two->seq_len * rpadvise_copies(&f->candidate);
@@ -374,12 +403,44 @@ static rp_status try_at_2n(rpadvise_search *s, uint32_t from, double best)
     return RP_OK;
 }
 
+/* Grains, and ways to cut stages, that come to the same program: where stages are of one layer. */
+static bool are_one(const rpadvise_family *a, const rpadvise_family *b)
+{
+    rpadvise_candidate like = b->candidate;
+    like.layer_grain = a->candidate.layer_grain;
+    like.partition = a->candidate.partition;
+    const rpadvise_outcome *one = &a->at_n;
+    const rpadvise_outcome *other = &b->at_n;
+    return rpadvise_candidate_equal(&a->candidate, &like) && one->ran && other->ran &&
+           one->ops == other->ops && one->period_s == other->period_s &&
+           one->gpu_bytes == other->gpu_bytes && one->host_bytes == other->host_bytes &&
+           one->partition[0] != '\0' && strcmp(one->partition, other->partition) == 0;
+}
+
+/* Of equal families, from `begin` to the last, the first stays. */
+static void drop_equals(rpadvise_search *s, uint32_t begin)
+{
+    uint32_t count = begin;
+    for (uint32_t i = begin; i < s->family_count; i++) {
+        bool known = false;
+        for (uint32_t k = begin; k < count && !known; k++) {
+            known = are_one(&s->families[k], &s->families[i]);
+        }
+        if (!known) {
+            s->families[count++] = s->families[i];
+        }
+    }
+    s->family_count = count;
+}
+
 rp_status rpadvise_families_probe(rpadvise_search *s, uint32_t from, double best, unsigned parts,
                                   bool sizes)
 {
     rpadvise_begin_step(s, parts);
     for (uint32_t begin = from, end = s->family_count; begin < end;) {
         RP_TRY(try_at_n(s, begin, end));
+        drop_equals(s, begin);
+        end = s->family_count;
         RP_TRY(sizes ? double_sizes(s, begin, end) : RP_OK);
         begin = end;
         end = s->family_count;
@@ -392,5 +453,6 @@ rp_status rpadvise_families_measure(rpadvise_search *s)
 {
     RP_TRY(list_families(s));
     RP_TRY(rpadvise_families_probe(s, 0, 0, 2, true));
-    return rpadvise_layouts_measure(s);
+    RP_TRY(rpadvise_layouts_measure(s));
+    return add_late(s);
 }

@@ -87,7 +87,9 @@ static void take_families(const rpadvise_search *s, facts *f)
     for (uint32_t i = 0; i < s->family_count; i++) {
         const rpadvise_outcome *o = &s->families[i].at_n;
         f->best = fmax(f->best, s->families[i].estimate);
-        if (o->ran && o->work_s > 0) {
+        bool whole = rpadvise_alike(&s->families[i].candidate) == 1 &&
+                     s->families[i].candidate.nodes == 0;
+        if (o->ran && whole && o->work_s > 0) {
             double work_s = o->work_s * s->gpus / ((double)o->batch * o->seq_len);
             f->work_s = f->work_s > 0 ? fmin(f->work_s, work_s) : work_s;
         }
@@ -189,12 +191,13 @@ static rp_status add_layer_grain(rpadvise_search *s, uint32_t begin, uint32_t en
 static rp_status add_others(rpadvise_search *s, const facts *f, const rpadvise_candidate *like)
 {
     for (uint32_t i = 0; i < schedule_count(s); i++) {
-        for (int late = 0; late < (s->options->synchronous ? 1 : 2); late++) {
+        for (int late = 0; late < 2; late++) {
             rpadvise_candidate c = *like;
             c.schedule = schedule_at(s, i);
             c.asynchronous = late != 0;
             bool other = c.schedule != f->usual || c.asynchronous;
-            if (is_resident(c.schedule) && other && !rpadvise_is_double(s, &c)) {
+            if (is_resident(c.schedule) && other && !rpadvise_is_double(s, &c) &&
+                rpadvise_wants_mode(s, c.schedule, c.asynchronous)) {
                 rpadvise_family family = rpadvise_family_of(s, &c);
                 RP_TRY(rpadvise_families_add(s, &family, 1));
             }

@@ -56,6 +56,11 @@ rpadvise_family rpadvise_family_of(const rpadvise_search *search,
 rp_status rpadvise_families_probe(rpadvise_search *search, uint32_t begin, double best,
                                   unsigned parts, bool sizes);
 
+/** @return whether short runs of this optimizer mode tell something of their own: asynchronous ones
+ * where they are allowed and those of the synchronous mode do not stand for both. */
+bool rpadvise_wants_mode(const rpadvise_search *search, const rp_schedule_type *schedule,
+                         bool late);
+
 /** The same for layouts: copies, GPUs of a layer, servers (layouts.c), after all others. */
 rp_status rpadvise_layouts_measure(rpadvise_search *search);
 

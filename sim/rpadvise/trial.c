@@ -58,7 +58,18 @@ static void explain(const rpsim_row *row, rpadvise_outcome *out)
                    all_ps > 0 ? 100 * (double)share[most] / all_ps : 0, what);
 }
 
-static void describe(const rpsim_row *row, rpadvise_outcome *out)
+/* Of a step; updates are left out, as they are as long for any number of microbatches. With resident
+ * weights each GPU does its part of every microbatch, and none ends before the fullest. */
+static void set_work(const rpsim_row *row, const rpadvise_manner *manner, rpadvise_outcome *out)
+{
+    const rp_metrics *m = &row->result.metrics;
+    bool resident = row->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
+    double steps = manner->period_only ? row->config.iterations : 1;
+    out->work_s = 1e-12 * (double)m->passes_ps / row->config.gpus / steps;
+    out->least_s = resident ? 1e-12 * (double)m->fullest_ps / steps : out->work_s;
+}
+
+static void describe(const rpsim_row *row, const rpadvise_manner *manner, rpadvise_outcome *out)
 {
     const rpsim_memory *memory = &row->memory;
     const rpsim_memory_limits limits =
@@ -70,7 +81,6 @@ static void describe(const rpsim_row *row, rpadvise_outcome *out)
         .short_of = shortage_of(memory),
         .tokens_per_s = speed > 0 ? speed : 0,
         .period_s = 1e-12 * row->result.period_ps,
-        .work_s = 1e-12 * (double)row->result.bounds.ps[RPSIM_BOUND_WORK],
         .gpu_bytes = largest(memory->peak_gpu_bytes, memory->gpu_count),
         .gpu_limit_bytes = limits.gpu_bytes,
         .host_bytes = memory->peak_host_bytes,
@@ -79,6 +89,7 @@ static void describe(const rpsim_row *row, rpadvise_outcome *out)
         .seq_len = row->workload.seq_len,
         .ops = row->ops,
     };
+    set_work(row, manner, out);
     (void)snprintf(out->cause, sizeof out->cause, "%s", memory->oom_reason);
     if (row->explained != NULL) {
         explain(row, out);
@@ -139,7 +150,7 @@ static rp_status run_trial(const rpadvise_bench *bench, rpadvise_trial *trial)
     }
     rp_log_capture_end();
     if (status == RP_OK) {
-        describe(&study.rows[0], &trial->outcome);
+        describe(&study.rows[0], &trial->manner, &trial->outcome);
         restrict_to(bench, &study.rows[0], &trial->outcome);
     } else if (status == RP_USAGE || status == RP_INPUT) {
         refuse(messages, &trial->outcome);
