@@ -7,8 +7,9 @@
 #define MOST_SCREENED 512u  /* room for step 3 */
 #define MOST_FOUND 1024u    /* room for step 4 */
 #define SCREENED_FIRST 60u  /* of each optimizer mode */
-#define SCREENED_SHARE 0.85 /* of the best estimate */
+#define SCREENED_SHARE 0.9  /* of the best estimate */
 #define FOUND_FIRST 12u     /* of each optimizer mode */
+#define FOUND_SHARE 0.99    /* of the best short run of its schedule and mode */
 #define RIVAL_SHARE 0.25    /* of the best: slower schedules are not run in full */
 #define REFINED 3u          /* of each optimizer mode, whose neighbours are tried */
 #define MOST_NEIGHBOURS 8u
@@ -22,7 +23,8 @@
 /* ---- order ------------------------------------------------------------------------------------
  */
 
-/* Runs that fit go first, then the faster; equals in the order in which they were thought of. */
+/* Runs that fit go first, then the faster, then the synchronous; equals in the order in which they
+ * were thought of. */
 static int compare_trials(const void *a, const void *b)
 {
     const rpadvise_trial *one = a;
@@ -31,7 +33,8 @@ static int compare_trials(const void *a, const void *b)
         return one->outcome.fits ? -1 : 1;
     }
     double lead = one->outcome.tokens_per_s - other->outcome.tokens_per_s;
-    return lead > 0 ? -1 : lead < 0 ? 1 : 0;
+    int late = (int)one->candidate.asynchronous - (int)other->candidate.asynchronous;
+    return lead > 0 ? -1 : lead < 0 ? 1 : late;
 }
 
 static void insert_sorted(rpadvise_trial *trials, uint32_t *count, const rpadvise_trial *trial)
@@ -239,6 +242,46 @@ rp_status rpadvise_search_add(rpadvise_search *s, const rpadvise_candidate *cand
     return RP_OK;
 }
 
+/* The best short run of the candidate's schedule and mode; 0: there is none. */
+static double best_short(const rpadvise_search *s, const rpadvise_candidate *c)
+{
+    for (uint32_t i = 0; i < s->screened_count && s->screened[i].outcome.fits; i++) {
+        if (rpadvise_candidate_same_mode(&s->screened[i].candidate, c)) {
+            return s->screened[i].outcome.tokens_per_s;
+        }
+    }
+    return 0;
+}
+
+/* Keeps the candidates that short runs show to be about as fast as the best of their schedule and
+ * mode. Synchronous ones are short as they are. */
+static rp_status keep_near(rpadvise_search *s, rpadvise_candidate *candidates, uint32_t *count)
+{
+    rpadvise_trial *trials = NULL;
+    uint32_t kept = 0;
+    uint32_t wanted = 0;
+    RP_TRY(rp_arena_alloc(s->arena, *count, sizeof *trials, &trials));
+    for (uint32_t i = 0; i < *count; i++) {
+        if (!candidates[i].asynchronous) {
+            candidates[kept++] = candidates[i];
+        } else if (rpadvise_search_find(s, &candidates[i]) == NULL) {
+            trials[wanted] = (rpadvise_trial){.candidate = candidates[i],
+                                              .manner = rpadvise_shortly(&candidates[i])};
+            trials[wanted++].manner.period_only = true;
+        }
+    }
+    wanted = rpadvise_allowed(s, wanted);
+    RP_TRY(rpadvise_try(s->bench, trials, wanted, "neighbours"));
+    for (uint32_t i = 0; i < wanted; i++) {
+        const rpadvise_outcome *o = &trials[i].outcome;
+        if (o->fits && o->tokens_per_s >= FOUND_SHARE * best_short(s, &trials[i].candidate)) {
+            candidates[kept++] = trials[i].candidate;
+        }
+    }
+    *count = kept;
+    return RP_OK;
+}
+
 /* The first of the screened of each optimizer mode, and the first of each schedule that comes near.
  */
 static rp_status run_best(rpadvise_search *s)
@@ -253,7 +296,8 @@ static rp_status run_best(rpadvise_search *s)
             rival = !rpadvise_candidate_same_mode(&best[k], &t->candidate);
         }
         uint32_t *of_mode = &chosen[t->candidate.asynchronous];
-        if ((*of_mode)++ < FOUND_FIRST || rival) {
+        bool near = t->outcome.tokens_per_s >= FOUND_SHARE * best_short(s, &t->candidate);
+        if (((*of_mode)++ < FOUND_FIRST && near) || rival) {
             best[count++] = t->candidate;
         }
     }
@@ -317,6 +361,7 @@ static rp_status refine(rpadvise_search *s)
             }
         }
     }
+    RP_TRY(keep_near(s, all, &count));
     return rpadvise_search_add(s, all, count, 0);
 }
 

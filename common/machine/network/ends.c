@@ -73,9 +73,10 @@ void rp_ends_update(rp_network *network, const uint32_t *groups, uint32_t count)
     bool one_by_one = network->end_count > RP_FEW_ENDS && count <= network->end_count / 8;
     for (uint32_t i = 0; i < count; i++) {
         rp_group *group = &network->groups[groups[i]];
-        bool fresh = group->end_slot == RP_NO_SLOT;
-        ends_put(network, fresh ? network->end_count++ : group->end_slot,
-                 (rp_end){group->end_ticks, groups[i]});
+        if (group->end_slot == RP_NO_SLOT) {
+            group->end_slot = network->end_count++;
+        }
+        network->ends[group->end_slot] = (rp_end){group->end_ticks, groups[i]};
         if (one_by_one) {
             ends_up(network, group->end_slot);
             ends_down(network, group->end_slot);

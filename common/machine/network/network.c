@@ -41,7 +41,7 @@ rp_status rp_network_create(const double *capacities_Bps, uint32_t link_count, d
     RP_TRY(check_capacities(capacities_Bps, link_count, ticks_per_s));
     rp_network *network = NULL;
     RP_TRY(rp_mem_resize(&network, sizeof *network));
-    *network = (rp_network){.ticks_per_s = ticks_per_s, .mark = 1};
+    *network = (rp_network){.ticks_per_s = ticks_per_s, .mark = 1, .limit = RP_NO_LINK};
     rp_status status = allocate_links(link_count, network);
     if (status != RP_OK) {
         rp_network_destroy(network);

@@ -163,6 +163,7 @@ static void change_rest(rp_network *network)
 static rp_share find_first(rp_network *network)
 {
     rp_share first = {INFINITY, RP_NO_LINK};
+    network->other_share = INFINITY;
     uint32_t count = 0;
     for (uint32_t i = 0; i < network->reached_link_count; i++) {
         uint32_t index = network->reached_links[i];
@@ -176,22 +177,65 @@ static rp_share find_first(rp_network *network)
         network->reached_links[count++] = index;
         rp_share share = {link->first_share, index};
         if (share_before(&share, &first)) {
+            network->other_share = first.rate;
             first = share;
+        } else {
+            network->other_share = fmin(network->other_share, share.rate);
         }
     }
     network->reached_link_count = count;
     return first;
 }
 
-/* One link limits all reached groups: what `fill` would find, with the same operations and so with
- * the same bits. */
-static void fill_at_once(rp_network *network, rp_share first)
+/* Takes a reached link up that has changed or is new. False where it takes a look at all links to
+ * tell what limits the groups. */
+static bool limit_holds(rp_network *network, uint32_t index)
+{
+    rp_link *link = &network->links[index];
+    link->tight = link->demand >= RP_TIGHT;
+    if (index == network->limit) {
+        return link->tight;
+    }
+    set_full(network, link, false);
+    if (link->tight && link->first_share < network->other_share) {
+        network->other_share = link->first_share;
+    }
+    return true;
+}
+
+/* True where the link that has limited all reached groups still does: only links that have changed
+ * or are new, those from `begin` on, are looked at. */
+static bool is_limited(rp_network *network, uint32_t begin)
+{
+    bool holds = network->limit != RP_NO_LINK &&
+                 network->links[network->limit].member_count == network->reached_group_count;
+    for (uint32_t i = 0; i < network->start_count && holds; i++) {
+        const rp_group *group = &network->groups[network->starts[i]];
+        for (uint32_t k = 0; k < group->hop_count && holds; k++) {
+            holds = limit_holds(network, network->hops[group->hop_begin + k].link);
+        }
+    }
+    for (uint32_t i = begin; i < network->reached_link_count && holds; i++) {
+        holds = limit_holds(network, network->reached_links[i]);
+    }
+    return holds && network->links[network->limit].first_share < network->other_share;
+}
+
+static void change_all(rp_network *network, rp_share first)
 {
     for (uint32_t i = 0; i < network->reached_group_count; i++) {
         uint32_t index = network->reached_groups[i];
         network->groups[index].bottleneck = first.link;
         change_rate(network, index, first.rate);
     }
+}
+
+/* One link limits all reached groups: what `fill` would find, with the same operations and so with
+ * the same bits. */
+static void fill_at_once(rp_network *network, rp_share first)
+{
+    change_all(network, first);
+    network->limit = first.link;
     for (uint32_t i = 0; i < network->reached_link_count; i++) {
         uint32_t index = network->reached_links[i];
         set_full(network, &network->links[index], index == first.link);
@@ -213,6 +257,7 @@ static void fill_by_levels(rp_network *network)
 
 static void recompute_reached(rp_network *network)
 {
+    network->limit = RP_NO_LINK;
     rp_share first = find_first(network);
     uint32_t groups = network->reached_group_count;
     if (groups > 0 && network->links[first.link].member_count == groups) {
@@ -262,6 +307,7 @@ static void begin_changes(rp_network *network)
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = network->starts[i];
         if (rp_group_is_alone(network, &network->groups[index])) {
+            network->limit = RP_NO_LINK; /* one of its links may be reached */
             rp_network_reach_alone(network, index);
             recompute_alone(network, index);
         } else {
@@ -275,8 +321,14 @@ void rp_network_settle_dirty(rp_network *network)
     network->changed_count = 0;
     begin_changes(network);
     if (network->start_count > 0) {
+        uint32_t begin = network->reached_link_count;
         rp_network_reach(network);
-        recompute_reached(network);
+        if (is_limited(network, begin)) {
+            uint32_t limit = network->limit;
+            change_all(network, (rp_share){network->links[limit].first_share, limit});
+        } else {
+            recompute_reached(network);
+        }
     }
     change_rest(network);
     rp_ends_update(network, network->changed, network->changed_count);
@@ -290,5 +342,6 @@ void rp_network_recompute(rp_network *network)
     network->changed_count = 0;
     recompute_reached(network);
     network->whole = false;
+    network->limit = RP_NO_LINK; /* links that are not tight are among the reached ones */
     rp_ends_update(network, network->changed, network->changed_count);
 }

@@ -141,6 +141,7 @@ static void begin_search(rp_network *network)
 {
     network->mark++;
     network->reuse = 0;
+    network->limit = RP_NO_LINK;
     network->reached_link_count = 0;
     network->reached_group_count = 0;
 }
