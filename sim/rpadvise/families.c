@@ -384,8 +384,9 @@ static rp_status try_at_2n(rpadvise_search *s, uint32_t from, double best)
         end = rpadvise_least(count, begin + count / 4 + 1);
         RP_TRY(probe_begin(s, end - begin, &p));
         for (uint32_t i = begin; i < end; i++) {
-            const rpadvise_family *f = &s->families[order[i]];
+            rpadvise_family *f = &s->families[order[i]];
             if (ceiling_of(f) < best) {
+                f->pruned = true;
                 s->pruned++;
             } else {
                 probe_add(&p, order[i], second_point(f));

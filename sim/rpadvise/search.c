@@ -7,6 +7,7 @@
 #define MOST_SCREENED 512u  /* room for step 3 */
 #define MOST_FOUND 1024u    /* room for step 4 */
 #define SCREENED_FIRST 60u  /* of each optimizer mode */
+#define SCREENED_PRUNED 12u /* likewise, of those that cannot be the fastest of both */
 #define SCREENED_SHARE 0.9  /* of the best estimate */
 #define FOUND_FIRST 12u     /* of each optimizer mode */
 #define FOUND_SHARE 0.99    /* of the best short run of its schedule and mode */
@@ -141,7 +142,8 @@ static rp_status choose(rpadvise_search *s, worklist *w)
         bool small = f->at_n.gpu_bytes < smallest;
         smallest = small ? f->at_n.gpu_bytes : smallest;
         bool promising = f->estimate > SCREENED_SHARE * best[mode];
-        if (first || small || (promising && chosen[mode] < SCREENED_FIRST)) {
+        uint32_t most = f->pruned ? SCREENED_PRUNED : SCREENED_FIRST;
+        if (first || small || (promising && chosen[mode] < most)) {
             chosen[mode]++;
             push_calls(s, w, f);
         }

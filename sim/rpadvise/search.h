@@ -7,10 +7,13 @@
  *     ascending: a family that does not fit there does not with larger microbatches, because no
  *     buffer shrinks with them; it is tried with a single microbatch, because pipelines hold fewer
  *     activations then;
- *  2. those left at twice as many microbatches, but for families whose compute alone (bounds.h,
- * WORK) takes longer than the best estimate: a synchronous step is affine in its microbatches, an
- *     asynchronous one convex (the longer of host and GPUs), so the line through both is exact for
- *     the former and optimistic for the latter;
+ *     Of grains and partitions that come to the same stages, times and memory one goes on;
+ *  2. those left at twice as many microbatches, but for families whose compute alone (of the
+ *     fullest GPU, where weights are resident) takes longer than the best estimate: a synchronous
+ *     step is affine in its microbatches, an asynchronous one convex (the longer of host and GPUs),
+ *     so the line through both is exact for the former and optimistic for the latter.
+ *     Asynchronous families with resident weights of one version differ from the synchronous ones
+ *     by a barrier alone: they have no short runs of their own before step 3;
  *     Then the same of layouts, which have copies of a pipeline, GPUs that share a layer and fewer
  *     servers (layouts.c): first of one schedule in all of them, then of all schedules in those of
  *     which it has the best estimates. A layout is left out where its part of weights, gradients
@@ -19,8 +22,8 @@
  *  3. the most promising at the batch that is asked for; what does not fit there is tried with more
  *     calls, and with fewer microbatches;
  *  4. the best of these for as many iterations as rpsim runs (two of a synchronous run, whose
- *     iterations are all equal), then their neighbours, then tuned partitions for the
- *     two best schedules.
+ *     iterations are all equal), then those of their neighbours that are as fast in a short run,
+ *     then tuned partitions for the two best schedules.
  * Each simulation counts against the budget. Steps 1 to 3 each use at most a half of what is left
  * of it: a small budget tries few families, and still runs the best of them. The order of steps
  * and the choice in each depend on inputs and seed only.
@@ -40,6 +43,7 @@ typedef struct rpadvise_family {
     rpadvise_outcome at_2n;       /**< with twice as many; has not run where it was not needed */
     rpadvise_outcome at_one;      /**< with one; has not run where N fit */
     double estimate;              /**< tokens/s of the candidate; 0: it does not fit */
+    bool pruned;                  /**< its compute alone rules it out as the fastest */
 } rpadvise_family;
 
 typedef struct rpadvise_search {

@@ -168,14 +168,26 @@ static bool all_connected(const rp_network *network)
     return true;
 }
 
-/* Links that are among the reached ones, but did not connect before. */
-static void reach_newly_tight(rp_network *network, const rp_group *group)
+/* What a group's change begins with: its links that connect, and the groups on links that are among
+ * the reached ones, but did not connect before. */
+static void reach_start(rp_network *network, uint32_t index)
 {
+    rp_group *group = &network->groups[index];
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        const rp_link *link = &network->links[network->hops[group->hop_begin + i].link];
-        if (!link->tight && link->mark == network->mark && rp_link_connects(link)) {
+        uint32_t at = network->hops[group->hop_begin + i].link;
+        const rp_link *link = &network->links[at];
+        if (!rp_link_connects(link)) {
+            continue;
+        }
+        if (link->mark != network->mark) {
+            reach_link(network, at);
+        } else if (!link->tight) {
             reach_members(network, link);
         }
+    }
+    if (group->listed && group->mark != network->mark) {
+        group->mark = network->mark;
+        network->reached_groups[network->reached_group_count++] = index;
     }
 }
 
@@ -187,12 +199,7 @@ void rp_network_reach(rp_network *network)
         begin = 0;
     }
     for (uint32_t i = 0; i < network->start_count; i++) {
-        const rp_group *group = &network->groups[network->starts[i]];
-        reach_newly_tight(network, group);
-        reach_links(network, group);
-        if (group->listed) {
-            reach_group(network, network->starts[i]);
-        }
+        reach_start(network, network->starts[i]);
     }
     reach_from(network, begin);
     if (network->group_left) {
