@@ -16,7 +16,7 @@
 
 typedef struct rp_metrics {
     int64_t makespan_ps;
-    int64_t busy_ps; /**< summed over GPUs, as all that follow */
+    int64_t busy_ps;    /**< summed over GPUs, as all that follow */
     int64_t passes_ps;  /**< of busy: all but updates of weights on GPUs */
     int64_t fullest_ps; /**< of the GPU with the most, not summed */
     int64_t bubble_ps;

@@ -115,8 +115,8 @@ bool rpadvise_is_double(const rpadvise_search *s, const rpadvise_candidate *c)
     return false;
 }
 
-/* With resident weights of one version a step without a barrier begins a little earlier, and nothing
- * else differs: the short runs of the synchronous family stand for both. */
+/* With resident weights of one version a step without a barrier begins a little earlier, and
+ * nothing else differs: the short runs of the synchronous family stand for both. */
 static bool is_as_late(const rp_schedule_type *schedule)
 {
     const rp_traits *traits = &schedule->traits;

@@ -87,8 +87,8 @@ static void take_families(const rpadvise_search *s, facts *f)
     for (uint32_t i = 0; i < s->family_count; i++) {
         const rpadvise_outcome *o = &s->families[i].at_n;
         f->best = fmax(f->best, s->families[i].estimate);
-        bool whole = rpadvise_alike(&s->families[i].candidate) == 1 &&
-                     s->families[i].candidate.nodes == 0;
+        bool whole =
+            rpadvise_alike(&s->families[i].candidate) == 1 && s->families[i].candidate.nodes == 0;
         if (o->ran && whole && o->work_s > 0) {
             double work_s = o->work_s * s->gpus / ((double)o->batch * o->seq_len);
             f->work_s = f->work_s > 0 ? fmin(f->work_s, work_s) : work_s;

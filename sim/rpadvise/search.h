@@ -55,7 +55,7 @@ typedef struct rpadvise_search {
     uint64_t until;   /**< simulations that the bench may have spent when the current step ends */
     rpadvise_family *families;
     uint32_t family_count;
-    uint32_t family_room; /**< that there is memory for */
+    uint32_t family_room;     /**< that there is memory for */
     rpadvise_trial *screened; /**< step 3, with few iterations; by tokens/s, what fits first */
     uint32_t screened_count;
     rpadvise_trial *found; /**< step 4, as rpsim runs them; likewise */

@@ -58,8 +58,8 @@ static void explain(const rpsim_row *row, rpadvise_outcome *out)
                    all_ps > 0 ? 100 * (double)share[most] / all_ps : 0, what);
 }
 
-/* Of a step; updates are left out, as they are as long for any number of microbatches. With resident
- * weights each GPU does its part of every microbatch, and none ends before the fullest. */
+/* Of a step; updates are left out, as they are as long for any number of microbatches. With
+ * resident weights each GPU does its part of every microbatch, and none ends before the fullest. */
 static void set_work(const rpsim_row *row, const rpadvise_manner *manner, rpadvise_outcome *out)
 {
     const rp_metrics *m = &row->result.metrics;

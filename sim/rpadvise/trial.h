@@ -19,8 +19,8 @@ typedef struct rpadvise_outcome {
     rpadvise_shortage short_of;
     double tokens_per_s; /**< also of what does not fit */
     double period_s;
-    double work_s;      /**< forwards and backwards of a step, shared by all GPUs */
-    double least_s;     /**< lower bound on a step: its forwards and backwards, as they are placed */
+    double work_s;  /**< forwards and backwards of a step, shared by all GPUs */
+    double least_s; /**< lower bound on a step: its forwards and backwards, as they are placed */
     uint64_t gpu_bytes; /**< peak of the fullest GPU */
     uint64_t gpu_limit_bytes;
     uint64_t host_bytes;

@@ -118,9 +118,9 @@ struct rp_network {
     uint32_t reached_group_count;
     uint32_t limit;     /* the link that limited all reached groups; RP_NO_LINK: not known */
     double other_share; /* no other reached link has less */
-    bool group_left;  /* one of reached_groups has lost its last flow */
-    bool whole;       /* rp_network_recompute: links that are not tight are looked at, too */
-    uint32_t *starts; /* groups whose count has changed: where the search begins */
+    bool group_left;    /* one of reached_groups has lost its last flow */
+    bool whole;         /* rp_network_recompute: links that are not tight are looked at, too */
+    uint32_t *starts;   /* groups whose count has changed: where the search begins */
     uint32_t start_count;
     uint32_t *changed; /* groups with a new end */
     uint32_t changed_count;

@@ -168,7 +168,7 @@ static bool all_connected(const rp_network *network)
     return true;
 }
 
-/* What a group's change begins with: its links that connect, and the groups on links that are among
+/* Reach of one change: the group's links that connect, and the groups on links that are among
  * the reached ones, but did not connect before. */
 static void reach_start(rp_network *network, uint32_t index)
 {
