@@ -13,77 +13,132 @@ static uint64_t part_of(const rpexec_nodes *n, uint64_t count, uint32_t process,
     return rpexec_share(count, n->count, process + 1) - *begin;
 }
 
+/* An array that is summed, in pieces: while one is on its way, the one before is added up, and its
+ * sum goes out behind the last piece. So the card has always something to send. */
+typedef struct reduction {
+    rpexec_nodes *n;
+    uint64_t tag;
+    rp_dtype dtype;
+    uint64_t count;
+    void *array;
+    uint64_t piece; /* values */
+} reduction;
+
+static uint64_t end_of(const reduction *r, uint64_t at, uint64_t end)
+{
+    return end - at < r->piece ? end : at + r->piece;
+}
+
+static uint64_t bytes_of(const reduction *r, uint64_t values)
+{
+    return values * rp_dtype_bytes(r->dtype);
+}
+
 /* Each process gets what this one has of its part. It stays as it is: before anybody sends the sum
- * of a part back, all have come. */
-static rp_status give_parts(rpexec_nodes *n, uint64_t tag, rp_dtype dtype, uint64_t count,
-                            const void *array)
+ * of a piece back, all have come. */
+static rp_status give_parts(const reduction *r)
 {
-    rp_status status = RP_OK;
-    for (uint32_t i = 1; i < n->count && status == RP_OK; i++) {
-        uint32_t other = (n->rank + i) % n->count;
-        uint64_t begin = 0;
-        uint64_t values = part_of(n, count, other, &begin);
-        status = rpexec_nodes_give(n, other, tag, rpexec_element_const(dtype, array, begin),
-                                   values * rp_dtype_bytes(dtype), false);
-    }
-    return status;
-}
-
-static rp_status sum_own(rpexec_nodes *n, uint64_t tag, rp_dtype dtype, uint64_t values, float *sum,
-                         void *own)
-{
-    for (uint32_t process = 0; process < n->count; process++) {
-        rpexec_parcel *parcel = NULL;
-        const void *from = own;
-        if (process != n->rank) {
-            RP_TRY(rpexec_nodes_take(n, process, tag, values * rp_dtype_bytes(dtype), &parcel));
-            from = parcel->values;
-        }
-        (void)rpexec_unscale(dtype, values, from, 1, process != 0, sum);
-        rp_mem_release(&parcel);
-    }
-    rpexec_narrow(dtype, values, sum, own);
-    return RP_OK;
-}
-
-/* Sums go out, and come in. */
-static rp_status spread(rpexec_nodes *n, uint64_t tag, rp_dtype dtype, uint64_t count, void *array)
-{
-    uint64_t begin = 0;
-    uint64_t values = part_of(n, count, n->rank, &begin);
-    uint64_t width = rp_dtype_bytes(dtype);
+    rpexec_nodes *n = r->n;
     for (uint32_t i = 1; i < n->count; i++) {
         uint32_t other = (n->rank + i) % n->count;
-        RP_TRY(rpexec_nodes_give(n, other, tag, rpexec_element(dtype, array, begin), values * width,
-                                 true));
-    }
-    for (uint32_t other = 0; other < n->count; other++) {
-        rpexec_parcel *parcel = NULL;
-        if (other == n->rank) {
-            continue;
+        uint64_t at = 0;
+        uint64_t end = part_of(n, r->count, other, &at);
+        end += at;
+        for (uint64_t next; at < end; at = next) {
+            next = end_of(r, at, end);
+            RP_TRY(rpexec_nodes_give(n, other, r->tag, rpexec_element(r->dtype, r->array, at),
+                                     bytes_of(r, next - at), NULL));
         }
-        values = part_of(n, count, other, &begin);
-        RP_TRY(rpexec_nodes_take(n, other, tag, values * width, &parcel));
-        memcpy(rpexec_element(dtype, array, begin), parcel->values, values * width);
-        rp_mem_release(&parcel);
     }
     return RP_OK;
+}
+
+/* A piece of the own part. */
+static rp_status sum_piece(const reduction *r, uint64_t values, float *sum, void *own)
+{
+    for (uint32_t process = 0; process < r->n->count; process++) {
+        rpexec_parcel *parcel = NULL;
+        const void *from = own;
+        if (process != r->n->rank) {
+            RP_TRY(rpexec_nodes_take(r->n, process, r->tag, bytes_of(r, values), &parcel));
+            from = parcel->values;
+        }
+        (void)rpexec_unscale(r->dtype, values, from, 1, process != 0, sum);
+        rp_mem_release(&parcel);
+    }
+    rpexec_narrow(r->dtype, values, sum, own);
+    return RP_OK;
+}
+
+/* @param left [process] of the last piece. @param waits_out [process] where that was given */
+static rp_status sum_own(const reduction *r, float *sum, bool *left, bool *waits_out)
+{
+    rpexec_nodes *n = r->n;
+    uint64_t at = 0;
+    uint64_t end = part_of(n, r->count, n->rank, &at);
+    end += at;
+    for (uint64_t next; at < end; at = next) {
+        next = end_of(r, at, end);
+        void *own = rpexec_element(r->dtype, r->array, at);
+        RP_TRY(sum_piece(r, next - at, sum, own));
+        for (uint32_t i = 1; i < n->count; i++) {
+            uint32_t other = (n->rank + i) % n->count;
+            RP_TRY(rpexec_nodes_give(n, other, r->tag, own, bytes_of(r, next - at),
+                                     next == end ? &left[other] : NULL));
+            waits_out[other] = next == end;
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status take_sums(const reduction *r)
+{
+    rpexec_nodes *n = r->n;
+    for (uint32_t other = 0; other < n->count; other++) {
+        uint64_t at = 0;
+        uint64_t end = part_of(n, r->count, other, &at);
+        end += at;
+        for (uint64_t next; other != n->rank && at < end; at = next) {
+            rpexec_parcel *parcel = NULL;
+            next = end_of(r, at, end);
+            RP_TRY(rpexec_nodes_take(n, other, r->tag, bytes_of(r, next - at), &parcel));
+            memcpy(rpexec_element(r->dtype, r->array, at), parcel->values, parcel->bytes);
+            rp_mem_release(&parcel);
+        }
+    }
+    return RP_OK;
+}
+
+/* Returns when all has left, after a failure, too. */
+static rp_status reduce(const reduction *r)
+{
+    bool left[RPEXEC_MAX_NODES] = {false};
+    bool waits[RPEXEC_MAX_NODES] = {false};
+    float *sum = NULL;
+    RP_TRY(rp_mem_resize(&sum, r->piece * sizeof *sum));
+    rp_status status = give_parts(r);
+    status = status == RP_OK ? sum_own(r, sum, left, waits) : status;
+    status = status == RP_OK ? take_sums(r) : status;
+    for (uint32_t other = 0; other < r->n->count; other++) {
+        rp_status gone = waits[other] ? rpexec_nodes_await(r->n, &left[other]) : RP_OK;
+        status = status == RP_OK ? gone : status;
+    }
+    rp_mem_release(&sum);
+    return status;
 }
 
 rp_status rpexec_nodes_all_reduce(rpexec_nodes *n, uint64_t tag, rp_dtype dtype, uint64_t count,
                                   void *array)
 {
-    float *sum = NULL;
+    const reduction r = {.n = n,
+                         .tag = tag,
+                         .dtype = dtype,
+                         .count = count,
+                         .array = array,
+                         .piece = RPEXEC_PIECE_BYTES / rp_dtype_bytes(dtype)};
     uint64_t begin = 0;
     uint64_t values = part_of(n, count, n->rank, &begin);
-    RP_TRY(rp_mem_resize(&sum, (values + 1) * sizeof *sum));
-    rp_status status = give_parts(n, tag, dtype, count, array);
-    status = status == RP_OK
-                 ? sum_own(n, tag, dtype, values, sum, rpexec_element(dtype, array, begin))
-                 : status;
-    rp_mem_release(&sum);
-    RP_TRY(status);
-    RP_TRY(spread(n, tag, dtype, count, array));
+    RP_TRY(reduce(&r));
     pthread_mutex_lock(&n->lock);
     n->sent_bytes += (count - values + (n->count - 1) * values) * rp_dtype_bytes(dtype);
     pthread_mutex_unlock(&n->lock);
@@ -95,7 +150,9 @@ rp_status rpexec_nodes_gather(rpexec_nodes *n, uint64_t tag, double own, double 
     all_out[n->rank] = own;
     for (uint32_t other = 0; other < n->count; other++) {
         if (other != n->rank) {
-            RP_TRY(rpexec_nodes_give(n, other, tag, &own, sizeof own, true));
+            bool left = false;
+            RP_TRY(rpexec_nodes_give(n, other, tag, &own, sizeof own, &left));
+            RP_TRY(rpexec_nodes_await(n, &left));
         }
     }
     for (uint32_t other = 0; other < n->count; other++) {

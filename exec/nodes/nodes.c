@@ -4,12 +4,11 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-/* Bytes that are written at a time: 2 ms of 1 Gbit/s, so that waits for the card are seldom. */
-#define PIECE_BYTES (UINT64_C(256) << 10)
 #define HEADER_BYTES sizeof(rpexec_message)
 #define END_S 10
 
@@ -50,15 +49,15 @@ static void fail(rpexec_nodes *n, uint32_t other, const char *cause)
 /* ---- writing ----------------------------------------------------------------------------------
  */
 
-/* Sleeps until the card has sent `bytes` more than before. */
-static void pace(rpexec_nodes *n, uint64_t bytes)
+/* Sleeps until the card has sent `bytes` more than before. It has had them since `given_ns`: what
+ * this thread sleeps and writes too long is not lost, the next bytes leave the earlier. */
+static void pace(rpexec_nodes *n, int64_t given_ns, uint64_t bytes)
 {
     if (n->bits_per_s <= 0) {
         return;
     }
     pthread_mutex_lock(&n->lock);
-    int64_t now = now_ns();
-    int64_t begin = n->free_ns > now ? n->free_ns : now;
+    int64_t begin = n->free_ns > given_ns ? n->free_ns : given_ns;
     n->free_ns = begin + (int64_t)(8e9 * (double)bytes / n->bits_per_s);
     int64_t until = n->free_ns;
     pthread_mutex_unlock(&n->lock);
@@ -84,12 +83,12 @@ static bool write_all(const rpexec_link *link, const void *bytes, uint64_t count
 static bool write_letter(const rpexec_link *link, const rpexec_letter *letter)
 {
     const unsigned char *payload = letter->payload;
-    pace(link->nodes, HEADER_BYTES);
+    pace(link->nodes, letter->given_ns, HEADER_BYTES);
     bool well = write_all(link, &letter->message, HEADER_BYTES);
     for (uint64_t at = 0; well && at < letter->message.bytes;) {
         uint64_t left = letter->message.bytes - at;
-        uint64_t piece = left < PIECE_BYTES ? left : PIECE_BYTES;
-        pace(link->nodes, piece);
+        uint64_t piece = left < RPEXEC_PIECE_BYTES ? left : RPEXEC_PIECE_BYTES;
+        pace(link->nodes, letter->given_ns, piece);
         well = write_all(link, payload + at, piece);
         at += piece;
     }
@@ -101,10 +100,11 @@ static void *write_letters(void *context)
     rpexec_link *link = context;
     rpexec_nodes *n = link->nodes;
     bool well = true;
+    (void)prctl(PR_SET_TIMERSLACK, 1UL); /* 50 us otherwise, by which `pace` would be late */
     pthread_mutex_lock(&n->lock);
     for (;;) {
         while (link->first == NULL && !n->closing) {
-            pthread_cond_wait(&n->moved, &n->lock);
+            pthread_cond_wait(&link->given, &n->lock);
         }
         rpexec_letter *letter = link->first;
         if (letter == NULL) {
@@ -120,9 +120,9 @@ static void *write_letters(void *context)
         pthread_mutex_lock(&n->lock);
         if (letter->left != NULL) {
             *letter->left = true;
+            pthread_cond_broadcast(&n->moved);
         }
         rp_mem_release(&letter);
-        pthread_cond_broadcast(&n->moved);
     }
     pthread_mutex_unlock(&n->lock);
     return NULL;
@@ -134,7 +134,8 @@ static rp_status put(rpexec_nodes *n, uint32_t to, const rpexec_message *message
 {
     rpexec_letter *letter = NULL;
     RP_TRY(rp_mem_resize(&letter, sizeof *letter));
-    *letter = (rpexec_letter){.message = *message, .payload = payload, .left = left};
+    *letter = (rpexec_letter){
+        .message = *message, .payload = payload, .given_ns = now_ns(), .left = left};
     pthread_mutex_lock(&n->lock);
     rpexec_link *link = &n->links[to];
     bool failed = n->failed;
@@ -145,7 +146,7 @@ static rp_status put(rpexec_nodes *n, uint32_t to, const rpexec_message *message
             link->first = letter;
         }
         link->last = letter;
-        pthread_cond_broadcast(&n->moved);
+        pthread_cond_signal(&link->given);
     }
     pthread_mutex_unlock(&n->lock);
     if (failed) {
@@ -154,14 +155,10 @@ static rp_status put(rpexec_nodes *n, uint32_t to, const rpexec_message *message
     return failed ? RP_BROKEN : RP_OK;
 }
 
-/* After a failure, too: the writer has the letter. */
-static rp_status put_away(rpexec_nodes *n, uint32_t to, const rpexec_message *message,
-                          const void *payload)
+rp_status rpexec_nodes_await(rpexec_nodes *n, const bool *left)
 {
-    bool left = false;
-    RP_TRY(put(n, to, message, payload, &left));
     pthread_mutex_lock(&n->lock);
-    while (!left) {
+    while (!*left) {
         pthread_cond_wait(&n->moved, &n->lock);
     }
     rp_status status = n->failed ? RP_BROKEN : RP_OK;
@@ -170,10 +167,10 @@ static rp_status put_away(rpexec_nodes *n, uint32_t to, const rpexec_message *me
 }
 
 rp_status rpexec_nodes_give(rpexec_nodes *n, uint32_t to, uint64_t tag, const void *values,
-                            uint64_t bytes, bool waits)
+                            uint64_t bytes, bool *left)
 {
     const rpexec_message m = {.kind = RPEXEC_MESSAGE_PARCEL, .bytes = bytes, .values = {tag}};
-    return waits ? put_away(n, to, &m, values) : put(n, to, &m, values, NULL);
+    return put(n, to, &m, values, left);
 }
 
 rp_status rpexec_nodes_tell(rpexec_nodes *n, const rpexec_message *message)
@@ -252,11 +249,8 @@ static bool read_parcel(const rpexec_link *link, const rpexec_message *m)
         return false;
     }
     pthread_mutex_lock(&n->lock);
-    rpexec_parcel **end = &n->parcels;
-    while (*end != NULL) {
-        end = &(*end)->next;
-    }
-    *end = parcel;
+    *n->parcels_end = parcel;
+    n->parcels_end = &parcel->next;
     pthread_cond_broadcast(&n->moved);
     pthread_mutex_unlock(&n->lock);
     return true;
@@ -275,6 +269,7 @@ rp_status rpexec_nodes_take(rpexec_nodes *n, uint32_t from, uint64_t tag, uint64
         found = *at;
         if (found != NULL) {
             *at = found->next;
+            n->parcels_end = found->next == NULL ? at : n->parcels_end;
         } else {
             pthread_cond_wait(&n->moved, &n->lock);
         }
@@ -412,7 +407,9 @@ rp_status rpexec_nodes_share(rpexec_nodes *n, uint32_t root, void *array, uint64
     const rpexec_message m = {.kind = RPEXEC_MESSAGE_SHARE, .bytes = bytes};
     rp_status status = RP_OK;
     for (uint32_t other = 0; n->rank == root && other < n->count && status == RP_OK; other++) {
-        status = other == root ? RP_OK : put_away(n, other, &m, array);
+        bool left = false;
+        status = other == root ? RP_OK : put(n, other, &m, array, &left);
+        status = other == root || status != RP_OK ? status : rpexec_nodes_await(n, &left);
     }
     if (n->rank == root) {
         return status;
@@ -502,6 +499,7 @@ rp_status rpexec_nodes_open(const rpexec_launch *launch, double bits_per_s,
     }
     *n = (rpexec_nodes){
         .arena = arena, .rank = launch->rank, .count = launch->count, .bits_per_s = bits_per_s};
+    n->parcels_end = &n->parcels;
     pthread_mutex_init(&n->lock, NULL);
     pthread_cond_init(&n->moved, NULL);
     status = rp_arena_alloc(arena, n->count, sizeof *n->met, &n->met);
@@ -509,6 +507,7 @@ rp_status rpexec_nodes_open(const rpexec_launch *launch, double bits_per_s,
         status == RP_OK ? rp_arena_alloc(arena, n->count, sizeof *n->links, &n->links) : status;
     for (uint32_t i = 0; status == RP_OK && i < n->count; i++) {
         n->links[i] = (rpexec_link){.nodes = n, .other = i, .socket = -1};
+        pthread_cond_init(&n->links[i].given, NULL);
     }
     status = status == RP_OK ? rpexec_nodes_connect(n, launch) : status;
     status = status == RP_OK ? start(n) : status;
@@ -544,6 +543,9 @@ static void take_leave(rpexec_nodes *n, bool well)
     }
     n->closing = true;
     pthread_cond_broadcast(&n->moved);
+    for (uint32_t i = 0; n->links != NULL && i < n->count; i++) {
+        pthread_cond_signal(&n->links[i].given);
+    }
     pthread_mutex_unlock(&n->lock);
 }
 
@@ -567,6 +569,7 @@ void rpexec_nodes_close(rpexec_nodes *n, bool well)
         if (link->socket >= 0) {
             close(link->socket);
         }
+        pthread_cond_destroy(&link->given);
     }
     while (n->parcels != NULL) {
         rpexec_parcel *parcel = n->parcels;

@@ -5,11 +5,16 @@
 
 #include <pthread.h>
 
+/** Bytes that are written, and summed, at a time: 2 ms of 1 Gbit/s. Waits for the card are seldom,
+ * and what a piece's copies take after its last byte is little. */
+#define RPEXEC_PIECE_BYTES (UINT64_C(256) << 10)
+
 /** A message on its way out. */
 typedef struct rpexec_letter {
     struct rpexec_letter *next;
     rpexec_message message;
     const void *payload;
+    int64_t given_ns; /**< when the card could have begun with it */
     bool *left; /**< set when the payload has left; NULL: nobody waits */
 } rpexec_letter;
 
@@ -31,6 +36,7 @@ typedef struct rpexec_link {
     pthread_t writer;
     bool reads; /**< its threads have been started */
     bool writes;
+    pthread_cond_t given; /**< the writer sleeps on it: others' news do not wake it */
     rpexec_letter *first; /**< to be written */
     rpexec_letter *last;
     bool ended; /**< the other one has said that all went well */
@@ -57,6 +63,7 @@ struct rpexec_nodes {
     uint64_t target_bytes;
     bool taken;             /**< it has come */
     rpexec_parcel *parcels; /**< that nobody has taken yet, the oldest first */
+    rpexec_parcel **parcels_end;
 };
 
 /** Kinds of messages that the handler does not see. */
@@ -69,11 +76,16 @@ enum {
 };
 
 /**
- * Sends values that the other process takes by their tag. @param waits returns when they have left
+ * Sends values that the other process takes by their tag.
+ * @param left set when they, and all that was given to this process before, have left; for
+ *        rpexec_nodes_await, which must be called then. NULL: nobody waits
  * @retval RP_OK, RP_BROKEN (a process is gone), RP_NO_MEMORY
  */
 rp_status rpexec_nodes_give(rpexec_nodes *nodes, uint32_t to, uint64_t tag, const void *values,
-                            uint64_t bytes, bool waits);
+                            uint64_t bytes, bool *left);
+
+/** Waits for values to leave, after a failure, too. @retval RP_OK, RP_BROKEN (a process is gone) */
+rp_status rpexec_nodes_await(rpexec_nodes *nodes, const bool *left);
 
 /**
  * Takes the oldest values of a tag from another process, and waits for them.
