@@ -94,7 +94,7 @@ static void describe_host(description *d)
             rp_platform_rounded(1e-9 * d->bench.rows[d->bench.row_count - 1].Bps[pass]);
         note(d, rate_keys[pass], "measured: below");
     }
-    double pct = rpexec_load_others_pct(&d->load);
+    double pct = rpexec_load_others_pct(&d->load, 0);
     if (pct > RPEXEC_BUSY_PCT) {
         p->recorded_busy_pct = round(pct);
         rp_log_warning("other processes used %.0f %% of the processors meanwhile; the platform is "

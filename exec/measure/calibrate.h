@@ -10,10 +10,14 @@
  * **Starting.** Ops that move and compute nothing follow each other in one queue, or wait for each
  * other from queue to queue there and back; on GPUs all of them are enqueued before the first one
  * begins, on the host each lasts until the thread that waits for it is asleep.
+ *
+ * **Network.** Processes of a run sum arrays of 256 KiB to 16 MiB, several times each, with nothing
+ * limited. Over the sizes, time = overhead + bytes that leave a process / rate.
  */
 #pragma once
 
 #include "exec/measure/trial.h"
+#include "exec/nodes/nodes.h"
 
 #include <stdio.h>
 
@@ -99,6 +103,15 @@ rp_status rpexec_calibrate_links(const rpexec_site *site, bool peers, rp_arena *
 /** Measures what starting takes. @retval as above */
 rp_status rpexec_calibrate_starts(const rpexec_site *site, rp_arena *arena,
                                   rpexec_starts *starts_out);
+
+/**
+ * Measures sums over the processes of a run, all of which call it: the bytes that leave each of
+ * them, and what a sum takes beside these. The limit of --network-gb-per-s is lifted meanwhile.
+ * @param nodes NULL: there is one process, and nothing is measured
+ * @param arena for the time of the call
+ * @retval RP_OK, RP_NO_MEMORY, RP_BROKEN (a process is gone)
+ */
+rp_status rpexec_calibrate_network(rpexec_nodes *nodes, rp_arena *arena, rpexec_link_fit *fit_out);
 
 /**
  * The same of a run's own compute ops, beside everything else that went on: from the last end that

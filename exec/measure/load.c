@@ -56,14 +56,43 @@ rpexec_load rpexec_load_begin(void)
     return load;
 }
 
-double rpexec_load_others_pct(const rpexec_load *begin)
+double rpexec_load_share(const rpexec_nodes *nodes)
+{
+    const rpexec_load now = rpexec_load_begin();
+    double online = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    double wanted = 0;
+    for (uint32_t i = 0; nodes != NULL && i < rpexec_nodes_count(nodes); i++) {
+        wanted += rpexec_nodes_is_beside(nodes, i) ? now.processors : 0;
+    }
+    return online > 0 && wanted > online ? online / wanted : 1;
+}
+
+rp_status rpexec_load_siblings(const rpexec_load *begin, rpexec_nodes *nodes, uint64_t tag,
+                               double *seconds_out)
+{
+    double used_s[RPEXEC_MAX_NODES];
+    const rpexec_load end = rpexec_load_begin();
+    *seconds_out = 0;
+    if (nodes == NULL) {
+        return RP_OK;
+    }
+    RP_TRY(rpexec_nodes_gather(nodes, tag, end.own_s - begin->own_s, used_s));
+    bool shares = rpexec_load_share(nodes) < 1;
+    for (uint32_t i = 0; shares && i < rpexec_nodes_count(nodes); i++) {
+        bool sibling = i != rpexec_nodes_rank(nodes) && rpexec_nodes_is_beside(nodes, i);
+        *seconds_out += sibling ? used_s[i] : 0;
+    }
+    return RP_OK;
+}
+
+double rpexec_load_others_pct(const rpexec_load *begin, double siblings_s)
 {
     const rpexec_load end = rpexec_load_begin();
     double wall_s = end.wall_s - begin->wall_s;
     if (begin->busy_s < 0 || end.busy_s < 0 || wall_s < LEAST_S) {
         return 0;
     }
-    double others_s = (end.busy_s - begin->busy_s) - (end.own_s - begin->own_s);
+    double others_s = end.busy_s - begin->busy_s - (end.own_s - begin->own_s) - siblings_s;
     double pct = 100 * others_s / (wall_s * end.processors);
     return pct < 0 ? 0 : pct > 100 ? 100 : pct;
 }

@@ -183,6 +183,19 @@ static rp_status set_links(const rpexec_platform_of *of, const rpexec_rates *m, 
     return RP_OK;
 }
 
+/* A ring has as many hops as the sum takes through each port (rp_machine_exchange_ps). */
+static void set_network(const rpexec_platform_of *of, rp_noted_platform *p)
+{
+    if (of->network == NULL || !(of->network->Bps > 0)) {
+        return;
+    }
+    p->platform.network_gb_per_s = giga(of->network->Bps);
+    p->platform.network_hop_us =
+        short_of(1e6 * of->network->overhead_s / (2.0 * (of->servers - 1)));
+    rp_platform_add_note(p, "network_gb_per_s", "measured: sums over the processes, unlimited");
+    rp_platform_add_note(p, "network_hop_us", "measured: likewise");
+}
+
 /* One key stands for all changes of queues, be they of one GPU or of two. */
 static void set_starts(const rpexec_starts *s, rp_noted_platform *p)
 {
@@ -248,6 +261,7 @@ rp_status rpexec_platform_make(const rpexec_platform_of *of, rp_arena *arena,
     p->optimizer_thread_gb_per_s = short_of(giga(host) / of->optimizer_threads);
     rp_platform_add_note(out, "optimizer_threads", "of the host, together");
     RP_TRY(set_links(of, &m, arena, out));
+    set_network(of, out);
     if (of->starts->wake_count > 0) {
         set_starts(of->starts, out);
     }
@@ -255,8 +269,12 @@ rp_status rpexec_platform_make(const rpexec_platform_of *of, rp_arena *arena,
     if (on_gpus(of)) {
         return RP_OK; /* GPUs compute themselves */
     }
-    p->host_cores = short_of(of->host->cores);
-    rp_platform_add_note(out, "host_cores", "measured: all threads together over one alone");
+    bool shared = of->share > 0 && of->share < 1;
+    p->host_cores = short_of(of->host->cores * (shared ? of->share : 1));
+    rp_platform_add_note(out, "host_cores",
+                         shared ? "measured: all threads of a process together over one alone, "
+                                  "which it shares with the other processes"
+                                : "measured: all threads together over one alone");
     p->copies = of->machine->limited ? "links" : "cores";
     p->bound_cores = of->bound ? rpexec_host_cores() : 0;
     return RP_OK;

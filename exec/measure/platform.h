@@ -21,6 +21,9 @@ typedef struct rpexec_platform_of {
     const rpexec_host_rates *host;
     const rpexec_link_rates *links; /**< zeroes: none were measured */
     const rpexec_starts *starts;    /**< likewise */
+    const rpexec_link_fit *network; /**< NULL or zeroes: there is one process */
+    uint32_t servers;               /**< of the network */
+    double share; /**< of the processors, where processes share them (load.h); 0: all */
 } rpexec_platform_of;
 
 /**

@@ -96,6 +96,7 @@ rp_status rpexec_predict_read(const char *from, const rpexec_measured *wanted, r
     RP_TRY(check_origin(p.costs_path, &p.costs, wanted));
     p.bound = platform.bound_cores > 0;
     p.busy_pct = platform.recorded_busy_pct;
+    p.network_gb_per_s = platform.network_gb_per_s;
     *prediction_out = p;
     return RP_OK;
 }

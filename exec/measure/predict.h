@@ -14,7 +14,8 @@ typedef struct rpexec_prediction {
     rp_costs costs;
     bool bound;      /**< GPUs' threads stayed on a core each (--bind) */
     double busy_pct; /**< rp_platform.recorded_busy_pct */
-    double network_gb_per_s; /**< of several processes; 0: there is one. Set by the caller */
+    double network_gb_per_s; /**< as recorded; 0: by one process. rpexec_predict simulates what it
+                                  finds here */
 } rpexec_prediction;
 
 /** Text that a cost table's source begins with, before the conditions and a semicolon. */

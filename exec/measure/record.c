@@ -95,7 +95,13 @@ typedef struct calibration {
     rpexec_link_rates links;
     rpexec_starts idle, run; /* in nothing else, and among the run's own ops */
     rpexec_operator_costs operators;
+    rpexec_link_fit network;
+    rpexec_host_rates host;
+    double siblings_s; /* of processors that this process has, too */
 } calibration;
+
+/* Tag of what processes tell each other meanwhile (exec/nodes/nodes.h); nothing else runs. */
+#define TAG_LOAD (UINT64_C(1) << 63)
 
 /* That work on the state of the model (state.h). */
 static uint32_t optimizer_threads(const rpexec_model *model, const rpexec_host_rates *h)
@@ -108,9 +114,9 @@ static uint32_t optimizer_threads(const rpexec_model *model, const rpexec_host_r
 }
 
 /* @return 0 where others used so little that it shows in no time */
-static double busy_pct(const rpexec_recorded *r)
+static double busy_pct(const rpexec_recorded *r, double siblings_s)
 {
-    double pct = r->load != NULL ? rpexec_load_others_pct(r->load) : 0;
+    double pct = r->load != NULL ? rpexec_load_others_pct(r->load, siblings_s) : 0;
     return pct > RPEXEC_BUSY_PCT ? round(pct) : 0;
 }
 
@@ -128,22 +134,23 @@ static rp_status print_platform(const rpexec_recorded *r, const rpexec_rates *ra
                                 const calibration *c, const rpexec_plan *plan, rp_arena *arena,
                                 double *busy_pct_out, FILE *stream)
 {
-    rpexec_host_rates h;
     rp_noted_platform p;
-    RP_TRY(rpexec_host_measure(plan->model->dtype, &h));
     const rpexec_platform_of of = {.backend = r->backend,
                                    .machine = r->machine,
                                    .gpus = r->site->gpus,
                                    .sharing_gpus = r->sharing_gpus,
                                    .gpu_bytes = r->site->gpu_bytes,
                                    .bound = r->site->bound,
-                                   .optimizer_threads = optimizer_threads(plan->model, &h),
+                                   .optimizer_threads = optimizer_threads(plan->model, &c->host),
                                    .rates = rates,
-                                   .host = &h,
+                                   .host = &c->host,
                                    .links = &c->links,
-                                   .starts = &c->idle};
+                                   .starts = &c->idle,
+                                   .network = &c->network,
+                                   .servers = r->nodes != NULL ? rpexec_nodes_count(r->nodes) : 1,
+                                   .share = rpexec_load_share(r->nodes)};
     RP_TRY(rpexec_platform_make(&of, arena, &p));
-    *busy_pct_out = p.platform.recorded_busy_pct = busy_pct(r);
+    *busy_pct_out = p.platform.recorded_busy_pct = busy_pct(r, c->siblings_s);
     rp_platform_write(&p.platform, "", p.notes, p.note_count, stream);
     return RP_OK;
 }
@@ -167,14 +174,28 @@ static bool updates_on_gpus(const rp_program *p)
     return false;
 }
 
+/* All processes begin a measurement together. */
+static rp_status meet(const rpexec_recorded *r)
+{
+    return r->nodes != NULL ? rpexec_nodes_meet(r->nodes) : RP_OK;
+}
+
 static rp_status calibrate(const rpexec_plan *plan, const rp_timeline *timeline, uint32_t skip,
                            const rpexec_recorded *r, rp_arena *arena, calibration *c)
 {
+    RP_TRY(meet(r));
     RP_TRY(rpexec_calibrate_links(r->site, has_peers(r), arena, &c->links));
+    RP_TRY(meet(r));
     RP_TRY(rpexec_calibrate_starts(r->site, arena, &c->idle));
     RP_TRY(rpexec_starts_of_run(plan, timeline, skip, arena, &c->run));
-    return rpexec_calibrate_operators(r->site, updates_on_gpus(plan->program), arena,
-                                      &c->operators);
+    RP_TRY(meet(r));
+    RP_TRY(rpexec_calibrate_operators(r->site, updates_on_gpus(plan->program), arena,
+                                      &c->operators));
+    RP_TRY(rpexec_calibrate_network(r->nodes, arena, &c->network));
+    RP_TRY(meet(r));
+    RP_TRY(rpexec_host_measure(plan->model->dtype, &c->host));
+    return r->load != NULL ? rpexec_load_siblings(r->load, r->nodes, TAG_LOAD, &c->siblings_s)
+                           : RP_OK;
 }
 
 /* Attention, which the weight part has none of, is further from the peak than products are: of a
@@ -218,6 +239,9 @@ rp_status rpexec_record_write(const rpexec_plan *plan, const rp_timeline *timeli
     RP_TRY(calibrate(plan, timeline, skip, recorded, arena, &c));
     RP_TRY(split_backward(flops, &c.operators, arena, &proportions));
     RP_TRY(rpexec_measure(plan, timeline, &proportions, skip, arena, &costs, &rates));
+    if (record->timeline.stream == NULL) {
+        return RP_OK;
+    }
     RP_TRY(print_platform(recorded, &rates, &c, plan, arena, &busy, record->platform.stream));
     print_costs(recorded, &costs, busy, record->costs.stream);
     warn_busy(busy);

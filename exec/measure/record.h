@@ -19,6 +19,11 @@
  * together (host/rates.h). On the host backend without limited links copies are work of threads:
  * their rates are those of the run's own ones, and there is no latency.
  *
+ * Processes of a run measure at the same time, what each of them does beside the others: that is
+ * how the machine will be used. Process 0 writes its own measurements, and network_gb_per_s and
+ * network_hop_us from sums over all of them (calibrate.h). Where processes share processors
+ * (load.h), host_cores is one's part.
+ *
  * A record of a busy machine (load.h) is marked: recorded_busy_pct in platform.yaml, of which every
  * program warns that reads it, and the source of costs.yaml.
  */
@@ -51,6 +56,7 @@ typedef struct rpexec_recorded {
     const rpexec_site *site; /**< where to measure; gpu_bytes 0: GPUs are the host's threads */
     uint32_t sharing_gpus;   /**< that are parts of one device, and share its link; 0: none */
     const rpexec_load *load; /**< when the run began; NULL: the record is not marked */
+    rpexec_nodes *nodes; /**< processes of the run, all of which measure; NULL: there is one */
 } rpexec_recorded;
 
 /**
@@ -66,6 +72,7 @@ rp_status rpexec_record_open(const char *folder, rp_arena *arena, rpexec_record 
  * devices.
  * @param flops rpexec_work_costs of the model
  * @param skip iterations that do not count
+ * @param record files that are not open are not written: of other processes than 0
  * @retval RP_OK, RP_USAGE (rpexec_measure; logged), RP_IO, RP_TOOL, RP_BROKEN (a copy or an
  * operator has failed; logged), RP_NO_MEMORY
  */

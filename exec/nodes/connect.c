@@ -138,12 +138,11 @@ static void set_up(int s)
     }
 }
 
-static rp_status greet(rpexec_nodes *n, const address *to, bool same_host, uint64_t token,
-                       uint32_t other)
+static rp_status greet(rpexec_nodes *n, const address *to, uint64_t token, uint32_t other)
 {
     rpexec_link *link = &n->links[other];
     const greeting own = {.token = token, .rank = n->rank, .size = sizeof(rpexec_message)};
-    RP_TRY(connect_to(to, same_host, &link->socket));
+    RP_TRY(connect_to(to, link->beside, &link->socket));
     set_up(link->socket);
     return give(link->socket, &own, sizeof own) ? RP_OK : failed("a connection's first words");
 }
@@ -178,9 +177,11 @@ static rp_status be_greeted(rpexec_nodes *n, int listener, uint64_t token)
 static rp_status connect_all(rpexec_nodes *n, int listener, const address *all)
 {
     uint64_t token = all[0].token;
+    for (uint32_t other = 0; other < n->count; other++) {
+        n->links[other].beside = strcmp(all[other].host, all[n->rank].host) == 0;
+    }
     for (uint32_t other = 0; other < n->rank; other++) {
-        bool same_host = strcmp(all[other].host, all[n->rank].host) == 0;
-        RP_TRY(greet(n, &all[other], same_host, token, other));
+        RP_TRY(greet(n, &all[other], token, other));
     }
     for (uint32_t later = n->rank + 1; later < n->count; later++) {
         RP_TRY(be_greeted(n, listener, token));

@@ -10,6 +10,10 @@
 #include <unistd.h>
 
 #define HEADER_BYTES sizeof(rpexec_message)
+/* A limited card's bytes are written when it has sent so much more, and what it sends last is not
+ * long on its way to whoever waits for it. */
+#define SLICE_S 5e-4
+#define LEAST_SLICE (UINT64_C(16) << 10)
 #define END_S 10
 
 static int64_t now_ns(void)
@@ -53,14 +57,15 @@ static void fail(rpexec_nodes *n, uint32_t other, const char *cause)
  * this thread sleeps and writes too long is not lost, the next bytes leave the earlier. */
 static void pace(rpexec_nodes *n, int64_t given_ns, uint64_t bytes)
 {
-    if (n->bits_per_s <= 0) {
-        return;
-    }
     pthread_mutex_lock(&n->lock);
     int64_t begin = n->free_ns > given_ns ? n->free_ns : given_ns;
-    n->free_ns = begin + (int64_t)(8e9 * (double)bytes / n->bits_per_s);
+    bool limited = n->bits_per_s > 0;
+    n->free_ns = limited ? begin + (int64_t)(8e9 * (double)bytes / n->bits_per_s) : 0;
     int64_t until = n->free_ns;
     pthread_mutex_unlock(&n->lock);
+    if (!limited) {
+        return;
+    }
     const struct timespec t = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {
     }
@@ -80,14 +85,23 @@ static bool write_all(const rpexec_link *link, const void *bytes, uint64_t count
     return true;
 }
 
+static uint64_t slice_bytes(const rpexec_nodes *n)
+{
+    double bytes = n->bits_per_s > 0 ? n->bits_per_s / 8 * SLICE_S : (double)RPEXEC_PIECE_BYTES;
+    return bytes < (double)LEAST_SLICE            ? LEAST_SLICE
+           : bytes > (double)RPEXEC_PIECE_BYTES ? RPEXEC_PIECE_BYTES
+                                                  : (uint64_t)bytes;
+}
+
 static bool write_letter(const rpexec_link *link, const rpexec_letter *letter)
 {
     const unsigned char *payload = letter->payload;
+    uint64_t most = slice_bytes(link->nodes);
     pace(link->nodes, letter->given_ns, HEADER_BYTES);
     bool well = write_all(link, &letter->message, HEADER_BYTES);
     for (uint64_t at = 0; well && at < letter->message.bytes;) {
         uint64_t left = letter->message.bytes - at;
-        uint64_t piece = left < RPEXEC_PIECE_BYTES ? left : RPEXEC_PIECE_BYTES;
+        uint64_t piece = left < most ? left : most;
         pace(link->nodes, letter->given_ns, piece);
         well = write_all(link, payload + at, piece);
         at += piece;
@@ -445,6 +459,20 @@ uint32_t rpexec_nodes_rank(const rpexec_nodes *n)
 uint32_t rpexec_nodes_count(const rpexec_nodes *n)
 {
     return n->count;
+}
+
+bool rpexec_nodes_is_beside(const rpexec_nodes *n, uint32_t process)
+{
+    return n->links[process].beside;
+}
+
+double rpexec_nodes_limit(rpexec_nodes *n, double bits_per_s)
+{
+    pthread_mutex_lock(&n->lock);
+    double before = n->bits_per_s;
+    n->bits_per_s = bits_per_s;
+    pthread_mutex_unlock(&n->lock);
+    return before;
 }
 
 bool rpexec_nodes_failed(rpexec_nodes *n)

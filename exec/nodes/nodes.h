@@ -81,6 +81,13 @@ uint32_t rpexec_nodes_rank(const rpexec_nodes *nodes);
 /** @return how many there are. */
 uint32_t rpexec_nodes_count(const rpexec_nodes *nodes);
 
+/** @return true of a process that runs on this machine, as this one does. */
+bool rpexec_nodes_is_beside(const rpexec_nodes *nodes, uint32_t process);
+
+/** Limits what leaves this process from now on. Nothing may be on its way. @param bits_per_s 0: as
+ * fast as it goes. @return what it was before */
+double rpexec_nodes_limit(rpexec_nodes *nodes, double bits_per_s);
+
 /** @return true once a process is gone, or has failed. */
 bool rpexec_nodes_failed(rpexec_nodes *nodes);
 

@@ -5,8 +5,7 @@
 
 #include <pthread.h>
 
-/** Bytes that are written, and summed, at a time: 2 ms of 1 Gbit/s. Waits for the card are seldom,
- * and what a piece's copies take after its last byte is little. */
+/** Bytes that are summed at a time, and written at most: few threads are woken up for them. */
 #define RPEXEC_PIECE_BYTES (UINT64_C(256) << 10)
 
 /** A message on its way out. */
@@ -31,7 +30,8 @@ typedef struct rpexec_parcel {
 typedef struct rpexec_link {
     rpexec_nodes *nodes;
     uint32_t other;
-    int socket; /**< -1: none */
+    bool beside; /**< on this machine */
+    int socket;  /**< -1: none */
     pthread_t reader;
     pthread_t writer;
     bool reads; /**< its threads have been started */

@@ -265,13 +265,12 @@ static rp_status check_servers(const rpexec_options *o)
          "host, or a schedule with weights in host memory"},
         {o->program_in != NULL, "--program-in: a program is run by one process; valid is one"},
         {o->check, "--check: a run of several processes is compared by its losses; valid with one"},
-        {o->record != NULL, "--record: what several processes wait for is no cost of one; valid "
-                            "with one"},
+        {o->record != NULL && placement == RP_PLACEMENT_RESIDENT,
+         "--record: GPUs' sums wait for other processes, which is no cost of one; valid with one "
+         "process, or with a schedule with weights in host memory"},
         {o->predict && placement == RP_PLACEMENT_RESIDENT,
          "--predict: of GPUs that do the same none is simulated alone; valid with one process, or "
          "with a schedule with weights in host memory"},
-        {o->predict && o->network_gb_per_s <= 0,
-         "--predict: nothing says how fast the network is; valid with --network-gb-per-s"},
     };
     for (size_t i = 0; o->servers > 1 && i < sizeof refused / sizeof refused[0]; i++) {
         if (refused[i].is) {

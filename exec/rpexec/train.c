@@ -296,7 +296,8 @@ static rp_status record(rpexec_trainer *t, const rp_timeline *timeline, uint32_t
                                       .machine = &t->machine,
                                       .site = &site,
                                       .sharing_gpus = t->o->virtual_gpus,
-                                      .load = &t->load};
+                                      .load = &t->load,
+                                      .nodes = t->nodes};
     return rpexec_record_write(&t->session.plan, timeline, &t->flops, skip, &recorded, t->arena,
                                &t->record);
 }
@@ -455,8 +456,10 @@ static rp_status train(rpexec_trainer *t)
     }
     rp_status status = run_segments(t);
     rp_interrupt_exits();
-    t->outcome->busy_pct = rpexec_load_others_pct(&t->load);
     RP_TRY(status);
+    double siblings_s = 0;
+    RP_TRY(rpexec_load_siblings(&t->load, t->nodes, RPEXEC_TAG_END, &siblings_s));
+    t->outcome->busy_pct = rpexec_load_others_pct(&t->load, siblings_s);
     set_rates(t);
     t->outcome->loss_scale = (double)t->state.scaler.scale;
     t->outcome->skipped_steps = t->state.skipped;

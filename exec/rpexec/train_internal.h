@@ -22,6 +22,10 @@ typedef struct rpexec_session {
     rpexec_run *run; /* NULL: closed */
 } rpexec_session;
 
+/** Tag of what processes tell each other at the end; those of a run are below (execute_internal.h).
+ */
+#define RPEXEC_TAG_END (UINT64_C(1) << 63)
+
 typedef struct rpexec_trainer {
     rpexec_options *o; /* what a program or the paper decides is filled in */
     rpexec_nodes *nodes; /* NULL: one process */

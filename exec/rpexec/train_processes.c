@@ -3,10 +3,6 @@
 #include "common/base/interrupt.h"
 #include "exec/rpexec/train_internal.h"
 
-/* Tag of what processes tell each other at the end; those of a run are below (execute_internal.h).
- */
-#define TAG_BYTES (UINT64_C(1) << 63)
-
 rp_status rpexec_trainer_share_state(rpexec_trainer *t)
 {
     rpexec_state *s = &t->state;
@@ -47,7 +43,7 @@ rp_status rpexec_trainer_add_bytes(const rpexec_trainer *t)
     out->network_bytes = rpexec_nodes_sent_bytes(t->nodes) - t->sent_before;
     for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
         double sum = 0;
-        RP_TRY(rpexec_nodes_gather(t->nodes, TAG_BYTES, (double)*bytes[i], all));
+        RP_TRY(rpexec_nodes_gather(t->nodes, RPEXEC_TAG_END, (double)*bytes[i], all));
         for (uint32_t k = 0; k < rpexec_nodes_count(t->nodes); k++) {
             sum += all[k];
         }

@@ -211,6 +211,29 @@ static rp_status set_partition(rpexec_trainer *t)
     return RP_OK;
 }
 
+/* Sums are as fast as the record has them, unless the run is slower. */
+static rp_status set_network(rpexec_trainer *t)
+{
+    double recorded = t->prediction.network_gb_per_s;
+    double given = t->o->network_gb_per_s;
+    t->prediction.network_gb_per_s = 0;
+    if (!t->o->predict || t->o->servers == 1) {
+        return RP_OK;
+    }
+    if (recorded == 0 && given == 0) {
+        rp_log_error("--predict: nothing says how fast the network is; valid with "
+                     "--network-gb-per-s, or with a record of as many processes");
+        return RP_USAGE;
+    }
+    if (recorded == 0 && rpexec_trainer_leads(t) && rpexec_nodes_is_beside(t->nodes, 1)) {
+        rp_log_warning("--predict: the record is of a process that had this machine alone, and "
+                       "several share it now; valid is a record of as many (mpirun)");
+    }
+    t->prediction.network_gb_per_s = recorded == 0 || (given > 0 && given < recorded) ? given
+                                                                                      : recorded;
+    return RP_OK;
+}
+
 static rp_status set_work(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
@@ -241,7 +264,7 @@ static rp_status set_work(rpexec_trainer *t)
                                         .seq_len = o->seq_len};
         RP_TRY(rpexec_predict_read(o->costs, &wanted, t->arena, &t->prediction));
         t->costs = t->prediction.costs;
-        t->prediction.network_gb_per_s = o->network_gb_per_s;
+        RP_TRY(set_network(t));
         if (t->o->predict && t->prediction.bound != t->o->bind) {
             rp_log_warning("--predict: the record is of a run %s --bind, this one runs %s; what it "
                            "predicts is the other kind",
@@ -395,7 +418,7 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     if (t->o->loss_out != NULL && rpexec_trainer_leads(t)) {
         RP_TRY(rpexec_loss_log_open(t->o->loss_out, out->first_step, &t->losses));
     }
-    if (t->o->record != NULL) {
+    if (t->o->record != NULL && rpexec_trainer_leads(t)) {
         RP_TRY(rpexec_record_open(t->o->record, t->arena, &t->record));
     }
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->losses));

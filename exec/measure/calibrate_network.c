@@ -1,0 +1,79 @@
+/* Sums over the processes of a run, as long as nothing limits them. */
+#include "common/base/median.h"
+#include "exec/measure/calibrate.h"
+
+#include <math.h>
+
+/* Sums of a size; the first one does not count. They follow each other, as those of layers do. */
+#define SUMS 9u
+#define LEAST_BYTES (UINT64_C(256) << 10)
+#define MOST_BYTES (UINT64_C(16) << 20)
+#define GROWTH 4u
+#define MOST_SIZES 4u
+/* Of the slowest process's sums of a size, beyond which no longer ones are measured. */
+#define BUDGET_S 0.5
+
+/* Nobody else's while a record is made. */
+#define TAG (UINT64_C(1) << 63)
+
+static double now_s(void)
+{
+    return 1e-9 * (double)rpexec_driver_now_ns();
+}
+
+/* @param spent_out of all sums, of the slowest process: all processes see the same */
+static rp_status measure_size(rpexec_nodes *nodes, uint64_t bytes, float *array, double *median_out,
+                              double *spent_out)
+{
+    double seconds[SUMS - 1];
+    double all[RPEXEC_MAX_NODES];
+    RP_TRY(rpexec_nodes_meet(nodes));
+    double begin_s = now_s();
+    double last_s = begin_s;
+    for (uint32_t i = 0; i < SUMS; i++) {
+        RP_TRY(rpexec_nodes_all_reduce(nodes, TAG, RP_DTYPE_F32, bytes / sizeof *array, array));
+        double end_s = now_s();
+        if (i > 0) {
+            seconds[i - 1] = end_s - last_s;
+        }
+        last_s = end_s;
+    }
+    *median_out = rp_median(seconds, SUMS - 1);
+    *spent_out = 0;
+    RP_TRY(rpexec_nodes_gather(nodes, TAG, last_s - begin_s, all));
+    for (uint32_t i = 0; i < rpexec_nodes_count(nodes); i++) {
+        *spent_out = fmax(*spent_out, all[i]);
+    }
+    return RP_OK;
+}
+
+static rp_status measure_sizes(rpexec_nodes *nodes, rp_arena *arena, rpexec_link_fit *fit_out)
+{
+    uint32_t n = rpexec_nodes_count(nodes);
+    double bytes[MOST_SIZES];
+    double seconds[MOST_SIZES];
+    double spent_s = 0;
+    uint32_t sizes = 0;
+    float *array = NULL;
+    RP_TRY(rp_arena_alloc(arena, MOST_BYTES / sizeof *array, sizeof *array, &array));
+    for (uint64_t size = LEAST_BYTES; size <= MOST_BYTES && spent_s < BUDGET_S; size *= GROWTH) {
+        bytes[sizes] = 2.0 * (n - 1) / n * (double)size;
+        RP_TRY(measure_size(nodes, size, array, &seconds[sizes], &spent_s));
+        sizes++;
+    }
+    *fit_out = rpexec_link_fit_of(sizes, bytes, seconds);
+    return RP_OK;
+}
+
+rp_status rpexec_calibrate_network(rpexec_nodes *nodes, rp_arena *arena, rpexec_link_fit *fit_out)
+{
+    *fit_out = (rpexec_link_fit){0};
+    if (nodes == NULL) {
+        return RP_OK;
+    }
+    RP_TRY(rpexec_nodes_meet(nodes)); /* what was sent before has left */
+    double bits_per_s = rpexec_nodes_limit(nodes, 0);
+    rp_status status = measure_sizes(nodes, arena, fit_out);
+    (void)rpexec_nodes_limit(nodes, bits_per_s);
+    return status;
+}
