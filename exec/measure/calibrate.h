@@ -11,7 +11,7 @@
  * other from queue to queue there and back; on GPUs all of them are enqueued before the first one
  * begins, on the host each lasts until the thread that waits for it is asleep.
  *
- * **Network.** Processes of a run sum arrays of 256 KiB to 16 MiB, several times each, with nothing
+ * **Network.** Processes of a run sum arrays of 16 KiB to 16 MiB, several times each, with nothing
  * limited. Over the sizes, time = overhead + bytes that leave a process / rate.
  */
 #pragma once

@@ -6,10 +6,10 @@
 
 /* Sums of a size; the first one does not count. They follow each other, as those of layers do. */
 #define SUMS 9u
-#define LEAST_BYTES (UINT64_C(256) << 10)
+#define LEAST_BYTES (UINT64_C(16) << 10)
 #define MOST_BYTES (UINT64_C(16) << 20)
 #define GROWTH 4u
-#define MOST_SIZES 4u
+#define MOST_SIZES 6u
 /* Of the slowest process's sums of a size, beyond which no longer ones are measured. */
 #define BUDGET_S 0.5
 

@@ -101,7 +101,7 @@ typedef struct calibration {
 } calibration;
 
 /* Tag of what processes tell each other meanwhile (exec/nodes/nodes.h); nothing else runs. */
-#define TAG_LOAD (UINT64_C(1) << 63)
+#define TAG (UINT64_C(1) << 63)
 
 /* That work on the state of the model (state.h). */
 static uint32_t optimizer_threads(const rpexec_model *model, const rpexec_host_rates *h)
@@ -194,7 +194,7 @@ static rp_status calibrate(const rpexec_plan *plan, const rp_timeline *timeline,
     RP_TRY(rpexec_calibrate_network(r->nodes, arena, &c->network));
     RP_TRY(meet(r));
     RP_TRY(rpexec_host_measure(plan->model->dtype, &c->host));
-    return r->load != NULL ? rpexec_load_siblings(r->load, r->nodes, TAG_LOAD, &c->siblings_s)
+    return r->load != NULL ? rpexec_load_siblings(r->load, r->nodes, TAG, &c->siblings_s)
                            : RP_OK;
 }
 
@@ -212,6 +212,34 @@ static rp_status split_backward(const rp_costs *flops, const rpexec_operator_cos
     RP_TRY(rp_arena_alloc(arena, flops->layers, sizeof(int64_t), &proportions_out->bwd_input_ps));
     for (uint32_t i = 0; i < flops->layers; i++) {
         proportions_out->bwd_input_ps[i] = (int64_t)(share * (double)flops->bwd_ps[i]);
+    }
+    return RP_OK;
+}
+
+/* A sum begins when the last process has come: layers take as long as in the slowest one. */
+static rp_status take_slowest(rpexec_nodes *nodes, rp_costs *costs)
+{
+    int64_t *const lists[] = {costs->fwd_ps, costs->bwd_ps, costs->bwd_input_ps,
+                              &costs->head_fwd_ps, &costs->head_bwd_ps};
+    const uint32_t counts[] = {costs->layers, costs->layers, costs->layers, 1, 1};
+    double all[RPEXEC_MAX_NODES];
+    double own_ps = (double)(costs->head_fwd_ps + costs->head_bwd_ps);
+    uint32_t slowest = 0;
+    if (nodes == NULL) {
+        return RP_OK;
+    }
+    for (uint32_t i = 0; i < costs->layers; i++) {
+        own_ps += (double)(costs->fwd_ps[i] + costs->bwd_ps[i]);
+    }
+    RP_TRY(rpexec_nodes_gather(nodes, TAG, own_ps, all));
+    for (uint32_t i = 1; i < rpexec_nodes_count(nodes); i++) {
+        slowest = all[i] > all[slowest] ? i : slowest;
+    }
+    for (size_t list = 0; list < sizeof lists / sizeof lists[0]; list++) {
+        for (uint32_t i = 0; i < counts[list]; i++) {
+            RP_TRY(rpexec_nodes_gather(nodes, TAG, (double)lists[list][i], all));
+            lists[list][i] = (int64_t)all[slowest]; /* exact below 2^53 */
+        }
     }
     return RP_OK;
 }
@@ -239,6 +267,7 @@ rp_status rpexec_record_write(const rpexec_plan *plan, const rp_timeline *timeli
     RP_TRY(calibrate(plan, timeline, skip, recorded, arena, &c));
     RP_TRY(split_backward(flops, &c.operators, arena, &proportions));
     RP_TRY(rpexec_measure(plan, timeline, &proportions, skip, arena, &costs, &rates));
+    RP_TRY(take_slowest(recorded->nodes, &costs));
     if (record->timeline.stream == NULL) {
         return RP_OK;
     }

@@ -20,8 +20,9 @@
  * their rates are those of the run's own ones, and there is no latency.
  *
  * Processes of a run measure at the same time, what each of them does beside the others: that is
- * how the machine will be used. Process 0 writes its own measurements, and network_gb_per_s and
- * network_hop_us from sums over all of them (calibrate.h). Where processes share processors
+ * how the machine will be used. Process 0 writes its own measurements, times of layers
+ * of the slowest process, for which the others wait, and network_gb_per_s and network_hop_us from
+ * sums over all of them (calibrate.h). Where processes share processors
  * (load.h), host_cores is one's part.
  *
  * A record of a busy machine (load.h) is marked: recorded_busy_pct in platform.yaml, of which every

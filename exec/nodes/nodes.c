@@ -97,14 +97,14 @@ static bool write_letter(const rpexec_link *link, const rpexec_letter *letter)
 {
     const unsigned char *payload = letter->payload;
     uint64_t most = slice_bytes(link->nodes);
-    pace(link->nodes, letter->given_ns, HEADER_BYTES);
-    bool well = write_all(link, &letter->message, HEADER_BYTES);
-    for (uint64_t at = 0; well && at < letter->message.bytes;) {
-        uint64_t left = letter->message.bytes - at;
-        uint64_t piece = left < most ? left : most;
-        pace(link->nodes, letter->given_ns, piece);
-        well = write_all(link, payload + at, piece);
-        at += piece;
+    uint64_t size = letter->message.bytes;
+    uint64_t slice = size < most ? size : most;
+    pace(link->nodes, letter->given_ns, HEADER_BYTES + slice);
+    bool well = write_all(link, &letter->message, HEADER_BYTES) && write_all(link, payload, slice);
+    for (uint64_t at = slice; well && at < size; at += slice) {
+        slice = size - at < most ? size - at : most;
+        pace(link->nodes, letter->given_ns, slice);
+        well = write_all(link, payload + at, slice);
     }
     return well;
 }
