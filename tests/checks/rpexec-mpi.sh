@@ -101,16 +101,16 @@ done
 # median of the rounds in which others used less than 5 % of the processors.
 predict_within()
 {
-    local small=(--model "$1/tests/gpu/small.yaml" --seq-len 256 --gpus 1 --microbatches 2 --steps 8)
+    local small=(--model "$1/tests/gpu/small.yaml" --seq-len 256 --bytes --gpus 1 --microbatches 2 --steps 8)
     : >"$work/errors"
     for round in 1 2 3; do
         two "${small[@]}" --record "$work/small"
         for rate in 0.125 1.25; do
             two "${small[@]}" --costs "$work/small" --predict --network-gb-per-s "$rate"
-            jq -r --arg rate "$rate" --arg round "$round" '(.iteration_ms[1:] | sort | .[length / 2 | floor]) as $ms |
-                "round \($round), \($rate) GB/s: \(.predicted_iteration_ms) ms predicted, \($ms) measured,",
-                "    \(.prediction_error_pct) %; others used \(.busy_pct) % of the processors, \(.costs_busy_pct) % of the record"' \
-                "$work/two.json"
+            jq -r '[.predicted_iteration_ms, (.iteration_ms[1:] | sort | .[length / 2 | floor]), .prediction_error_pct,
+                .busy_pct, .costs_busy_pct] | @tsv' "$work/two.json" | awk -v round="$round" -v rate="$rate" '{
+                printf "round %d, %g GB/s: %.1f ms predicted, %.1f measured, %.1f %%; others used %.0f %% of the " \
+                    "processors, %.0f %% during the record\n", round, rate, $1, $2, $3, $4, $5 }'
             jq -r --arg rate "$rate" 'select(.busy_pct < 5 and .costs_busy_pct == 0) |
                 "\($rate) \(.prediction_error_pct)"' "$work/two.json" >>"$work/errors"
         done
