@@ -12,7 +12,7 @@
  * begins, on the host each lasts until the thread that waits for it is asleep.
  *
  * **Network.** Processes of a run sum arrays of 16 KiB to 16 MiB, several times each, with nothing
- * limited. Over the sizes, time = overhead + bytes that leave a process / rate.
+ * limited, and again as the run has it. Over the sizes, time = overhead + bytes that leave a process / rate.
  */
 #pragma once
 
@@ -105,8 +105,10 @@ rp_status rpexec_calibrate_starts(const rpexec_site *site, rp_arena *arena,
                                   rpexec_starts *starts_out);
 
 /**
- * Measures sums over the processes of a run, all of which call it: the bytes that leave each of
- * them, and what a sum takes beside these. The limit of --network-gb-per-s is lifted meanwhile.
+ * Measures sums over the processes of a run, all of which call it: how fast bytes leave each of
+ * them where nothing is limited, and what a sum takes beside its bytes. With --network-gb-per-s the
+ * latter is that of the limited network: what its card has sent last is on its way to the threads
+ * that wait for it while the card has nothing to send.
  * @param nodes NULL: there is one process, and nothing is measured
  * @param arena for the time of the call
  * @retval RP_OK, RP_NO_MEMORY, RP_BROKEN (a process is gone)

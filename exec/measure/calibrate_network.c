@@ -1,4 +1,4 @@
-/* Sums over the processes of a run, as long as nothing limits them. */
+/* Sums over the processes of a run. */
 #include "common/base/median.h"
 #include "exec/measure/calibrate.h"
 
@@ -75,5 +75,11 @@ rp_status rpexec_calibrate_network(rpexec_nodes *nodes, rp_arena *arena, rpexec_
     double bits_per_s = rpexec_nodes_limit(nodes, 0);
     rp_status status = measure_sizes(nodes, arena, fit_out);
     (void)rpexec_nodes_limit(nodes, bits_per_s);
+    if (status == RP_OK && bits_per_s > 0) {
+        rpexec_link_fit limited;
+        RP_TRY(rpexec_nodes_meet(nodes));
+        status = measure_sizes(nodes, arena, &limited);
+        fit_out->overhead_s = limited.overhead_s;
+    }
     return status;
 }
