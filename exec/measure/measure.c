@@ -286,7 +286,8 @@ static double throughput(const measuring *m, bool (*of)(const rp_op *op))
 
 static bool is_host(const rp_op *op)
 {
-    return rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST;
+    return rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST &&
+           op->kind != RP_OP_NETWORK_REDUCE;
 }
 
 static bool is_update(const rp_op *op)

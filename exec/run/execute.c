@@ -110,9 +110,8 @@ static double loss_of(rpexec_run *r, uint32_t iteration)
 static bool ends_iteration(const rpexec_run *r, const rp_queue *queue, const rp_op *op)
 {
     bool host = queue->kind != RP_QUEUE_COMPUTE;
-    bool sums = r->plan->sharded != NULL ? op->kind == RP_OP_OPTIMIZER
-                                         : op->kind == RP_OP_COLLECT ||
-                                               op->kind == RP_OP_NETWORK_REDUCE;
+    bool late = r->plan->sharded != NULL || r->e->nodes != NULL;
+    bool sums = op->kind == (late ? RP_OP_OPTIMIZER : RP_OP_COLLECT);
     return !host || (sums && !r->plan->resident && !rpexec_run_shards_are_trained(r));
 }
 

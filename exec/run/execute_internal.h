@@ -147,7 +147,7 @@ typedef struct rpexec_run_ranks {
 } rpexec_run_ranks;
 
 /** Weights in host memory: the gradients of an op's layer are complete, and count for the norm. */
-void rpexec_run_measure(rpexec_run *run, uint32_t op);
+void rpexec_run_measure(rpexec_run *run, uint32_t op, uint32_t layer);
 
 /** Several processes with weights in host memory: the sum of a layer's gradients. @retval as
  * rpexec_run_perform */

@@ -2,10 +2,10 @@
  * pool of GPUs and all weights. */
 #include "exec/run/execute_internal.h"
 
-void rpexec_run_measure(rpexec_run *r, uint32_t op)
+void rpexec_run_measure(rpexec_run *r, uint32_t op, uint32_t layer)
 {
     rpexec_state *state = r->e->state;
-    rpexec_state_measure(state, r->program->ops[op].microbatch);
+    rpexec_state_measure(state, layer);
     rpexec_run_note_norm(r, op, rpexec_squares_root(&state->squares)); /* the last one's stays */
 }
 
@@ -14,9 +14,7 @@ rp_status rpexec_run_network_reduce(rpexec_run *r, uint32_t op, rpexec_lane *lan
     uint32_t layer = r->program->ops[op].microbatch;
     rpexec_state *state = r->e->state;
     (void)lane;
-    RP_TRY(rpexec_nodes_all_reduce(r->e->nodes, rpexec_run_tag(RPEXEC_TAG_LAYER, layer),
+    return rpexec_nodes_all_reduce(r->e->nodes, rpexec_run_tag(RPEXEC_TAG_LAYER, layer),
                                    RP_DTYPE_F32, rpexec_state_own(state, layer, layer + 1),
-                                   state->gradients + state->trained[layer]));
-    rpexec_run_measure(r, op);
-    return RP_OK;
+                                   state->gradients + state->trained[layer]);
 }

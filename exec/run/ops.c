@@ -326,7 +326,7 @@ static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
             rpexec_element(r->plan->model->dtype, rpexec_run_at(r, slot->value), first), scale);
     }
     if (r->e->nodes == NULL) {
-        rpexec_run_measure(r, op);
+        rpexec_run_measure(r, op, layer);
     }
     return RP_OK;
 }
@@ -342,12 +342,16 @@ static rp_status refresh(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     return RP_OK;
 }
 
-/* With resident weights a barrier. */
+/* With resident weights a barrier. Of several processes the norm is that of the sum, which is there
+ * now: to take it in NETWORK_REDUCE would keep the network waiting. */
 static rp_status optimise(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
-    (void)op;
     (void)lane;
     if (!r->plan->resident) {
+        uint32_t layers = r->e->nodes != NULL ? r->plan->model->layer_count : 0;
+        for (uint32_t layer = layers; layer-- > 0;) {
+            rpexec_run_measure(r, op, layer);
+        }
         rpexec_state_optimise(r->e->state, &r->e->adam);
     }
     return RP_OK;
