@@ -12,7 +12,8 @@
  * begins, on the host each lasts until the thread that waits for it is asleep.
  *
  * **Network.** Processes of a run sum arrays of 16 KiB to 16 MiB, several times each, with nothing
- * limited, and again as the run has it. Over the sizes, time = overhead + bytes that leave a process / rate.
+ * limited, and again as the run has it. Over the sizes, time = overhead + bytes that leave a
+ * process / rate.
  */
 #pragma once
 

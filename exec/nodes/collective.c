@@ -1,10 +1,41 @@
-/* Sums over all processes. */
+/* Values that a process takes from another one, and sums over all processes. */
 #include "exec/nodes/nodes_internal.h"
 
+#include "common/base/log.h"
 #include "exec/operators/collective.h"
 #include "exec/state/scaler.h"
 
 #include <string.h>
+
+rp_status rpexec_nodes_take(rpexec_nodes *n, uint32_t from, uint64_t tag, uint64_t bytes,
+                            rpexec_parcel **parcel_out)
+{
+    rpexec_parcel *found = NULL;
+    pthread_mutex_lock(&n->lock);
+    while (found == NULL && !n->failed) {
+        rpexec_parcel **at = &n->parcels;
+        while (*at != NULL && ((*at)->from != from || (*at)->tag != tag)) {
+            at = &(*at)->next;
+        }
+        found = *at;
+        if (found != NULL) {
+            *at = found->next;
+            n->parcels_end = found->next == NULL ? at : n->parcels_end;
+        } else {
+            pthread_cond_wait(&n->moved, &n->lock);
+        }
+    }
+    pthread_mutex_unlock(&n->lock);
+    if (found != NULL && found->bytes != bytes) {
+        rp_log_error("process %u has come with %llu bytes, process %u with %llu; valid is the same "
+                     "command on all processes",
+                     from, (unsigned long long)found->bytes, n->rank, (unsigned long long)bytes);
+        rp_mem_release(&found);
+        rpexec_nodes_abort(n);
+    }
+    *parcel_out = found;
+    return found != NULL ? RP_OK : RP_BROKEN;
+}
 
 /* Part of an array that a process sums. */
 static uint64_t part_of(const rpexec_nodes *n, uint64_t count, uint32_t process, uint64_t *begin)

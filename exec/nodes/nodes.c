@@ -270,36 +270,6 @@ static bool read_parcel(const rpexec_link *link, const rpexec_message *m)
     return true;
 }
 
-rp_status rpexec_nodes_take(rpexec_nodes *n, uint32_t from, uint64_t tag, uint64_t bytes,
-                            rpexec_parcel **parcel_out)
-{
-    rpexec_parcel *found = NULL;
-    pthread_mutex_lock(&n->lock);
-    while (found == NULL && !n->failed) {
-        rpexec_parcel **at = &n->parcels;
-        while (*at != NULL && ((*at)->from != from || (*at)->tag != tag)) {
-            at = &(*at)->next;
-        }
-        found = *at;
-        if (found != NULL) {
-            *at = found->next;
-            n->parcels_end = found->next == NULL ? at : n->parcels_end;
-        } else {
-            pthread_cond_wait(&n->moved, &n->lock);
-        }
-    }
-    pthread_mutex_unlock(&n->lock);
-    if (found != NULL && found->bytes != bytes) {
-        rp_log_error("process %u has come with %llu bytes, process %u with %llu; valid is the same "
-                     "command on all processes",
-                     from, (unsigned long long)found->bytes, n->rank, (unsigned long long)bytes);
-        rp_mem_release(&found);
-        rpexec_nodes_abort(n);
-    }
-    *parcel_out = found;
-    return found != NULL ? RP_OK : RP_BROKEN;
-}
-
 /* A message waits for somebody to handle it, and all that comes behind it waits, too. */
 static void hand_over(const rpexec_link *link, const rpexec_message *m)
 {

@@ -342,15 +342,14 @@ static rp_status refresh(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     return RP_OK;
 }
 
-/* With resident weights a barrier. Of several processes the norm is that of the sum, which is there
- * now: to take it in NETWORK_REDUCE would keep the network waiting. */
+/* With resident weights a barrier. Processes take the norm of their sum here: NETWORK_REDUCE would
+ * keep the network waiting. */
 static rp_status optimise(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     (void)lane;
     if (!r->plan->resident) {
-        uint32_t layers = r->e->nodes != NULL ? r->plan->model->layer_count : 0;
-        for (uint32_t layer = layers; layer-- > 0;) {
-            rpexec_run_measure(r, op, layer);
+        for (uint32_t i = r->e->nodes != NULL ? r->plan->model->layer_count : 0; i-- > 0;) {
+            rpexec_run_measure(r, op, i);
         }
         rpexec_state_optimise(r->e->state, &r->e->adam);
     }
