@@ -105,8 +105,8 @@ predict_within()
     local small=(--model "$1/tests/gpu/small.yaml" --seq-len 256 --bytes --gpus 1 --microbatches 2 --steps 8)
     : >"$work/errors"
     for round in 1 2 3; do
-        two "${small[@]}" --record "$work/small"
         for rate in 0.125 1.25; do
+            two "${small[@]}" --network-gb-per-s "$rate" --record "$work/small"
             two "${small[@]}" --costs "$work/small" --predict --network-gb-per-s "$rate"
             jq -r '[.predicted_iteration_ms, (.iteration_ms[1:] | sort | .[length / 2 | floor]), .prediction_error_pct,
                 .busy_pct, .costs_busy_pct] | @tsv' "$work/two.json" | awk -v round="$round" -v rate="$rate" '{
