@@ -5,7 +5,9 @@
  * what every rank's part waits for. */
 #include "common/lower/data_parallel_internal.h"
 
-static uint64_t stage_bytes(const rp_sharded *s, uint32_t stage, const uint64_t *per_layer)
+/* Of layers below `limit`. */
+static uint64_t stage_bytes_below(const rp_sharded *s, uint32_t stage, const uint64_t *per_layer,
+                                  uint32_t limit)
 {
     /* A pipeline's stage holds both directions: embedding with the first, head with the last. */
     const rp_program *p = s->l->schedule;
@@ -13,10 +15,15 @@ static uint64_t stage_bytes(const rp_sharded *s, uint32_t stage, const uint64_t 
     uint32_t begin = of->layer_begin + (p->forward_chain[0] == stage ? 0 : 1);
     uint32_t end = of->layer_end + 1 + ((of->roles & RP_STAGE_HEAD) != 0 ? 1 : 0);
     uint64_t bytes = 0;
-    for (uint32_t layer = begin; layer < end; layer++) {
+    for (uint32_t layer = begin; layer < end && layer < limit; layer++) {
         bytes += per_layer[layer];
     }
     return bytes;
+}
+
+static uint64_t stage_bytes(const rp_sharded *s, uint32_t stage, const uint64_t *per_layer)
+{
+    return stage_bytes_below(s, stage, per_layer, UINT32_MAX);
 }
 
 /* (n - 1) / n of the bytes pass through each GPU. */
@@ -44,7 +51,8 @@ static uint64_t gathered_bytes(const rp_sharded *s, const rp_op *op, bool backwa
 {
     const rp_program *p = s->l->schedule;
     const rp_sizes *sizes = &s->l->config->sizes;
-    uint64_t bytes = stage_bytes(s, op->stage, sizes->weight_bytes);
+    uint32_t limit = backward ? s->kept_from : UINT32_MAX;
+    uint64_t bytes = stage_bytes_below(s, op->stage, sizes->weight_bytes, limit);
     if (!s->sharding->keeps_root) {
         return bytes;
     }
@@ -69,6 +77,9 @@ static rp_status add_gather(const rp_sharded *s, uint32_t gpu, uint32_t index)
         return RP_OK;
     }
     uint64_t weights = gathered_bytes(s, op, backward);
+    if (weights == 0 && s->sharding->reuse_distance != 0) {
+        return RP_OK; /* all are there from the forward */
+    }
     if (s->sharding->host_weights) {
         RP_TRY(add(s, gpu, RP_LOWER_PARAMS, RP_OP_UPLOAD_PARAMS, op, weights / s->gpus,
                    &extra->shard_up));
@@ -330,7 +341,9 @@ static rp_status add_update_gathers(const rp_sharded *s, uint32_t iteration)
 
 static rp_status add_step(const rp_sharded *s, uint32_t iteration)
 {
-    uint64_t bytes = s->sharding->host_optimizer ? RP_ADAM_BYTES * all_parameters(s) : 0;
+    uint64_t each = s->sharding->host_optimizer ? RP_ADAM_BYTES : 0;
+    each += s->sharding->host_collects && s->sharding->host_weights ? RP_ZERO3_STEP_BYTES : 0;
+    uint64_t bytes = each * all_parameters(s);
     rp_op adam = {.kind = RP_OP_OPTIMIZER, .iteration = (uint16_t)iteration};
     RP_TRY(rp_assembly_add(s->l->assembly, s->l->host_queue, &adam, bytes, &s->steps[iteration]));
     if (!s->sharding->host_optimizer) {
@@ -393,6 +406,9 @@ rp_status rp_lower_sharded(rp_lowering *l)
                       .sharding = &l->schedule->traits.sharding,
                       .gpus = l->schedule->gpu_count,
                       .per_gpu = l->unit_count / l->schedule->gpu_count};
+    const rp_sizes *sizes = &l->config->sizes;
+    s->kept_from = rp_sharding_kept_from(s->sharding, l->schedule->recompute, sizes->weight_bytes,
+                                         sizes->layers, rp_dtype_bytes(sizes->dtype));
     size_t iterations = l->schedule->iteration_count;
     s->per_iteration = s->per_gpu / l->schedule->iteration_count;
     RP_TRY(rp_arena_alloc(l->arena, l->unit_count, sizeof(rp_sharded_unit), &s->extra));

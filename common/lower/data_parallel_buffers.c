@@ -130,8 +130,10 @@ static void put_gathered(const writer *w, uint32_t gpu, uint32_t index)
     rp_handle gather = rp_sharded_extra_at(w->s, gpu, index)->gather;
     uint64_t layer = largest_of(stage_of(w, op), w->sizes->weight_bytes);
     bool comes_and_goes = layer > w->s->sharding->live_bytes;
-    put(w, RP_BUFFER_WEIGHT, gpu, comes_and_goes ? layer : 0, gather, unit->compute_last);
     bool in_bucket = w->s->sharding->live_bytes != 0; /* what is prefetched has its bytes already */
+    bool stayed = gather == RP_NO_HANDLE && in_bucket;
+    put(w, RP_BUFFER_WEIGHT, gpu, comes_and_goes ? layer : 0, stayed ? unit->compute_first : gather,
+        unit->compute_last);
     put(w, RP_BUFFER_WEIGHT, gpu, in_bucket ? 0 : share(w, layer),
         rp_sharded_extra_at(w->s, gpu, index)->shard_up, gather);
     bool first = w->s->l->producers.forward_position[op->stage] == 0;

@@ -23,6 +23,7 @@ typedef struct rp_sharded {
     uint32_t gpus;
     uint32_t per_gpu;       /**< units of one GPU */
     uint32_t per_iteration; /**< of these, units of one iteration */
+    uint32_t kept_from;     /**< rp_sharding_kept_from */
     rp_sharded_unit *extra; /**< [unit] */
     rp_handle *steps;       /**< [iteration] the optimizer on the host, or the end of the GPUs' */
     rp_handle *updates;     /**< [iteration][gpu] the optimizer on the GPU */

@@ -239,6 +239,20 @@ uint64_t rp_program_hash(const rp_program *program)
     return hash;
 }
 
+uint32_t rp_sharding_kept_from(const rp_sharding *sharding, rp_recompute recompute,
+                               const uint64_t *weight_bytes, uint32_t layers,
+                               uint32_t element_bytes)
+{
+    uint32_t first = layers + 2;
+    uint64_t used = 0;
+    while (first > 0 && used < sharding->reuse_distance) {
+        first--;
+        uint32_t uses = first <= layers && recompute != RP_RECOMPUTE_NONE ? 3 : 2;
+        used += uses * (weight_bytes[first] / element_bytes);
+    }
+    return first;
+}
+
 uint32_t rp_program_stage_reduces(const rp_program *p, const rp_sharding *sharding, uint32_t stage,
                                   bool backward, rp_recompute recompute)
 {

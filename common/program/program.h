@@ -448,6 +448,17 @@ static inline uint32_t rp_sharding_reduces(const rp_sharding *sharding, bool bac
            (again ? sharding->forward_reduces : 0);
 }
 
+/**
+ * Last layers of a model whose gathered weights are not given back between their forward and their
+ * backward. Counted are all uses between: forward and backward of the layers behind, and their
+ * recompute.
+ * @param weight_bytes [layers + 2] embedding, blocks, head
+ * @return the first of them; layers + 2: none
+ */
+uint32_t rp_sharding_kept_from(const rp_sharding *sharding, rp_recompute recompute,
+                               const uint64_t *weight_bytes, uint32_t layers,
+                               uint32_t element_bytes);
+
 /** @return all-reduces of a boundary in a row that a stage's pass of tensor parallelism ends with:
  * those of its layers, of the embedding and of the head.
  * @param recompute RP_RECOMPUTE_NONE: the pass has none */

@@ -60,7 +60,9 @@ typedef enum rp_versions {
  *  - bucket_bytes: memory of collectives and prefetch, on every GPU all the time
  *    (sim/model.md section 4);
  *  - live_bytes: gathered weights stay until there are so many; a larger layer comes on top while
- * it runs. 0: they go when their unit is done.
+ * it runs. 0: they go when their unit is done;
+ *  - reuse_distance: a layer's weights stay from its forward to its backward where fewer weights
+ * than this are used between (rp_sharding_kept_from). 0: none do.
  */
 #define RP_SHARDING_LIST(X)                                                                        \
     X(uint32_t, forward_gathers, "forward-gathers")                                                \
@@ -77,7 +79,8 @@ typedef enum rp_versions {
     X(uint32_t, backward_reduces, "backward-reduces")                                              \
     X(bool, gather_after_step, "gather-after-step")                                                \
     X(uint64_t, bucket_bytes, "bucket-bytes")                                                      \
-    X(uint64_t, live_bytes, "live-bytes")
+    X(uint64_t, live_bytes, "live-bytes")                                                          \
+    X(uint64_t, reuse_distance, "reuse-distance")
 
 #define RP_TRAITS_MEMBER(type, member, ...) type member;
 

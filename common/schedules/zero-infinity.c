@@ -1,7 +1,8 @@
 /* ZeRO-Infinity: everything sharded, weights and optimizer in host memory.
  * Per microbatch the weights are gathered for the forward and for the backward and the gradients
  * reduced, three volumes in all; the owned shard comes up before and its gradients go down after,
- * and the host takes them in. Nothing overlaps (sim/model.md section 3). */
+ * and the host takes them in. Nothing overlaps (sim/model.md section 3). Weights that the backward
+ * soon needs again stay from the forward, as DeepSpeed's coordinator of parameters keeps them. */
 #include "common/schedule/orders/data_parallel.h"
 
 const rp_schedule_type rp_schedule_zero_infinity = {
@@ -24,6 +25,7 @@ const rp_schedule_type rp_schedule_zero_infinity = {
                     .bucket_bytes =
                         UINT64_C(1000000000),           /* as ZeRO-2; what is prefetched is live */
                     .live_bytes = UINT64_C(2000000000), /* stage3_max_live_parameters, 1e9 */
+                    .reuse_distance = UINT64_C(1000000000), /* stage3_max_reuse_distance */
                 },
             .unfused_loss = true,
             .communicator = true,

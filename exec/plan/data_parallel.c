@@ -13,6 +13,7 @@ struct rpexec_sharding_plan {
     const rp_sharding *sharding;
     uint32_t *whole; /* [iteration][stage][microbatch, or GPU] gradients before their reduction */
     uint32_t *roots; /* [iteration][microbatch] embedding and head on its GPU */
+    uint32_t *kept;  /* [iteration][stage][microbatch] weights that its forward has gathered */
     uint32_t *collected; /* [stage] the last step of which the host has gradients, from 1 on */
 };
 
@@ -49,6 +50,12 @@ static uint32_t *whole_of(const rpexec_planner *p, const rp_op *op, uint32_t gpu
     size_t row = (size_t)op->iteration * p->program->stage_count + op->stage;
     uint32_t column = p->sharding->sharding->reductions != 0 ? op->microbatch : gpu;
     return &p->sharding->whole[row * p->program->microbatch_count + column];
+}
+
+static uint32_t *kept_of(const rpexec_planner *p, const rp_op *op)
+{
+    size_t row = (size_t)op->iteration * p->program->stage_count + op->stage;
+    return &p->sharding->kept[row * p->program->microbatch_count + op->microbatch];
 }
 
 static uint32_t *root_of(const rpexec_planner *p, const rp_op *op)
@@ -94,6 +101,7 @@ void rpexec_plan_body(const rpexec_plan *plan, const rpexec_job *job, uint32_t *
     bool apart = plan->sharded->sharding->keeps_root;
     *begin_out = job->begin + (apart && job->begin == 0 ? 1 : 0);
     *end_out = job->end - (apart && job->end == plan->model->layer_count ? 1 : 0);
+    *end_out = *end_out < job->kept_from ? *end_out : job->kept_from;
 }
 
 rp_status rpexec_plan_check_bytes(const rpexec_planner *p, uint32_t op, uint32_t ranks,
@@ -137,6 +145,9 @@ static bool same_unit(const rp_op *a, const rp_op *b)
 /* A job is a stage's forward or backward of one microbatch, with what is gathered for it. */
 static void find_compute_jobs(rpexec_planner *p, const rp_queue *compute)
 {
+    uint32_t kept_from = rp_sharding_kept_from(p->sharding->sharding, p->program->recompute,
+                                               p->sizes.weight_bytes, layer_count(p) - 2,
+                                               rp_dtype_bytes(p->plan->model->dtype));
     uint32_t job = NO_JOB;
     uint32_t last = RP_NO_OP;
     for (uint32_t op = compute->op_begin; op < compute->op_end; op++) {
@@ -147,6 +158,8 @@ static void find_compute_jobs(rpexec_planner *p, const rp_queue *compute)
         if (last == RP_NO_OP || !same_unit(&p->program->ops[last], o)) {
             job = rpexec_plan_new_job(p, o->stage, compute->gpu);
             p->plan->jobs[job].backward = true; /* the forward may keep its tape */
+            p->plan->jobs[job].kept_from =
+                o->kind == RP_OP_FORWARD ? layer_count(p) : kept_from;
             if (!gathers(p)) {
                 p->plan->jobs[job].weights =
                     rpexec_plan_home(p->plan, compute->gpu, o->stage)->weights;
@@ -233,6 +246,7 @@ rp_status rpexec_plan_sharded_jobs(rpexec_planner *p, rp_arena *scratch)
     RP_TRY(rp_arena_alloc(scratch, 1, sizeof *p->sharding, &p->sharding));
     RP_TRY(rp_arena_alloc(scratch, whole, sizeof(uint32_t), &p->sharding->whole));
     RP_TRY(rp_arena_alloc(scratch, roots, sizeof(uint32_t), &p->sharding->roots));
+    RP_TRY(rp_arena_alloc(scratch, whole, sizeof(uint32_t), &p->sharding->kept));
     RP_TRY(
         rp_arena_alloc(scratch, program->stage_count, sizeof(uint32_t), &p->sharding->collected));
     RP_TRY(rp_arena_alloc(p->arena, 1, sizeof *sharded, &sharded));
@@ -241,6 +255,7 @@ rp_status rpexec_plan_sharded_jobs(rpexec_planner *p, rp_arena *scratch)
     RP_TRY(rp_arena_alloc(p->arena, shards, sizeof(uint32_t), &sharded->gradients));
     memset(p->sharding->whole, 0xff, whole * sizeof(uint32_t)); /* RPEXEC_NO_TENSOR */
     memset(p->sharding->roots, 0xff, roots * sizeof(uint32_t));
+    memset(p->sharding->kept, 0xff, whole * sizeof(uint32_t));
     memset(sharded->gradients, 0xff, shards * sizeof(uint32_t));
     p->sharding->sharding = sharded->sharding = &program->traits.sharding;
     p->plan->sharded = sharded;
@@ -264,6 +279,9 @@ rp_status rpexec_plan_sharded_compute(rpexec_planner *p, uint32_t op)
     bool root = is_root(p, job->begin) || is_root(p, job->end - 1);
     job->gradients = *whole;
     job->root = root ? *root_of(p, o) : NO;
+    if (job->weights == NO && job->kept_from <= job->begin) {
+        job->weights = *kept_of(p, o);
+    }
     if (job->weights == NO || (root && job->root == NO)) {
         return rpexec_plan_refuse_stray(p, op);
     }
@@ -310,7 +328,13 @@ rp_status rpexec_plan_sharded_gather(rpexec_planner *p, uint32_t op)
     rpexec_plan_body(p->plan, job, &begin, &end);
     uint32_t head = layer_count(p) - 1;
     uint64_t bytes = rpexec_plan_counted_bytes(p, begin, end, false);
-    job->weights = rpexec_plan_new_value(p, job->gpu, layer_bytes(p, begin, end), op);
+    if (job->kept_from < job->end) { /* the others come to where they were */
+        job->weights = *kept_of(p, o);
+        rpexec_plan_use(p, job->weights, op);
+    } else {
+        job->weights = rpexec_plan_new_value(p, job->gpu, layer_bytes(p, begin, end), op);
+        *kept_of(p, o) = job->weights;
+    }
     if (task->moves_root) {
         *root_of(p, o) = job->root = rpexec_plan_new_value(p, job->gpu, root_bytes(p), op);
         bytes += rpexec_plan_counted_bytes(p, 0, 1, false) +

@@ -41,6 +41,8 @@ typedef struct rpexec_job {
     uint32_t moments;   /**< resident: Adam's m, v, and of 16-bit weights the masters, in fp32;
                          otherwise RPEXEC_NO_TENSOR */
     uint32_t root;      /**< embedding and head, where they are apart from `weights` (FSDP) */
+    uint32_t kept_from; /**< layers from this one on have stayed from the stage's forward
+                             (rp_sharding_kept_from); data-parallel systems */
 } rpexec_job;
 
 /** A layer of a backward's weight part that goes back through what was kept layer by layer. */
@@ -215,7 +217,7 @@ uint32_t *rpexec_plan_shard_gradients(const rpexec_plan *plan, const rp_op *op, 
                                       uint32_t stage);
 
 /** Layers [begin, end) that are gathered for a job alone: without embedding and head where those
- * are apart; data-parallel systems. */
+ * are apart, and without those that have stayed; data-parallel systems. */
 void rpexec_plan_body(const rpexec_plan *plan, const rpexec_job *job, uint32_t *begin_out,
                       uint32_t *end_out);
 

@@ -146,6 +146,37 @@ static uint64_t fsdp_gathered(void)
     return 2 * sum(weights) - weights[0] - weights[LAYERS + 1];
 }
 
+/* Bytes that ZeRO-3 gathers for a backward with recompute: DeepSpeed's rule, done literally on the
+ * order in which layers are used. When a layer's forward is over, the layers that come next are
+ * gone through until they have 1e9 parameters (stage3_max_reuse_distance, its default); a layer
+ * that is met again stays (PartitionedParameterCoordinator.__params_to_release). */
+static uint64_t gathered_again(void)
+{
+    uint32_t order[3 * LAYERS + 4];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < LAYERS + 2; i++) {
+        order[count++] = i;
+    }
+    for (uint32_t i = LAYERS + 2; i-- > 0;) {
+        order[count++] = i;
+        if (i != 0 && i != LAYERS + 1) {
+            order[count++] = i;
+        }
+    }
+    uint64_t bytes = sum(weights);
+    for (uint32_t layer = 0; layer < LAYERS + 2; layer++) {
+        uint64_t traversed = 0;
+        for (uint32_t at = layer + 1; at < count && traversed < 1000000000; at++) {
+            if (order[at] == layer) {
+                bytes -= weights[layer];
+                break;
+            }
+            traversed += weights[order[at]] / 2;
+        }
+    }
+    return bytes;
+}
+
 /* Compute of one microbatch: with recompute. */
 static double compute_s(void)
 {
@@ -177,13 +208,15 @@ Test(systems, volumes)
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_REDUCE_SCATTER), expected, slack));
         rp_program_destroy(p);
         p = make("zero-infinity", n, each);
-        expected = ranks * each * 2 * volume(n, sum(weights));
+        uint64_t gathered = sum(weights) + gathered_again(); /* forward and backward */
+        expected = ranks * each * volume(n, gathered);
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_ALL_GATHER), expected, slack));
-        expected = ranks * each * 2 * (double)sum(weights) / n; /* forward and backward */
+        expected = ranks * each * (double)gathered / n;
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_UPLOAD_PARAMS), expected, slack));
         expected = ranks * each * (double)sum(gradients) / n;
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_DOWNLOAD_PARAM_GRAD), expected, slack));
-        cr_expect(eq(u64, moved(p, RP_OP_OPTIMIZER), STEPS * 32 * sum(parameters)));
+        /* Adam; isinf and isnan of 2-byte gradients, one product of and one copy from 4 bytes. */
+        cr_expect(eq(u64, moved(p, RP_OP_OPTIMIZER), STEPS * (32 + 16 + 8 + 8) * sum(parameters)));
         rp_program_destroy(p);
         p = make("zero-offload", n, each);
         expected = ranks * volume(n, sum(weights)); /* once per step */
@@ -194,6 +227,28 @@ Test(systems, volumes)
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_ALL_REDUCE), expected, slack));
         rp_program_destroy(p);
     }
+}
+
+/* Models of several sizes: from all of whose weights stay to none but the head's. */
+Test(systems, zero_infinity_keeps_what_it_soon_needs)
+{
+    uint64_t before = 0;
+    uint64_t small = sum(weights);
+    uint64_t head = weights[LAYERS + 1];
+    for (uint32_t factor = 1; factor <= 64; factor *= 2) {
+        rp_program *p = make("zero-infinity", 4, 1);
+        uint64_t again = gathered_again();
+        double expected = STEPS * 4.0 * volume(4, sum(weights) + again);
+        cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_ALL_GATHER), expected, 1e-6 * expected),
+                  "times %u", factor);
+        rp_program_destroy(p);
+        cr_expect(ge(u64, again, before));
+        before = again;
+        for (uint32_t i = 0; i < LAYERS + 2; i++) {
+            weights[i] *= 2;
+        }
+    }
+    cr_expect(eq(u64, before, 64 * (small - head)), "none but the head stays");
 }
 
 /* Nothing overlaps in ZeRO-2 and tensor parallelism: a step is the sum of its parts. */

@@ -145,8 +145,8 @@ static closed_form form_of(uint32_t system, uint32_t rounds)
         {.all = 2 * rounds + 1},
         /* a reduce-scatter a microbatch, and the new weights, which come up from the host */
         {.all = rounds + 1, .up_all = 1, .down_all = rounds},
-        /* weights twice and gradients once a microbatch */
-        {.all = 3 * rounds, .up_all = 2 * rounds, .down_all = rounds},
+        /* weights, which stay for the backward of so small a model, and gradients a microbatch */
+        {.all = 2 * rounds, .up_all = rounds, .down_all = rounds},
         /* blocks twice, the root once a microbatch; gradients once */
         {.all = 1, .blocks = 2 * rounds, .root = rounds},
         {.all = 1,
@@ -191,6 +191,44 @@ Test(exec_sharded, bytes_moved_equal_the_closed_forms)
     }
 }
 
+/* Weights used between a layer's forward and its backward, of which there may be fewer than
+ * `distance`, decide whether it stays: the head's are met twice, those of blocks three times. What
+ * does not stay comes up once more, and no bit changes. */
+Test(exec_sharded, weights_that_are_soon_needed_stay)
+{
+    enum { ROUNDS = 2, GPUS = 3 };
+    rp_model config = rp_test_decoder(LAYERS, false, true);
+    config.head_dim = 16; /* no tensor is padded */
+    uint32_t layers[] = {1, 3, 0};
+    const rp_partition parts = {.forward_count = 3, .forward_layers = layers};
+    rp_schedule_type type = *rp_schedule_find("zero-infinity");
+    for (uint32_t i = 0; i < 2; i++) {
+        rp_test_run none;
+        rp_compile_config work = rp_test_work("zero-infinity", GPUS, ROUNDS * GPUS, 1);
+        work.schedule = &type;
+        work.partition = i != 0 ? &parts : NULL;
+        work.iterations = 2;
+        type.traits.sharding.reuse_distance = 0;
+        run_it(&config, &work, NULL, &none);
+        uint64_t head = none.model.head.floats;
+        uint64_t block = none.model.block.floats;
+        uint64_t all = none.model.embedding.floats + LAYERS * block + head;
+        const uint64_t distances[] = {1, 2 * head + 1, 2 * head + 3 * block + 1, UINT64_MAX};
+        const uint64_t stay[] = {head, head + block, head + 2 * block, all};
+        cr_expect(eq(u64, none.uploaded_bytes, 2 * ROUNDS * 2 * all * sizeof(float)));
+        for (uint32_t d = 0; d < 4; d++) {
+            rp_test_run run;
+            type.traits.sharding.reuse_distance = distances[d];
+            run_it(&config, &work, NULL, &run);
+            cr_expect(rp_test_same(&none, &run, 2), "distance %u", d);
+            cr_expect(
+                eq(u64, run.uploaded_bytes, 2 * ROUNDS * (2 * all - stay[d]) * sizeof(float)),
+                "distance %u", d);
+        }
+        rp_test_arena_again();
+    }
+}
+
 /* Every byte that a rank takes comes over its link: no collective is done before they fit through
  * it. */
 Test(exec_sharded, collectives_are_as_slow_as_the_links)
@@ -220,7 +258,8 @@ Test(exec_sharded, collectives_are_as_slow_as_the_links)
     }
 }
 
-/* The planned memory is enough, one byte less is refused. ZeRO-Infinity never has all weights. */
+/* The planned memory is enough, one byte less is refused. ZeRO-Infinity never has all weights,
+ * unless the model is so small that they stay. */
 Test(exec_sharded, memory_stays_below_its_cap)
 {
     rp_model config = rp_test_decoder(16, true, true);
@@ -229,6 +268,9 @@ Test(exec_sharded, memory_stays_below_its_cap)
         rp_test_run run;
         rp_test_run capped;
         rp_compile_config work = rp_test_work(systems[i], 4, 4, 1);
+        rp_schedule_type type = *work.schedule;
+        type.traits.sharding.reuse_distance = 0;
+        work.schedule = &type;
         run_it(&config, &work, NULL, &run);
         uint64_t weights = run.state.offsets[run.model.layer_count] * sizeof(float);
         if (strcmp(systems[i], "zero-infinity") == 0) {
