@@ -66,10 +66,10 @@ typedef struct rp_lower_config {
 /** Of a ring's sum over servers, per byte of gradients that arrives: reads of two, one write. */
 #define RP_RING_SUM_BYTES 3u
 #define RP_ADAM_BYTES 32u
-/** What DeepSpeed's step does besides where weights are on the host, too: it looks for infinities
- * and NaN in fp16 gradients (isinf, which takes absolute values first: 6 + 4 + 1; isnan: 4 + 1),
- * divides fp32 gradients by the loss scale (8) and makes fp16 weights of fp32 ones (8). A result in
- * new memory is read before it is written. */
+/** Passes of DeepSpeed's step beside Adam where weights are on the host, too: it looks for
+ * infinities and NaN in fp16 gradients (isinf, which takes absolute values first: 6 + 4 + 1; isnan:
+ * 4 + 1), divides fp32 gradients by the loss scale (8) and makes fp16 weights of fp32 ones (8). A
+ * result in new memory is read before it is written. */
 #define RP_ZERO3_STEP_BYTES 32u
 
 /** Memory traffic of Adam on a GPU, per trained parameter: one pass that reads the fp16 gradient
