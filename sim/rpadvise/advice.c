@@ -340,24 +340,30 @@ static double best_speed(const rpadvise_advice *a)
     return a->rows[0].trial->outcome.tokens_per_s;
 }
 
-/* The rows once more on another server. */
-static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind, const char *change,
-                               uint32_t gpus)
+/* The rows once more on another server, or on more of them. */
+static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind,
+                               rpadvise_trial changed)
 {
     const rpadvise_search *s = a->search;
     rpadvise_trial *trials = NULL;
     RP_TRY(rp_arena_alloc(s->arena, a->row_count, sizeof *trials, &trials));
     for (uint32_t i = 0; i < a->row_count; i++) {
         rpadvise_trial *t = &trials[i];
-        *t = (rpadvise_trial){
-            .candidate = a->rows[i].trial->candidate, .change = change, .gpus = gpus};
-        bool rounds = t->candidate.microbatches >= s->gpus;
-        if (gpus != 0 && s->options->global_batch == 0 && rounds) {
-            t->candidate.microbatches = t->candidate.microbatches / s->gpus * gpus;
+        *t = changed;
+        t->candidate = a->rows[i].trial->candidate;
+        if (kind == RPADVISE_CHANGE_LINK) {
+            continue;
         }
-        if (gpus != 0) {
-            drop_list(&t->candidate);
+        uint32_t places = rpadvise_places(s, &t->candidate);
+        uint32_t more = t->gpus / rpadvise_alike(&t->candidate);
+        if (kind == RPADVISE_CHANGE_SERVER) {
+            t->candidate.nodes = s->options->nodes + 1;
+            more = rpadvise_places(s, &t->candidate);
         }
+        if (s->options->global_batch == 0 && t->candidate.microbatches >= places) {
+            t->candidate.microbatches = t->candidate.microbatches / places * more;
+        }
+        drop_list(&t->candidate);
     }
     RP_TRY(rpadvise_try(s->bench, trials, a->row_count, "another server"));
     const rpadvise_trial *best = NULL;
@@ -428,9 +434,13 @@ static rp_status make_changes(rpadvise_advice *a)
     const char *gpus = NULL;
     RP_TRY(change_memory(a, RPADVISE_SHORT_OF_GPU));
     RP_TRY(change_memory(a, RPADVISE_SHORT_OF_HOST));
-    RP_TRY(change_server(a, RPADVISE_CHANGE_LINK, LINKS_TWICE, 0));
+    RP_TRY(change_server(a, RPADVISE_CHANGE_LINK, (rpadvise_trial){.change = LINKS_TWICE}));
+    if (s->options->nodes > 1) {
+        return change_server(a, RPADVISE_CHANGE_SERVER, (rpadvise_trial){0});
+    }
     RP_TRY(rp_arena_print(s->arena, &gpus, "platform.gpus=%u", s->gpus + 1));
-    return change_server(a, RPADVISE_CHANGE_GPU, gpus, s->gpus + 1);
+    return change_server(a, RPADVISE_CHANGE_GPU,
+                         (rpadvise_trial){.change = gpus, .gpus = s->gpus + 1});
 }
 
 /* ---- where nothing fits -----------------------------------------------------------------------

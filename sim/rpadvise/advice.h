@@ -40,7 +40,8 @@ typedef enum rpadvise_change_kind {
     RPADVISE_CHANGE_GPU_MEMORY,  /**< gpu_bytes of the run are what is needed */
     RPADVISE_CHANGE_HOST_MEMORY, /**< host_bytes likewise */
     RPADVISE_CHANGE_LINK,        /**< host links twice as fast */
-    RPADVISE_CHANGE_GPU,         /**< one GPU more */
+    RPADVISE_CHANGE_GPU,         /**< one GPU more, of one server */
+    RPADVISE_CHANGE_SERVER,      /**< one server more, of several */
 } rpadvise_change_kind;
 
 typedef struct rpadvise_change {

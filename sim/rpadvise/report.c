@@ -432,6 +432,9 @@ static void write_change(const page *p, const rpadvise_change *change)
     case RPADVISE_CHANGE_GPU:
         (void)snprintf(what, sizeof what, "one GPU more");
         break;
+    case RPADVISE_CHANGE_SERVER:
+        (void)snprintf(what, sizeof what, "one server more");
+        break;
     }
     if (fabs(gain) < NO_CHANGE_PCT) {
         say(p, 4, "  %s: nothing (%+.1f %%)", what, gain);

@@ -6,7 +6,8 @@
 static const char *const change_names[] = {[RPADVISE_CHANGE_GPU_MEMORY] = "gpu_memory",
                                            [RPADVISE_CHANGE_HOST_MEMORY] = "host_memory",
                                            [RPADVISE_CHANGE_LINK] = "host_links_twice",
-                                           [RPADVISE_CHANGE_GPU] = "one_gpu_more"};
+                                           [RPADVISE_CHANGE_GPU] = "one_gpu_more",
+                                           [RPADVISE_CHANGE_SERVER] = "one_server_more"};
 static const char *const reason_names[] = {[RPADVISE_REASON_SLOWER] = "slower",
                                            [RPADVISE_REASON_MEMORY] = "memory",
                                            [RPADVISE_REASON_REFUSED] = "refused",

@@ -70,6 +70,29 @@ Test(advise_cli, rows)
     json_decref(rows);
 }
 
+/* What more of them would change is asked of whole servers: three in place of two are at most half
+ * as fast again, but for rounding of microbatches. */
+Test(advise_cli, one_server_more)
+{
+    rp_test_outcome outcome = advise("--model qwen3-1.7b --platform h100x8 --gpus 2 --nodes 2 "
+                                     "--budget 300 --format json");
+    cr_assert(eq(int, outcome.status, 0), "%s", outcome.messages);
+    json_t *rows = json_loads(outcome.output, 0, NULL);
+    const json_t *best = json_array_get(rows, 0);
+    const json_t *changes = json_object_get(json_object_get(best, "answer"), "changes");
+    const json_t *server = NULL;
+    for (size_t i = 0; i < json_array_size(changes); i++) {
+        const json_t *change = json_array_get(changes, i);
+        cr_expect(ne(str, (char *)text(change, "change"), (char *)"one_gpu_more"));
+        server = strcmp(text(change, "change"), "one_server_more") == 0 ? change : server;
+    }
+    cr_assert(ne(ptr, (void *)server, NULL), "%s", outcome.output);
+    double gain = number(server, "tokens_per_s") / number(best, "tokens_per_s");
+    cr_expect(gt(dbl, gain, 1));
+    cr_expect(lt(dbl, gain, 1.6), "%s", outcome.output);
+    json_decref(rows);
+}
+
 static size_t widest_line(const char *output)
 {
     size_t widest = 0;
