@@ -70,8 +70,8 @@ Test(advise_cli, rows)
     json_decref(rows);
 }
 
-/* What more of them would change is asked of whole servers: three in place of two are at most half
- * as fast again, but for rounding of microbatches. */
+/* Three servers in place of two are at most half as fast again, but for rounding of microbatches.
+ */
 Test(advise_cli, one_server_more)
 {
     rp_test_outcome outcome = advise("--model qwen3-1.7b --platform h100x8 --gpus 2 --nodes 2 "
