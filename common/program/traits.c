@@ -141,7 +141,8 @@ uint64_t rp_traits_hash(const rp_traits *traits, uint64_t hash)
         uint64_t value = rp_trait_get(traits, row);
         bool layout = row->offset >= offsetof(rp_traits, layout) &&
                       row->offset < offsetof(rp_traits, layout) + sizeof(rp_layout);
-        bool newer = layout || row->offset == offsetof(rp_traits, scatter_gather);
+        bool newer = layout || row->offset == offsetof(rp_traits, scatter_gather) ||
+                     row->offset == offsetof(rp_traits, sharding.reuse_distance);
         if (newer && value != 0) { /* programs without them keep the hashes that they had before */
             hash = rp_hash_add(hash, i);
         }
