@@ -249,17 +249,11 @@ static void write_undecided(const page *p)
     bool any = false;
     for (uint32_t i = 0; i + 1 < a->row_count; i++) {
         const rpsim_decision *d = &a->rows[i].decision;
-        char helps[160] = "";
+        char helps[RPSIM_DECISION_TEXT];
         if (a->rows[i].decided) {
             continue;
         }
-        if (d->input != RPSIM_INPUT_COUNT && d->needed > 0) {
-            (void)snprintf(helps, sizeof helps,
-                           "; knowing %s to +-%.1f %% instead of +-%.1f %% would decide it",
-                           rpsim_input_names[d->input], 100 * d->needed, 100 * d->today);
-        } else if (d->input != RPSIM_INPUT_COUNT) {
-            (void)snprintf(helps, sizeof helps, "; no single input would decide it");
-        }
+        rpsim_decision_text(d, helps, sizeof helps);
         say(p, 2, "Not decided: %u is ahead of %u in %.0f %% of the draws%s.", i + 1, i + 2,
             100 * d->ahead, helps);
         any = true;

@@ -8,6 +8,8 @@
 
 #define RIVALS_TOLD 3u
 #define INPUTS_TOLD 5u
+/* Of today's range; from here on both print as the same number. */
+#define NEARLY 0.99
 /* Percent of tokens/s: less than that is not worth a word. */
 #define MATTERS_PCT 0.5
 /* Of a normal distribution, from the mean to the share that decides. */
@@ -155,18 +157,21 @@ static void write_origins(const rpsim_intervals *intervals, FILE *stream)
     }
 }
 
-static void write_what_decides(const rpsim_decision *d, FILE *stream)
+void rpsim_decision_text(const rpsim_decision *d, char *text, size_t size)
 {
+    const char *name = d->input != RPSIM_INPUT_COUNT ? rpsim_input_names[d->input] : "";
     if (d->input == RPSIM_INPUT_COUNT) {
-        return;
-    }
-    const char *name = rpsim_input_names[d->input];
-    if (d->needed > 0) {
-        fprintf(stream, "; knowing %s to +-%.1f %% instead of +-%.1f %% would decide it", name,
-                100 * d->needed, 100 * d->today);
+        (void)snprintf(text, size, "%s", "");
+    } else if (d->needed > NEARLY * d->today) {
+        (void)snprintf(text, size, "; knowing %s a little better than to +-%.1f %% would decide it",
+                       name, 100 * d->today);
+    } else if (d->needed > 0) {
+        (void)snprintf(text, size, "; knowing %s to +-%.1f %% instead of +-%.1f %% would decide it",
+                       name, 100 * d->needed, 100 * d->today);
     } else {
-        fprintf(stream, "; no single input would decide it, most hangs on %s (+-%.1f %%)", name,
-                100 * d->today);
+        (void)snprintf(text, size,
+                       "; no single input would decide it, most hangs on %s (+-%.1f %%)", name,
+                       100 * d->today);
     }
 }
 
@@ -191,8 +196,9 @@ static void write_pair(const rpsim_row *ahead, const rpsim_row *behind, uint32_t
             modes ? rp_recompute_text(ahead->config.recompute) : "", behind->schedule_name,
             modes ? ", recompute " : "", modes ? rp_recompute_text(behind->config.recompute) : "",
             100 * d.ahead);
-    write_what_decides(&d, stream);
-    fputc('\n', stream);
+    char text[RPSIM_DECISION_TEXT];
+    rpsim_decision_text(&d, text, sizeof text);
+    fprintf(stream, "%s\n", text);
 }
 
 static void write_more(uint32_t count, const char *of, FILE *stream)

@@ -33,6 +33,13 @@ typedef struct rpsim_decision {
 rpsim_decision rpsim_decide(const rpsim_intervals *a, double scale_a, const rpsim_intervals *b,
                             double scale_b);
 
+/** Room for rpsim_decision_text. */
+#define RPSIM_DECISION_TEXT 160u
+
+/** Says in half a sentence, from its semicolon on, what would decide an undecided pair; nothing
+ * where no input matters. @param size RPSIM_DECISION_TEXT */
+void rpsim_decision_text(const rpsim_decision *d, char *text, size_t size);
+
 /** Prints what a table needs beside its intervals: what the rows [begin, end) of a group rest on,
  * and which of them are not decided. @param best index of the best row; `end`: none may fit */
 void rpsim_intervals_write(const rpsim_study *study, uint32_t begin, uint32_t end, uint32_t best,
