@@ -3,10 +3,10 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "experiments/point_run.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,7 +1,8 @@
 #include "tests/support/ask_store.h"
 
+#include "tests/support/assertions.h"
+
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <sqlite3.h>
 #include <stdio.h>
 

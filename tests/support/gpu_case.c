@@ -1,9 +1,9 @@
 #include "tests/support/gpu_case.h"
 
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 void rp_test_gpu_compare(rp_arena *arena, const rp_model *config, const rp_compile_config *work,
                          const emulated_machine *machine, rp_test_twist twist)

@@ -1,10 +1,10 @@
 #include "tests/support/lowered_bench.h"
 
 #include "common/schedule/build.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 
 void rp_test_bench_sizes(rp_test_bench *b, uint64_t boundary, uint64_t weight)

@@ -2,10 +2,10 @@
 
 #include "common/base/text.h"
 #include "common/inputs/data.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 #include "tests/support/random_flows.h"
 
+#include "tests/support/assertions.h"
+
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

@@ -2,11 +2,11 @@
 #include "tests/support/run_tool.h"
 
 #include "common/base/text.h"
+#include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>

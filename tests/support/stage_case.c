@@ -1,9 +1,9 @@
 #include "tests/support/stage_case.h"
 
+#include "tests/support/assertions.h"
 #include "tests/support/synthetic.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 static void set_times(rp_test_stage_case *c, uint32_t stage, slow_split times)
 {

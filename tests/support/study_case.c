@@ -1,9 +1,9 @@
 #include "tests/support/study_case.h"
 
 #include "sim/run/hardware_case.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 void rp_test_study(const char *line, rpsim_options *options, rpsim_study *study)

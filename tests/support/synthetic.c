@@ -1,9 +1,9 @@
 #include "tests/support/synthetic.h"
 
 #include "common/schedule/orders/pipeline.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 void rp_test_equal_costs(rp_arena *arena, uint32_t layers, int64_t fwd_ps, int64_t bwd_ps,
                          rp_costs *costs)

@@ -1,9 +1,9 @@
 #include "tests/support/test_arena.h"
 
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,13 +2,13 @@
  * must fail, every test named gives_back must pass (tests/checks/tests_can_fail.sh). Not run by
  * CTest. */
 #include "common/base/text.h"
+#include "tests/support/assertions.h"
 #include "tests/support/fake/cuda_internal.h"
 #include "tests/support/gpu_case.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 static rp_arena *arena;
 

@@ -5,10 +5,10 @@
 #include "common/base/mem.h"
 #include "common/schedule/build.h"
 #include "sim/rpsim/study.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 #include <stdlib.h>
 #include <string.h>

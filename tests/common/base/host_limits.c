@@ -1,8 +1,8 @@
 /* Memory and processors that are left, from files as Linux writes them. */
 #include "common/base/host_limits.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

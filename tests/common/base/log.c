@@ -1,8 +1,8 @@
 #include "common/base/log.h"
 #include "common/base/crew.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

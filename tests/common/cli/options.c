@@ -3,10 +3,10 @@
 #include "common/base/log.h"
 #include "common/cli/option_values.h"
 #include "common/cli/options_internal.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
 #include "common/cli/table.h"
 #include "common/cli/page.h"
 #include "common/cli/paragraph.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,10 +3,10 @@
 #include "common/base/log.h"
 #include "common/roofline/roofline.h"
 #include "common/schedule/even.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 static rp_arena *arena;

@@ -1,10 +1,10 @@
 /* --set: bit for bit what an edited copy of the file gives.
  * Sanitized: --long */
 #include "common/store/store.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

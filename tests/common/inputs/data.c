@@ -10,10 +10,10 @@
 #include "common/inputs/partition.h"
 #include "common/inputs/platform.h"
 #include "common/inputs/published.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,10 +6,10 @@
 #include "common/formats/csv.h"
 #include "common/inputs/sizes.h"
 #include "common/roofline/roofline.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
 #include "common/inputs/changes.h"
 #include "common/machine/platform_machine.h"
 #include "common/roofline/roofline.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdio.h>
 
 TestSuite(platform, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 60);

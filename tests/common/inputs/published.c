@@ -4,9 +4,9 @@
 #include "common/base/units.h"
 #include "common/formats/csv.h"
 #include "sim/run/case.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
  */
 #include "common/inputs/changes.h"
 #include "common/inputs/provenance.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

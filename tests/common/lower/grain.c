@@ -3,11 +3,11 @@
 #include "common/base/log.h"
 #include "common/timeline/metrics.h"
 #include "sim/run/memory/memory.h"
+#include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define LAYERS RP_TEST_BENCH_LAYERS

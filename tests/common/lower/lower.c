@@ -6,10 +6,10 @@
 #include "common/schedule/build.h"
 #include "common/schedule/schedule_type.h"
 #include "sim/engine/hardware_engine.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define MAX_LAYERS 40

@@ -4,11 +4,11 @@
 #include "common/lower/lower.h"
 #include "common/schedule/build.h"
 #include "sim/engine/hardware_engine.h"
+#include "tests/support/assertions.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 #define LAYERS 8u
 #define FORWARD_PS INT64_C(3000000)

@@ -1,9 +1,9 @@
 /* Links and routes of a machine, against closed forms. */
 #include "common/machine/machine.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 TestSuite(machine, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
 

@@ -2,11 +2,11 @@
  * the rules about time and order that common/machine/network/network.h promises. */
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_flows.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

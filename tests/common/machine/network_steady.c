@@ -4,10 +4,10 @@
 #include "common/base/mem.h"
 #include "common/machine/network/network.h"
 #include "tests/reference/slow_flows.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

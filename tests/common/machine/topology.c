@@ -1,10 +1,10 @@
 /* Root complexes, sockets, DRAM and nodes: closed forms, and random programs at the extremes, where
  * a topology must not change a bit. */
+#include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 
 TestSuite(machine_topology, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);

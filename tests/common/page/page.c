@@ -3,11 +3,11 @@
 #include "common/page/page.h"
 #include "common/timeline/timeline_rows.h"
 #include "common/timeline/walk.h"
+#include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,11 +3,11 @@
 #include "common/base/log.h"
 #include "sim/rpplan/instance.h"
 #include "tests/reference/slow_planner.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -6,10 +6,10 @@
 #include "common/roofline/roofline.h"
 #include "sim/run/run_plan.h"
 #include "tests/reference/slow_planner.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdio.h>
 #include <string.h>
 

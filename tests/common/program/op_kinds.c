@@ -1,8 +1,8 @@
 /* The rows of op kinds and queue kinds, and the tables that are made of them. */
 #include "common/program/program.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define TWO(X) X(FORWARD, 1) X(SEND, 2)

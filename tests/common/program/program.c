@@ -5,12 +5,12 @@
 #include "common/program/check_internal.h"
 #include "common/schedule/build.h"
 #include "common/schedule/even.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 

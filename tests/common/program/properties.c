@@ -1,11 +1,11 @@
 /* Properties that every registered schedule must have, so that a new one is tested the moment it
  * exists. */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 static rp_arena *arena;

@@ -1,10 +1,10 @@
 /* Traits: text form and hash hold every one of them; the name of a schedule is a label. */
 #include "common/base/log.h"
 #include "common/program/program.h"
+#include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,9 +2,9 @@
  * numbers by hand. */
 #include "common/inputs/data.h"
 #include "common/roofline/roofline.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 
 /* 100 SMs of 2000 FLOP per clock at 1 GHz: 200 TFLOP/s. */

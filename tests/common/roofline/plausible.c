@@ -13,11 +13,11 @@
 #include "common/inputs/data.h"
 #include "common/machine/platform_machine.h"
 #include "common/schedule/schedule_type.h"
+#include "tests/support/assertions.h"
 #include "tests/support/platform_file.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,10 +5,10 @@
 #include "common/inputs/data.h"
 #include "common/lower/lower.h"
 #include "sim/engine/layer_costs.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

@@ -2,10 +2,10 @@
  * program passes the validator, runs to its end, does the work once and keeps to the bound. The
  * properties in detail, and on more machines, are those of properties.c. */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/synthetic.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdio.h>
 
 /* Sanitized builds are ten times slower. */

@@ -1,10 +1,10 @@
 /* Closed forms of the literature, on equal stages without hops. */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 TestSuite(closed_forms, .init = rp_test_arena_begin, .fini = rp_test_arena_end);
 

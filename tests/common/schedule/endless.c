@@ -2,11 +2,11 @@
  * neither iterations nor programs, against their steady state and against 1F1B. */
 #include "common/schedule/build.h"
 #include "sim/run/case.h"
+#include "tests/support/assertions.h"
 #include "tests/support/stage_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

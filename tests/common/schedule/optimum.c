@@ -1,13 +1,13 @@
 /* Bounds and schedules on both sides of the exact optimum of small instances
  * (tests/reference/slow_optimum.h): bound <= optimum <= every schedule's makespan. */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/small_instance.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define MOST_LAYERS 4u

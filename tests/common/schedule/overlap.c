@@ -1,11 +1,11 @@
 /* roundpipe-overlap: against a slow dispatcher that shares no code with it, and closed forms. */
 #include "sim/run/hardware_case.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 
 TestSuite(overlap, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);

@@ -2,12 +2,12 @@
  */
 #include "common/base/log.h"
 #include "sim/run/case.h"
+#include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/platform_file.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

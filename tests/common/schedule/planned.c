@@ -5,12 +5,12 @@
 #include "common/schedule/planned/greedy.h"
 #include "sim/run/case.h"
 #include "tests/reference/slow_exact.h"
+#include "tests/support/assertions.h"
 #include "tests/support/stage_case.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

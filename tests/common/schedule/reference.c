@@ -3,10 +3,10 @@
 #include "common/base/log.h"
 #include "common/schedule/build.h"
 #include "sim/run/case.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

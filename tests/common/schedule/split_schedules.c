@@ -3,12 +3,12 @@
 #include "common/base/log.h"
 #include "common/formats/csv.h"
 #include "sim/run/explain/explain.h"
+#include "tests/support/assertions.h"
 #include "tests/support/stage_case.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 

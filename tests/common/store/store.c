@@ -3,11 +3,11 @@
 #include "common/base/log.h"
 #include "common/store/schema.h"
 #include "tests/support/ask_store.h"
+#include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <signal.h>
 #include <sqlite3.h>

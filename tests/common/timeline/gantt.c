@@ -5,11 +5,11 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/timeline/gantt_boxes.h"
+#include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -8,13 +8,13 @@
 #include "common/timeline/chrome_trace.h"
 #include "common/timeline/timeline_csv.h"
 #include "sim/engine/stage_engine.h"
+#include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <float.h>
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,9 +1,9 @@
 /* Causes over a copy engine that two queues share, and a walk over times that no engine gives. */
 #include "common/timeline/walk.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 TestSuite(walk, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 30);
 

@@ -5,12 +5,12 @@
 #include "common/schedule/build.h"
 #include "common/timeline/timeline.h"
 #include "common/torch/torch_csv.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,11 +4,11 @@
 #include "common/base/text.h"
 #include "common/formats/csv.h"
 #include "common/torch/torch_csv.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,12 +3,12 @@
 #include "common/torch/torch_csv.h"
 #include "common/base/log.h"
 #include "common/schedule/build.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,11 +4,11 @@
 #include "exec/checkpoint/companions.h"
 #include "common/base/log.h"
 #include "exec/checkpoint/weights.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>

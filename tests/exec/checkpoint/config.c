@@ -2,10 +2,10 @@
  */
 #include "common/base/log.h"
 #include "exec/checkpoint/weights.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

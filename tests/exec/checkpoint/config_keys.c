@@ -4,10 +4,10 @@
 #include "exec/checkpoint/weights.h"
 #include "exec/host/lane.h"
 #include "exec/run/single.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <string.h>

@@ -4,12 +4,12 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "exec/checkpoint/weights.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 #include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

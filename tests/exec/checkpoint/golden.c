@@ -3,11 +3,11 @@
 #include "exec/checkpoint/weights.h"
 #include "exec/host/lane.h"
 #include "exec/run/single.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 #include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 
 /* fp32 against float64 rounded once: of a value, and of its tensor's root mean square

@@ -2,10 +2,10 @@
  * against their definition; what is written reads back (executor.md section 4.4). */
 #include "exec/checkpoint/safetensors.h"
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* Checkpoints of very many tensors and shards: every name is looked up, none is searched for. */
 #include "exec/checkpoint/weights.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

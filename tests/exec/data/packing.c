@@ -1,10 +1,10 @@
 /* Training on packed documents and on rows of a table, against transformers on PyTorch
  * (tests/golden/tokens/losses.csv, by losses.py): losses of AdamW steps to 1e-5. */
 #include "common/formats/csv.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,10 +3,10 @@
  * a walk over all tokens; damaged files. */
 #include "exec/data/tokens.h"
 #include "exec/operators/operators.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

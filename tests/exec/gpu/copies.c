@@ -1,10 +1,10 @@
 /* Copies between GPUs that do not reach each other (exec/gpu/copies.c): the machine of threads. */
 #include "exec/gpu/gpu_internal.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/gpu_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 #include <time.h>
 

@@ -6,11 +6,11 @@
 #include "exec/run/rank_collective.h"
 #include "exec/run/runs.h"
 #include "exec/state/shard.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/gpu_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,12 +4,12 @@
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
 #include "exec/run/runs.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/fake/cuda.h"
 #include "tests/support/gpu_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define SEQ_LEN 7u

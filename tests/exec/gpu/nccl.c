@@ -2,11 +2,11 @@
  * for each other: who exchanges how, the same training as with copies, and ends of runs that fail.
  */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/gpu_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 static rp_arena *arena;

@@ -2,12 +2,12 @@
  * stays outside, in which order things are done, how many there are, and what fails. */
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/fake/cuda_internal.h"
 #include "tests/support/gpu_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define SEQ_LEN 7u

@@ -1,11 +1,11 @@
 /* Tensor parallelism in the GPU driver, on a machine made of threads: ranks meet in the middle of
  * ops that their streams have begun, and leave the host backend's bits. */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/gpu_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 static rp_arena *arena;

@@ -5,9 +5,9 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "exec/host/awake.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>

@@ -2,11 +2,11 @@
  * max-min fairness. The most that it takes depends on the other load of this machine: the best of a
  * few tries counts, with room. */
 #include "exec/host/links.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <pthread.h>
 #include <time.h>
 

@@ -7,12 +7,12 @@
 #include "exec/measure/calibrate_operators.h"
 #include "exec/run/work.h"
 #include "sim/engine/hardware_engine.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/fake/cuda.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

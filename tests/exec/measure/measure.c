@@ -6,12 +6,12 @@
 #include "common/timeline/timeline_csv.h"
 #include "exec/run/work.h"
 #include "sim/engine/hardware_engine.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,12 +9,12 @@
 #include "exec/model/layers.h"
 #include "exec/operators/random.h"
 #include "exec/run/work.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/fake/cuda.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
  * differences (executor.md section 3, 3), and its golden files with what it computes now.
  * Sanitized: --long */
 #include "tests/reference/slow_golden.h"
+#include "tests/support/assertions.h"
 #include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
  * rates, and one that fails. */
 #include "exec/nodes/nodes.h"
 #include "exec/operators/random.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>

@@ -1,10 +1,10 @@
 /* Adam against its formula in double precision (executor.md 1.8), whatever the threads. */
 #include "exec/operators/random.h"
 #include "exec/state/pass.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

@@ -2,11 +2,11 @@
  * loops do, whatever recomputes and splits its backwards; with LoRA only the adapters change, and
  * only their gradients are moved. */
 #include "exec/host/lane.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

@@ -1,12 +1,12 @@
 /* --attention: who does the forward (exec/gpu/attention.c), on a machine of threads. */
 #include "common/base/log.h"
 #include "exec/gpu/driver.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/fake/cuda.h"
 #include "tests/support/gpu_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

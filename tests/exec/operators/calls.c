@@ -1,8 +1,8 @@
 /* Calls of operators as words (exec/operators/calls.h): nothing that a call is told gets lost. */
 #include "exec/operators/calls.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 /* Keeps the last call. */

@@ -1,9 +1,9 @@
 /* Conversions of all 65536 values of each 16-bit type, and of fp32 values around every rounding
  * boundary, against formulas in double precision. */
 #include "exec/operators/dtype.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

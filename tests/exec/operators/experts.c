@@ -2,11 +2,11 @@
  * formulas in double, and matrices one expert at a time. */
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 #include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 
 #define TOKENS 23u

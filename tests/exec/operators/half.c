@@ -3,11 +3,11 @@
  * and values that end within a piece. */
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

@@ -6,11 +6,11 @@
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"
 #include "tests/reference/slow_operators.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 #include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 
 /* k: sums are in other orders than in the model's random walk, and a few operations follow them. */

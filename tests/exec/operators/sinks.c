@@ -1,11 +1,11 @@
 /* Attention with sinks: outputs of the formula in double, gradients of its central differences. */
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 #include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 
 #define TOKENS 7u

@@ -6,12 +6,12 @@
 #include "exec/operators/random.h"
 #include "exec/pool/nodes.h"
 #include "exec/state/state.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

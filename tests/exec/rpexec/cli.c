@@ -1,11 +1,11 @@
 /* rpexec as a user meets it: bad command lines (tests/bad/rpexec.tsv), artefacts, --list. */
 #include "common/schedule/schedule_type.h"
 #include "exec/run/backend.h"
+#include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

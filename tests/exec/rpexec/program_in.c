@@ -3,12 +3,12 @@
 #include "exec/rpexec/program_in.h"
 #include "common/base/log.h"
 #include "exec/host/driver.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/random_case.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 

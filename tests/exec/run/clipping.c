@@ -2,11 +2,11 @@
  * the same steps as plain loops (executor.md 1.8). PyTorch's numbers: tests/checks/recipes.sh. */
 #include "common/base/log.h"
 #include "exec/plan/plan.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

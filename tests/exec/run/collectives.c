@@ -2,10 +2,10 @@
 #include "common/base/log.h"
 #include "exec/operators/random.h"
 #include "exec/run/rank_collective.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>

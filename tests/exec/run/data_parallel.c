@@ -1,11 +1,11 @@
 /* Data-parallel systems on the host backend: they train as one device does, with any sharding and
  * placement of state, and move the bytes of the closed forms. */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

@@ -3,11 +3,11 @@
  * Sanitized: --long */
 #include "exec/host/driver.h"
 #include "exec/run/runs.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/gpu_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define SEQ_LEN RP_TEST_GPU_SEQ_LEN

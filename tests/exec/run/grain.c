@@ -3,11 +3,11 @@
  * Sanitized: --long */
 #include "common/base/log.h"
 #include "common/program/producers.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define LAYERS 7u

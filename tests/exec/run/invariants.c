@@ -3,11 +3,11 @@
  * are moved are those of the formula.
  * Sanitized: --long */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define LAYERS 7u

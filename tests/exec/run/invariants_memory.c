@@ -2,11 +2,11 @@
  * the cap is ever planned is in tests/exec/run/invariants.c. */
 #include "exec/host/lane.h"
 #include "exec/plan/plan_internal.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdatomic.h>
 #include <string.h>
 

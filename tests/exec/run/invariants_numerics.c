@@ -1,11 +1,11 @@
 /* Invariants of executor.md section 3 about losses and gradients; the number is at each test. */
 #include "exec/host/lane.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/golden_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

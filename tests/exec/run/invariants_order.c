@@ -1,11 +1,11 @@
 /* Invariants of executor.md section 3 about order, transfers and who runs where; the number is at
  * each test. All of them are read off what happened: op by op and from the timeline. */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

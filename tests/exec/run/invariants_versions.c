@@ -2,11 +2,11 @@
  * a version is is read off the bytes: every refresh leaves a checksum of a layer's working weights
  * under the number of optimizer steps that are in them, and every op that computes takes the
  * checksum of the weights in its GPU's memory. */
+#include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>

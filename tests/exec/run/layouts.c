@@ -2,11 +2,11 @@
  * device with all of the model and all of the microbatches does. */
 #include "common/program/expand.h"
 #include "exec/host/lane.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 

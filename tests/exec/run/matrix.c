@@ -3,11 +3,11 @@
  * with each number of microbatches, recompute mode, grain and optimizer. Nothing of the expected
  * values comes from the executor. */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/golden_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

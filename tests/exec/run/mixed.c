@@ -3,11 +3,11 @@
  * (executor.md section 3, 1 and 14; 1.8; 5.2).
  * Sanitized: --long */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* Partitions with stages that have no transformer layer, as `even` makes them for more GPUs than
  * layers: every stage that needs the embedding's output gets it. The same bits as plain loops. */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define LAYERS 8u

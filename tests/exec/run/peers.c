@@ -1,11 +1,11 @@
 /* Boundary tensors that GPUs send to each other on the host backend: the same bits as through host
  * memory, and the bytes of the closed form. */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define LAYERS 8u

@@ -3,11 +3,11 @@
  * microbatches of different sizes (executor.md 1.1, 1.5; section 3, 5). */
 #include "common/base/log.h"
 #include "exec/host/lane.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

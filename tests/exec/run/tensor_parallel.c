@@ -3,11 +3,11 @@
 #include "common/base/log.h"
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

@@ -2,11 +2,11 @@
  * writes come before it or after it in the program's own order, whatever the timing.
  * (A recompute once wrote its forward's output again while it was on its way to the next stage.) */
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 TestSuite(exec_writes, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 

@@ -4,10 +4,10 @@
  * as long. */
 #include "common/machine/machine.h"
 #include "sim/engine/hardware_engine.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 TestSuite(collectives, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 60);
 

@@ -2,10 +2,10 @@
  * optimised or not, sanitized or not, with any compiler. */
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "tests/support/assertions.h"
 #include "tests/support/hash_runs.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 Test(determinism, hashes_equal_the_committed_ones)

@@ -2,11 +2,11 @@
 #include "common/schedule/schedule_type.h"
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/hardware_case.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 TestSuite(dispatch, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);

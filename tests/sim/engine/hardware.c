@@ -5,11 +5,11 @@
 #include "common/schedule/build.h"
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/hardware_case.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

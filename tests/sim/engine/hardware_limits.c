@@ -1,11 +1,11 @@
 /* A run that takes longer than the clock's 106 days says so, whichever op takes so long. */
 #include "common/base/log.h"
 #include "common/timeline/metrics.h"
+#include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 TestSuite(hardware_limits, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 60);
@@ -29,7 +29,7 @@ static void expect_refused(const char *why, const char *what)
                                                  bench.factors, &timeline);
     rp_log_capture_end();
     cr_expect(eq(int, status, RP_INPUT), "%s", what);
-    cr_expect(zero(ptr, timeline), "%s", what);
+    cr_expect(eq(ptr, timeline, NULL), "%s", what);
     cr_expect(strstr(message, why) != NULL, "%s: %s", what, message);
     rp_test_bench_fini(&bench);
 }

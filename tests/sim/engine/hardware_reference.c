@@ -1,11 +1,11 @@
 /* The engine of hardware fidelity against a slow and obvious one (tests/reference/slow_hardware.h):
  * random lowered programs on random machines, every start and end the same picosecond. */
 #include "tests/reference/slow_hardware.h"
+#include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -2,10 +2,10 @@
  * tokens. */
 #include "sim/engine/layer_costs.h"
 #include "common/inputs/sizes.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 

@@ -3,12 +3,12 @@
 #include "sim/interchange/chakra.h"
 #include "common/base/log.h"
 #include "sim/run/case.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])

@@ -3,11 +3,11 @@
 #include "sim/interchange/kineto.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

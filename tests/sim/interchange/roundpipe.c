@@ -4,11 +4,11 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "sim/interchange/gunzip.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 

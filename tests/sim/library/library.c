@@ -3,9 +3,9 @@
 #include "common/base/mem.h"
 #include "common/base/version.h"
 #include "sim/library/roundpipe.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

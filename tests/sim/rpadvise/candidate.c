@@ -1,10 +1,10 @@
 /* Candidates as command lines: what is rpsim's default is left out, and rpsim takes the rest. */
 #include "sim/rpadvise/candidate.h"
 #include "sim/rpsim/arguments.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 TestSuite(candidate, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 60);

@@ -2,10 +2,10 @@
  * Thousands of simulations, whose code other tests run under sanitizers (search.c). Release only.
  */
 #include "common/base/text.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

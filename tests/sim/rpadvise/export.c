@@ -3,10 +3,10 @@
 #include "sim/rpadvise/export/export.h"
 #include "common/base/log.h"
 #include "sim/rpsim/arguments.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -2,10 +2,10 @@
  * that. */
 #include "sim/rpadvise/search.h"
 #include "common/compile/compile.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,10 +7,10 @@
 #include "common/torch/torch_csv.h"
 #include "exec/run/runs.h"
 #include "sim/rpsim/arguments.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 TestSuite(systems, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 60);

@@ -1,10 +1,10 @@
 /* rpdiff: errors worked out by hand, and what must hold for timelines of rpsim. */
 #include "exec/rpexec/report.h"
 #include "sim/rpdiff/runs.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

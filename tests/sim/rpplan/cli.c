@@ -1,9 +1,9 @@
 /* rpplan as a user meets it, and rpsim --partition auto. */
+#include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdio.h>
 #include <string.h>
 

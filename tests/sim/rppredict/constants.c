@@ -6,9 +6,9 @@
 #include "common/inputs/model.h"
 #include "common/inputs/platform_write.h"
 #include "sim/run/hardware_case.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 

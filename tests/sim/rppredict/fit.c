@@ -4,11 +4,11 @@
 #include "sim/rppredict/fit.h"
 #include "common/base/log.h"
 #include "common/inputs/platform_write.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
  * and what must hold whatever the numbers are. Release only. */
 #include "sim/rppredict/fsdp.h"
 #include "common/formats/csv.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
  * (tests/golden/megatron_gates.csv). Release only. */
 #include "sim/rppredict/megatron.h"
 #include "common/formats/csv.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

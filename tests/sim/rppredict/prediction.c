@@ -4,9 +4,9 @@
 #include "common/base/log.h"
 #include "common/formats/csv.h"
 #include "sim/rppredict/fsdp.h"
+#include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* rpsim as a user meets it: bad command lines (tests/bad/commands.tsv), artefacts, --list, --help.
  */
 #include "common/schedule/schedule_type.h"
+#include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -3,10 +3,10 @@
 #include "common/base/log.h"
 #include "common/schedule/schedule_type.h"
 #include "tests/support/ask_store.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <sqlite3.h>
 #include <stdlib.h>

@@ -4,11 +4,11 @@
 #include "common/base/log.h"
 #include "common/inputs/model.h"
 #include "sim/rppredict/seqlen.h"
+#include "tests/support/assertions.h"
 #include "tests/support/platform_file.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* Several servers, MPT models and FSDP's reductions as a user sees them. */
 #include "common/base/text.h"
 #include "common/inputs/model.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* Output of rpsim: JSON, CSV and key=value, each key and value. */
+#include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* Rows of rpsim's columns: their list in cli.md, the units in their names. */
 #include "sim/rpsim/report/columns.h"
 #include "common/base/text.h"
+#include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define HEAD "| key | unit | value |\n|---|---|---|\n"

@@ -1,9 +1,9 @@
 /* --intervals: keys, kinds, off, what is not decided, and that throughput is never the makespan's.
  * Release only. */
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

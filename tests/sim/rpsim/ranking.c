@@ -2,11 +2,11 @@
  * Sanitized: --long */
 #include "sim/rpsim/report/ranking.h"
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

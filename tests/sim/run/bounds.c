@@ -2,12 +2,12 @@
  * it where a closed form says so. */
 #include "common/base/log.h"
 #include "sim/run/bounds/run.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define MAX_LAYERS 24u

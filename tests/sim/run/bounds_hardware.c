@@ -1,11 +1,11 @@
 /* Lower bounds at hardware fidelity: never above the makespan of any schedule on any machine. */
 #include "common/base/log.h"
 #include "sim/run/bounds/run.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 static rp_arena *arena;
 

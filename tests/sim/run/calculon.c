@@ -4,10 +4,10 @@
  * a boundary once in each direction, b s h elements, of which each GPU of a tensor group has a t-th
  * where the group scatters and gathers. Sums of tensor groups and copies: layouts.c, copies.c. */
 #include "sim/run/hardware_case.h"
+#include "tests/support/assertions.h"
 #include "tests/support/study_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 TestSuite(calculon, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);

@@ -1,8 +1,8 @@
 /* Copies of a pipeline: when their collectives start, what they move, what they leave in memory. */
+#include "tests/support/assertions.h"
 #include "tests/support/study_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static reductions reductions_of(const char *more)
         const rp_op *op = &p->ops[i];
         bool reduces = op->kind == RP_OP_ALL_REDUCE || op->kind == RP_OP_REDUCE_SCATTER;
         if (op->kind == RP_OP_BACKWARD && op->microbatch == 1) {
-            cr_assert(all(ge(u32, op->layer, 1), le(u32, op->layer, LAYERS + 1)), "%s", more);
+            cr_assert(op->layer >= 1 && op->layer <= LAYERS + 1, "%s", more);
             r.layer_end_ps[op->layer] = run.timeline->end_ps[i];
         } else if (reduces) {
             cr_assert(lt(u32, r.count, LAYERS + 2));

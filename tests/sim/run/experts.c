@@ -1,10 +1,10 @@
 /* Copies that share experts: bytes of tokens and gradients, memory, and what is refused. */
 #include "common/inputs/sizes.h"
 #include "common/roofline/roofline.h"
+#include "tests/support/assertions.h"
 #include "tests/support/study_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 

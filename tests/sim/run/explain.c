@@ -3,11 +3,11 @@
  * Sanitized: --long */
 #include "sim/run/explain/explain.h"
 #include "sim/run/case.h"
+#include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* --explain names links that GPUs share: what is made slower is the first cause. */
+#include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 
 #define GPUS RP_TEST_BENCH_GPUS

@@ -1,10 +1,10 @@
 /* Runs that leave parts out, as searches make them: what is left is that of the whole run. */
 #include "sim/run/hardware_case.h"
 #include "sim/rpsim/study.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

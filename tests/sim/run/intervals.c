@@ -3,10 +3,10 @@
 #include "sim/run/intervals.h"
 #include "common/roofline/roofline.h"
 #include "sim/rpsim/report/decided.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

@@ -2,11 +2,11 @@
 #include "sim/run/kept.h"
 #include "common/schedule/build.h"
 #include "sim/run/case.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

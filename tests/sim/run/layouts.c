@@ -3,10 +3,10 @@
 #include "common/machine/platform_machine.h"
 #include "common/program/assembly.h"
 #include "sim/run/hardware_case.h"
+#include "tests/support/assertions.h"
 #include "tests/support/study_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -2,11 +2,11 @@
  * against what they hold. */
 #include "sim/run/memory/library_memory.h"
 #include "common/formats/csv.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 #include <stdlib.h>
 

@@ -7,11 +7,11 @@
 #include "common/schedule/build.h"
 #include "common/schedule/schedule_type.h"
 #include "sim/run/seqlen.h"
+#include "tests/support/assertions.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 #define LAYERS 16

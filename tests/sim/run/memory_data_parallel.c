@@ -5,10 +5,10 @@
 #include "common/schedule/schedule_type.h"
 #include "sim/run/memory/memory.h"
 #include "sim/run/seqlen.h"
+#include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <string.h>
 

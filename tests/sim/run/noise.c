@@ -4,11 +4,11 @@
 #include "sim/run/noise.h"
 #include "common/schedule/build.h"
 #include "sim/rpsim/replicas.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

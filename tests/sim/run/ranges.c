@@ -2,10 +2,10 @@
  */
 #include "sim/run/ranges.h"
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* The plan for a run's own sequence length. */
 #include "sim/run/run_plan.h"
 #include "sim/rppredict/prediction.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 static rp_arena *arena;

@@ -1,10 +1,10 @@
 /* Sequence parallelism: memory and bytes that theory gives. */
 #include "common/inputs/sizes.h"
 #include "common/roofline/roofline.h"
+#include "tests/support/assertions.h"
 #include "tests/support/study_case.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 TestSuite(sequence_parallel, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);

@@ -2,10 +2,10 @@
 #include "common/machine/machine.h"
 #include "sim/rpsim/study.h"
 #include "sim/run/hardware_case.h"
+#include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <string.h>
 
 TestSuite(servers, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);

@@ -3,12 +3,12 @@
  * Sanitized: --long */
 #include "sim/run/case.h"
 #include "sim/tune/tune_internal.h"
+#include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/synthetic.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
