@@ -306,27 +306,31 @@ Test(dispatch, routing_leaves_one_chunk_in_flight)
     fini(&b);
 }
 
-/* A recompute has the counts that its forward saved: it is issued beside what runs. Of two ops of
- * two chunks each, the second is issued at once where it is a recompute, and when the first is done
- * where it is a forward. */
+/* A recompute has the counts that its forward saved: it is issued beside what runs. Ops have two
+ * chunks each: of a forward the second is issued when the first is done, and with it the next
+ * stage's upload begins; of a recompute both are, and nothing holds it. */
 Test(dispatch, recompute_does_not_wait_for_routing)
 {
-    bench b;
-    make(&b, "qwen3-1.7b", QWEN_1_7B, 1, 2, 1);
-    free_links(&b);
-    b.machine.module_ps = 0;
-    b.costs.dispatch.queue_depth = 1024;
-    b.costs.dispatch.routing = true;
-    every_compute_op(&b, INT64_C(6000000000), 1000);
-    run(&b);
-    uint32_t stage = b.program->backward_chain[1];
-    for (uint32_t m = 0; m < 2; m++) {
-        uint32_t forward = find(b.program, RP_OP_FORWARD, b.program->forward_chain[1], m);
-        uint32_t recompute = find(b.program, RP_OP_RECOMPUTE, stage, m);
-        cr_expect(eq(i64, b.timeline->held_ps[recompute], 0));
-        cr_expect(gt(i64, b.timeline->held_ps[forward], 0));
+    for (uint32_t routing = 0; routing < 2; routing++) {
+        bench b;
+        make(&b, "qwen3-1.7b", QWEN_1_7B, 1, 2, 1);
+        free_links(&b);
+        b.machine.module_ps = 0;
+        b.costs.dispatch.queue_depth = 1024;
+        b.costs.dispatch.routing = routing == 1;
+        every_compute_op(&b, INT64_C(6000000000), 1000);
+        run(&b);
+        uint32_t stage = b.program->backward_chain[1];
+        for (uint32_t m = 0; m < 2; m++) {
+            uint32_t recompute = find(b.program, RP_OP_RECOMPUTE, stage, m);
+            cr_expect(eq(i64, b.timeline->held_ps[recompute], 0));
+        }
+        uint32_t last = find(b.program, RP_OP_FORWARD, b.program->forward_chain[0], 1);
+        uint32_t next = find(b.program, RP_OP_UPLOAD_PARAMS, b.program->forward_chain[1], 0);
+        int64_t waited_ps = b.timeline->start_ps[next] - b.timeline->start_ps[last];
+        cr_expect(eq(i64, waited_ps, routing == 1 ? INT64_C(3000000000) : 0));
+        fini(&b);
     }
-    fini(&b);
 }
 
 /* While a job is cloned nobody launches: a GPU in the middle of an op stops when it has run what

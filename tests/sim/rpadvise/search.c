@@ -166,9 +166,14 @@ static void compare_layouts(const char *model, const char *platform, uint32_t gp
     cr_assert(search.found_count > 0);
     double best = best_layout(&s, nodes, &alike);
     for (uint32_t fewer = nodes / 2; fewer > 0; fewer /= 2) {
-        best = fmax(best, best_layout(&s, fewer, &alike));
+        uint32_t alike_of_fewer = 0;
+        double of_fewer = best_layout(&s, fewer, &alike_of_fewer);
+        if (of_fewer > best) {
+            best = of_fewer;
+            alike = alike_of_fewer;
+        }
     }
-    cr_expect(gt(u32, alike, 1), "the best has copies, or GPUs that share a layer");
+    cr_expect(gt(u32, alike, 1), "%s: the best has copies, or GPUs that share a layer", model);
     cr_expect(ge(dbl, search.found[0].outcome.tokens_per_s, 0.995 * best), "%s on %s", model,
               platform);
     cr_expect(gt(u32, search.pruned, 0));
