@@ -233,6 +233,7 @@ expect criterion tests/support/zz_check.c:4: "one in another file, of a single t
 rm "$tree/tests/support/zz_check.c" "$tree/tests/common/zz_end.c"
 inject criterion tests/common/zz_limits.c "two time limits in a file" \
     <<<$'TestSuite(zz, .timeout = 60);\n\nTest(zz, one, .timeout = 90)\n{\n}'
+inject criterion tests/common/zz_assert.c "Criterion's own assertions" <<<'#include <criterion/new/assert.h>'
 
 echo "$cases injected violations, $failures overlooked${skipped:+; skipped lints:$skipped}"
 [ "$failures" -eq 0 ]

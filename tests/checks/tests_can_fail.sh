@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A test that leaves memory, or something of the fake GPU machine, behind must fail although
 # Criterion counts no assertion of a teardown: each suite of tests/tools/leaking_tests.c, which has
-# one for every kind of teardown, fails with its leak and passes without. And the summary of `./bootstrap.sh test`
+# one for every kind of teardown, fails with its leak and passes without. Every condition of tests/support/assertions.h
+# fails where it should, and its values are printed. And the summary of `./bootstrap.sh test`
 # (tests/tools/results.awk) says which tests were skipped and why; a test without its program has failed.
 set -euo pipefail
 binary=$2/tests/leaking_tests
@@ -43,6 +44,23 @@ if [ -z "$first" ] || [ "$first" -gt "${second:-0}" ]; then
     cat "$work/output"
     failures=$((failures + 1))
 fi
+
+expect 0 assertions/hold "Passing: 1 "
+expect 1 assertions/fail "the last"
+conditions=$(sed -n '/^Test(assertions, fail)/,/^}/p' "$1/tests/tools/leaking_tests.c" | grep -cE '^ *cr_(expect|assert)')
+failed=$(grep -cF "Assertion Failed" "$work/output")
+if [ "$failed" -ne "$conditions" ] || [ "$conditions" -lt 20 ]; then
+    echo "assertions/fail: $failed of $conditions assertions failed:"
+    cat "$work/output"
+    failures=$((failures + 1))
+fi
+for text in "the message of 1" "eq(int, 2, 3)" "[-2-]{+3+}" 'gt(u32, 2, 2)' "reference: 2" "epsilon: 0.125" "ulp: 3" \
+    'unexpected: "abc"' "text[0] == ',' || text[1] == ')': " "(abc"; do
+    if ! grep -qF -- "$text" "$work/output"; then
+        echo "assertions/fail: no \"$text\" in its messages"
+        failures=$((failures + 1))
+    fi
+done
 mkdir "$work/results"
 cat >"$work/results/CTestTestfile.cmake" <<'CMAKE'
 add_test(passes true)
@@ -68,5 +86,5 @@ if ! diff "$work/results/expected" "$work/results/found"; then
     echo "the summary of a run differs (<: expected)"
     failures=$((failures + 1))
 fi
-echo "$suites kinds of teardown, a summary, $failures unexpected"
+echo "$suites kinds of teardown, $conditions conditions, a summary, $failures unexpected"
 [ "$failures" -eq 0 ]

@@ -1,6 +1,6 @@
-/* Tests that leave something behind, one suite for each kind of teardown: every test named leaks
- * must fail, every test named gives_back must pass (tests/checks/tests_can_fail.sh). Not run by
- * CTest. */
+/* Tests that must fail, run by tests/checks/tests_can_fail.sh and not by CTest. Those that leave
+ * something behind, one suite for each kind of teardown: every test named leaks must fail, every
+ * test named gives_back must pass. And every condition that assertions.h knows. */
 #include "common/base/text.h"
 #include "tests/support/assertions.h"
 #include "tests/support/fake/cuda_internal.h"
@@ -9,6 +9,9 @@
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
 
 static rp_arena *arena;
 
@@ -111,4 +114,65 @@ Test(failed_before, leaks)
 {
     leave_text();
     cr_assert(false, "the first cause");
+}
+
+/* ---- assertions.h: what must fail, and what must not ------------------------------------------
+ */
+
+TestSuite(assertions);
+Test(assertions, fail)
+{
+    const double none = nan("");
+    char text[] = "abc";
+    cr_expect(eq(int, 2, 3), "%s of %d", "the message", 1);
+    cr_expect(eq(u64, UINT64_MAX, UINT64_MAX - 1));
+    cr_expect(eq(i64, INT64_MIN, INT64_MAX));
+    cr_expect(eq(flt, 1.0f, nextafterf(1.0f, 2.0f)));
+    cr_expect(eq(str, text, "abd"));
+    cr_expect(eq(str, NULL, "abd"));
+    cr_expect(ne(str, text, "abc"));
+    cr_expect(ne(ptr, text, text));
+    cr_expect(lt(sz, 2, 2));
+    cr_expect(le(dbl, nextafter(1, 2), 1));
+    cr_expect(gt(u32, 2, 2));
+    cr_expect(ge(chr, 'a', 'b'));
+    cr_expect(eq(dbl, none, none));
+    cr_expect(lt(dbl, none, 1));
+    cr_expect(le(dbl, none, 1));
+    cr_expect(gt(dbl, none, 1));
+    cr_expect(ge(dbl, none, 1));
+    cr_expect(epsilon_eq(dbl, 1, 1.25, 0.125));
+    cr_expect(epsilon_eq(dbl, none, 1, 10));
+    cr_expect(ieee_ulp_eq(dbl, 1, 1 + 4 * DBL_EPSILON, 3));
+    cr_expect(not(text[0] == 'a'));
+    cr_expect(text[0] == ',' || text[1] == ')', "(%s", text);
+    cr_assert(eq(u16, 65535, 0), "the last");
+    cr_fatal("not reached");
+}
+
+static char *unwanted_message(void)
+{
+    abort();
+}
+
+Test(assertions, hold)
+{
+    char text[] = "abc";
+    int order = 0;
+    cr_assert(eq(int, ++order, 1), "%s", unwanted_message());
+    cr_expect(eq(int, order = 5, order)); /* the first is evaluated first, and once */
+    cr_expect(eq(str, text, "abc"));
+    cr_expect(eq(str, NULL, NULL));
+    cr_expect(ne(str, text, "abd"));
+    cr_expect(ne(dbl, nan(""), nan("")));
+    cr_expect(ne(ptr, text, NULL));
+    cr_expect(lt(i32, -1, 0));
+    cr_expect(le(u8, 255, 255));
+    cr_expect(gt(i64, INT64_MAX, INT64_MIN));
+    cr_expect(ge(u64, UINT64_MAX, UINT64_MAX));
+    cr_expect(epsilon_eq(dbl, INFINITY, INFINITY, 0));
+    cr_expect(epsilon_eq(dbl, 1, 1.125, 0.125));
+    cr_expect(ieee_ulp_eq(dbl, 1, 1 + 4 * DBL_EPSILON, 4));
+    cr_expect(not(text[0] == 'b'));
+    cr_assert(text[0] == 'a', "%s", unwanted_message());
 }

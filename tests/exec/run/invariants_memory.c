@@ -295,7 +295,7 @@ Test(exec_invariants_memory, guards_survive_and_freed_memory_is_nan)
 
 static const rpexec_operators *host_operators;
 
-/* What gradients are cleared with after a step: the ops of the next one find it. */
+/* Clears the gradients after a step; the ops of the next one find what it wrote. */
 static void zero_too_much(rpexec_lane *lane, uint64_t count, void *x)
 {
     host_operators->zero(lane, count + GUARD / sizeof(float), x);
