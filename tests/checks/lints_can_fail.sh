@@ -13,11 +13,16 @@ tar -C "$source_dir" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$tr
 failures=0
 cases=0
 
-# expect LINT NEEDLE WHAT: the lint must exit 1 on the tree as it is now and print NEEDLE.
-expect()
+# judge LINT NEEDLE WHAT: the lint, run once for all that wait, must exit 1 and print NEEDLE.
+judged=
+judge()
 {
-    local lint=$1 needle=$2 what=$3 status=0
-    bash "$source_dir/tests/lint/$lint.sh" "$tree" "$work/no-build" "$rpsim" >"$work/output" 2>&1 || status=$?
+    local lint=$1 needle=$2 what=$3
+    if [ -z "$judged" ]; then
+        status=0
+        bash "$source_dir/tests/lint/$lint.sh" "$tree" "$work/no-build" "$rpsim" >"$work/output" 2>&1 || status=$?
+        judged=yes
+    fi
     cases=$((cases + 1))
     if [ $status -eq 77 ]; then
         skipped="${skipped:-} $lint"
@@ -27,19 +32,49 @@ expect()
     fi
 }
 
-# inject LINT FILE WHAT: stdin becomes FILE of the tree, which must not exist; the lint must name
-# it.
+# expect LINT NEEDLE WHAT: likewise on the tree as it is now, without what waits.
+expect()
+{
+    check_injected
+    judge "$@"
+    judged=
+}
+
+# inject LINT FILE WHAT: stdin becomes FILE of the tree, which must not exist; the lint must name it. Lints look at one
+# file at a time: injections for one lint that follow each other wait for check_injected, which runs it once for all.
+# A second one of a name gets a number.
+injected=()
 inject()
 {
-    local lint=$1 file=$2 what=$3
+    local lint=$1 file=$2 what=$3 number=1
+    [ ${#injected[@]} -eq 0 ] || [ "$lint" = "${injected[0]%%|*}" ] || check_injected
+    while printf '%s\n' "${injected[@]}" | grep -qF "|$file|"; do
+        number=$((number + 1))
+        file=${2%.*}$number.${2##*.}
+    done
     if [ -e "$tree/$file" ]; then
         echo "$file exists already: choose another name for this injection"
         exit 1
     fi
     mkdir -p "$(dirname "$tree/$file")"
     cat >"$tree/$file"
-    expect "$lint" "$file:" "$what"
-    rm "$tree/$file"
+    injected+=("$lint|$file|$what")
+}
+
+# check_injected: the lint names each file that waits; then they go.
+check_injected()
+{
+    local entry lint= file what
+    for entry in "${injected[@]}"; do
+        IFS='|' read -r lint file what <<<"$entry"
+        judge "$lint" "$file:" "$what"
+    done
+    for entry in "${injected[@]}"; do
+        IFS='|' read -r lint file what <<<"$entry"
+        rm "$tree/$file"
+    done
+    injected=()
+    judged=
 }
 
 # The rules look at one file at a time, so the injections below need none of our own sources around
@@ -99,6 +134,7 @@ inject includes common/zz_h.c "cuBLAS in common" <<<'#include <cublas_v2.h>'
 mkdir -p "$tree"/common/{yy,zz} "$tree"/exec/{run,host}
 echo '#include "common/zz/zz_a.h"' >"$tree/common/yy/yy.c"
 inject rooms common/zz/zz_a.c "rooms that include each other" <<<'#include "common/yy/yy.h"'
+check_injected
 rm "$tree/common/yy/yy.c"
 inject rooms common/zz/zz_b.c "a private header of another folder" <<<'#include "common/yy/yy_internal.h"'
 inject rooms exec/run/zz_c.c "the executor knows the host backend" <<<'#include "exec/host/lane.h"'
@@ -115,13 +151,13 @@ for call in 'void *p = malloc(8)' 'p = realloc (p, 8)' 'free(p)' 'q = strdup(p)'
     inject allocation sim/zz_alloc.c "$call" <<<"    $call;"
 done
 
-{
+inject sizes common/zz_long.c "a function of 124 lines" < <(
     echo 'int zz_long(int x)'
     echo '{'
     for _ in $(seq 120); do echo '    x++;'; done
     printf '    return x;\n}\n'
-} | inject sizes common/zz_long.c "a function of 124 lines"
-seq 601 | sed 's|.*|// &|' | inject sizes exec/zz_file.c "a file of 601 lines"
+)
+inject sizes exec/zz_file.c "a file of 601 lines" < <(seq 601 | sed 's|.*|// &|')
 # functions COUNT LINES: that many functions of that many lines.
 functions()
 {
@@ -181,7 +217,9 @@ inject docs exec/zz_cites.c "a document that is not there" <<<"/* Rules: nowhere
 inject docs common/zz_docs.h "a prototype without a comment" <<<$'#pragma once\n\nint zz_x(int y);'
 inject docs common/zz_docs.h "a long prototype without one" <<<$'#pragma once\n\nstruct zz *zz_x(int y,\n    int z);'
 inject docs common/schedules/zz-hidden.c "a schedule that nobody lists" <<<'// zz'
-rpsim='' inject docs traces/platforms/zz-hidden.yaml "a platform that nobody lists" <<<'name:'
+check_injected
+inject docs traces/platforms/zz-hidden.yaml "a platform that nobody lists" <<<'name:'
+rpsim='' check_injected
 for word in 'bootstrap.sh run' 'bootstrap.sh test'; do
     sed -i.orig "s|$word|zz|g" "$tree/README.md"
     expect docs "does not name ./$word" "a README without $word"
@@ -225,8 +263,10 @@ inject status common/zz_status.c "exit" <<<'    exit(2);'
 
 suite='TestSuite(zz, .init = begin, .fini = end, .timeout = 60);'
 inject criterion tests/common/zz_end.c "an assertion of a .fini" <<<$'static void end(void)\n{\n    cr_expect(x);\n}\n\n'"$suite"
+check_injected # it looks at functions of all files
 inject criterion tests/common/zz_end.c "one in what it calls" \
     <<<$'static void zz_check(int x)\n{\n    cr_assert(eq(int, x, 0));\n}\nstatic void end(void)\n{\n    zz_check(1);\n}\n'"$suite"
+check_injected
 cat >"$tree/tests/support/zz_check.c" <<<$'void zz_check(int x,\n              int y)\n{\n    cr_assert(lt(int, x, y));\n}'
 cat >"$tree/tests/common/zz_end.c" <<<'Test(zz, zz, .fini = zz_check)'
 expect criterion tests/support/zz_check.c:4: "one in another file, of a single test"
@@ -234,6 +274,7 @@ rm "$tree/tests/support/zz_check.c" "$tree/tests/common/zz_end.c"
 inject criterion tests/common/zz_limits.c "two time limits in a file" \
     <<<$'TestSuite(zz, .timeout = 60);\n\nTest(zz, one, .timeout = 90)\n{\n}'
 inject criterion tests/common/zz_assert.c "Criterion's own assertions" <<<'#include <criterion/new/assert.h>'
+check_injected
 
 echo "$cases injected violations, $failures overlooked${skipped:+; skipped lints:$skipped}"
 [ "$failures" -eq 0 ]
