@@ -136,7 +136,9 @@ static rp_status find_range(const predictor *p, const rpsim_answer *answers, uin
 {
     bool found = false;
     uint32_t of_cell = p->cell_of[question];
-    RP_TRY(rpsim_noise_interval(answers[question].draws, RPSIM_PREDICT_DRAWS, &cell->range));
+    if (answers[question].fits) {
+        RP_TRY(rpsim_noise_interval(answers[question].draws, RPSIM_PREDICT_DRAWS, &cell->range));
+    }
     for (uint32_t i = question + 1; i < p->question_count && p->cell_of[i] == of_cell; i++) {
         rpsim_interval one;
         if (answers[i].fits) {
@@ -351,7 +353,7 @@ static void write_cell(const rpsim_cell *c, FILE *stream)
     } else {
         fputs("- | ", stream);
     }
-    if (c->fits || !c->known) {
+    if (c->range.p50 > 0) {
         fprintf(stream, "%.2f | %.2f | %.2f | %s |\n", c->range.p10, c->range.p50, c->range.p90,
                 is_inside(c) ? "inside" : "outside");
     } else {

@@ -40,14 +40,14 @@ typedef struct rpsim_question {
 typedef struct rpsim_answer {
     double tokens_per_s; /**< of the steady state, whether it fits or not; NaN where `longest` */
     double draws[RPSIM_PREDICT_DRAWS]; /**< [draws of the question] tokens per second of each; not
-                                            where `longest` */
+                                            where `longest`, nor of what does not fit */
     uint32_t seq_len; /**< of the run; where `longest`, the longest, 0: none fits */
     bool fits;        /**< as far as limits are known */
     bool host_known;  /**< otherwise only GPUs are known to have room */
 } rpsim_answer;
 
 /**
- * Answers every question, on all cores. The answers do not depend on how many there are.
+ * Answers every question once, on all cores. The answers do not depend on how many there are.
  *
  * Times are those of the model's table on the platform's GPU (rp_find_costs). RoundPipe has its
  * planner; the others the published partition of their throughput runs where there is one, else the
