@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A record that others were busy beside is marked, and everything that reads it says so first; one of an idle machine is
 # not. Runs alone (CMakeLists.txt); where others keep the machine busy all the same, the idle half is left out.
+# Sanitized: --long
 set -euo pipefail
 source=$(cd "$1" && pwd)
 build=$(cd "$2" && pwd)

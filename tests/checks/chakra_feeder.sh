@@ -2,6 +2,7 @@
 # Chakra traces come to their end in a reader that has one communication of a rank in flight, as ASTRA-sim's feeder
 # (tests/reference/chakra_feeder.py): every system, and layouts. A longest path over the nodes takes as long as the run,
 # with the host's ops as nodes and as delays. Skipped without python3.
+# Sanitized: --long
 set -euo pipefail
 source_dir=$1 rpsim=$3
 feeder=$source_dir/tests/reference/chakra_feeder.py

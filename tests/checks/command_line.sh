@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Texts that come from the rows of options: groff accepts the man pages, bash and zsh the completions, bash completes
 # what it should, and cli.md names every option of every program with its argument, and no other.
+# Sanitized: --long
 set -euo pipefail
 source_dir=$(cd "$1" && pwd)
 build_dir=$(cd "$2" && pwd)

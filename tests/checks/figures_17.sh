@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Figures 17 and 3 from fresh runs: all 25 published rows to 0.0006 ms, shares and differences from
 # their definitions, the steady state from the published layer times.
+# Sanitized: --long
 set -euo pipefail
 source=$1
 rpsim=$3

@@ -2,6 +2,7 @@
 # Fifty steps with clipping, courses of the learning rate, weight decay of matrices and evaluation: loss, norm of the
 # gradients, rate and loss on --eval-data of every step are those of PyTorch and transformers to 1e-6
 # (tests/golden/recipes/make.py). Two runs of each recipe; RP_LONG=1: seven schedules on 1, 2 and 4 GPUs.
+# Sanitized: --long
 set -euo pipefail
 rpexec=$2/exec/rpexec
 golden=$1/tests/golden/recipes

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # rpexec with --data-parallel and --tensor-parallel: eight emulated GPUs, 2 x 2 x 2, learn what one learns, to 1e-5;
 # a checkpoint of one layout goes on in others; rpsim writes the same program, and it runs from its file.
+# Sanitized: --long
 set -euo pipefail
 export RPEXEC_BACKEND=host
 rpexec=$2/exec/rpexec

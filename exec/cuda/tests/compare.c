@@ -1,6 +1,6 @@
 /* Every operator of the CUDA backend against the host's, for each type. Exit status 77: no device.
- * usage: PROGRAM [all|values|tokens|products|experts|attention|cudnn|refusals] [fp32|bf16|fp16]
- * [sample] */
+ * usage: PROGRAM [all|values|tokens|products|experts|attention|cudnn|refusals]
+ * [all|fp32|bf16|fp16] [sample] */
 #include "exec/cuda/tests/families.h"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ int main(int count, char **words)
             const char *type = rp_dtype_text((rp_dtype)j);
             bool all = count < 2 || strcmp(words[1], "all") == 0;
             if ((!all && strcmp(words[1], families[i].name) != 0) ||
-                (count > 2 && strcmp(words[2], type) != 0)) {
+                (count > 2 && strcmp(words[2], "all") != 0 && strcmp(words[2], type) != 0)) {
                 continue;
             }
             double begin = now();
@@ -53,7 +53,7 @@ int main(int count, char **words)
         for (uint32_t i = 0; i < sizeof families / sizeof *families; i++) {
             fprintf(stderr, ", %s", families[i].name);
         }
-        fputs(", and then fp32, bf16 or fp16\n", stderr);
+        fputs(", and then all, fp32, bf16 or fp16\n", stderr);
         return 2;
     }
     return failed > 0;

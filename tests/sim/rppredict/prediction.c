@@ -1,4 +1,4 @@
-/* What intervals are counted by, on made up cells. The accuracy that has been reached is a gate of
+/* Counts of intervals, on made up cells. The accuracy that has been reached is a gate of
  * checks.figures_10, which has rppredict's report. */
 #include "sim/rppredict/prediction.h"
 #include "tests/support/assertions.h"
