@@ -39,11 +39,11 @@ Usage: ./bootstrap.sh run [--prefix DIR] | test [--long] | paper | help
         ends with the comparison table and the name of the Gantt picture it made;
         --prefix installs programs, data and documents below DIR as well. Packages are then not installed where
         you are not root, but downloaded and unpacked below build/; only the C compiler must be there
-  test  the same, then all tests: checks and the executor's tests optimised, most of them and all unit tests
-        under AddressSanitizer and UBSan, threads once more under ThreadSanitizer;
+  test  the same, then all tests: checks and tests of the executor's arithmetic optimised, some of them and all unit
+        tests under AddressSanitizer and UBSan, threads once more under ThreadSanitizer;
         the last lines say what was skipped and why, the very last is "N passed, N failed, N skipped";
         the exit status is 0 if none failed;
-        --long runs each test both optimised and sanitized, and the full counts of the acceptance tests (kills, pairs, mutants), of which a plain
+        --long runs each test both optimised and sanitized, and the full counts of the acceptance tests (kills, pairs, mutants, sizes), of which a plain
         test holds a sample: about an hour
   paper installs and builds the same, then makes every figure of the paper, every study and picture from
         an empty store, and one self-contained page with all of them, build/release/paper/index.html;
