@@ -59,7 +59,8 @@ static inline float rpexec_exp(float x)
 {
     /* x = n ln 2 + r with |r| <= ln 2 / 2; n by the usual trick of adding 1.5 * 2^23. */
     const float shift = 12582912.0f;
-    float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float low = 88.0f < x ? 88.0f : x; /* one instruction each, which keep a NaN */
+    float clamped = -87.0f > low ? -87.0f : low;
     float moved = clamped * 1.44269504088896341f + shift;
     float n = moved - shift;
     float r = clamped - n * 0.693359375f;
@@ -105,24 +106,33 @@ static inline double rpexec_sum_of_parts(const double parts[RPEXEC_PARTS])
 /** Floats of a chunk that stays in a core's first cache: a multiple of RPEXEC_PARTS. */
 #define RPEXEC_CHUNK 512u
 
-/** The largest of `count` values; NaN are passed over, and nothing is larger than -inf. */
+/** The largest of `count` values; NaN are passed over, and nothing is larger than -inf. So many
+ * parts become vectors, where eight become a chain of single values. */
 static inline float rpexec_largest(const float *x, uint32_t count)
 {
-    float parts[RPEXEC_PARTS];
+    enum { PARTS = 32 };
+    float parts[PARTS];
     float most = -INFINITY;
-    uint32_t whole = count / RPEXEC_PARTS * RPEXEC_PARTS;
-    for (uint32_t p = 0; p < RPEXEC_PARTS; p++) {
+    size_t whole = count / PARTS * PARTS;
+    for (size_t p = 0; p < PARTS; p++) {
         parts[p] = -INFINITY;
     }
-    for (uint32_t j = 0; j < whole; j += RPEXEC_PARTS) {
-        for (uint32_t p = 0; p < RPEXEC_PARTS; p++) {
-            parts[p] = x[j + p] > parts[p] ? x[j + p] : parts[p];
+    for (size_t j = 0; j < whole; j += PARTS) {
+        const float *next = x + j;
+        for (size_t p = 0; p < PARTS; p++) {
+            parts[p] = next[p] > parts[p] ? next[p] : parts[p];
         }
     }
-    for (uint32_t j = whole; j < count; j++) {
+    for (size_t j = whole; j < count; j++) {
         most = x[j] > most ? x[j] : most;
     }
-    for (uint32_t p = 0; p < RPEXEC_PARTS; p++) {
+    for (size_t p = 0; p < PARTS / 2; p++) {
+        parts[p] = parts[p + PARTS / 2] > parts[p] ? parts[p + PARTS / 2] : parts[p];
+    }
+    for (size_t p = 0; p < PARTS / 4; p++) {
+        parts[p] = parts[p + PARTS / 4] > parts[p] ? parts[p + PARTS / 4] : parts[p];
+    }
+    for (size_t p = 0; p < PARTS / 4; p++) {
         most = parts[p] > most ? parts[p] : most;
     }
     return most;

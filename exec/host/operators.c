@@ -199,12 +199,23 @@ void rpexec_host_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width
     }
 }
 
-/* z := e^(z - most), and their sum. */
-static inline double exponentials(float *z, uint32_t count, float most)
+/* A row of logits is in memory, not in a cache: the row that follows is fetched meanwhile. */
+static inline void fetch(const float *z, uint32_t count)
+{
+    for (uint32_t j = 0; j < count; j += 64 / sizeof *z) {
+        __builtin_prefetch(z + j, 0, 2);
+    }
+}
+
+/* z := e^(z - most), and their sum; `next`: the row that follows, or NULL. */
+static inline double exponentials(float *z, uint32_t count, float most, const float *next)
 {
     double parts[RPEXEC_PARTS] = {0};
     for (uint32_t first = 0; first < count; first += RPEXEC_CHUNK) {
         uint32_t values = count - first < RPEXEC_CHUNK ? count - first : RPEXEC_CHUNK;
+        if (next != NULL) {
+            fetch(next + first, values);
+        }
         for (uint32_t j = first; j < first + values; j++) {
             z[j] = rpexec_exp(z[j] - most);
         }
@@ -259,8 +270,9 @@ void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
         }
         float most = capped(rpexec_largest(logits, vocab), cap);
         float own = logits[labels[row]]; /* read before the row is overwritten */
-        double sum =
-            cap > 0 ? capped_sum(vocab, cap, most, logits) : exponentials(logits, vocab, most);
+        const float *next = row + 1 < rows ? logits + vocab : NULL;
+        double sum = cap > 0 ? capped_sum(vocab, cap, most, logits)
+                             : exponentials(logits, vocab, most, next);
         float factor = (float)((double)scale / sum);
         *loss += log(sum) + (double)most - (double)capped(own, cap);
         for (uint32_t j = 0; j < plain; j++) { /* the exponentials are there */

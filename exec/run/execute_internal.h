@@ -163,6 +163,15 @@ rp_status rpexec_run_reduce_gradients(rpexec_run *run, uint32_t op, rpexec_lane 
  */
 rp_status rpexec_run_reduce_table(rpexec_run *run, uint32_t op, uint32_t gpu, rpexec_lane *lane);
 
+/**
+ * With resident weights: in a job with both copies of a tied table the head's copy follows the
+ * embedding's, which has been trained.
+ * @return values at the end of the layer that need no step of their own; 0: another layer, or the
+ * job has one copy
+ */
+uint64_t rpexec_run_follow_table(const rpexec_run *run, const rpexec_job *job, uint32_t layer,
+                                 rpexec_lane *lane);
+
 /** @return the ranks that a compute op has to sum with, in `ranks_out`; NULL: it is alone. */
 rpexec_ranks *rpexec_run_ranks_begin(rpexec_run *run, uint32_t op, rpexec_run_ranks *ranks_out);
 

@@ -264,51 +264,6 @@ static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 /* ---- the host ---------------------------------------------------------------------------------
  */
 
-/* Gradients of one of the copies of a tied table: the head's, or the embedding's. */
-static void *table_of(const rpexec_run *r, const rpexec_job *job, bool head)
-{
-    const rpexec_model *model = rpexec_plan_model(r->plan, job->gpu);
-    uint32_t layer = head ? model->layer_count - 1 : 0;
-    uint64_t first = rpexec_model_trained(model, job->begin, layer);
-    uint64_t inside = head ? model->head.tensors[RPEXEC_HEAD_TABLE].offset : 0;
-    return rpexec_element(model->dtype, rpexec_run_at(r, job->gradients), first + inside);
-}
-
-static bool has_layer(const rpexec_job *job, uint32_t layer)
-{
-    return job->begin <= layer && layer < job->end;
-}
-
-/* Which of the two GPUs comes second does not matter. */
-rp_status rpexec_run_reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_lane *lane)
-{
-    const rpexec_job *first = NULL;
-    const rpexec_job *last = NULL;
-    uint32_t head = r->plan->model->layer_count - 1;
-    uint32_t copies = rpexec_plan_copies(r->plan);
-    for (uint32_t i = 0; i < r->plan->job_count; i++) {
-        const rpexec_job *job = &r->plan->jobs[i];
-        bool same = job->gpu % copies == gpu % copies; /* copy and rank */
-        first = same && has_layer(job, 0) ? job : first;
-        last = same && has_layer(job, head) ? job : last;
-    }
-    void *embedding = table_of(r, first, false);
-    void *other = table_of(r, last, true);
-    uint64_t values = rpexec_plan_model(r->plan, gpu)->embedding.floats;
-    if (first->gpu == last->gpu) {
-        if (first->gpu == gpu) {
-            r->operators->add(lane, values, other, embedding, embedding);
-            r->operators->copy(lane, values, embedding, other);
-        }
-        return RP_OK;
-    }
-    if (first->gpu != gpu && last->gpu != gpu) {
-        return RP_OK;
-    }
-    return r->e->driver_type->sum_pair(r->driver, op, first->gpu == gpu ? 0 : 1, values,
-                                       first->gpu == gpu ? embedding : other);
-}
-
 /* Gradients of a layer; where calls overlap those of one call after the other. */
 static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
@@ -411,7 +366,6 @@ static rpexec_squares squares_of(const rpexec_run *r, uint32_t gpu, rpexec_lane 
 /* Adam of what a GPU has, if all agree; then its gradients are empty again. */
 static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
-    const rpexec_operators *operators = r->operators;
     uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;
     uint16_t iteration = r->program->ops[op].iteration;
     bool tied = r->plan->model->config->tied_head && r->plan->model->rank == 0;
@@ -433,17 +387,18 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
             continue;
         }
         for (uint32_t layer = job->begin; layer < job->end; layer++) {
-            const rpexec_update update = update_of(r, job, layer, r->scales[iteration]);
+            rpexec_update update = update_of(r, job, layer, r->scales[iteration]);
             if (r->e->keep_gradients && !copy) {
                 RP_TRY(rpexec_run_keep(r, op, &update,
                                        r->e->state->gradients + r->e->state->trained[layer]));
             }
+            update.count -= tied ? rpexec_run_follow_table(r, job, layer, lane) : 0;
             if (step.number != 0) {
                 rpexec_run_adam(r, lane, &step, rpexec_model_layer(r->plan->model, layer), 0,
                                 &update);
             }
         }
-        operators->zero(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
+        r->operators->zero(lane, job_values(r, job), rpexec_run_at(r, job->gradients));
     }
     return RP_OK;
 }

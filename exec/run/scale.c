@@ -1,4 +1,5 @@
-/* Loss scales of a run, what GPUs with resident weights agree on, and their steps. */
+/* Loss scales of a run, what GPUs with resident weights agree on, their steps
+ * and tied tables. */
 #include "exec/run/execute_internal.h"
 
 rp_status rpexec_run_open_scales(rpexec_run *r)
@@ -109,4 +110,68 @@ void rpexec_run_adam(const rpexec_run *r, rpexec_lane *lane, const rpexec_run_st
         r->operators->adam(lane, &factors, &part);
         at = to;
     }
+}
+
+/* ---- tied tables ------------------------------------------------------------------------------
+ */
+
+/* Gradients of one of the copies of a tied table: the head's, or the embedding's. */
+static void *table_of(const rpexec_run *r, const rpexec_job *job, bool head)
+{
+    const rpexec_model *model = rpexec_plan_model(r->plan, job->gpu);
+    uint32_t layer = head ? model->layer_count - 1 : 0;
+    uint64_t first = rpexec_model_trained(model, job->begin, layer);
+    uint64_t inside = head ? model->head.tensors[RPEXEC_HEAD_TABLE].offset : 0;
+    return rpexec_element(model->dtype, rpexec_run_at(r, job->gradients), first + inside);
+}
+
+static bool has_layer(const rpexec_job *job, uint32_t layer)
+{
+    return job->begin <= layer && layer < job->end;
+}
+
+/* Which of the two GPUs comes second does not matter. */
+rp_status rpexec_run_reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_lane *lane)
+{
+    const rpexec_job *first = NULL;
+    const rpexec_job *last = NULL;
+    uint32_t head = r->plan->model->layer_count - 1;
+    uint32_t copies = rpexec_plan_copies(r->plan);
+    for (uint32_t i = 0; i < r->plan->job_count; i++) {
+        const rpexec_job *job = &r->plan->jobs[i];
+        bool same = job->gpu % copies == gpu % copies; /* copy and rank */
+        first = same && has_layer(job, 0) ? job : first;
+        last = same && has_layer(job, head) ? job : last;
+    }
+    void *embedding = table_of(r, first, false);
+    void *other = table_of(r, last, true);
+    uint64_t values = rpexec_plan_model(r->plan, gpu)->embedding.floats;
+    if (first->gpu == last->gpu) {
+        if (first->gpu == gpu) {
+            r->operators->add(lane, values, other, embedding, embedding);
+            if (first != last || r->plan->slices != NULL || r->e->keep_gradients) {
+                r->operators->copy(lane, values, embedding, other);
+            }
+        }
+        return RP_OK;
+    }
+    if (first->gpu != gpu && last->gpu != gpu) {
+        return RP_OK;
+    }
+    return r->e->driver_type->sum_pair(r->driver, op, first->gpu == gpu ? 0 : 1, values,
+                                       first->gpu == gpu ? embedding : other);
+}
+
+uint64_t rpexec_run_follow_table(const rpexec_run *r, const rpexec_job *job, uint32_t layer,
+                                 rpexec_lane *lane)
+{
+    const rpexec_model *model = r->plan->model;
+    if (job->begin != 0 || layer + 1 != model->layer_count) {
+        return 0;
+    }
+    void *weights = rpexec_run_at(r, job->weights);
+    uint64_t at = r->e->state->offsets[layer] + model->head.tensors[RPEXEC_HEAD_TABLE].offset;
+    uint64_t values = model->embedding.floats;
+    r->operators->copy(lane, values, weights, rpexec_element(model->dtype, weights, at));
+    return values;
 }
