@@ -67,16 +67,19 @@ void rp_ends_remove(rp_network *network, uint32_t slot)
     }
 }
 
-/* Few ends get in and out of order as their number passes RP_FEW_ENDS. */
-void rp_ends_update(rp_network *network, const uint32_t *groups, uint32_t count)
+/* Few ends get in and out of order as their number passes RP_FEW_ENDS. Few changes are moved one by
+ * one, for many the heap is built anew. */
+void rp_ends_update(rp_network *network)
 {
+    uint32_t count = network->changed_count;
     bool one_by_one = network->end_count > RP_FEW_ENDS && count <= network->end_count / 8;
     for (uint32_t i = 0; i < count; i++) {
-        rp_group *group = &network->groups[groups[i]];
+        uint32_t index = network->changed[i];
+        rp_group *group = &network->groups[index];
         if (group->end_slot == RP_NO_SLOT) {
             group->end_slot = network->end_count++;
         }
-        network->ends[group->end_slot] = (rp_end){group->end_ticks, groups[i]};
+        network->ends[group->end_slot] = (rp_end){group->end_ticks, index};
         if (one_by_one) {
             ends_up(network, group->end_slot);
             ends_down(network, group->end_slot);

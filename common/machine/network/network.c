@@ -41,7 +41,7 @@ rp_status rp_network_create(const double *capacities_Bps, uint32_t link_count, d
     RP_TRY(check_capacities(capacities_Bps, link_count, ticks_per_s));
     rp_network *network = NULL;
     RP_TRY(rp_mem_resize(&network, sizeof *network));
-    *network = (rp_network){.ticks_per_s = ticks_per_s, .mark = 1, .limit = RP_NO_LINK};
+    *network = (rp_network){.ticks_per_s = ticks_per_s, .mark = 1, .limit = NULL};
     rp_status status = allocate_links(link_count, network);
     if (status != RP_OK) {
         rp_network_destroy(network);
@@ -258,7 +258,8 @@ double rp_network_rate(rp_network *network, uint32_t route)
 uint32_t rp_network_bottleneck(rp_network *network, uint32_t route)
 {
     rp_network_settle(network);
-    return network->groups[route].bottleneck;
+    const rp_link *link = network->groups[route].bottleneck;
+    return link != NULL ? (uint32_t)(link - network->links) : RP_NO_LINK;
 }
 
 static double carried_bytes(const rp_network *network, const rp_group *group)
@@ -275,12 +276,12 @@ rp_link_usage rp_network_usage(rp_network *network, uint32_t link)
     rp_network_settle(network);
     const rp_link *of = &network->links[link];
     rp_link_usage usage = {0, of->busy_ticks, of->full_ticks};
-    usage.busy_ticks += of->busy ? network->clock_ticks - of->busy_since : 0;
+    usage.busy_ticks += of->member_count > 0 ? network->clock_ticks - of->busy_since : 0;
     usage.full_ticks += of->full ? network->clock_ticks - of->full_since : 0;
     for (uint32_t i = 0; i < network->group_count; i++) {
         const rp_group *group = &network->groups[i];
         for (uint32_t k = 0; k < group->hop_count; k++) {
-            if (network->hops[group->hop_begin + k].link == link) {
+            if (network->hops[group->hop_begin + k].link == of) {
                 usage.bytes += carried_bytes(network, group);
                 break;
             }

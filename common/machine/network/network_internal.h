@@ -30,7 +30,6 @@ typedef struct rp_link {
     uint32_t member_count;
     uint32_t route_count; /* that contain it: the most there can be members */
     bool tight;           /* when rates were computed last: the demand was RP_TIGHT or more */
-    bool busy;
     bool full;
     bool becomes_full;
     /* Filling: what is left after all levels before `level_rate`, how many flows were fixed at
@@ -41,7 +40,7 @@ typedef struct rp_link {
     uint64_t level_flows;
     uint64_t unfixed;
     int64_t busy_since;
-    int64_t busy_ticks; /* up to busy_since while busy */
+    int64_t busy_ticks; /* up to busy_since while there are members */
     int64_t full_since;
     int64_t full_ticks;
     uint64_t member_capacity;
@@ -49,7 +48,7 @@ typedef struct rp_link {
 
 /* One link of one route. */
 typedef struct rp_hop {
-    uint32_t link;
+    rp_link *link;
     uint32_t slot;   /* in the link's members while the group is listed there */
     uint32_t demand; /* of the route on the link, see RP_WHOLE */
 } rp_hop;
@@ -59,14 +58,15 @@ typedef struct rp_group {
     double rate;    /* of each flow, bytes per tick, since since_ticks */
     double service; /* bytes that a flow present from the beginning would have got */
     int64_t since_ticks;
-    int64_t end_ticks; /* when the first flow ends */
+    int64_t end_ticks; /* when the first flow ends, until the heap of ends has it */
     rp_heap flows;     /* by the service of the group at which each ends, see rp_service_key */
-    uint32_t end_slot; /* in the heap of ends, or RP_NO_SLOT */
+    uint32_t end_slot;     /* in the heap of ends, or RP_NO_SLOT */
+    uint32_t reached_slot; /* in reached_groups, while it has their mark */
     bool listed;       /* among the members of its links */
     bool dirty;        /* its count or its first flow may have changed at the clock's instant */
     uint32_t hop_begin;
     uint32_t hop_count;
-    uint32_t bottleneck;   /* link */
+    const rp_link *bottleneck;
     uint64_t solved_flows; /* the count that the rates were computed for */
     uint64_t mark;
     uint64_t fill;
@@ -86,7 +86,7 @@ typedef struct rp_end {
 /* Links by what a flow that is not fixed could get; a lower bound of it. */
 typedef struct rp_share {
     double rate;
-    uint32_t link;
+    rp_link *link; /* NULL: none */
 } rp_share;
 
 struct rp_network {
@@ -94,7 +94,7 @@ struct rp_network {
     int64_t clock_ticks;
     uint64_t sequence;
     uint64_t flow_count;
-    rp_link *links;
+    rp_link *links; /* where hops point to: their number does not change */
     uint32_t link_count;
     rp_group *groups;
     uint32_t group_count;
@@ -112,17 +112,17 @@ struct rp_network {
     uint64_t mark;  /* of what the last search reached; 0 is nobody's */
     uint64_t fill;  /* of what the last filling fixed */
     uint32_t reuse; /* recomputations since the last search */
-    uint32_t *reached_links;
+    rp_link **reached_links;
     uint32_t reached_link_count;
     uint32_t *reached_groups;
     uint32_t reached_group_count;
-    uint32_t limit;     /* the link that limited all reached groups; RP_NO_LINK: not known */
+    rp_link *limit;     /* that limited all reached groups; NULL: not known */
     double other_share; /* no other reached link has less */
-    bool group_left;    /* one of reached_groups has lost its last flow */
     bool whole;         /* rp_network_recompute: links that are not tight are looked at, too */
     uint32_t *starts;   /* groups whose count has changed: where the search begins */
     uint32_t start_count;
-    uint32_t *changed; /* groups with a new end */
+    bool few_ends;     /* so few that new ends need not be brought in order */
+    uint32_t *changed; /* groups with a new end, where they must */
     uint32_t changed_count;
     rp_share *shares;
     uint32_t share_count;
@@ -145,11 +145,31 @@ static inline rp_status rp_heap_reserve(rp_heap *heap, uint64_t capacity)
 /* Takes the group at `slot` out of the heap of ends. */
 void rp_ends_remove(rp_network *network, uint32_t slot);
 
-/* Puts groups into the heap of ends, or moves them there, by their end_ticks. Few are moved one by
- * one, many by building the heap anew. The first end is always the least; up to RP_FEW_ENDS the
- * others have no order, as looking at all of them is cheaper. */
+/* Ends are changed between these two: rp_ends_set gives a group its next end, new or changed. The
+ * first end is the least of all then; up to RP_FEW_ENDS the others have no order, as looking at all
+ * of them is cheaper than a heap. `count`: at most so many groups get an end. */
 #define RP_FEW_ENDS 16u
-void rp_ends_update(rp_network *network, const uint32_t *groups, uint32_t count);
+static inline void rp_ends_begin(rp_network *network, uint32_t count)
+{
+    network->changed_count = 0;
+    network->few_ends = network->end_count + count <= RP_FEW_ENDS;
+}
+
+void rp_ends_update(rp_network *network);
+
+static inline void rp_ends_set(rp_network *network, uint32_t index, int64_t ticks)
+{
+    rp_group *group = &network->groups[index];
+    if (!network->few_ends) {
+        group->end_ticks = ticks;
+        network->changed[network->changed_count++] = index;
+        return;
+    }
+    if (group->end_slot == RP_NO_SLOT) {
+        group->end_slot = network->end_count++;
+    }
+    network->ends[group->end_slot] = (rp_end){ticks, index};
+}
 
 /* Marks a group whose count or first flow changes at the clock's instant. */
 static inline void rp_network_touch(rp_network *network, uint32_t group)
@@ -181,11 +201,8 @@ static inline bool rp_link_connects(const rp_link *link)
     return link->tight || link->demand >= RP_TIGHT;
 }
 
-/* True where the group, whose links are up to date, shares no link that connects. */
-bool rp_group_is_alone(const rp_network *network, const rp_group *group);
-
-/* Where a group that is alone has links among the reached ones, it joins them. */
-void rp_network_reach_alone(rp_network *network, uint32_t group);
+/* Joins the reached groups and links: a group, one of whose links is reached. */
+void rp_network_join(rp_network *network, uint32_t group);
 
 /* Collects the groups that the groups in `starts` are connected with, and all links that connect
  * those, in reached_groups and reached_links. They are kept from change to change. */
@@ -220,8 +237,8 @@ static inline int64_t rp_group_end(const rp_group *group, uint64_t key)
 {
     double left = rp_key_service(key) - group->service;
     double ticks = left > 0 ? left / group->rate + 0.5 : 0;
-    if (ticks >= (double)(RP_NEVER - group->since_ticks)) {
-        return RP_NEVER;
-    }
-    return group->since_ticks + (int64_t)ticks;
+    int64_t end;
+    bool never = ticks >= 0x1p63 ||
+                 __builtin_add_overflow(group->since_ticks, (int64_t)ticks, &end);
+    return never ? RP_NEVER : end;
 }

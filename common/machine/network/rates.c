@@ -39,13 +39,13 @@ static void begin_filling(rp_network *network)
     network->fill++;
     network->share_count = network->reached_link_count;
     for (uint32_t i = 0; i < network->reached_link_count; i++) {
-        rp_link *link = &network->links[network->reached_links[i]];
+        rp_link *link = network->reached_links[i];
         link->becomes_full = false;
         link->rest = link->capacity;
         link->level_rate = 0;
         link->level_flows = 0;
         link->unfixed = link->flows;
-        network->shares[i] = (rp_share){link->first_share, network->reached_links[i]};
+        network->shares[i] = (rp_share){link->first_share, link};
     }
     for (uint32_t slot = network->share_count / 2; slot-- > 0;) {
         share_down(network, slot, network->shares[slot]);
@@ -64,20 +64,18 @@ static void take_share(rp_link *link, double rate, uint64_t flows)
 }
 
 /* All flows on the bottleneck that are not fixed get its share. Returns how many groups. */
-static uint32_t fix(rp_network *network, uint32_t bottleneck, double rate)
+static uint32_t fix(rp_network *network, const rp_link *bottleneck, double rate)
 {
-    const rp_link *link = &network->links[bottleneck];
     uint32_t fixed = 0;
-    for (uint32_t k = 0; k < link->member_count; k++) {
-        rp_group *group = &network->groups[link->members[k].group];
+    for (uint32_t k = 0; k < bottleneck->member_count; k++) {
+        rp_group *group = &network->groups[bottleneck->members[k].group];
         if (group->fill != network->fill) {
             group->fill = network->fill;
             fixed++;
             group->new_rate = rate;
             group->bottleneck = bottleneck;
             for (uint32_t i = 0; i < group->hop_count; i++) {
-                take_share(&network->links[network->hops[group->hop_begin + i].link], rate,
-                           group->flows.count);
+                take_share(network->hops[group->hop_begin + i].link, rate, group->flows.count);
             }
         }
     }
@@ -91,15 +89,14 @@ static void fill_links(rp_network *network)
     begin_filling(network);
     uint32_t open = network->reached_group_count;
     while (open > 0) {
-        uint32_t index = network->shares[0].link;
-        rp_link *link = &network->links[index];
+        rp_link *link = network->shares[0].link;
         double share = link->unfixed > 0 ? share_of(link) : 0;
         if (link->unfixed > 0 && share > network->shares[0].rate) {
-            share_down(network, 0, (rp_share){share, index});
+            share_down(network, 0, (rp_share){share, link});
             continue;
         }
         if (link->unfixed > 0) {
-            open -= fix(network, index, share);
+            open -= fix(network, link, share);
             link->becomes_full = true;
         }
         network->share_count--;
@@ -118,7 +115,7 @@ static void set_full(rp_network *network, rp_link *link, bool full)
 
 /* A group whose rate or first flow changed gets a new end. One whose rate did not change keeps its
  * service as it is: what a change does not reach is not rounded again either. */
-static void change_end(rp_network *network, uint32_t index, double rate)
+static inline void change_end(rp_network *network, uint32_t index, double rate)
 {
     rp_group *group = &network->groups[index];
     if (group->rate != rate) {
@@ -126,14 +123,11 @@ static void change_end(rp_network *network, uint32_t index, double rate)
         group->since_ticks = network->clock_ticks;
         group->rate = rate;
     }
-    group->end_ticks = rp_group_end(group, group->flows.entries[0].key);
-    if (group->end_ticks < network->clock_ticks) {
-        group->end_ticks = network->clock_ticks;
-    }
-    network->changed[network->changed_count++] = index;
+    int64_t end = rp_group_end(group, group->flows.entries[0].key);
+    rp_ends_set(network, index, end > network->clock_ticks ? end : network->clock_ticks);
 }
 
-static void change_rate(rp_network *network, uint32_t index, double rate)
+static inline void change_rate(rp_network *network, uint32_t index, double rate)
 {
     rp_group *group = &network->groups[index];
     if (group->dirty || group->rate != rate) {
@@ -151,7 +145,7 @@ static void change_rest(rp_network *network)
             change_end(network, network->dirty[i], group->rate);
         } else if (group->flows.count == 0) {
             group->rate = 0;
-            group->bottleneck = RP_NO_LINK;
+            group->bottleneck = NULL;
         }
         group->dirty = false;
     }
@@ -162,20 +156,19 @@ static void change_rest(rp_network *network)
  * leave the reached ones. Returns the first bottleneck of those that stay. */
 static rp_share find_first(rp_network *network)
 {
-    rp_share first = {INFINITY, RP_NO_LINK};
+    rp_share first = {INFINITY, NULL};
     network->other_share = INFINITY;
     uint32_t count = 0;
     for (uint32_t i = 0; i < network->reached_link_count; i++) {
-        uint32_t index = network->reached_links[i];
-        rp_link *link = &network->links[index];
+        rp_link *link = network->reached_links[i];
         link->tight = link->demand >= RP_TIGHT;
         if (link->flows == 0 || !(link->tight || network->whole)) {
             set_full(network, link, false);
             link->mark = 0;
             continue;
         }
-        network->reached_links[count++] = index;
-        rp_share share = {link->first_share, index};
+        network->reached_links[count++] = link;
+        rp_share share = {link->first_share, link};
         if (share_before(&share, &first)) {
             network->other_share = first.rate;
             first = share;
@@ -189,11 +182,10 @@ static rp_share find_first(rp_network *network)
 
 /* Takes a reached link up that has changed or is new. False where it takes a look at all links to
  * tell what limits the groups. */
-static bool limit_holds(rp_network *network, uint32_t index)
+static bool limit_holds(rp_network *network, rp_link *link)
 {
-    rp_link *link = &network->links[index];
     link->tight = link->demand >= RP_TIGHT;
-    if (index == network->limit) {
+    if (link == network->limit) {
         return link->tight;
     }
     set_full(network, link, false);
@@ -207,8 +199,7 @@ static bool limit_holds(rp_network *network, uint32_t index)
  * or are new, those from `begin` on, are looked at. */
 static bool is_limited(rp_network *network, uint32_t begin)
 {
-    bool holds = network->limit != RP_NO_LINK &&
-                 network->links[network->limit].member_count == network->reached_group_count;
+    bool holds = network->limit != NULL && network->limit->member_count == network->reached_group_count;
     for (uint32_t i = 0; i < network->start_count && holds; i++) {
         const rp_group *group = &network->groups[network->starts[i]];
         for (uint32_t k = 0; k < group->hop_count && holds; k++) {
@@ -218,7 +209,7 @@ static bool is_limited(rp_network *network, uint32_t begin)
     for (uint32_t i = begin; i < network->reached_link_count && holds; i++) {
         holds = limit_holds(network, network->reached_links[i]);
     }
-    return holds && network->links[network->limit].first_share < network->other_share;
+    return holds && network->limit->first_share < network->other_share;
 }
 
 static void change_all(rp_network *network, rp_share first)
@@ -237,8 +228,7 @@ static void fill_at_once(rp_network *network, rp_share first)
     change_all(network, first);
     network->limit = first.link;
     for (uint32_t i = 0; i < network->reached_link_count; i++) {
-        uint32_t index = network->reached_links[i];
-        set_full(network, &network->links[index], index == first.link);
+        set_full(network, network->reached_links[i], network->reached_links[i] == first.link);
     }
 }
 
@@ -250,45 +240,62 @@ static void fill_by_levels(rp_network *network)
         change_rate(network, index, network->groups[index].new_rate);
     }
     for (uint32_t i = 0; i < network->reached_link_count; i++) {
-        rp_link *link = &network->links[network->reached_links[i]];
+        rp_link *link = network->reached_links[i];
         set_full(network, link, link->becomes_full);
     }
 }
 
 static void recompute_reached(rp_network *network)
 {
-    network->limit = RP_NO_LINK;
+    network->limit = NULL;
     rp_share first = find_first(network);
     uint32_t groups = network->reached_group_count;
-    if (groups > 0 && network->links[first.link].member_count == groups) {
+    if (groups > 0 && first.link->member_count == groups) {
         fill_at_once(network, first);
     } else {
         fill_by_levels(network);
     }
 }
 
-/* A group with all its links that connect to itself: the narrowest of them is its bottleneck. */
-static void recompute_alone(rp_network *network, uint32_t index)
+/* A group that has all its links that connect to itself: the narrowest of them is its bottleneck.
+ * False, and nothing done, where it shares one of them with another group. */
+static bool settle_alone(rp_network *network, uint32_t index)
 {
     rp_group *group = &network->groups[index];
     const rp_hop *hops = &network->hops[group->hop_begin];
-    rp_share first = {0, RP_NO_LINK};
+    rp_share first = {0, NULL};
+    bool reached = group->mark == network->mark;
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        rp_link *link = &network->links[hops[i].link];
+        rp_link *link = hops[i].link;
+        if (!rp_link_connects(link)) {
+            continue;
+        }
+        if (link->member_count > group->listed) {
+            return false;
+        }
+        reached = reached || link->mark == network->mark;
+        rp_share share = {link->first_share, link};
+        if (link->demand >= RP_TIGHT &&
+            (first.link == NULL || share_before(&share, &first))) {
+            first = share;
+        }
+    }
+    network->limit = NULL; /* one of its links may be reached */
+    if (group->listed && reached) {
+        rp_network_join(network, index);
+    }
+    for (uint32_t i = 0; i < group->hop_count; i++) {
+        rp_link *link = hops[i].link;
         if (rp_link_connects(link)) {
             link->tight = link->demand >= RP_TIGHT;
-            set_full(network, link, false);
-            rp_share share = {link->first_share, hops[i].link};
-            if (link->tight && (first.link == RP_NO_LINK || share_before(&share, &first))) {
-                first = share;
-            }
+            set_full(network, link, group->listed && link == first.link);
         }
     }
     if (group->listed) {
-        set_full(network, &network->links[first.link], true);
         group->bottleneck = first.link;
         change_rate(network, index, first.rate);
     }
+    return true;
 }
 
 /* Takes the changes of count up, deals with groups that are alone and leaves the others in
@@ -305,33 +312,27 @@ static void begin_changes(rp_network *network)
     }
     network->start_count = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = network->starts[i];
-        if (rp_group_is_alone(network, &network->groups[index])) {
-            network->limit = RP_NO_LINK; /* one of its links may be reached */
-            rp_network_reach_alone(network, index);
-            recompute_alone(network, index);
-        } else {
-            network->starts[network->start_count++] = index;
+        if (!settle_alone(network, network->starts[i])) {
+            network->starts[network->start_count++] = network->starts[i];
         }
     }
 }
 
 void rp_network_settle_dirty(rp_network *network)
 {
-    network->changed_count = 0;
+    rp_ends_begin(network, network->dirty_count);
     begin_changes(network);
     if (network->start_count > 0) {
         uint32_t begin = network->reached_link_count;
         rp_network_reach(network);
         if (is_limited(network, begin)) {
-            uint32_t limit = network->limit;
-            change_all(network, (rp_share){network->links[limit].first_share, limit});
+            change_all(network, (rp_share){network->limit->first_share, network->limit});
         } else {
             recompute_reached(network);
         }
     }
     change_rest(network);
-    rp_ends_update(network, network->changed, network->changed_count);
+    rp_ends_update(network);
 }
 
 void rp_network_recompute(rp_network *network)
@@ -339,9 +340,9 @@ void rp_network_recompute(rp_network *network)
     rp_network_settle(network);
     network->whole = true;
     rp_network_reach_all(network);
-    network->changed_count = 0;
+    rp_ends_begin(network, 0);
     recompute_reached(network);
     network->whole = false;
-    network->limit = RP_NO_LINK; /* links that are not tight are among the reached ones */
-    rp_ends_update(network, network->changed, network->changed_count);
+    network->limit = NULL; /* links that are not tight are among the reached ones */
+    rp_ends_update(network);
 }

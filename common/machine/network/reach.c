@@ -9,100 +9,94 @@
 
 /* ---- Links and the groups on them ---- */
 
-static void list(rp_network *network, uint32_t index)
+static void list(rp_network *network, rp_link *link, rp_hop *hop, rp_member member)
 {
-    const rp_group *group = &network->groups[index];
-    for (uint32_t i = 0; i < group->hop_count; i++) {
-        rp_hop *hop = &network->hops[group->hop_begin + i];
-        rp_link *link = &network->links[hop->link];
-        hop->slot = link->member_count;
-        link->members[link->member_count++] = (rp_member){index, i};
-        link->demand += hop->demand;
+    if (link->member_count == 0) {
+        link->busy_since = network->clock_ticks;
     }
+    hop->slot = link->member_count;
+    link->members[link->member_count++] = member;
+    link->demand += hop->demand;
 }
 
-static void unlist(rp_network *network, const rp_group *group)
+static void unlist(rp_network *network, rp_link *link, const rp_hop *hop)
 {
-    for (uint32_t i = 0; i < group->hop_count; i++) {
-        const rp_hop *hop = &network->hops[group->hop_begin + i];
-        rp_link *link = &network->links[hop->link];
-        rp_member moved = link->members[--link->member_count];
+    rp_member moved = link->members[--link->member_count];
+    if (link->member_count == 0) {
+        link->busy_ticks += network->clock_ticks - link->busy_since;
+    } else {
         link->members[hop->slot] = moved;
         network->hops[network->groups[moved.group].hop_begin + moved.hop].slot = hop->slot;
-        link->demand -= hop->demand;
     }
+    link->demand -= hop->demand;
 }
 
-static void count_busy(rp_link *link, int64_t now)
+/* A group that has lost its last flow is no more among the reached ones. */
+static void leave(rp_network *network, rp_group *group)
 {
-    bool busy = link->flows > 0;
-    if (link->busy != busy) {
-        link->busy_ticks += busy ? 0 : now - link->busy_since;
-        link->busy_since = now;
-        link->busy = busy;
-    }
+    uint32_t moved = network->reached_groups[--network->reached_group_count];
+    network->reached_groups[group->reached_slot] = moved;
+    network->groups[moved].reached_slot = group->reached_slot;
+    group->mark = 0;
 }
 
 void rp_network_relink(rp_network *network, uint32_t index)
 {
     rp_group *group = &network->groups[index];
     uint64_t more = group->flows.count - group->solved_flows; /* modulo 2^64 */
+    bool listed = group->flows.count > 0;
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        rp_link *link = &network->links[network->hops[group->hop_begin + i].link];
+        rp_hop *hop = &network->hops[group->hop_begin + i];
+        rp_link *link = hop->link;
         link->flows += more;
-        link->first_share = link->flows > 0 ? link->capacity / (double)link->flows : 0;
-        count_busy(link, network->clock_ticks);
-    }
-    if (group->listed != (group->flows.count > 0)) {
-        if (group->listed) {
-            unlist(network, group);
-            network->group_left = true;
-        } else {
-            list(network, index);
+        link->first_share = link->flows > 0 ? link->capacity / (double)(int64_t)link->flows : 0;
+        if (listed && !group->listed) {
+            list(network, link, hop, (rp_member){index, i});
+        } else if (!listed && group->listed) {
+            unlist(network, link, hop);
         }
-        group->listed = !group->listed;
     }
+    if (!listed && group->mark == network->mark) {
+        leave(network, group);
+    }
+    group->listed = listed;
     group->solved_flows = group->flows.count;
-}
-
-bool rp_group_is_alone(const rp_network *network, const rp_group *group)
-{
-    for (uint32_t i = 0; i < group->hop_count; i++) {
-        const rp_link *link = &network->links[network->hops[group->hop_begin + i].link];
-        if (link->member_count > group->listed && rp_link_connects(link)) {
-            return false;
-        }
-    }
-    return true;
 }
 
 /* ---- Reaching ---- */
 
-static void reach_link(rp_network *network, uint32_t index)
+static void reach_link(rp_network *network, rp_link *link)
 {
-    rp_link *link = &network->links[index];
     if (link->mark != network->mark) {
         link->mark = network->mark;
-        network->reached_links[network->reached_link_count++] = index;
+        network->reached_links[network->reached_link_count++] = link;
     }
 }
 
 static void reach_links(rp_network *network, const rp_group *group)
 {
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        uint32_t index = network->hops[group->hop_begin + i].link;
-        if (network->whole || rp_link_connects(&network->links[index])) {
-            reach_link(network, index);
+        rp_link *link = network->hops[group->hop_begin + i].link;
+        if (network->whole || rp_link_connects(link)) {
+            reach_link(network, link);
         }
     }
 }
 
+/* Puts a group among the reached ones. */
+static void enter(rp_network *network, rp_group *group, uint32_t index)
+{
+    group->mark = network->mark;
+    group->reached_slot = network->reached_group_count;
+    network->reached_groups[network->reached_group_count++] = index;
+}
+
 static void reach_group(rp_network *network, uint32_t index)
 {
-    if (network->groups[index].mark != network->mark) {
-        network->groups[index].mark = network->mark;
-        network->reached_groups[network->reached_group_count++] = index;
-        reach_links(network, &network->groups[index]);
+    rp_group *group = &network->groups[index];
+    if (group->mark != network->mark) {
+        enter(network, group, index);
+        reach_links(network, group);
     }
 }
 
@@ -117,31 +111,15 @@ static void reach_members(rp_network *network, const rp_link *link)
 static void reach_from(rp_network *network, uint32_t begin)
 {
     for (uint32_t i = begin; i < network->reached_link_count; i++) {
-        reach_members(network, &network->links[network->reached_links[i]]);
+        reach_members(network, network->reached_links[i]);
     }
-}
-
-/* Groups that have lost their last flow leave the reached ones. */
-static void drop_empty_groups(rp_network *network)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < network->reached_group_count; i++) {
-        uint32_t index = network->reached_groups[i];
-        if (network->groups[index].listed) {
-            network->reached_groups[count++] = index;
-        } else {
-            network->groups[index].mark = 0;
-        }
-    }
-    network->reached_group_count = count;
-    network->group_left = false;
 }
 
 static void begin_search(rp_network *network)
 {
     network->mark++;
     network->reuse = 0;
-    network->limit = RP_NO_LINK;
+    network->limit = NULL;
     network->reached_link_count = 0;
     network->reached_group_count = 0;
 }
@@ -150,7 +128,7 @@ static void begin_search(rp_network *network)
 static bool is_connected(const rp_network *network, const rp_group *group)
 {
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        const rp_link *link = &network->links[network->hops[group->hop_begin + i].link];
+        const rp_link *link = network->hops[group->hop_begin + i].link;
         if (link->tight && link->mark == network->mark) {
             return true;
         }
@@ -174,20 +152,18 @@ static void reach_start(rp_network *network, uint32_t index)
 {
     rp_group *group = &network->groups[index];
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        uint32_t at = network->hops[group->hop_begin + i].link;
-        const rp_link *link = &network->links[at];
+        rp_link *link = network->hops[group->hop_begin + i].link;
         if (!rp_link_connects(link)) {
             continue;
         }
         if (link->mark != network->mark) {
-            reach_link(network, at);
+            reach_link(network, link);
         } else if (!link->tight) {
             reach_members(network, link);
         }
     }
     if (group->listed && group->mark != network->mark) {
-        group->mark = network->mark;
-        network->reached_groups[network->reached_group_count++] = index;
+        enter(network, group, index);
     }
 }
 
@@ -202,33 +178,12 @@ void rp_network_reach(rp_network *network)
         reach_start(network, network->starts[i]);
     }
     reach_from(network, begin);
-    if (network->group_left) {
-        drop_empty_groups(network);
-    }
 }
 
-/* True where the group or one of its links that connect is among the reached ones. */
-static bool is_reached(const rp_network *network, const rp_group *group)
+void rp_network_join(rp_network *network, uint32_t index)
 {
-    if (group->mark == network->mark) {
-        return true;
-    }
-    for (uint32_t i = 0; i < group->hop_count; i++) {
-        const rp_link *link = &network->links[network->hops[group->hop_begin + i].link];
-        if (link->mark == network->mark && rp_link_connects(link)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void rp_network_reach_alone(rp_network *network, uint32_t index)
-{
-    const rp_group *group = &network->groups[index];
-    if (group->listed && is_reached(network, group)) {
-        reach_links(network, group);
-        reach_group(network, index);
-    }
+    reach_links(network, &network->groups[index]);
+    reach_group(network, index);
 }
 
 void rp_network_reach_all(rp_network *network)
@@ -239,5 +194,4 @@ void rp_network_reach_all(rp_network *network)
             reach_group(network, i);
         }
     }
-    network->group_left = false;
 }

@@ -46,6 +46,11 @@ static rp_status sort_links(rp_network *network, const uint32_t *links, uint32_t
     return RP_OK;
 }
 
+static uint32_t link_at(const rp_network *network, const rp_group *group, uint32_t place)
+{
+    return (uint32_t)(network->hops[group->hop_begin + place].link - network->links);
+}
+
 static bool is_route(const rp_network *network, uint32_t route, uint32_t count)
 {
     const rp_group *group = &network->groups[route];
@@ -53,7 +58,7 @@ static bool is_route(const rp_network *network, uint32_t route, uint32_t count)
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (network->hops[group->hop_begin + i].link != network->sorted_links[i]) {
+        if (link_at(network, group, i) != network->sorted_links[i]) {
             return false;
         }
     }
@@ -84,7 +89,7 @@ static uint32_t hash_of_group(const rp_network *network, const rp_group *group)
 {
     uint32_t hash = 2166136261u;
     for (uint32_t i = 0; i < group->hop_count; i++) {
-        hash = hash_step(hash, network->hops[group->hop_begin + i].link);
+        hash = hash_step(hash, link_at(network, group, i));
     }
     return hash ^ hash >> 15;
 }
@@ -148,7 +153,7 @@ static rp_status add_hops(rp_network *network, uint32_t count)
         RP_TRY(rp_grow(&link->members, &link->member_capacity, link->route_count + 1,
                        sizeof *link->members));
         network->hops[network->hop_count + i] =
-            (rp_hop){.link = network->sorted_links[i], .demand = demand_of(least, link->capacity)};
+            (rp_hop){.link = link, .demand = demand_of(least, link->capacity)};
     }
     for (uint32_t i = 0; i < count; i++) {
         network->links[network->sorted_links[i]].route_count++;
@@ -171,7 +176,7 @@ rp_status rp_network_route(rp_network *network, const uint32_t *links, uint32_t 
     uint32_t route = network->group_count++;
     network->groups[route] = (rp_group){.hop_begin = network->hop_count,
                                         .hop_count = link_count,
-                                        .bottleneck = RP_NO_LINK,
+                                        .bottleneck = NULL,
                                         .end_slot = RP_NO_SLOT};
     network->hop_count += link_count;
     network->table[place] = route + 1;
@@ -186,7 +191,7 @@ uint32_t rp_network_route_length(const rp_network *network, uint32_t route)
 
 uint32_t rp_network_route_link(const rp_network *network, uint32_t route, uint32_t place)
 {
-    return network->hops[network->groups[route].hop_begin + place].link;
+    return link_at(network, &network->groups[route], place);
 }
 
 uint32_t rp_network_link_count(const rp_network *network)
