@@ -45,11 +45,6 @@ const char *rp_op_kind_meaning(rp_op_kind kind)
     return rp_op_kinds[kind].meaning;
 }
 
-rp_op_class rp_op_kind_class(rp_op_kind kind)
-{
-    return rp_op_kinds[kind].op_class;
-}
-
 const char *rp_queue_kind_text(rp_queue_kind kind)
 {
     return queue_kinds[kind].text;

@@ -319,7 +319,10 @@ const char *rp_op_kind_text(rp_op_kind kind);
 const char *rp_op_kind_meaning(rp_op_kind kind);
 
 /** @return the class of the kind. `kind` must be in range. */
-rp_op_class rp_op_kind_class(rp_op_kind kind);
+static inline rp_op_class rp_op_kind_class(rp_op_kind kind)
+{
+    return rp_op_kinds[kind].op_class;
+}
 
 /** @return true for the ops of the compute queue that work on a stage and a microbatch. The others
  * (U) stream their bytes through the GPU's memory. */

@@ -247,13 +247,10 @@ static void begin_op(engine *e, uint32_t queue, int64_t now_ps)
     begin_step(e, queue, q->next, now_ps);
 }
 
-/* Starts the op at the head of a queue if nothing holds it. */
-static void try_start(engine *e, uint32_t queue, int64_t now_ps)
+/* Starts the op at the head of a queue, whose waits have ended, unless the host holds it. */
+static void start_head(engine *e, uint32_t queue, int64_t now_ps)
 {
     queue_state *q = &e->queues[queue];
-    if (q->running || q->next == q->end || e->ops[q->next].pending != 0) {
-        return;
-    }
     if (e->dispatcher != NULL && !rpsim_dispatcher_issued(e->dispatcher, q->next)) {
         return;
     }
@@ -264,6 +261,15 @@ static void try_start(engine *e, uint32_t queue, int64_t now_ps)
         push_event(e, now_ps, begin_ps - now_ps, q->next, EVENT_START);
     } else {
         begin_op(e, queue, now_ps);
+    }
+}
+
+/* Starts the op at the head of a queue if nothing holds it. */
+static inline void try_start(engine *e, uint32_t queue, int64_t now_ps)
+{
+    const queue_state *q = &e->queues[queue];
+    if (!q->running && q->next != q->end && e->ops[q->next].pending == 0) {
+        start_head(e, queue, now_ps);
     }
 }
 
