@@ -58,12 +58,12 @@ typedef struct rp_group {
     double rate;    /* of each flow, bytes per tick, since since_ticks */
     double service; /* bytes that a flow present from the beginning would have got */
     int64_t since_ticks;
-    int64_t end_ticks; /* when the first flow ends, until the heap of ends has it */
-    rp_heap flows;     /* by the service of the group at which each ends, see rp_service_key */
+    int64_t end_ticks;     /* when the first flow ends, until the heap of ends has it */
+    rp_heap flows;         /* by the service of the group at which each ends, see rp_service_key */
     uint32_t end_slot;     /* in the heap of ends, or RP_NO_SLOT */
     uint32_t reached_slot; /* in reached_groups, while it has their mark */
-    bool listed;       /* among the members of its links */
-    bool dirty;        /* its count or its first flow may have changed at the clock's instant */
+    bool listed;           /* among the members of its links */
+    bool dirty;            /* its count or its first flow may have changed at the clock's instant */
     uint32_t hop_begin;
     uint32_t hop_count;
     const rp_link *bottleneck;
@@ -145,18 +145,21 @@ static inline rp_status rp_heap_reserve(rp_heap *heap, uint64_t capacity)
 /* Takes the group at `slot` out of the heap of ends. */
 void rp_ends_remove(rp_network *network, uint32_t slot);
 
-/* Ends are changed between these two: rp_ends_set gives a group its next end, new or changed. The
- * first end is the least of all then; up to RP_FEW_ENDS the others have no order, as looking at all
- * of them is cheaper than a heap. `count`: at most so many groups get an end. */
+/* Up to so many ends have no order, but for the least one, which is the first: looking at all of
+ * them is cheaper than a heap. */
 #define RP_FEW_ENDS 16u
+
+/* Begins changes of ends, after which at most `count` more groups have one. */
 static inline void rp_ends_begin(rp_network *network, uint32_t count)
 {
     network->changed_count = 0;
     network->few_ends = network->end_count + count <= RP_FEW_ENDS;
 }
 
+/* Ends them: the first end is the least again. */
 void rp_ends_update(rp_network *network);
 
+/* Gives a group its next end, between the two. */
 static inline void rp_ends_set(rp_network *network, uint32_t index, int64_t ticks)
 {
     rp_group *group = &network->groups[index];

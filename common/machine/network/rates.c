@@ -199,7 +199,8 @@ static bool limit_holds(rp_network *network, rp_link *link)
  * or are new, those from `begin` on, are looked at. */
 static bool is_limited(rp_network *network, uint32_t begin)
 {
-    bool holds = network->limit != NULL && network->limit->member_count == network->reached_group_count;
+    bool holds = network->limit != NULL &&
+                 network->limit->member_count == network->reached_group_count;
     for (uint32_t i = 0; i < network->start_count && holds; i++) {
         const rp_group *group = &network->groups[network->starts[i]];
         for (uint32_t k = 0; k < group->hop_count && holds; k++) {
@@ -275,8 +276,7 @@ static bool settle_alone(rp_network *network, uint32_t index)
         }
         reached = reached || link->mark == network->mark;
         rp_share share = {link->first_share, link};
-        if (link->demand >= RP_TIGHT &&
-            (first.link == NULL || share_before(&share, &first))) {
+        if (link->demand >= RP_TIGHT && (first.link == NULL || share_before(&share, &first))) {
             first = share;
         }
     }
