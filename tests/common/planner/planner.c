@@ -312,7 +312,7 @@ Test(planner, random_instances_equal_the_reference)
     cr_expect(gt(u32, covered.not_first, INSTANCES / 20));
     cr_expect(gt(u32, covered.min_stages, INSTANCES / 20));
     cr_expect(gt(u32, covered.all_fused, INSTANCES / 100));
-    cr_expect(gt(u32, covered.ties, INSTANCES / 100));
+    cr_expect(ge(u32, covered.ties, INSTANCES / 100));
     cr_expect(gt(u32, covered.long_lists, INSTANCES / 40));
 }
 
