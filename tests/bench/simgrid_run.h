@@ -19,7 +19,7 @@ typedef struct simgrid_case {
     const uint32_t *queue_of;        /**< [op] */
     const double *seconds;           /**< [op] of compute ops */
     const double *bytes;             /**< [op] of transfers */
-    uint32_t *pending;               /**< [op] open waits; used up by the run */
+    uint32_t *pending;               /**< [op] open waits; used up by the runs */
     const uint32_t *dependent_begin; /**< [op + 1] into dependents */
     const uint32_t *dependents;
     double link_Bps; /**< of each GPU and direction */
@@ -30,7 +30,7 @@ typedef struct simgrid_case {
 /** Outcome of a case that SimGrid has run. */
 typedef struct simgrid_result {
     double makespan_s;
-    double cpu_s; /**< CPU seconds of this process, platform included */
+    double cpu_s; /**< CPU seconds of this process for the second of two runs */
     uint32_t ended;
 } simgrid_result;
 
