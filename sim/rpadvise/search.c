@@ -10,7 +10,7 @@
 #define SCREENED_PRUNED 12u /* likewise, of those that cannot be the fastest of both */
 #define SCREENED_SHARE 0.9  /* of the best estimate */
 #define FOUND_FIRST 12u     /* of each optimizer mode */
-#define FOUND_SHARE 0.99    /* of the best short run of its schedule and mode */
+#define FOUND_SHARE 0.97    /* of the best short run of its schedule and mode */
 #define RIVAL_SHARE 0.25    /* of the best: slower schedules are not run in full */
 #define REFINED 3u          /* of each optimizer mode, whose neighbours are tried */
 #define MOST_NEIGHBOURS 8u
