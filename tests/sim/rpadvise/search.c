@@ -148,8 +148,9 @@ static double best_layout(scene *s, uint32_t nodes, uint32_t *alike_out)
     return best;
 }
 
+/* `composes`: whether the best layout has copies, or GPUs that share a layer. */
 static void compare_layouts(const char *model, const char *platform, uint32_t gpus, uint32_t nodes,
-                            uint32_t max_step_tokens)
+                            uint32_t max_step_tokens, bool composes)
 {
     static const char *composed[] = {"1f1b", "zb-h1"};
     scene s;
@@ -173,7 +174,7 @@ static void compare_layouts(const char *model, const char *platform, uint32_t gp
             alike = alike_of_fewer;
         }
     }
-    cr_expect(gt(u32, alike, 1), "%s: the best has copies, or GPUs that share a layer", model);
+    cr_expect(eq(int, alike > 1, composes), "%s on %s", model, platform);
     cr_expect(ge(dbl, search.found[0].outcome.tokens_per_s, 0.995 * best), "%s on %s", model,
               platform);
     cr_expect(gt(u32, search.pruned, 0));
@@ -181,11 +182,11 @@ static void compare_layouts(const char *model, const char *platform, uint32_t gp
 
 Test(search, finds_the_best_of_all_layouts)
 {
-    compare_layouts("qwen3-0.6b", "h100x8", 4, 0, 1u << 15);
-    compare_layouts("llama3.1-8b", "a100-80x8", 2, 2, 1u << 16);
+    compare_layouts("qwen3-0.6b", "h100x8", 4, 0, 1u << 15, true);
+    compare_layouts("llama3.1-8b", "a100-80x8", 2, 2, 1u << 16, true);
     if (getenv("RP_LONG") != NULL) {
-        compare_layouts("qwen3-1.7b", "rtx4090x8", 8, 0, 1u << 17);
-        compare_layouts("llama3.1-8b", "h100x8", 8, 2, 1u << 18);
+        compare_layouts("qwen3-1.7b", "rtx4090x8", 8, 0, 1u << 17, false); /* slow links: a pipeline */
+        compare_layouts("llama3.1-8b", "h100x8", 8, 2, 1u << 18, true);
     }
 }
 
