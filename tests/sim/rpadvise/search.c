@@ -185,7 +185,7 @@ Test(search, finds_the_best_of_all_layouts)
     compare_layouts("qwen3-0.6b", "h100x8", 4, 0, 1u << 15, true);
     compare_layouts("llama3.1-8b", "a100-80x8", 2, 2, 1u << 16, true);
     if (getenv("RP_LONG") != NULL) {
-        compare_layouts("qwen3-1.7b", "rtx4090x8", 8, 0, 1u << 17, false); /* slow links: a pipeline */
+        compare_layouts("qwen3-1.7b", "rtx4090x8", 8, 0, 1u << 17, false); /* its links are slow */
         compare_layouts("llama3.1-8b", "h100x8", 8, 2, 1u << 18, true);
     }
 }
