@@ -6,11 +6,12 @@
  * Two cases, interleaved 1F1B on 8 GPUs with four stages each, whose boundaries go through the
  * host: GPU ports of 20.97 GB/s in each direction below a root of 80 GB/s that all share. `plain`
  * has boundaries of 32 MiB, `link_bound` of 128 MiB. One lowered program per size, read by both.
- * Seconds are CPU seconds of one thread (the machine may be busy), the median of the repetitions;
- * the two simulators take turns in one run. Each runs the case twice, and the second run is the one
- * that counts: caches and memory are its own then. rpsim: rpsim_hardware_run, all preparations
- * included. SimGrid: without making its platform; what depends on what is prepared for it.
- * `relative_error` compares the makespans. A size beyond SimGrid's limit is run by rpsim alone.
+ * Seconds are CPU seconds of one thread (the machine may be busy). They and the ratio are medians
+ * of the repetitions; the two simulators take turns, and a ratio is of one turn. Each runs the case
+ * twice, and the second run is the one that counts: caches and memory are its own then. rpsim:
+ * rpsim_hardware_run, all preparations included. SimGrid: without making its platform; what
+ * depends on what is prepared for it. `relative_error` compares the makespans. A size beyond
+ * SimGrid's limit is run by rpsim alone.
  * Exit status 1 where the makespans of `plain` differ by more than 1e-6. */
 #include "sim/run/hardware_case.h"
 #include "tests/bench/simgrid_run.h"
@@ -280,6 +281,7 @@ static bool bench(uint32_t microbatches, uint32_t boundary_mib, bool timers, int
     bool both = s.program->op_count <= most_simgrid;
     double simgrid_s[MAX_REPETITIONS];
     double rpsim_s[MAX_REPETITIONS];
+    double ratios[MAX_REPETITIONS];
     double rpsim_makespan_s = 0;
     double simgrid_makespan_s = NAN;
     keeper k = make_keeper(&s);
@@ -289,6 +291,7 @@ static bool bench(uint32_t microbatches, uint32_t boundary_mib, bool timers, int
         simgrid_makespan_s = result.makespan_s;
         (void)run_rpsim(&s, &rpsim_makespan_s);
         rpsim_s[i] = run_rpsim(&s, &rpsim_makespan_s);
+        ratios[i] = simgrid_s[i] / rpsim_s[i];
     }
     end_keeper(&k);
     double error = fabs(simgrid_makespan_s - rpsim_makespan_s) / rpsim_makespan_s;
@@ -297,7 +300,7 @@ static bool bench(uint32_t microbatches, uint32_t boundary_mib, bool timers, int
     printf("%s,%" PRIu32 ",%d,", boundary_mib == 32 ? "plain" : "link_bound", s.program->op_count,
            repetitions);
     if (both) {
-        printf("%.4f,%.4f,%.2f,%.1f,%.9f,%.9f,%.2e\n", theirs, ours, theirs / ours,
+        printf("%.4f,%.4f,%.2f,%.1f,%.9f,%.9f,%.2e\n", theirs, ours, median(ratios, repetitions),
                1e9 * ours / s.program->op_count, simgrid_makespan_s, rpsim_makespan_s, error);
     } else {
         printf(",%.4f,,%.1f,,%.9f,\n", ours, 1e9 * ours / s.program->op_count, rpsim_makespan_s);
