@@ -278,6 +278,18 @@ for dtype in bf16 fp16; do
     expect 2 "" "made with --dtype $dtype; valid is the same type" --gpus 2 --seq-len 16 --save "$work/$dtype-parts" --resume
 done
 
+# One GPU has both copies of a tied table and trains one of them; two have one each.
+for gpus in 1 2; do
+    "$rpexec" --model "$1/tests/gpu/small.yaml" --schedule 1f1b --gpus $gpus --microbatches 2 --seq-len 16 --steps 4 --lr 1e-2 \
+        --loss-out "$work/tied$gpus.csv" >"$work/out"
+done
+if ! paste -d, "$work/tied1.csv" "$work/tied2.csv" | awk -F, 'NR > 1 { rows++; d = $2 - $(NF / 2 + 2); if (d > 1e-5 || d < -1e-5) bad = 1 }
+    END { exit bad || rows != 4 }'; then
+    echo "a tied table on one GPU trains unlike one on two:"
+    cat "$work/tied1.csv" "$work/tied2.csv"
+    failures=$((failures + 1))
+fi
+
 # A text is learned in bf16 as well. The mean of ten steps, since the loss of one step depends on its 128 tokens and, by
 # rounding, on the processor that OpenBLAS finds.
 "$rpexec" --dtype bf16 --gpus 2 --microbatches 4 --seq-len 32 --data "$data" --steps 30 --lr 2e-3 --loss-out "$work/loss.csv" >/dev/null
