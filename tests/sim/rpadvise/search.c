@@ -330,3 +330,31 @@ Test(search, schedules_that_are_one_program_are_tried_once)
     cr_assert(search.found_count > 0);
     cr_expect(eq(str, (char *)search.found[0].candidate.schedule->name, "pipedream"));
 }
+
+/* A neighbour whose short run is 2 % behind the best one's wins in full: a search that kept those
+ * within 1 % ended elsewhere. RP_LONG, as it takes 7 s. */
+Test(search, runs_neighbours_in_full_that_short_runs_put_second)
+{
+    static const char *both[] = {"roundpipe", "roundpipe-overlap"};
+    scene s;
+    if (getenv("RP_LONG") == NULL) {
+        cr_skip_test("RP_LONG=1 runs it");
+    }
+    begin(&s, "gpt-oss-20b");
+    s.options.gpus = 8;
+    s.options.max_step_tokens = 1u << 20;
+    s.options.schedules = both;
+    s.options.schedule_count = 2;
+    rpadvise_search search = run(&s);
+    rpadvise_trial known = {.candidate = {.schedule = rp_schedule_find("roundpipe-overlap"),
+                                          .asynchronous = true,
+                                          .recompute = RP_RECOMPUTE_WAIT,
+                                          .partition = "auto",
+                                          .microbatch_size = 12,
+                                          .microbatches = 16,
+                                          .calls = 2}};
+    cr_assert(eq(int, rpadvise_try(&s.bench, &known, 1, "known"), RP_OK));
+    cr_expect(known.outcome.fits);
+    double most = search.found[0].outcome.tokens_per_s;
+    cr_expect(ge(dbl, most, 0.995 * known.outcome.tokens_per_s));
+}
