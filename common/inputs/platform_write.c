@@ -69,8 +69,9 @@ static void write_text(const char *text, bool quoted, FILE *stream)
     fputc('"', stream);
 }
 
-/* @return false where there is nothing to say */
-static bool write_key(const rp_platform *p, const rp_config_field *field, FILE *stream)
+/* A number's 0 says nothing, unless a note says where it comes from: some rates measure as 0.
+ * @return false where there is nothing to say */
+static bool write_key(const rp_platform *p, const rp_config_field *field, bool noted, FILE *stream)
 {
     const char *text = NULL;
     double number = 0;
@@ -86,7 +87,8 @@ static bool write_key(const rp_platform *p, const rp_config_field *field, FILE *
     } else {
         memcpy(&number, member_of(p, field), sizeof number);
     }
-    if (text == NULL && count == 0 && number == 0 && !flag && field->optional) {
+    bool zero = noted && field->type == RP_CONFIG_DOUBLE && field->low <= 0;
+    if (text == NULL && count == 0 && number == 0 && !flag && field->optional && !zero) {
         return false;
     }
     fprintf(stream, "%s: ", field->key);
@@ -104,16 +106,24 @@ static bool write_key(const rp_platform *p, const rp_config_field *field, FILE *
     return true;
 }
 
+/* @return the key's last note, NULL: none */
+static const char *note_of(const char *key, const rp_platform_note *notes, uint32_t count)
+{
+    while (count > 0) {
+        count--;
+        if (strcmp(notes[count].key, key) == 0) {
+            return notes[count].text;
+        }
+    }
+    return NULL;
+}
+
 /* As its note says, which a new value has; otherwise as the platform was read. */
-static rp_provenance kind_of(const rp_platform *p, const char *key, const rp_platform_note *notes,
-                             uint32_t count)
+static rp_provenance kind_of(const rp_platform *p, const char *key, const char *note)
 {
     rp_provenance kind = rp_platform_provenance(p, key);
-    for (uint32_t n = 0; n < count; n++) {
-        if (strcmp(notes[n].key, key) == 0 &&
-            !rp_provenance_parse(notes[n].text, strcspn(notes[n].text, " :"), &kind)) {
-            kind = RP_ASSUMED;
-        }
+    if (note != NULL && !rp_provenance_parse(note, strcspn(note, " :"), &kind)) {
+        kind = RP_ASSUMED;
     }
     return kind;
 }
@@ -125,14 +135,14 @@ void rp_platform_write(const rp_platform *platform, const char *head, const rp_p
     fputs(head, stream);
     for (size_t i = 0; i < rp_platform_schema.field_count; i++) {
         const rp_config_field *field = &rp_platform_schema.fields[i];
-        written[i] = !is_derived(platform, field->key) && write_key(platform, field, stream);
+        const char *note = note_of(field->key, notes, count);
+        written[i] = !is_derived(platform, field->key) &&
+                     write_key(platform, field, note != NULL, stream);
         if (!written[i]) {
             continue;
         }
-        for (uint32_t n = 0; n < count; n++) {
-            if (strcmp(notes[n].key, field->key) == 0) {
-                fprintf(stream, "  # %s", notes[n].text);
-            }
+        if (note != NULL) {
+            fprintf(stream, "  # %s", note);
         }
         fputc('\n', stream);
     }
@@ -140,7 +150,7 @@ void rp_platform_write(const rp_platform *platform, const char *head, const rp_p
         const char *before = ": ";
         for (size_t i = 0; i < rp_platform_schema.field_count; i++) {
             const char *key = rp_platform_schema.fields[i].key;
-            if (written[i] && kind_of(platform, key, notes, count) == kind) {
+            if (written[i] && kind_of(platform, key, note_of(key, notes, count)) == kind) {
                 fprintf(stream, "%s%s%s", before[0] == ':' ? rp_provenance_text(kind) : "", before,
                         key);
                 before = " ";

@@ -22,15 +22,16 @@ typedef struct rp_noted_platform {
     uint32_t note_count;
 } rp_noted_platform;
 
-/** Adds what stands behind a key. More than RP_PLATFORM_NOTES are dropped. @param text static, or
- * in an arena */
+/** Adds what stands behind a key; a key's last note counts. More than RP_PLATFORM_NOTES are
+ * dropped. @param text static, or in an arena */
 void rp_platform_add_note(rp_noted_platform *platform, const char *key, const char *text);
 
 /**
  * Writes every key that the platform says something with: what is 0 or NULL is left out, unless a
- * platform must have it. Of memory and link, which may be said in two ways, the way that was read
- * is written. The lists `measured`, `moved` and `set` follow from the notes, and for keys without
- * one from the platform as it was read (common/inputs/provenance.h).
+ * platform must have it or a note says where the 0 comes from. Of memory and link, which may be
+ * said in two ways, the way that was read is written. The lists `measured`, `moved` and `set`
+ * follow from the notes, and for keys without one from the platform as it was read
+ * (common/inputs/provenance.h).
  * @param head lines that go before the keys, each "# …\n"; "" for none
  * @param notes [count]
  */

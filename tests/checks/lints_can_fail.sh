@@ -136,6 +136,7 @@ echo '#include "common/zz/zz_a.h"' >"$tree/common/yy/yy.c"
 inject rooms common/zz/zz_a.c "rooms that include each other" <<<'#include "common/yy/yy.h"'
 check_injected
 rm "$tree/common/yy/yy.c"
+inject rooms 0 "a file at the top that a shell's > made" <<<0
 inject rooms common/zz/zz_b.c "a private header of another folder" <<<'#include "common/yy/yy_internal.h"'
 inject rooms exec/run/zz_c.c "the executor knows the host backend" <<<'#include "exec/host/lane.h"'
 inject rooms sim/rppredict/zz_d.c "a program includes another program's folder" <<<'#include "sim/rpsim/record.h"'

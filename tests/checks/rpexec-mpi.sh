@@ -72,7 +72,7 @@ fi
 # A record is made by as many processes as will use it: they measure beside each other, and how fast they sum.
 two --gpus 1 --microbatches 2 --steps 3 --record "$work/rec"
 for key in network_gb_per_s network_hop_us; do
-    grep -q "^$key: [0-9.]*  # measured" "$work/rec/platform.yaml" || { echo "no $key in the record:"; cat "$work/rec/platform.yaml"; exit 1; }
+    grep -q "^$key: [0-9.e-]*  # measured" "$work/rec/platform.yaml" || { echo "no $key in the record:"; cat "$work/rec/platform.yaml"; exit 1; }
 done
 
 # Predictions. With one GPU nothing hides the network: a step takes the bytes over the rate longer, and never less than

@@ -2,6 +2,7 @@
 # Rooms are folders of common, sim and exec; their sub-folders belong to them. Rooms do not include each other in a
 # circle, a private header (*_internal.h) is included from its own folder and by tests only, a program's folder does not
 # include another program's, the executor does not know the host backend, and a folder holds at most 25 files of C.
+# At the top stand the rooms, the documents that visitors look for there, and nothing else.
 source "$(dirname "$0")/lib/lint.sh"
 
 cd "$lint_root"
@@ -46,6 +47,11 @@ awk '/rp_schedule_(find|require)\(/ &&
     FILENAME !~ /^(common\/schedule\/schedule_type\.[ch]|common\/compile\/|sim\/rp[a-z]+\/|exec\/rpexec\/|experiments\/)/ {
         print FILENAME ":" FNR ": " $0 }' "${files[@]}" |
     lint_report "only command lines look a schedule up by name"
+
+find . -maxdepth 1 -mindepth 1 -printf '%f\n' |
+    awk '!/^(\.[A-Za-z].*|build.*|cmake|common|docs|exec|experiments|paper-figures|plots|sim|tests|traces)$/ &&
+        !/^((ARCHITECTURE|CHANGELOG|CONTRIBUTING|README)\.md|CITATION\.cff|CMakeLists\.txt|CMakePresets\.json|LICENSE|bootstrap\.sh)$/ {
+            print $0 ":1:" }' | lint_report "no place for a file at the top"
 
 printf '%s\n' "${files[@]}" | sed 's|/[^/]*$||' | grep -vx 'common/schedules' | sort | uniq -c |
     awk '$1 > 25 { print $2 ":1: " $1 " files" }' | lint_report "a folder has at most 25 files"

@@ -1,6 +1,7 @@
 /* The servers that are shipped: data sheets, rules of moved values, runs with some of their GPUs.
  */
 #include "common/inputs/changes.h"
+#include "common/inputs/platform_write.h"
 #include "common/inputs/provenance.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
@@ -237,4 +238,22 @@ Test(servers, platform_out_is_the_platform)
     rp_platform changed = load(path);
     cr_expect(eq(str, (char *)changed.gpu, "rtx5090"));
     cr_expect(eq(dbl, changed.link_gb_per_s, 16));
+}
+
+/* An intercept of 0 is a measurement, too: reading the record back must not call it assumed. */
+Test(servers, measured_zero_is_written)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/zero.yaml", rp_test_tool_folder());
+    rp_platform before = load("h100x8");
+    before.network_hop_us = before.op_gap_us = 0;
+    rp_platform_note note = {"network_hop_us", "measured: sums over the processes"};
+    FILE *stream = fopen(path, "w");
+    cr_assert(ne(ptr, stream, NULL));
+    rp_platform_write(&before, "", &note, 1, stream);
+    cr_assert(eq(int, fclose(stream), 0));
+    rp_platform after = load(path);
+    cr_expect(eq(dbl, after.network_hop_us, 0));
+    cr_expect(eq(int, rp_platform_provenance(&after, "network_hop_us"), RP_MEASURED));
+    cr_expect(eq(int, rp_platform_provenance(&after, "op_gap_us"), RP_ASSUMED));
 }
