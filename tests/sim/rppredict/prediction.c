@@ -1,20 +1,25 @@
-/* Counts of intervals, on made up cells. The accuracy that has been reached is a gate of
- * checks.figures_10, which has rppredict's report. */
+/* Counts of intervals, on made up cells, and the memory of predictions: rp_test_tool_end expects
+ * that none is left. The accuracy that has been reached is a gate of checks.figures_10, which has
+ * rppredict's report. */
 #include "sim/rppredict/prediction.h"
+#include "common/base/log.h"
+#include "sim/rppredict/run.h"
 #include "tests/support/assertions.h"
+#include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+TestSuite(prediction, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 60);
 
 /* Ten cells at their p50, of which some are moved out, in a group that counts or not. */
 Test(prediction, calibration_counts)
 {
-    rp_arena *arena = NULL;
     rpsim_cell cells[12];
     rpsim_prediction prediction = {.cells = cells, .count = 12};
     rpsim_calibration c;
-    setenv("RP_TRACES", RP_SOURCE_ROOT "/traces", 1);
-    cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     for (uint32_t i = 0; i < 12; i++) {
         cells[i] = (rpsim_cell){.group = i == 10   ? "baselines-set"
                                          : i == 11 ? "async"
@@ -28,10 +33,81 @@ Test(prediction, calibration_counts)
                                                                   : 100,
                                 .range = {.p10 = 90, .p50 = 100, .p90 = 110}};
     }
-    cr_assert(eq(int, rpsim_prediction_calibrate(&prediction, arena, &c), RP_OK));
+    cr_assert(eq(int, rpsim_prediction_calibrate(&prediction, rp_test_tool_arena(), &c), RP_OK));
     cr_expect(eq(u32, c.cells, 10));
     cr_expect(eq(u32, c.inside, 7));
     cr_expect(eq(u32, c.below, 1));
     cr_expect(epsilon_eq(dbl, c.dense_width_pct, 20, 1e-9));
-    rp_arena_destroy(arena);
+}
+
+static void write_table(const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", rp_test_tool_folder(), name);
+    FILE *file = fopen(path, "w");
+    cr_assert(ne(ptr, file, NULL));
+    fputs(text, file);
+    cr_assert(eq(int, fclose(file), 0));
+}
+
+static rp_status predict(const char *throughput, rpsim_prediction *prediction_out)
+{
+    write_table("throughput_4090.csv", throughput);
+    write_table("scaling_4090.csv", "gpus\n");
+    return rpsim_predict(rp_test_tool_folder(), rp_test_tool_arena(), prediction_out);
+}
+
+/* A cell that fits, whose inputs are drawn, and one that does not. The rates are nobody's. */
+Test(prediction, of_cells_leaves_no_memory)
+{
+    rpsim_prediction prediction;
+    cr_assert(eq(int,
+                 predict("framework,model,tokens_per_s\n"
+                         "fsdp-zero3,qwen3-1.7b,1000\n"
+                         "megatron-pp,llama3.1-8b,1000\n"
+                         "megatron-pp,qwen3-32b,OOM\n",
+                         &prediction),
+                 RP_OK));
+    cr_assert(eq(u32, prediction.count, 2));
+    cr_expect(prediction.cells[0].fits && prediction.cells[0].range.p10 > 0);
+    cr_expect(not(prediction.cells[1].fits || prediction.cells[1].range.p10 > 0));
+    cr_expect(isnan(prediction.cells[1].error_pct));
+}
+
+Test(prediction, that_is_refused_leaves_no_memory)
+{
+    rpsim_prediction prediction;
+    char messages[4096];
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = predict("framework,model,tokens_per_s\n"
+                               "fsdp-zero3,qwen3-1.7b,1000\n"
+                               "fsdp-zero3,qwen3-1.8b,1000\n",
+                               &prediction);
+    rp_log_capture_end();
+    cr_expect(eq(int, status, RP_USAGE));
+    cr_expect(ne(ptr, strstr(messages, "unknown model 'qwen3-1.8b'"), NULL), "%s", messages);
+}
+
+/* A table of 28 layers for a model of 32 is refused while cells are answered. */
+Test(prediction, that_fails_leaves_no_memory)
+{
+    rp_costs costs;
+    rp_platform platform;
+    rpsim_answer answers[2];
+    rp_arena *arena = rp_test_tool_arena();
+    cr_assert(eq(int, rp_costs_load("qwen3-1.7b@rtx4090", arena, &costs), RP_OK));
+    cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &platform), RP_OK));
+    rpsim_question questions[2] = {
+        {.framework = "fsdp-zero3", .model = "qwen3-1.7b", .gpus = 8, .iterations = 1},
+        {.framework = "fsdp-zero3", .model = "llama3.1-8b", .gpus = 8, .costs = &costs}};
+    for (uint32_t i = 0; i < 2; i++) {
+        questions[i].workload = (rpsim_workload){
+            .seq_len = 2048, .global_batch = 16, .microbatches = 8, .calls = 1};
+    }
+    char messages[1024];
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_status status = rpsim_answer_all(&platform, questions, 2, answers);
+    rp_log_capture_end();
+    cr_expect(eq(int, status, RP_INPUT));
+    cr_expect(ne(ptr, strstr(messages, "28 layers, model llama3.1-8b 32"), NULL), "%s", messages);
 }
