@@ -101,8 +101,8 @@ Test(prediction, that_fails_leaves_no_memory)
         {.framework = "fsdp-zero3", .model = "qwen3-1.7b", .gpus = 8, .iterations = 1},
         {.framework = "fsdp-zero3", .model = "llama3.1-8b", .gpus = 8, .costs = &costs}};
     for (uint32_t i = 0; i < 2; i++) {
-        questions[i].workload = (rpsim_workload){
-            .seq_len = 2048, .global_batch = 16, .microbatches = 8, .calls = 1};
+        questions[i].workload =
+            (rpsim_workload){.seq_len = 2048, .global_batch = 16, .microbatches = 8, .calls = 1};
     }
     char messages[1024];
     rp_log_capture_begin(messages, sizeof messages);
