@@ -24,17 +24,18 @@ static const char *const axes_words[] = {
              : RP_TRAIT_UINT64)
 #define MOST_OF(member)                                                                            \
     _Generic(((rp_traits *)NULL)->member, bool : 1, uint32_t : UINT32_MAX, uint64_t : UINT64_MAX)
-#define ROW(member, text, most, placements)                                                        \
-    {text, offsetof(rp_traits, member), most, TYPE_OF(member), placements},
+#define ROW(member, text, most, placements, hashed)                                                \
+    {text, offsetof(rp_traits, member), most, TYPE_OF(member), placements, RP_HASHED_##hashed},
 
 const rp_trait rp_trait_rows[] = {
-#define SHARDING_ROW(type, member, text)                                                           \
-    ROW(sharding.member, text, MOST_OF(sharding.member), 1u << RP_PLACEMENT_SHARDED)
+#define SHARDING_ROW(type, member, text, hashed)                                                   \
+    ROW(sharding.member, text, MOST_OF(sharding.member), 1u << RP_PLACEMENT_SHARDED, hashed)
     RP_SHARDING_LIST(SHARDING_ROW)
 /* Products of two numbers of GPUs fit into 32 bits. */
-#define LAYOUT_ROW(type, member, text, most, placements) ROW(layout.member, text, most, placements)
+#define LAYOUT_ROW(type, member, text, most, placements)                                           \
+    ROW(layout.member, text, most, placements, IF_SET)
         RP_LAYOUT_LIST(LAYOUT_ROW)
-#define TRAIT_ROW(member, text) ROW(member, text, MOST_OF(member), UINT32_MAX)
+#define TRAIT_ROW(member, text, hashed) ROW(member, text, MOST_OF(member), UINT32_MAX, hashed)
             RP_TRAIT_LIST(TRAIT_ROW)};
 
 const uint32_t rp_trait_count = sizeof rp_trait_rows / sizeof rp_trait_rows[0];
@@ -139,14 +140,12 @@ uint64_t rp_traits_hash(const rp_traits *traits, uint64_t hash)
     for (uint32_t i = 0; i < rp_trait_count; i++) {
         const rp_trait *row = &rp_trait_rows[i];
         uint64_t value = rp_trait_get(traits, row);
-        bool layout = row->offset >= offsetof(rp_traits, layout) &&
-                      row->offset < offsetof(rp_traits, layout) + sizeof(rp_layout);
-        bool newer = layout || row->offset == offsetof(rp_traits, scatter_gather) ||
-                     row->offset == offsetof(rp_traits, sharding.reuse_distance);
-        if (newer && value != 0) { /* programs without them keep the hashes that they had before */
+        if (row->hashed == RP_HASHED_IF_SET && value != 0) {
             hash = rp_hash_add(hash, i);
         }
-        hash = newer && value == 0 ? hash : rp_hash_add(hash, value);
+        if (row->hashed == RP_HASHED_ALWAYS || value != 0) {
+            hash = rp_hash_add(hash, value);
+        }
     }
     return hash;
 }

@@ -41,7 +41,7 @@ typedef enum rp_versions {
  * Data that a data-parallel system of n GPUs moves (sim/model.md section 3). A collective of a
  * stage's weights or gradients carries (n - 1) / n of their bytes through each GPU's bus.
  *
- * X(type, member, name in program text).
+ * X(type, member, name in program text, an rp_trait_hashed).
  *  - forward_gathers, backward_gathers: all-gathers of a stage's weights before its forward and
  *    before its backward;
  *  - overlap: gathers run one stage ahead; otherwise nothing overlaps;
@@ -65,22 +65,22 @@ typedef enum rp_versions {
  * than this are used between (rp_sharding_kept_from). 0: none do.
  */
 #define RP_SHARDING_LIST(X)                                                                        \
-    X(uint32_t, forward_gathers, "forward-gathers")                                                \
-    X(uint32_t, backward_gathers, "backward-gathers")                                              \
-    X(bool, overlap, "overlap")                                                                    \
-    X(bool, keeps_root, "keeps-root")                                                              \
-    X(uint32_t, reductions, "reductions")                                                          \
-    X(uint32_t, reduce_bytes, "reduce-bytes")                                                      \
-    X(bool, host_weights, "host-weights")                                                          \
-    X(bool, host_gradients, "host-gradients")                                                      \
-    X(bool, host_collects, "host-collects")                                                        \
-    X(bool, host_optimizer, "host-optimizer")                                                      \
-    X(uint32_t, forward_reduces, "forward-reduces")                                                \
-    X(uint32_t, backward_reduces, "backward-reduces")                                              \
-    X(bool, gather_after_step, "gather-after-step")                                                \
-    X(uint64_t, bucket_bytes, "bucket-bytes")                                                      \
-    X(uint64_t, live_bytes, "live-bytes")                                                          \
-    X(uint64_t, reuse_distance, "reuse-distance")
+    X(uint32_t, forward_gathers, "forward-gathers", ALWAYS)                                        \
+    X(uint32_t, backward_gathers, "backward-gathers", ALWAYS)                                      \
+    X(bool, overlap, "overlap", ALWAYS)                                                            \
+    X(bool, keeps_root, "keeps-root", ALWAYS)                                                      \
+    X(uint32_t, reductions, "reductions", ALWAYS)                                                  \
+    X(uint32_t, reduce_bytes, "reduce-bytes", ALWAYS)                                              \
+    X(bool, host_weights, "host-weights", ALWAYS)                                                  \
+    X(bool, host_gradients, "host-gradients", ALWAYS)                                              \
+    X(bool, host_collects, "host-collects", ALWAYS)                                                \
+    X(bool, host_optimizer, "host-optimizer", ALWAYS)                                              \
+    X(uint32_t, forward_reduces, "forward-reduces", ALWAYS)                                        \
+    X(uint32_t, backward_reduces, "backward-reduces", ALWAYS)                                      \
+    X(bool, gather_after_step, "gather-after-step", ALWAYS)                                        \
+    X(uint64_t, bucket_bytes, "bucket-bytes", ALWAYS)                                              \
+    X(uint64_t, live_bytes, "live-bytes", ALWAYS)                                                  \
+    X(uint64_t, reuse_distance, "reuse-distance", IF_SET)
 
 #define RP_TRAITS_MEMBER(type, member, ...) type member;
 
@@ -89,7 +89,7 @@ typedef struct rp_sharding {
 } rp_sharding;
 
 /**
- * Properties that a program has or has not. X(member, name in program text).
+ * Properties that a program has or has not. X(member, name in program text, an rp_trait_hashed).
  *  - overlapping_rounds: rounds are placed by time; at hardware fidelity a call does not wait for
  * the loss of the one before it;
  *  - unfused_loss: the loss is an unfused fp32 cross-entropy, with 52 B of memory traffic per logit
@@ -102,11 +102,11 @@ typedef struct rp_sharding {
  *    stage, whose GPUs gather the whole one (Narayanan et al., Megatron-LM, SC 2021, section 4.1).
  */
 #define RP_TRAIT_LIST(X)                                                                           \
-    X(overlapping_rounds, "overlapping-rounds")                                                    \
-    X(unfused_loss, "unfused-loss")                                                                \
-    X(one_dispatcher, "one-dispatcher")                                                            \
-    X(communicator, "communicator")                                                                \
-    X(scatter_gather, "scatter-gather")
+    X(overlapping_rounds, "overlapping-rounds", ALWAYS)                                            \
+    X(unfused_loss, "unfused-loss", ALWAYS)                                                        \
+    X(one_dispatcher, "one-dispatcher", ALWAYS)                                                    \
+    X(communicator, "communicator", ALWAYS)                                                        \
+    X(scatter_gather, "scatter-gather", IF_SET)
 
 /**
  * Layout of a pipeline that is composed with other parallelism (schedules.md 16 and 17). Each GPU
@@ -188,7 +188,7 @@ typedef struct rp_traits {
     rp_versions versions;
     rp_sharding sharding; /**< RP_PLACEMENT_SHARDED; otherwise zero */
     rp_layout layout;     /**< as its rows say; otherwise zero */
-#define RP_TRAIT_MEMBER(member, text) bool member;
+#define RP_TRAIT_MEMBER(member, ...) bool member;
     RP_TRAIT_LIST(RP_TRAIT_MEMBER)
 #undef RP_TRAIT_MEMBER
 } rp_traits;
@@ -288,6 +288,13 @@ typedef enum rp_trait_type {
     RP_TRAIT_UINT64,
 } rp_trait_type;
 
+/** When a trait is part of a program's hash. A new one is IF_SET, as all of layouts are: programs
+ * without it keep the hashes that they had before. */
+typedef enum rp_trait_hashed {
+    RP_HASHED_ALWAYS,
+    RP_HASHED_IF_SET,
+} rp_trait_hashed;
+
 /** A row of RP_SHARDING_LIST, RP_LAYOUT_LIST or RP_TRAIT_LIST. */
 typedef struct rp_trait {
     const char *text; /**< name in program text */
@@ -295,6 +302,7 @@ typedef struct rp_trait {
     uint64_t most;    /**< highest value: 1 of a flag */
     rp_trait_type type;
     uint32_t placements; /**< bit i: valid with rp_placement i */
+    rp_trait_hashed hashed;
 } rp_trait;
 
 /** All rows, sharding first. */

@@ -1,4 +1,5 @@
 /* Traits: text form and hash hold every one of them; the name of a schedule is a label. */
+#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/program/program.h"
 #include "tests/support/assertions.h"
@@ -50,6 +51,19 @@ Test(traits, text_and_hash_hold_each)
         cr_expect(eq(u64, rp_program_hash(program), hash), "%s", rp_trait_rows[i].text);
     }
     rp_program_destroy(program);
+}
+
+/* Numbers of a program without traits: placement and versions, and the 19 traits that programs had
+ * when the first of them were hashed, all of them 0. Whatever came later leaves its hash alone. */
+Test(traits, that_came_later_leave_hashes_alone)
+{
+    const rp_traits none = {0};
+    uint64_t expected = RP_HASH_SEED;
+    for (int i = 0; i < 1 + 19; i++) {
+        expected = rp_hash_add(expected, 0);
+    }
+    cr_expect(eq(u64, rp_traits_hash(&none, RP_HASH_SEED), expected),
+              "a new trait's row says IF_SET (common/program/traits.h)");
 }
 
 /* Groups of more GPUs than a program may have are no layout: products of two stay numbers. */
