@@ -65,7 +65,9 @@ void rp_emit_overlapped_forward(rp_emitter *emitter, uint32_t stage, uint32_t mi
 void rp_emit_backward_input(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
 void rp_emit_backward_weight(rp_emitter *emitter, uint32_t stage, uint32_t microbatch);
 
-typedef struct rp_schedule_type {
+typedef struct rp_schedule_type rp_schedule_type;
+
+struct rp_schedule_type {
     const char *name;    /**< as on the command line */
     const char *summary; /**< one line for --list */
     const char *source;  /**< paper and section */
@@ -76,6 +78,8 @@ typedef struct rp_schedule_type {
     const char *published_as;
     /** The schedule whose published partitions it takes, with an order of its own; NULL: none. */
     const char *partitions_of;
+    /** The schedule that it is with the synchronous optimizer, when it flushes; NULL: itself. */
+    const rp_schedule_type *flushed;
     /** Unless told otherwise its stages have equally many layers, where these can be divided so;
      * otherwise as `even` has them, whose stages take equally long. */
     bool equal_layers;
@@ -121,7 +125,7 @@ typedef struct rp_schedule_type {
      */
     void (*order)(const rp_schedule_config *config, const void *plan, uint32_t rank,
                   uint32_t iteration, rp_emitter *emitter);
-} rp_schedule_type;
+};
 
 /** All registered schedules, sorted by file name. */
 extern const rp_schedule_type *const rp_schedules[];

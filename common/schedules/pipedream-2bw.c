@@ -23,6 +23,7 @@ const rp_schedule_type rp_schedule_pipedream_2bw = {
     .source =
         "Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, ICML 2021, section "
         "3.1; with --optimizer async",
+    .flushed = &rp_schedule_1f1b,
     .traits =
         {
             .versions = RP_VERSIONS_TWO,

@@ -8,6 +8,7 @@ const rp_schedule_type rp_schedule_pipedream = {
     .summary = "1F1B without a flush, a version of the weights per microbatch in flight",
     .source =
         "Narayanan et al., PipeDream, SOSP 2019, sections 3.2 and 3.3; with --optimizer async",
+    .flushed = &rp_schedule_1f1b,
     .traits =
         {
             .versions = RP_VERSIONS_STASHED,

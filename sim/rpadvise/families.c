@@ -94,21 +94,20 @@ rp_status rpadvise_families_add(rpadvise_search *s, const rpadvise_family *famil
     return RP_OK;
 }
 
-/* Schedules that never flush are 1F1B with the synchronous optimizer (schedule_type.h): of all that
- * are one program then, the search has the first. */
+/* Of all that flush as one schedule the search has that one, or else the first. */
 bool rpadvise_is_double(const rpadvise_search *s, const rpadvise_candidate *c)
 {
     const rpadvise_options *o = s->options;
     uint32_t schedules = o->schedule_count != 0 ? o->schedule_count : rp_schedule_count;
     bool before = true;
-    if (c->asynchronous || c->schedule->traits.versions == RP_VERSIONS_ONE) {
+    const rp_schedule_type *flushed = c->schedule->flushed;
+    if (c->asynchronous || flushed == NULL) {
         return false;
     }
     for (uint32_t i = 0; i < schedules; i++) {
         const rp_schedule_type *other = schedule_at(o, i);
         before = before && other != c->schedule;
-        if (strcmp(other->name, RPADVISE_USUAL_SCHEDULE) == 0 ||
-            (before && other->traits.versions != RP_VERSIONS_ONE)) {
+        if (other == flushed || (before && other->flushed == flushed)) {
             return true;
         }
     }

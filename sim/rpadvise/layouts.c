@@ -15,6 +15,7 @@
 #define FROZEN_BYTES 2.0      /* weight alone */
 #define LAYER_REDUCES 4.0     /* all-reduces of a layer, forward and backward */
 #define RECOMPUTE_REDUCES 2.0 /* more of them in a recompute */
+#define USUAL_SCHEDULE "1f1b" /* stands for others where many are tried */
 #define STEP_PARTS 4u         /* of the budget that is left, for each of the steps here */
 
 typedef struct facts {
@@ -49,7 +50,7 @@ static const rp_schedule_type *find_usual(const rpadvise_search *s)
     const rp_schedule_type *first = NULL;
     for (uint32_t i = 0; i < schedule_count(s); i++) {
         const rp_schedule_type *schedule = schedule_at(s, i);
-        if (is_resident(schedule) && strcmp(schedule->name, RPADVISE_USUAL_SCHEDULE) == 0) {
+        if (is_resident(schedule) && strcmp(schedule->name, USUAL_SCHEDULE) == 0) {
             return schedule;
         }
         first = first == NULL && is_resident(schedule) ? schedule : first;
@@ -61,7 +62,7 @@ static const rp_schedule_type *find_usual(const rpadvise_search *s)
 static rp_status read_inputs(const rpadvise_search *s, facts *f, rpsim_study *study)
 {
     const rpadvise_manner manner = {.iterations = 1, .free_batch = true};
-    const rpadvise_candidate one = {.schedule = rp_schedule_find(RPADVISE_USUAL_SCHEDULE),
+    const rpadvise_candidate one = {.schedule = rp_schedule_find(USUAL_SCHEDULE),
                                     .microbatch_size = 1,
                                     .microbatches = 1,
                                     .calls = 1};

@@ -33,9 +33,6 @@ static inline uint32_t rpadvise_places(const rpadvise_search *search,
  * or as many as its tokens allow. */
 uint32_t rpadvise_target(const rpadvise_search *search, const rpadvise_candidate *candidate);
 
-/** Stands for others where many are tried. */
-#define RPADVISE_USUAL_SCHEDULE "1f1b"
-
 /** @return whether another schedule of the search makes the same program of this candidate. */
 bool rpadvise_is_double(const rpadvise_search *search, const rpadvise_candidate *candidate);
 

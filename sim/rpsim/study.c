@@ -196,11 +196,12 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
 {
     const rpsim_options *o = study->options;
     const rp_schedule_type *schedule = rp_schedule_find(name);
-    if (schedule->traits.versions != RP_VERSIONS_ONE && o->all_schedules && !o->asynchronous) {
-        return rpsim_study_refuse(study, name, in->model_name,
-                                  "flushed after every step it is 1F1B; valid with --optimizer "
-                                  "async",
-                                  false);
+    if (schedule->flushed != NULL && o->all_schedules && !o->asynchronous) {
+        const char *reason = NULL;
+        RP_TRY(rp_arena_print(study->arena, &reason,
+                              "flushed after every step it is %s; valid with --optimizer async",
+                              schedule->flushed->name));
+        return rpsim_study_refuse(study, name, in->model_name, reason, false);
     }
     const char *only_sync = rp_traits_only_synchronous(&schedule->traits);
     if (only_sync != NULL && o->all_schedules && o->asynchronous && o->hardware) {

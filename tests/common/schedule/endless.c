@@ -16,6 +16,40 @@ TestSuite(endless, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .time
 
 static const char *const names[] = {"pipedream", "pipedream-2bw"};
 
+/* Hash of a schedule's synchronous program on 4 GPUs; versions, of which it keeps one then, apart.
+ */
+static uint64_t flushed_hash(const rp_schedule_type *schedule)
+{
+    rp_test_stage_case d;
+    rp_program *program = NULL;
+    rp_test_stage_case_make(4, 1, 9, (slow_split){1, 1, 1}, rp_test_arena, &d);
+    d.config.iterations = 3;
+    cr_assert(eq(int, rp_schedule_build(schedule, &d.config, &program), RP_OK));
+    program->traits.versions = RP_VERSIONS_ONE;
+    uint64_t hash = rp_program_hash(program);
+    rp_program_destroy(program);
+    return hash;
+}
+
+/* Flushed, a schedule that keeps more versions is the one that the registry says (Narayanan et al.,
+ * SOSP 2019, section 3.2: 1F1B); a schedule that it does not say so of is another one. */
+Test(endless, flushed_is_the_schedule_that_is_said)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < rp_schedule_count; i++) {
+        const rp_schedule_type *schedule = rp_schedules[i];
+        bool endless = schedule->traits.versions != RP_VERSIONS_ONE;
+        cr_expect(eq(int, schedule->flushed != NULL, endless), "%s", schedule->name);
+        if (schedule->flushed != NULL) {
+            cr_expect(eq(u64, flushed_hash(schedule), flushed_hash(schedule->flushed)), "%s",
+                      schedule->name);
+            cr_expect(ne(u64, flushed_hash(schedule), flushed_hash(rp_schedule_find("gpipe"))));
+            found++;
+        }
+    }
+    cr_expect(eq(u32, found, 2));
+}
+
 /* Whole backwards. */
 static void draw(rp_random *random, bool hops, rp_test_stage_case *d)
 {

@@ -1,6 +1,6 @@
 /* The search against everything that it could have tried, on models and servers small enough for
  * that. */
-#include "sim/rpadvise/search.h"
+#include "sim/rpadvise/search_internal.h"
 #include "common/compile/compile.h"
 #include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
@@ -309,6 +309,10 @@ Test(search, schedules_that_are_one_program_are_tried_once)
     for (uint32_t i = 0; i < search.family_count; i++) {
         cr_expect(eq(str, (char *)search.families[i].candidate.schedule->name, "1f1b"));
     }
+    rp_schedule_type renamed = *rp_schedule_find("pipedream");
+    const rpadvise_candidate other = {.schedule = &renamed};
+    renamed.name = "renamed";
+    cr_expect(rpadvise_is_double(&search, &other));
     rpadvise_trial trials[3];
     for (uint32_t i = 0; i < 3; i++) {
         const rpadvise_candidate c = {.schedule = rp_schedule_find(names[i]),

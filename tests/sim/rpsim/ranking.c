@@ -105,7 +105,7 @@ Test(ranking, reasons)
         "  interleaved-1f1b cannot run: --microbatches",
         "  zero2 cannot run: stage fidelity knows no collectives",
         "  megatron-pp cannot run: it differs from 1f1b only in what it moves",
-        "  pipedream cannot run: flushed after every step it is 1F1B",
+        "  pipedream cannot run: flushed after every step it is 1f1b",
     };
     for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++) {
         cr_expect(strstr(all.output, reasons[i]) != NULL, "%s", reasons[i]);
