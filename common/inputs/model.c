@@ -123,7 +123,7 @@ static const rp_config_field fields[] = {
     [FIELD_MLP] = CHOICE(mlp, mlp_words),
     [FIELD_LINEAR_BIAS] = OPTIONAL_FLAG(linear_bias),
     OPTIONAL_FLAG(fused_loss),
-    OPTIONAL_FLAG(unfused_attention),
+    OPTIONAL_FLAG(megatron_kernels),
     OPTIONAL_COUNT(loss_metrics, 16),
     {.key = "host_launch_us",
      .type = RP_CONFIG_DOUBLE,

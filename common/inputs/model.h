@@ -120,9 +120,10 @@ typedef struct rp_model {
     bool plain_mlp;           /**< up, GELU, down; otherwise gated: gate, up, SwiGLU, down */
     bool linear_bias;         /**< biases on all linear layers of the blocks */
     /* Of the software that trains the family, whatever the system; 0: not known. */
-    bool unfused_attention; /**< scores of all pairs, masked ones too, are stored between kernels;
-                                 dropout, loss and step are those of Megatron-LM in 2022, too */
-    bool fused_loss;        /**< its cross-entropy is one kernel each way */
+    bool megatron_kernels; /**< those of Megatron-LM in 2022: attention's scores of all pairs,
+                                masked ones too, are stored between kernels, there is dropout, the
+                                loss is unfused, and a step's passes are its optimizer's */
+    bool fused_loss;       /**< its cross-entropy is one kernel each way */
     uint32_t
         loss_metrics; /**< cross-entropies of each microbatch's logits besides, to report them */
     double host_launch_us;   /**< that the host takes to launch a kernel. Known: tables that nobody

@@ -205,7 +205,7 @@ static void add_attention(builder *b, const rp_model *layers, uint32_t layer, do
                           double seq_len)
 {
     const rp_model *m = b->model;
-    if (m->unfused_attention) {
+    if (m->megatron_kernels) {
         add_unfused_attention(b, sequences, seq_len);
         return;
     }
@@ -327,7 +327,7 @@ uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t seq
     if (model->learned_positions) { /* GPT: one matrix for all three */
         add_linear(&b, "qkv", tokens, d, q + 2 * kv, 1);
         add_vector(&b, "around attention",
-                   model->unfused_attention ? around_unfused_passes : around_passes, tokens * q, 1);
+                   model->megatron_kernels ? around_unfused_passes : around_passes, tokens * q, 1);
     } else {
         projections = add_projections(&b, tokens);
     }
@@ -343,8 +343,7 @@ uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t seq
         add_bias(&b, tokens * d, 1);
     }
     add_mlp(&b, tokens);
-    add_vector(&b, "residuals",
-               model->unfused_attention ? dropped_residual_passes : residual_passes,
+    add_vector(&b, "residuals", model->megatron_kernels ? dropped_residual_passes : residual_passes,
                2 * shared_tokens(model, tokens) * d, 2);
     add_accumulation(&b, (double)rp_model_trainable_layer(model),
                      accumulations(model, projections + 1));
@@ -359,7 +358,7 @@ uint32_t rp_head_operators(const rp_model *model, uint32_t sequences, uint32_t s
     add_vector(&b, "final norm", model->layer_norm ? layer_norm_passes : norm_passes,
                shared_tokens(model, tokens) * model->hidden, 1);
     add_gemm(&b, "LM head", tokens, model->hidden, model->vocab, 1, b.trained);
-    if (model->unfused_attention) {
+    if (model->megatron_kernels) {
         add_vector(&b, "loss", unfused_loss_passes, tokens * model->vocab, 1);
     } else {
         add_vector(&b, "loss", loss_passes, tokens * model->vocab, ceil(tokens / 4096));

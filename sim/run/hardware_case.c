@@ -156,7 +156,7 @@ static void set_software(const rp_traits *traits, uint32_t gpus, rp_dtype dtype,
     bool steps = data_parallel && !traits->sharding.host_optimizer;
     in->rates.update_s = steps ? 1e-3 * in->model->step_host_ms : 0;
     in->rates.update_passes =
-        in->model->unfused_attention ? MEGATRON_STEP_BYTES / RP_GPU_ADAM_BYTES : 1;
+        in->model->megatron_kernels ? MEGATRON_STEP_BYTES / RP_GPU_ADAM_BYTES : 1;
     in->machine.local_memory = data_parallel;
     if (!traits->one_dispatcher) { /* the three rates are those of RoundPipe's library */
         in->machine.adam_Bps = in->machine.refresh_Bps = 0;

@@ -420,7 +420,7 @@ rp_status rp_hf_find_recorded(rp_arena *arena, rp_model *model)
         if (same_shapes(model, &known)) {
             model->recorded = known.name;
             model->fused_loss = known.fused_loss;
-            model->unfused_attention = known.unfused_attention;
+            model->megatron_kernels = known.megatron_kernels;
             model->loss_metrics = known.loss_metrics;
             model->host_launch_us = known.host_launch_us;
             model->step_host_ms = known.step_host_ms;
