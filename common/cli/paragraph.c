@@ -3,6 +3,7 @@
 
 #include "common/base/text.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -32,6 +33,31 @@ uint32_t rp_paragraph_width(const char *text, size_t length)
     return width;
 }
 
+/* Whether a word that ends before the blank at `blank` is a number, and the next one its unit. */
+static bool has_unit(const char *word, const char *blank)
+{
+    static const char *const units[] = {"%",   "x",    "B",  "kB", "MB", "GB",      "MiB",
+                                        "GiB", "GB/s", "us", "ms", "s",  "TFLOP/s", "tokens/s"};
+    bool number = *blank == ' ' && blank > word && isdigit((unsigned char)blank[-1]);
+    size_t length = number ? strcspn(blank + 1, " \n,;:.()") : 0;
+    bool found = false;
+    for (size_t i = 0; number && i < sizeof units / sizeof units[0]; i++) {
+        found = found || (strlen(units[i]) == length && memcmp(units[i], blank + 1, length) == 0);
+    }
+    return found;
+}
+
+/* Bytes of the next word, with the unit of a number where both fit. */
+static size_t next_word(const char *text, uint32_t room)
+{
+    size_t length = strcspn(text, " \n");
+    if (has_unit(text, text + length)) {
+        size_t both = length + 1 + strcspn(text + length + 1, " \n");
+        length = rp_paragraph_width(text, both) <= room ? both : length;
+    }
+    return length;
+}
+
 /* Bytes of a word up to the last place within `room` columns where it may be broken; all of it
  * where it fits, or has no such place. */
 static size_t breakable(const char *word, size_t length, uint32_t room)
@@ -50,8 +76,8 @@ void rp_paragraph_write(const char *text, uint32_t at, uint32_t indent, uint32_t
     bool first = true;
     bool blank = false; /* due before the word */
     for (const char *stop = text + end; text < stop;) {
-        size_t length = strcspn(text, " \n");
-        length = breakable(text, length, columns > indent ? columns - indent : 0);
+        uint32_t room = columns > indent ? columns - indent : 0;
+        size_t length = breakable(text, next_word(text, room), room);
         uint32_t width = rp_paragraph_width(text, length);
         if (!first && at + (blank ? 1 : 0) + width > columns) {
             fprintf(stream, "\n%*s", (int)indent, "");

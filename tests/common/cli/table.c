@@ -92,6 +92,31 @@ Test(table, paragraphs)
     cr_expect(eq(u32, rp_paragraph_width("été", strlen("été")), 3));
 }
 
+/* At every width: a number is not the end of a line that goes on with its unit, unless both are
+ * wider than a line; other words break where they did. */
+Test(table, numbers_keep_their_units)
+{
+    static const char text[] = "knowing it to +-22.5 % (not +-30.1 %) at 5 GB/s, 10 ms: 12 steps";
+    for (uint32_t width = 12; width < sizeof text; width++) {
+        memset(page, 0, sizeof page);
+        FILE *stream = fmemopen(page, sizeof page, "w");
+        rp_paragraph_write(text, 0, 2, width, stream);
+        cr_assert(eq(int, fclose(stream), 0));
+        cr_expect(ne(ptr, strstr(page, "+-22.5 %"), NULL), "%s", page);
+        cr_expect(ne(ptr, strstr(page, "+-30.1 %)"), NULL), "%s", page);
+        cr_expect(ne(ptr, strstr(page, "5 GB/s,"), NULL), "%s", page);
+        cr_expect(ne(ptr, strstr(page, "10 ms:"), NULL), "%s", page);
+        for (char *at = page; *at != '\0'; at = strchr(at, '\n') + 1) {
+            cr_expect(le(sz, strcspn(at, "\n"), width), "%u: %s", width, page);
+        }
+    }
+    memset(page, 0, sizeof page);
+    FILE *stream = fmemopen(page, sizeof page, "w");
+    rp_paragraph_write("of 5 steps 1234567 % 8 % 1", 0, 2, 8, stream);
+    cr_assert(eq(int, fclose(stream), 0));
+    cr_expect(eq(str, page, "of 5\n  steps\n  1234567\n  % 8 %\n  1\n"));
+}
+
 Test(table, words_take_what_is_left)
 {
     static const rp_table_column of_list[] = {RP_TABLE_LEFT("", 1), RP_TABLE_WORDS("", 1)};
