@@ -29,6 +29,26 @@ const rp_schedule_type *rp_schedule_find(const char *name)
     return NULL;
 }
 
+static rp_status refuse_name(const char *what, const char *name, bool all)
+{
+    const char *names[sizeof rp_schedules / sizeof rp_schedules[0]];
+    rp_text list = {0};
+    for (uint32_t i = 0; i < rp_schedule_count; i++) {
+        names[i] = rp_schedules[i]->name;
+        rp_status status = rp_text_print(&list, "%s%s", i == 0 ? "" : ", ", names[i]);
+        if (status != RP_OK) {
+            rp_text_fini(&list);
+            return status;
+        }
+    }
+    const char *nearest = rp_text_nearest(name, names, rp_schedule_count);
+    rp_log_error("%s: unknown schedule '%s'%s%s%s; valid values are %s%s", what, name,
+                 nearest != NULL ? ", did you mean '" : "", nearest != NULL ? nearest : "",
+                 nearest != NULL ? "'?" : "", list.bytes, all ? " or all" : "");
+    rp_text_fini(&list);
+    return RP_USAGE;
+}
+
 rp_status rp_schedule_require(const char *what, const char *name, bool all,
                               const rp_schedule_type **schedule_out)
 {
@@ -36,18 +56,7 @@ rp_status rp_schedule_require(const char *what, const char *name, bool all,
     if (*schedule_out != NULL) {
         return RP_OK;
     }
-    rp_text names = {0};
-    for (uint32_t i = 0; i < rp_schedule_count; i++) {
-        rp_status status = rp_text_print(&names, "%s%s", i == 0 ? "" : ", ", rp_schedules[i]->name);
-        if (status != RP_OK) {
-            rp_text_fini(&names);
-            return status;
-        }
-    }
-    rp_log_error("%s: unknown schedule '%s'; valid values are %s%s", what, name, names.bytes,
-                 all ? " or all" : "");
-    rp_text_fini(&names);
-    return RP_USAGE;
+    return refuse_name(what, name, all);
 }
 
 static rp_status check_range(const char *option, uint32_t value, uint32_t high)

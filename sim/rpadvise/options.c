@@ -69,7 +69,7 @@ const rp_options_program rpadvise_command_line = {
                    "of its GPUs and of its host. Defaults are in parentheses.",
     .notes = "Each row of the answer is a run of rpsim, and its command prints the same tokens "
              "per second.",
-    .exit_status = "0 success; 1 nothing fits, or the run failed; 2 bad usage or bad input",
+    .exit_status = "0 success; 1 nothing fits, or the run failed; 2 bad usage or bad input.",
     .example = "rpadvise --model llama3.1-8b --platform rtx4090x8 --tokens 1B --usd-per-hour 3.2",
     RP_OPTION_TABLES(groups, rows, rules),
 };

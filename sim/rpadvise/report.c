@@ -238,7 +238,9 @@ static void write_systems(const page *p)
                                    i == 0 ? "" : ", ", row->systems[i]);
     }
     say(p, 2, "%s can run the first%s%s.", row->system_count != 0 ? names : "No system known here",
-        row->system_count != 0 ? "; --export DIR writes what they need" : "",
+        row->system_count == 0   ? ""
+        : row->system_count == 1 ? "; --export DIR writes what it needs"
+                                 : "; --export DIR writes what they need",
         p->advice->search->options->runnable == NULL ? ", --runnable SYSTEM asks for one" : "");
     fputc('\n', p->stream);
 }

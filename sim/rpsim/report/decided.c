@@ -180,31 +180,39 @@ static bool competes(const rpsim_row *row)
     return row->intervals != NULL && (!row->memory.known || row->memory.fits);
 }
 
+/* Undecided pairs of one ranking. */
+typedef struct undecided {
+    const char *mode; /* its recompute mode, where other modes have rankings of their own; "" */
+    uint32_t count;
+    FILE *stream;
+} undecided;
+
 /* One line for an undecided pair, the first RIVALS_TOLD of them. Ties in all draws are no question.
  */
-static void write_pair(const rpsim_row *ahead, const rpsim_row *behind, uint32_t *count,
-                       FILE *stream)
+static void write_pair(const rpsim_row *ahead, const rpsim_row *behind, undecided *u)
 {
     rpsim_decision d = rpsim_decide(ahead->intervals, rpsim_row_tokens_per_s(ahead),
                                     behind->intervals, rpsim_row_tokens_per_s(behind));
-    if (d.decided || d.input == RPSIM_INPUT_COUNT || (*count)++ >= RIVALS_TOLD) {
+    if (d.decided || d.input == RPSIM_INPUT_COUNT || u->count++ >= RIVALS_TOLD) {
         return;
     }
     bool modes = ahead->config.recompute != behind->config.recompute;
-    fprintf(stream, "  not decided: %s%s%s is ahead of %s%s%s in %.0f %% of the draws",
-            ahead->schedule_name, modes ? ", recompute " : "",
-            modes ? rp_recompute_text(ahead->config.recompute) : "", behind->schedule_name,
-            modes ? ", recompute " : "", modes ? rp_recompute_text(behind->config.recompute) : "",
-            100 * d.ahead);
+    fprintf(u->stream, "  not decided%s%s: %s%s%s is ahead of %s%s%s in %.0f %% of the draws",
+            u->mode[0] != '\0' ? ", recompute " : "", u->mode, ahead->schedule_name,
+            modes ? ", recompute " : "", modes ? rp_recompute_text(ahead->config.recompute) : "",
+            behind->schedule_name, modes ? ", recompute " : "",
+            modes ? rp_recompute_text(behind->config.recompute) : "", 100 * d.ahead);
     char text[RPSIM_DECISION_TEXT];
     rpsim_decision_text(&d, text, sizeof text);
-    fprintf(stream, "%s\n", text);
+    fprintf(u->stream, "%s\n", text);
 }
 
-static void write_more(uint32_t count, const char *of, FILE *stream)
+static void write_more(const undecided *u, const char *of)
 {
-    if (count > RIVALS_TOLD) {
-        fprintf(stream, "  not decided either: %u more pairs %s\n", count - RIVALS_TOLD, of);
+    uint32_t more = u->count > RIVALS_TOLD ? u->count - RIVALS_TOLD : 0;
+    if (more > 0) {
+        fprintf(u->stream, "  not decided either%s%s: %u more pair%s %s\n",
+                u->mode[0] != '\0' ? ", recompute " : "", u->mode, more, more == 1 ? "" : "s", of);
     }
 }
 
@@ -213,22 +221,27 @@ static void write_more(uint32_t count, const char *of, FILE *stream)
 static void write_undecided(const rpsim_study *study, uint32_t begin, uint32_t end, uint32_t best,
                             FILE *stream)
 {
-    uint32_t count = 0;
     bool ranked = study->options->all_schedules;
+    bool modes = false;
+    for (uint32_t i = begin + 1; ranked && i < end; i++) {
+        modes = modes || study->rows[i].config.recompute != study->rows[begin].config.recompute;
+    }
+    undecided u = {.mode = "", .stream = stream};
     for (uint32_t i = begin; i < end; i++) {
         const rpsim_row *row = &study->rows[i];
         const rpsim_row *ahead = ranked ? row - 1 : &study->rows[best];
         bool next = !ranked || (i > begin && competes(ahead) &&
                                 ahead->config.recompute == row->config.recompute);
-        if (ranked && i > begin && ahead->config.recompute != row->config.recompute) {
-            write_more(count, "of the ranking", stream);
-            count = 0;
+        if (modes && (i == begin || ahead->config.recompute != row->config.recompute)) {
+            write_more(&u, "of the ranking");
+            u.mode = rp_recompute_text(row->config.recompute);
+            u.count = 0;
         }
         if (next && row != ahead && competes(row)) {
-            write_pair(ahead, row, &count, stream);
+            write_pair(ahead, row, &u);
         }
     }
-    write_more(count, ranked ? "of the ranking" : "with the best one", stream);
+    write_more(&u, ranked ? "of the ranking" : "with the best one");
 }
 
 void rpsim_intervals_write(const rpsim_study *study, uint32_t begin, uint32_t end, uint32_t best,

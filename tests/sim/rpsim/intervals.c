@@ -176,10 +176,14 @@ Test(intervals, refusals_and_stage)
  * apart are not. */
 Test(intervals, what_is_not_decided)
 {
-    rp_test_outcome open = rp_test_rpsim_well("--schedule all --recompute wait --platform h100x8");
-    cr_expect(strstr(open.output, "  not decided: ") != NULL, "%s", open.output);
+    rp_test_outcome open = rp_test_rpsim_well("--schedule all --platform h100x8 --intervals 8");
+    cr_expect(strstr(open.output, "  not decided, recompute wait: ") != NULL, "%s", open.output);
+    cr_expect(strstr(open.output, "  not decided, recompute early: ") != NULL, "%s", open.output);
+    cr_expect(strstr(open.output, " 1 more pairs") == NULL, "%s", open.output);
     cr_expect(strstr(open.output, " of the draws; ") != NULL, "%s", open.output);
     cr_expect(strstr(open.output, " would decide it") != NULL, "%s", open.output);
+    rp_test_outcome two = rp_test_rpsim_well("--schedule 1f1b,gpipe --recompute wait");
+    cr_expect(strstr(two.output, "  not decided: ") != NULL, "%s", two.output);
     rp_test_outcome closed = rp_test_rpsim_well("--schedule looped-bfs,mobius --recompute early");
     cr_expect(strstr(closed.output, "not decided") == NULL, "%s", closed.output);
     rp_test_outcome off = rp_test_rpsim_well("--schedule looped-bfs,mobius --intervals off");
