@@ -33,7 +33,7 @@ uint32_t rp_paragraph_width(const char *text, size_t length)
     return width;
 }
 
-/* Whether a word that ends before the blank at `blank` is a number, and the next one its unit. */
+/* True where a word that ends at `blank` is a number, and the next one its unit. */
 static bool has_unit(const char *word, const char *blank)
 {
     static const char *const units[] = {"%",   "x",    "B",  "kB", "MB", "GB",      "MiB",

@@ -13,7 +13,7 @@ uint32_t rp_paragraph_columns(FILE *stream, uint32_t usual);
 uint32_t rp_paragraph_width(const char *text, size_t length);
 
 /** Writes the words of `text` up to the end of its first line, from column `at` on; further lines
- * begin at `indent`. A number and its unit stay together. A word that is too long is broken behind a
- * comma, | or /, or stands alone. */
+ * begin at `indent`. A number and its unit stay together. A word that is too long is broken behind
+ * a comma, | or /, or stands alone. */
 void rp_paragraph_write(const char *text, uint32_t at, uint32_t indent, uint32_t columns,
                         FILE *stream);

@@ -196,8 +196,8 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
 {
     const rpsim_options *o = study->options;
     const rp_schedule_type *schedule = rp_schedule_find(name);
+    const char *reason = NULL;
     if (schedule->flushed != NULL && o->all_schedules && !o->asynchronous) {
-        const char *reason = NULL;
         RP_TRY(rp_arena_print(study->arena, &reason,
                               "flushed after every step it is %s; valid with --optimizer async",
                               schedule->flushed->name));
@@ -205,12 +205,10 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
     }
     const char *only_sync = rp_traits_only_synchronous(&schedule->traits);
     if (only_sync != NULL && o->all_schedules && o->asynchronous && o->hardware) {
-        const char *reason = NULL;
         RP_TRY(rp_arena_print(study->arena, &reason, "%s; valid with --optimizer sync", only_sync));
         return rpsim_study_refuse(study, name, in->model_name, reason, false);
     }
     if (schedule->published_as != NULL && o->all_schedules && !o->hardware) {
-        const char *reason = NULL;
         RP_TRY(rp_arena_print(study->arena, &reason,
                               "it differs from %s only in what it moves, which stage fidelity does "
                               "not model; valid with --fidelity hardware",

@@ -3,7 +3,7 @@
 
 #include "common/schedule/schedule_type.h"
 
-/** What rp_endless_1f1b_order is where it flushes. */
+/** The schedule that rp_endless_1f1b_order is where it flushes. */
 extern const rp_schedule_type rp_schedule_1f1b;
 
 /** 1F1B with one stage per GPU (common/schedules/1f1b.c). For rp_schedule_type.order. */
