@@ -25,10 +25,16 @@
 #define RP_DATA_FOLDER "share/roundpipe"
 #endif
 
-const rp_data_kind rp_data_models = {.folder = "models", .option = "--model", .noun = "model"};
-const rp_data_kind rp_data_platforms = {
-    .folder = "platforms", .option = "--platform", .noun = "platform"};
-const rp_data_kind rp_data_costs = {.folder = "costs", .option = "--costs", .noun = "cost table"};
+const rp_data_kind rp_data_models = {.folder = "models",
+                                     .option = "--model",
+                                     .noun = "model",
+                                     .files = "a file NAME" SUFFIX ", a config.json or its folder"};
+const rp_data_kind rp_data_platforms = {.folder = "platforms",
+                                        .option = "--platform",
+                                        .noun = "platform",
+                                        .files = "a file NAME" SUFFIX};
+const rp_data_kind rp_data_costs = {
+    .folder = "costs", .option = "--costs", .noun = "cost table", .files = "a file NAME" SUFFIX};
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
@@ -294,10 +300,10 @@ static rp_status refuse_name(const rp_data_kind *kind, const char *name, const c
     }
     if (status == RP_OK) {
         const char *nearest = rp_text_nearest(name, names, count);
-        rp_log_error("%s: unknown %s '%.80s'%s%s%s; valid values are %sor the path of a file %s",
+        rp_log_error("%s: unknown %s '%.80s'%s%s%s; valid values are %sor the path of %s",
                      kind->option, kind->noun, name, nearest ? ", did you mean '" : "",
                      nearest ? nearest : "", nearest ? "'?" : "", list.bytes ? list.bytes : "",
-                     "NAME" SUFFIX);
+                     kind->files);
         status = RP_INPUT;
     }
     rp_text_fini(&list);

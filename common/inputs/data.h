@@ -48,6 +48,7 @@ typedef struct rp_data_kind {
     const char *folder; /**< of a folder of traces */
     const char *option; /**< that names such a file, for messages */
     const char *noun;
+    const char *files; /**< whose paths are taken besides, for messages */
 } rp_data_kind;
 
 extern const rp_data_kind rp_data_models;

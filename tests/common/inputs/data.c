@@ -321,6 +321,8 @@ Test(data, unknown_names_list_the_known)
     cr_expect(contains(log, "--model: unknown model 'qwen3-1.7', did you mean 'qwen3-1.7b'?; "
                             "valid values are gpt-oss-20b, gpt-oss-20b-lora, "),
               "%s", log);
+    cr_expect(contains(log, ", or the path of a file NAME.yaml, a config.json or its folder\n"),
+              "%s", log);
     rp_log_capture_begin(log, sizeof log);
     cr_expect(eq(int, rp_costs_load("x@h200", arena, &costs), RP_INPUT));
     cr_expect(contains(log, "--costs: unknown cost table 'x@h200'; valid values are "), "%s", log);
