@@ -177,10 +177,8 @@ static uint32_t inner_width(uint32_t width, uint32_t indent)
     return width > indent ? width - indent : 1;
 }
 
-void rp_table_write(const rp_table *table, uint32_t indent, uint32_t width, FILE *stream)
+static void choose_widths(const rp_table *table, uint32_t inner, uint32_t *widths)
 {
-    uint32_t widths[RP_TABLE_MAX_COLUMNS];
-    uint32_t inner = inner_width(width, indent);
     for (uint32_t i = 0; i < table->column_count; i++) {
         widths[i] = column_width(table, i);
         if (table->columns[i].words && widths[i] > LEAST_WORDS) {
@@ -192,7 +190,20 @@ void rp_table_write(const rp_table *table, uint32_t indent, uint32_t width, FILE
     if (table->columns[last].words && widths[last] != 0) { /* a sentence takes what is left */
         widths[last] += inner - total_width(widths, table->column_count);
     }
+}
+
+void rp_table_write(const rp_table *table, uint32_t indent, uint32_t width, FILE *stream)
+{
+    uint32_t widths[RP_TABLE_MAX_COLUMNS];
+    choose_widths(table, inner_width(width, indent), widths);
     write_lines(table, widths, indent, stream);
+}
+
+bool rp_table_has_place(const rp_table *table, uint32_t column, uint32_t indent, uint32_t width)
+{
+    uint32_t widths[RP_TABLE_MAX_COLUMNS];
+    choose_widths(table, inner_width(width, indent), widths);
+    return widths[column] != 0;
 }
 
 void rp_table_write_all(const rp_table *table, uint32_t keys, uint32_t indent, uint32_t width,

@@ -55,6 +55,9 @@ rp_status rp_table_number(rp_table *table, double value, int decimals);
  * "…" at its end. Columns that nobody filled are left out. */
 void rp_table_write(const rp_table *table, uint32_t indent, uint32_t width, FILE *stream);
 
+/** @return true where rp_table_write writes this column. */
+bool rp_table_has_place(const rp_table *table, uint32_t column, uint32_t indent, uint32_t width);
+
 /** As rp_table_write, but all columns: those that have no place follow in further tables below,
  * each of which begins with the first `keys` columns. */
 void rp_table_write_all(const rp_table *table, uint32_t keys, uint32_t indent, uint32_t width,

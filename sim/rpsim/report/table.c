@@ -17,6 +17,7 @@
 /* Rows that stand in one table, in the order of the table. */
 typedef struct group {
     const rpsim_study *study;
+    uint32_t sentences; /* of the legend, for its columns */
     uint32_t begin;
     uint32_t count;
     uint32_t *order; /* [count] indices of rows */
@@ -322,7 +323,7 @@ static rp_status write_noise(const group *g, const rp_page *page)
 /* ---- all of it --------------------------------------------------------------------------------
  */
 
-static rp_status write_rows(const group *g, const rp_page *page)
+static rp_status write_rows(group *g, const rp_page *page)
 {
     const rpsim_options *o = g->study->options;
     const rpsim_row *first = &g->study->rows[g->begin];
@@ -332,15 +333,22 @@ static rp_status write_rows(const group *g, const rp_page *page)
         RP_TRY(lay_out_asked(g->study, &l));
         RP_TRY(fill(g, &l, true, &table));
         rp_table_write_all(table, l.heading_count > 1 ? 1 : 0, 0, page->columns, page->stream);
+        for (uint32_t i = 0; i < l.heading_count; i++) {
+            g->sentences |= rpsim_legend_of(l.headings[i].heading);
+        }
         return RP_OK;
     }
     RP_TRY(lay_out(g->study, tables_of(g->study, first), true, &l));
     RP_TRY(fill(g, &l, true, &table));
     rp_table_write(table, 0, page->columns, page->stream);
+    for (uint32_t i = 0; i < l.heading_count; i++) {
+        bool shown = rp_table_has_place(table, i, 0, page->columns);
+        g->sentences |= shown ? rpsim_legend_of(l.headings[i].heading) : 0;
+    }
     return RP_OK;
 }
 
-static rp_status write_group(const group *g, const rp_page *page)
+static rp_status write_group(group *g, const rp_page *page)
 {
     const rpsim_row *first = &g->study->rows[g->begin];
     write_question(g, page->stream);
@@ -357,14 +365,16 @@ static rp_status write_group(const group *g, const rp_page *page)
 
 rp_status rpsim_table_write(const rpsim_study *study, const rp_page *page)
 {
+    uint32_t sentences = 0;
     for (uint32_t begin = 0; begin < study->row_count;) {
         group g;
         fputs(begin != 0 ? "\n" : "", page->stream);
         RP_TRY(take_group(study, begin, &g));
         RP_TRY(write_group(&g, page));
+        sentences |= g.sentences;
         begin += g.count;
     }
-    rpsim_legend_write(study, page->stream);
+    rpsim_legend_write(study, sentences, page->stream);
     return RP_OK;
 }
 

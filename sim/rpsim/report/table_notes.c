@@ -84,17 +84,53 @@ void rpsim_row_notes_write(const rpsim_study *study, const rpsim_row *row, const
     write_period_note(row, page->stream);
 }
 
-void rpsim_legend_write(const rpsim_study *study, FILE *stream)
+/* Columns by the first words of their headings; a sentence stands once. */
+static const struct {
+    const char *heading;
+    const char *text;
+    bool of_iterations; /* ends with how many they are of */
+} legend[] = {
+    {"tokens/s", "tokens/s: of iteration, the steady-state period; * most of what fits.", false},
+    {"p10", "p10 - p90: over the ranges of the inputs.", false},
+    {"makespan", "makespan, bubble and its parts, these in % of GPU time: of ", true},
+    {"hops",
+     "hops: time by which hops delay ops; at hardware fidelity GPU time between ops spent waiting "
+     "for transfers.",
+     false},
+    {"bound",
+     "bound: distance to the largest lower bound, mostly that of the same placement (--explain has "
+     "all).",
+     false},
+    {"paper est", "paper est: makespan - (fill + drain) / GPUs.", false},
+};
+#define SENTENCES (sizeof legend / sizeof legend[0])
+
+uint32_t rpsim_legend_of(const char *heading)
+{
+    bool bubble = strncmp(heading, "bubble", 6) == 0 || strncmp(heading, "fill", 4) == 0;
+    const char *named = bubble ? "makespan" : heading;
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < SENTENCES; i++) {
+        bool same = strncmp(named, legend[i].heading, strlen(legend[i].heading)) == 0;
+        bits |= same ? 1u << i : 0;
+    }
+    return bits;
+}
+
+void rpsim_legend_write(const rpsim_study *study, uint32_t sentences, FILE *stream)
 {
     bool one = study->row_count == 0 || rpsim_row_of_one_iteration(&study->rows[0]);
-    fprintf(
-        stream,
-        "\ntokens/s: of iteration, the steady-state period; * most of what fits; p10 - p90: over "
-        "the ranges of the inputs. makespan, bubble and its parts: %s; bubble parts in %% of GPU "
-        "time. hops: time by which hops delay ops; at hardware fidelity GPU time between ops "
-        "spent waiting for transfers. bound: distance to the largest lower bound, mostly that of "
-        "the same placement (--explain has all). paper est: makespan - (fill + drain) / GPUs.\n",
-        one ? "one iteration" : "all iterations of the program");
+    const char *before = "\n";
+    for (uint32_t i = 0; i < SENTENCES; i++) {
+        if ((sentences >> i & 1) != 0) {
+            fprintf(stream, "%s%s%s", before, legend[i].text,
+                    !legend[i].of_iterations ? ""
+                    : one                    ? "one iteration."
+                                             : "all iterations of the program.");
+            before = " ";
+        }
+    }
+    fputc('\n', stream);
     if (study->options->hardware) {
         fputs("Hardware fidelity: RoundPipe, Mobius and the offloading systems keep weights and "
               "optimizer in host memory, the other schedules on the GPUs. Boundary tensors go from "

@@ -82,6 +82,27 @@ Test(table, no_room)
                  RP_BROKEN));
 }
 
+/* At every width a column has a place where its heading is written. */
+Test(table, places_are_those_that_are_written)
+{
+    uint32_t left_out = 0;
+    for (uint32_t width = 1; width < 40; width++) {
+        const rp_table *table = table_of_two_rows();
+        const char *text = written(table, 2, width);
+        size_t line = strcspn(text, "\n");
+        for (uint32_t i = 2; i < 5; i++) { /* " n" begins " name", too */
+            char heading[16];
+            snprintf(heading, sizeof heading, " %s", columns[i].heading);
+            const char *at = strstr(text, heading);
+            bool found = at != NULL && at < text + line;
+            cr_expect(eq(int, rp_table_has_place(table, i, 2, width), found), "%u: %s", width,
+                      text);
+            left_out += found ? 0 : 1;
+        }
+    }
+    cr_expect(gt(u32, left_out, 39)); /* the one that nobody filled, and others */
+}
+
 Test(table, paragraphs)
 {
     memset(page, 0, sizeof page);

@@ -255,3 +255,26 @@ Test(cli_output, kv_equals_the_published_log)
         check_kv_record(rp_test_rpsim_well(line).output, &table, row);
     }
 }
+
+/* The legend is of the columns that stand above it: few at 80 columns, all where there is place. */
+Test(cli_output, legend_is_of_the_columns_that_are_shown)
+{
+    static const struct {
+        const char *columns;
+        const char *line;
+        bool tokens, bubble, bound;
+    } cases[] = {{"80", "--schedule gpipe", true, false, false},
+                 {"1000", "--schedule gpipe", true, true, true},
+                 {"80", "--schedule gpipe --columns all", true, true, true},
+                 {"80", "--schedule gpipe --columns bubble_pct", false, true, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        setenv("COLUMNS", cases[i].columns, 1);
+        rp_test_outcome outcome = rp_test_rpsim_well(cases[i].line);
+        bool tokens = strstr(outcome.output, "\ntokens/s: ") != NULL;
+        bool bubble = strstr(outcome.output, "makespan, bubble and its parts") != NULL;
+        bool bound = strstr(outcome.output, "bound: ") != NULL;
+        cr_expect(tokens == cases[i].tokens && bubble == cases[i].bubble && bound == cases[i].bound,
+                  "%s %s: %s", cases[i].columns, cases[i].line, outcome.output);
+    }
+    setenv("COLUMNS", "1000", 1);
+}
