@@ -1,9 +1,10 @@
 /* Every operator of the CUDA backend against the host's, for each type. Exit status 77: no device.
  * usage: PROGRAM [all|values|tokens|products|experts|attention|cudnn|refusals]
- * [all|fp32|bf16|fp16] [sample] */
+ * [all|fp32|bf16|fp16] [N]: of N trials one. */
 #include "exec/cuda/tests/families.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -26,7 +27,11 @@ int main(int count, char **words)
 {
     int failed = 0;
     uint32_t run = 0;
-    trial_share = count > 3 && strcmp(words[3], "sample") == 0 ? 3 : 1;
+    trial_share = count > 3 ? (uint32_t)strtoul(words[3], NULL, 10) : 1;
+    if (trial_share == 0) {
+        fprintf(stderr, "%s: valid are numbers from 1\n", words[3]);
+        return 2;
+    }
     int status = trial_open();
     if (status != 0) {
         return status;

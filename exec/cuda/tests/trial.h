@@ -91,7 +91,7 @@ void trial_allow(trial *t, uint32_t tensor, double length, double loose);
 /** The largest error over what is allowed, since trial_forget. */
 extern double trial_worst;
 
-/** Of so many trials one runs: 1 all, 3 the sample of every day. */
+/** Of so many trials one runs: 1 all, more the sample of every day. */
 extern uint32_t trial_share;
 
 /** Runs the operator on the host and on the GPU and compares. @return true where all is well */
