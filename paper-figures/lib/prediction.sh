@@ -4,6 +4,8 @@ shopt -s inherit_errexit
 published=$paper/published
 # Measured values that nobody has published, to stand beside predictions.
 measured=${RP_MEASURED:-$paper/measured}
+# Draws of each interval, where fewer than rppredict's are enough.
+intervals=(${RP_INTERVALS:+--intervals "$RP_INTERVALS"})
 workspace
 
 # kept FILE ARGUMENT...: what rppredict prints for these arguments, in OUTDIR/FILE. Several figures
@@ -26,7 +28,7 @@ kept()
 # predicted: a file with rppredict's report.
 predicted()
 {
-    kept prediction.md --format md "$published"
+    kept prediction.md --format md "${intervals[@]}" "$published"
     echo "$out/prediction.md"
 }
 
@@ -36,7 +38,7 @@ answers()
     local cells kept_as
     cells=$(basename "$(dirname "$1")")-$(basename "$1" .csv)
     kept_as=prediction-${cells#cells-}-$2.csv
-    kept "$kept_as" --cells "$1" --platform "$2"
+    kept "$kept_as" --cells "$1" --platform "$2" "${intervals[@]}"
     paste -d, "$1" "$out/$kept_as" > "$work/$kept_as"
     [ "$(wc -l < "$1")" -eq "$(wc -l < "$out/$kept_as")" ] || {
         echo "$1: not one answer for each cell" >&2

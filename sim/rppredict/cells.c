@@ -164,15 +164,15 @@ rp_status rpsim_cells_read(const char *path, const rpsim_cells_inputs *inputs, r
     return RP_OK;
 }
 
-rp_status rpsim_predict_cells(const char *path, const rpsim_cells_inputs *inputs, rp_arena *arena,
-                              FILE *stream)
+rp_status rpsim_predict_cells(const char *path, const rpsim_cells_inputs *inputs, uint32_t draws,
+                              rp_arena *arena, FILE *stream)
 {
     rpsim_cells c;
     rpsim_answer *answers = NULL;
     RP_TRY(rpsim_cells_read(path, inputs, arena, &c));
     RP_TRY(rp_arena_alloc(arena, c.csv.rows, sizeof *answers, &answers));
     for (uint32_t row = 0; row < c.csv.rows; row++) {
-        c.questions[row].draws = RPSIM_PREDICT_DRAWS;
+        c.questions[row].draws = draws;
     }
     RP_TRY(rpsim_answer_all(&inputs->platform, c.questions, c.csv.rows, answers));
     fputs("framework,model,platform,gpus,seq_len,fits,tokens_per_s,tokens_per_s_p10,"
@@ -191,7 +191,7 @@ rp_status rpsim_predict_cells(const char *path, const rpsim_cells_inputs *inputs
             continue;
         }
         rpsim_interval speed;
-        RP_TRY(rpsim_noise_interval(a->draws, RPSIM_PREDICT_DRAWS, &speed));
+        RP_TRY(rpsim_noise_interval(a->draws, draws, &speed));
         fprintf(stream, "%.2f,%.2f,%.2f,%.2f\n", a->tokens_per_s, speed.p10, speed.p50, speed.p90);
     }
     return RP_OK;

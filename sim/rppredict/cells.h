@@ -54,7 +54,8 @@ rp_status rpsim_cells_read(const char *path, const rpsim_cells_inputs *inputs, r
  * say its host memory. `tokens_per_s` and its percentiles over the ranges of the inputs
  * (sim/run/intervals.h) are empty where a length is asked for or the run does
  * not fit; `seq_len` is 0 where no length fits.
+ * @param draws of the inputs, 1 to RPSIM_PREDICT_DRAWS
  * @retval RP_OK, RP_USAGE, RP_INPUT (logged with file and line), RP_IO, RP_NO_MEMORY
  */
-rp_status rpsim_predict_cells(const char *path, const rpsim_cells_inputs *inputs, rp_arena *arena,
-                              FILE *stream);
+rp_status rpsim_predict_cells(const char *path, const rpsim_cells_inputs *inputs, uint32_t draws,
+                              rp_arena *arena, FILE *stream);

@@ -10,7 +10,7 @@
 #define FILE_NAME "fsdp_mpt_a100.csv"
 #define SERVER_GPUS 8u
 #define ITERATIONS 4u /* every step is like the others */
-#define DRAWS 8u      /* of the inputs; on 128 GPUs each is a second */
+#define MOST_DRAWS 8u /* of the inputs; on 128 GPUs each is a second */
 
 enum {
     COLUMN_GPU,
@@ -133,18 +133,18 @@ static rp_status read_rows(reader *r)
 /* ---- runs -------------------------------------------------------------------------------------
  */
 
-static rp_status draw(const rpsim_interval_run *drawn, double tokens_per_s, rp_arena *arena,
-                      rpsim_interval *range_out)
+static rp_status draw(const rpsim_interval_run *drawn, uint32_t draws, double tokens_per_s,
+                      rp_arena *arena, rpsim_interval *range_out)
 {
     rpsim_intervals intervals;
-    RP_TRY(rpsim_intervals_make(drawn, DRAWS, 0, 1, false, arena, &intervals));
+    RP_TRY(rpsim_intervals_make(drawn, draws, 0, 1, false, arena, &intervals));
     *range_out = (rpsim_interval){.p10 = tokens_per_s * intervals.speed.p10,
                                   .p50 = tokens_per_s * intervals.speed.p50,
                                   .p90 = tokens_per_s * intervals.speed.p90};
     return RP_OK;
 }
 
-static rp_status predict(const run *as, rpsim_fsdp_row *of, rp_arena *arena)
+static rp_status predict(const run *as, uint32_t draws, rpsim_fsdp_row *of, rp_arena *arena)
 {
     rp_platform platform;
     rp_model model;
@@ -191,7 +191,7 @@ static rp_status predict(const run *as, rpsim_fsdp_row *of, rp_arena *arena)
                                       .platform = &platform,
                                       .workload = &workload,
                                       .period_ps = result.period_ps};
-    rp_status status = draw(&drawn, of->predicted_tokens_per_s, arena, &of->range);
+    rp_status status = draw(&drawn, draws, of->predicted_tokens_per_s, arena, &of->range);
     rpsim_result_fini(&result);
     return status;
 }
@@ -199,12 +199,13 @@ static rp_status predict(const run *as, rpsim_fsdp_row *of, rp_arena *arena)
 static rp_status predict_row(void *context, uint32_t row, rp_arena *arena)
 {
     reader *r = context;
-    return predict(&r->runs[row], &r->out->rows[row], arena);
+    return predict(&r->runs[row], r->out->draws, &r->out->rows[row], arena);
 }
 
-rp_status rpsim_predict_fsdp(const char *folder, rp_arena *arena, rpsim_fsdp *fsdp_out)
+rp_status rpsim_predict_fsdp(const char *folder, uint32_t draws, rp_arena *arena,
+                             rpsim_fsdp *fsdp_out)
 {
-    *fsdp_out = (rpsim_fsdp){0};
+    *fsdp_out = (rpsim_fsdp){.draws = draws < MOST_DRAWS ? draws : MOST_DRAWS};
     reader r = {.arena = arena, .out = fsdp_out};
     RP_TRY(rpsim_read_published(folder, FILE_NAME, arena, &r.csv));
     RP_TRY(read_rows(&r));
@@ -271,7 +272,8 @@ static void write_calibration(const rpsim_fsdp *fsdp, const rpsim_calibration *o
     fprintf(stream,
             "\nIntervals, p10 to p90 over %u draws: %u of %u rows that set nothing lie inside; "
             "with the cells of the RTX 4090 %u of %u (%.0f %%; valid are 65 to 95).\n",
-            DRAWS, here.inside, here.cells, all.inside, all.cells, 100.0 * all.inside / all.cells);
+            fsdp->draws, here.inside, here.cells, all.inside, all.cells,
+            100.0 * all.inside / all.cells);
 }
 
 void rpsim_fsdp_write(const rpsim_fsdp *fsdp, const rpsim_calibration *others, FILE *stream)

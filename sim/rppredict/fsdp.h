@@ -24,16 +24,19 @@ typedef struct rpsim_fsdp_row {
 typedef struct rpsim_fsdp {
     rpsim_fsdp_row *rows;
     uint32_t count;
+    uint32_t draws; /**< of the inputs */
 } rpsim_fsdp;
 
 /**
  * Simulates every row on a100-80x8 or a100-40x8, as rpsim does with --schedule fsdp, --dtype bf16,
  * --reduce-each microbatch and --reduce-dtype as the row says, on all cores.
  * @param folder with fsdp_mpt_a100.csv
+ * @param draws of the inputs, which intervals are over; more than 8 are 8
  * @param fsdp_out lives in `arena`
  * @retval RP_OK, RP_INPUT (the file is malformed), RP_IO, RP_NO_MEMORY, and what the runs return
  */
-rp_status rpsim_predict_fsdp(const char *folder, rp_arena *arena, rpsim_fsdp *fsdp_out);
+rp_status rpsim_predict_fsdp(const char *folder, uint32_t draws, rp_arena *arena,
+                             rpsim_fsdp *fsdp_out);
 
 /** @return mean absolute error in percent of a group's rows; NaN where it has none. */
 double rpsim_fsdp_mape(const rpsim_fsdp *fsdp, const char *group);

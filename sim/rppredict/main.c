@@ -25,6 +25,7 @@ typedef struct options {
     const char **constants;
     uint32_t constant_count;
     const char *platform_out;
+    uint32_t draws;
     bool markdown;
 } options;
 
@@ -43,6 +44,9 @@ static const rp_option rows[] = {
      .help =
          "of --cells and --fit: cost tables, each called MODEL@ANYTHING, that count before those "
          "of the platform's GPU"},
+    {"intervals", "N", 0, RP_OPTION_U32, RP_OPTION_MEMBER(options, draws),
+     .most = RPSIM_PREDICT_DRAWS,
+     .help = "draws of the inputs within their ranges; fewer are quicker (32)"},
     {"fit", "F", 1, RP_OPTION_TEXT, RP_OPTION_MEMBER(options, fit),
      .help =
          "sets constants of the platform on rows of a table of runs, predicts its other rows, "
@@ -89,6 +93,9 @@ static const rp_option_rule rules[] = {
     {.given = "format",
      .with = "cells",
      .message = "--cells prints CSV; valid with FOLDER and --fit"},
+    {.given = "intervals",
+     .with = "fit",
+     .message = "--fit has no intervals; valid with FOLDER and --cells"},
     {.given = "fit-constants platform-out", .without = "fit", .message = "valid only with --fit F"},
 };
 
@@ -136,7 +143,7 @@ static rp_status report(const options *o, const char *folder)
     rpsim_megatron megatron;
     rpsim_constants constants;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rpsim_predict(folder, arena, &prediction);
+    rp_status status = rpsim_predict(folder, o->draws, arena, &prediction);
     if (status == RP_OK) {
         status = rpsim_prediction_calibrate(&prediction, arena, &calibration);
     }
@@ -144,7 +151,7 @@ static rp_status report(const options *o, const char *folder)
         status = rpsim_predict_seqlens(folder, arena, &seqlens);
     }
     if (status == RP_OK) {
-        status = rpsim_predict_fsdp(folder, arena, &fsdp);
+        status = rpsim_predict_fsdp(folder, o->draws, arena, &fsdp);
     }
     if (status == RP_OK) {
         status = rpsim_predict_megatron(folder, arena, &megatron);
@@ -200,12 +207,12 @@ static rp_status predict(const options *o, rp_arena *arena)
     RP_TRY(rpsim_cells_load(o->platform != NULL ? o->platform : PLATFORM, o->costs, o->costs_count,
                             arena, &inputs));
     return o->fit != NULL ? fit(o, &inputs, arena)
-                          : rpsim_predict_cells(o->cells, &inputs, arena, stdout);
+                          : rpsim_predict_cells(o->cells, &inputs, o->draws, arena, stdout);
 }
 
 static rp_status run(int argc, char **argv, rp_arena *arena)
 {
-    options o = {0};
+    options o = {.draws = RPSIM_PREDICT_DRAWS};
     rp_mem_keep_freed(); /* hundreds of short runs */
     RP_TRY(rp_options_parse(&command_line, argc, argv, arena, &o));
     if (o.common.request != RP_OPTIONS_RUN) {

@@ -76,10 +76,15 @@ static void add_question(predictor *p, const rpsim_question *question)
     p->questions[p->question_count++] = *question;
 }
 
+static uint32_t plausible_draws(const predictor *p)
+{
+    return p->out->draws < PLAUSIBLE_DRAWS ? p->out->draws : PLAUSIBLE_DRAWS;
+}
+
 static void add_plausible(predictor *p, const rpsim_question *listed)
 {
     rpsim_question q = *listed;
-    q.draws = PLAUSIBLE_DRAWS;
+    q.draws = plausible_draws(p);
     q.iterations = PLAUSIBLE_ITERATIONS;
     for (size_t i = 0; i < SIZES; i++) {
         uint32_t size = plausible_sizes[i];
@@ -111,7 +116,7 @@ static rp_status add_cell(predictor *p, const char *group, const char *framework
     const rpsim_question question = {.framework = framework,
                                      .model = model,
                                      .gpus = gpus,
-                                     .draws = RPSIM_PREDICT_DRAWS,
+                                     .draws = p->out->draws,
                                      .asynchronous = asynchronous,
                                      .workload = workload};
     add_question(p, &question);
@@ -137,12 +142,12 @@ static rp_status find_range(const predictor *p, const rpsim_answer *answers, uin
     bool found = false;
     uint32_t of_cell = p->cell_of[question];
     if (answers[question].fits) {
-        RP_TRY(rpsim_noise_interval(answers[question].draws, RPSIM_PREDICT_DRAWS, &cell->range));
+        RP_TRY(rpsim_noise_interval(answers[question].draws, p->out->draws, &cell->range));
     }
     for (uint32_t i = question + 1; i < p->question_count && p->cell_of[i] == of_cell; i++) {
         rpsim_interval one;
         if (answers[i].fits) {
-            RP_TRY(rpsim_noise_interval(answers[i].draws, PLAUSIBLE_DRAWS, &one));
+            RP_TRY(rpsim_noise_interval(answers[i].draws, plausible_draws(p), &one));
             cell->range.p10 = found ? fmin(cell->range.p10, one.p10) : one.p10;
             cell->range.p90 = found ? fmax(cell->range.p90, one.p90) : one.p90;
             cell->range.p50 = sqrt(cell->range.p10 * cell->range.p90);
@@ -229,9 +234,10 @@ static rp_status add_scaling(predictor *p, const rp_csv *csv)
     return RP_OK;
 }
 
-rp_status rpsim_predict(const char *folder, rp_arena *arena, rpsim_prediction *prediction_out)
+rp_status rpsim_predict(const char *folder, uint32_t draws, rp_arena *arena,
+                        rpsim_prediction *prediction_out)
 {
-    *prediction_out = (rpsim_prediction){0};
+    *prediction_out = (rpsim_prediction){.draws = draws};
     predictor p = {.arena = arena, .out = prediction_out};
     rp_csv throughput;
     rp_csv scaling;
@@ -361,13 +367,13 @@ static void write_cell(const rpsim_cell *c, FILE *stream)
     }
 }
 
-static void write_calibration(const rpsim_calibration *c, FILE *stream)
+static void write_calibration(const rpsim_calibration *c, uint32_t draws, FILE *stream)
 {
     fprintf(stream,
             "\nIntervals, p10 to p90 over %u draws of the inputs: %u of %u published cells that "
             "set nothing lie inside (%.0f %%; 80 %% would be right, valid are 65 to 95), %u below "
             "and %u above. Median width on dense models: %.1f %% of p50 (at most 12).\n",
-            RPSIM_PREDICT_DRAWS, c->inside, c->cells, 100.0 * c->inside / c->cells, c->below,
+            draws, c->inside, c->cells, 100.0 * c->inside / c->cells, c->below,
             c->cells - c->inside - c->below, c->dense_width_pct);
 }
 
@@ -376,7 +382,7 @@ void rpsim_prediction_write(const rpsim_prediction *prediction,
 {
     uint32_t full = 0;
     write_groups(prediction, stream);
-    write_calibration(calibration, stream);
+    write_calibration(calibration, prediction->draws, stream);
     fputs("\n| group | system | model | GPUs | measured tokens/s | predicted | error % | p10 | p50 "
           "| p90 | measured is |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
           stream);

@@ -38,16 +38,19 @@ typedef struct rpsim_calibration {
 typedef struct rpsim_prediction {
     rpsim_cell *cells;
     uint32_t count;
+    uint32_t draws; /**< of the inputs, which intervals are over */
 } rpsim_prediction;
 
 /**
  * Simulates every published cell whose run configuration is known, at hardware fidelity on
  * rtx4090x8 and on all cores: throughput_4090.csv at 8 GPUs, scaling_4090.csv at 1 to 8.
  * @param folder with throughput_4090.csv and scaling_4090.csv
+ * @param draws 1 to RPSIM_PREDICT_DRAWS (run.h)
  * @param prediction_out lives in `arena`
  * @retval RP_OK, RP_INPUT (a file is malformed), RP_IO, RP_NO_MEMORY, and what the runs return
  */
-rp_status rpsim_predict(const char *folder, rp_arena *arena, rpsim_prediction *prediction_out);
+rp_status rpsim_predict(const char *folder, uint32_t draws, rp_arena *arena,
+                        rpsim_prediction *prediction_out);
 
 /**
  * @param cells_out NULL, or how many cells of the group have an error

@@ -7,7 +7,7 @@
 #include "common/formats/csv.h"
 #include "sim/run/intervals.h"
 
-#define RPSIM_PREDICT_DRAWS 32u
+#define RPSIM_PREDICT_DRAWS 32u /* at most, and unless others are asked for */
 
 /** Reads FOLDER/NAME, a table of published results. @retval as rp_csv_read_file */
 rp_status rpsim_read_published(const char *folder, const char *name, rp_arena *arena,

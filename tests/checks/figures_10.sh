@@ -3,7 +3,7 @@
 # Figures 10, 11 and 15 from a real run of rppredict: every published cell once, ours as rppredict
 # says it, differences, marks and means from their definitions. The accuracy of throughputs that has been reached is a
 # gate that can only tighten (tests/golden/prediction_gates.csv; experiments/prediction.md says what it rests on);
-# lengths have theirs in unit.sim_rpsim_cli_memory.
+# lengths have theirs in unit.sim_rpsim_cli_memory. Intervals are over 8 draws, with RP_LONG=1 over 32 as in reports.
 set -euo pipefail
 source=$1
 build=$2
@@ -13,6 +13,8 @@ done
 source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 published=$source/paper-figures/published
 configs=$source/traces/configs/paper.csv
+export RP_INTERVALS=8
+[ "${RP_LONG:-0}" != 1 ] || unset RP_INTERVALS
 
 for name in 10-throughput 11-longest-sequences 15-scaling; do
     bash "$source/paper-figures/$name/make.sh" "$build" "$work/out" >"$work/$name.log" 2>"$work/errors" ||
@@ -57,7 +59,7 @@ held()
             counted++
             inside += f[6] + 0 >= f[9] + 0 && f[6] + 0 <= f[11] + 0
         }
-        /^Intervals, p10 to p90 over 32 draws/ {
+        /^Intervals, p10 to p90 over '"${RP_INTERVALS:-32}"' draws of the inputs/ {
             told = $0
             width = $0
             sub(/.*Median width on dense models: /, "", width)

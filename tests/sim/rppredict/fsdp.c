@@ -17,7 +17,7 @@ static rpsim_fsdp fsdp;
 static void begin(void)
 {
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-    cr_assert(eq(int, rpsim_predict_fsdp(PUBLISHED, arena, &fsdp), RP_OK));
+    cr_assert(eq(int, rpsim_predict_fsdp(PUBLISHED, 8, arena, &fsdp), RP_OK));
 }
 
 static void end(void)
