@@ -8,6 +8,7 @@
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LAYERS 7u
@@ -15,12 +16,18 @@
 
 TestSuite(exec_invariants, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
+/* A plain run has 20 seeds, 8 slow runs and every fifth partition. */
+static bool runs_all(void)
+{
+    return getenv("RP_LONG") != NULL;
+}
+
 /* 20: 100 seeds. */
 Test(exec_invariants, random_delays_change_nothing)
 {
     static const char *const names[] = {"roundpipe", "1f1b", "zbv", "roundpipe-overlap"};
     rp_model config = rp_test_decoder(LAYERS, true, true);
-    for (uint64_t seed = 0; seed < 100; seed++) {
+    for (uint64_t seed = 0; seed < (runs_all() ? 100 : 20); seed++) {
         rp_compile_config work =
             rp_test_work(names[seed % 4], seed % 4 == 2 ? 3 : 1 + seed % 3, 6, 2);
         work.asynchronous = seed / 4 % 2 == 0;
@@ -44,7 +51,7 @@ Test(exec_invariants, random_delays_change_nothing)
 Test(exec_invariants, slow_hosts_and_links_change_nothing)
 {
     rp_model config = rp_test_decoder(LAYERS, true, true);
-    for (uint32_t number = 0; number < 24; number++) {
+    for (uint32_t number = 0; number < (runs_all() ? 24 : 8); number++) {
         rp_compile_config work = rp_test_work("roundpipe", 1 + number % 4, 2 + number % 3, 2);
         work.asynchronous = number % 6 != 5;
         work.iterations = 5;
@@ -94,7 +101,8 @@ Test(exec_invariants, roundpipe_never_deadlocks)
     for (uint32_t number = 0; number < 4 * 6 * 6 * 6; number++) {
         rp_compile_config work = rp_test_work("roundpipe", 1 + number % 4, 1 + number / 4 % 6, 2);
         rp_partition partition;
-        if (!make_partition(number / 24 % 6, 1 + number / 144, &partition)) {
+        bool runs_now = runs_all() || number % 5 == 0;
+        if (!runs_now || !make_partition(number / 24 % 6, 1 + number / 144, &partition)) {
             continue;
         }
         rp_test_run run;
@@ -110,7 +118,7 @@ Test(exec_invariants, roundpipe_never_deadlocks)
     }
     /* 16 pairs of stages: none and 1, or 1 to 5 forward stages below 2 to 6 backward ones, no more
      * forward stages than layers. */
-    cr_expect(eq(u32, runs, 24 * 16));
+    cr_expect(runs_all() ? runs == 24 * 16 : runs > 24 * 16 / 6, "%u runs", runs);
 }
 
 /* 19 */
