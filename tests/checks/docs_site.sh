@@ -35,11 +35,11 @@ if [ "${RP_LONG:-0}" = 1 ] && command -v chromium >/dev/null; then
 fi
 
 cp "$html/docs/quickstart.html" "$work/kept"
-for wrong in '<a href="nowhere.html">' '<a href="glossary.html#nowhere">' '<script src="https://example.org/x.js">'; do
-    { cat "$work/kept"; echo "$wrong"; } >"$html/docs/quickstart.html"
-    target=${wrong#*\"}
-    expect 1 "docs/quickstart.html:$(($(wc -l <"$work/kept") + 1)): ${target%\">}: " python3 "$source/docs/site/links.py" "$html"
+printf '%s\n' '<a href="nowhere.html">' '<a href="glossary.html#nowhere">' '<script src="https://example.org/x.js">' >>"$html/docs/quickstart.html"
+expect 1 " 3 of them wrong" python3 "$source/docs/site/links.py" "$html"
+number=$(wc -l <"$work/kept")
+for target in nowhere.html glossary.html#nowhere https://example.org/x.js; do
+    number=$((number + 1))
+    grep -qF "docs/quickstart.html:$number: $target: " "$work/out" || fail "nothing seen of $target: $(cat "$work/out")"
 done
-cp "$work/kept" "$html/docs/quickstart.html"
-expect 0 " 0 of them wrong" python3 "$source/docs/site/links.py" "$html"
 end

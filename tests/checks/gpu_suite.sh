@@ -97,7 +97,7 @@ well() { # SUMMARY: whole rows
 }
 
 # All five parts. In the folder that gets copies is what has been found so far; it holds eight files at most.
-types='roundpipe --dtype bf16|fsdp --dtype fp16|(1f1b|zbv|megatron-tp) --dtype fp32'
+types='roundpipe --dtype bf16|fsdp --dtype fp16|megatron-tp --dtype fp32'
 some="^rpexec .*(--virtual-gpus 4 --schedule ($types) --model|--dtype bf16 --attention cudnn --steps|--peers --staged --steps"
 some+="|--optimizer async --dtype|--virtual-gpus 2 --schedule roundpipe|--virtual-gpus 4 --schedule zbv --dtype bf16 --graphs"
 some+="|--gpus 1 .*(--transport nccl|--graphs)|--virtual-gpus 4 .*--schedule 1f1b .*--costs|--record .*-(4|gemm)$"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Damaged files for every reader and command lines that nobody would write (tests/tools/hostile.c).
-# A sample in everyday runs, 2,000 of each where RP_LONG is 1; HOSTILE_SEED draws others.
+# A sample in everyday runs, half as large optimised as sanitized, 2,000 of each where RP_LONG is 1; HOSTILE_SEED draws
+# others.
 set -euo pipefail
 source=$1
 build=$2
@@ -70,6 +71,7 @@ export ASAN_OPTIONS=exitcode=99:detect_leaks=0:allocator_may_return_null=1:max_a
 export UBSAN_OPTIONS=halt_on_error=1:exitcode=99:print_stacktrace=1
 export RPEXEC_BACKEND=host OPENBLAS_NUM_THREADS=1
 count=49
+grep -q '^RP_SANITIZE:[A-Z]*=.' "$build/CMakeCache.txt" || count=25
 wrong=
 [ "${RP_LONG:-0}" = 1 ] && count=2000
 for kind in files commands; do

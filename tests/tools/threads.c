@@ -56,7 +56,7 @@ static int check(const worker *workers)
     return 0;
 }
 
-/* The replicas of rpsim --jitter: as many threads as it likes, the same times. */
+/* The replicas of rpsim --jitter: any number of threads, the same times. RP_LONG: 20 cases. */
 static int check_replicas(void)
 {
     enum { REPLICAS = 40 };
@@ -64,7 +64,8 @@ static int check_replicas(void)
     static rp_random_case c;
     double ps[3][REPLICAS];
     rp_random random = {5};
-    for (int round = 0; round < 20; round++) {
+    int rounds = getenv("RP_LONG") != NULL ? 20 : 6;
+    for (int round = 0; round < rounds; round++) {
         rp_random_case_draw(&random, 500, &c);
         c.config.iterations = 1;
         for (int i = 0; i < 3; i++) {

@@ -327,7 +327,8 @@ static bool dominates(const rp_platform *b, const rp_platform *a)
 }
 
 /* A server that is nowhere worse is not slower: an H200 is no slower than an H100, PCIe 4 no slower
- * than PCIe 3, whether times are measured, moved from another GPU or a roofline's. */
+ * than PCIe 3, whether times are measured, moved from another GPU or a roofline's. A plain run has
+ * one model for each pair, RP_LONG three. */
 Test(plausible, better_platforms_are_not_slower)
 {
     static const char *const models[] = {"qwen3-1.7b", "gpt-oss-20b", "qwen3-8b"};
@@ -345,6 +346,9 @@ Test(plausible, better_platforms_are_not_slower)
             continue;
         }
         for (uint32_t k = 0; k < 3; k++, pairs++) {
+            if (getenv("RP_LONG") == NULL && k != pairs / 3 % 3) {
+                continue;
+            }
             char line[512];
             char partition[1024] = "";
             const rp_schedule_type *schedule = rp_schedules[pairs * 7 % rp_schedule_count];

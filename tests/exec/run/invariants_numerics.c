@@ -1,4 +1,5 @@
-/* Invariants of executor.md section 3 about losses and gradients; the number is at each test. */
+/* Invariants of executor.md section 3 about losses and gradients; the number is at each test.
+ * Sanitized: --long */
 #include "exec/host/lane.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"

@@ -1,5 +1,6 @@
 /* Tensor parallelism (megatron-tp) on the host backend: ranks with slices of every layer train as
- * one device with all of it does, and exchange what the closed forms say. */
+ * one device with all of it does, and exchange what the closed forms say.
+ * Sanitized: --long */
 #include "common/base/log.h"
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"

@@ -441,13 +441,17 @@ Test(tune, every_schedule_is_at_least_as_good_as_without)
 }
 
 /* Published makespans of RoundPipe at 8 GPUs, 16 microbatches; the bound is the one that needs
- * nothing but the work: all of it, spread evenly. */
+ * nothing but the work: all of it, spread evenly. A plain run has the first and the fourth of five
+ * models. */
 Test(tune, roundpipe_gets_below_the_published_makespans)
 {
     rp_csv published = rp_test_tool_table(PUBLISHED, rp_test_tool_read(PUBLISHED), ',');
     uint32_t models = 0;
     for (uint32_t i = 0; i < published.rows; i++) {
         if (strcmp(rp_test_tool_cell(&published, i, "schedule"), "roundpipe") != 0) {
+            continue;
+        }
+        if (models++ % 3 != 0 && getenv("RP_LONG") == NULL) {
             continue;
         }
         const char *model = rp_test_tool_cell(&published, i, "model");
@@ -460,7 +464,6 @@ Test(tune, roundpipe_gets_below_the_published_makespans)
         double own_ms = number_of(command("roundpipe-overlap", "tuned", rest), "makespan_ms");
         double closed = (published_ms - own_ms) / (published_ms * bubble_pct / 100);
         cr_expect(gt(dbl, closed, 1.0 / 3), "%s: %g of the gap", model, closed);
-        models++;
     }
     cr_expect(eq(u32, models, 5));
 }
