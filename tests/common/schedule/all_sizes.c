@@ -10,7 +10,7 @@
 
 /* Sanitized builds are ten times slower. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define STEP 7u
+#define STEP 13u
 #else
 #define STEP 1u
 #endif

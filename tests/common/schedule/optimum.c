@@ -14,7 +14,7 @@
 
 /* Sanitized builds are ten times slower. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CASES 60u
+#define CASES 36u
 #else
 #define CASES 400u
 #endif
