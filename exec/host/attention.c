@@ -2,13 +2,18 @@
  * blocks; the softmax is kept up as blocks of keys go by (online softmax), so that no matrix of
  * seq_len x seq_len exists. Blocks above the diagonal or outside of the window are skipped. */
 #include "exec/host/lane.h"
+#include "exec/host/products.h"
 
-#include <cblas.h>
 #include <math.h>
 #include <string.h>
 
 #define QUERIES RPEXEC_ATTENTION_QUERIES
 #define KEYS RPEXEC_ATTENTION_KEYS
+
+size_t rpexec_host_attention_scratch(uint32_t head_dim)
+{
+    return (size_t)2 * QUERIES * (KEYS + head_dim);
+}
 
 /* One head of one sequence: rows are tokens, `*_stride` floats apart. */
 typedef struct head {
@@ -22,119 +27,258 @@ typedef struct head {
     float cap; /* of scores; 0: none */
 } head;
 
+/* A block of queries and one of keys. Its scores are transposed, s[key][query]: what happens to
+ * each query happens to vectors of them, and the block of queries is turned around once. */
+typedef struct pair {
+    uint32_t query, rows;
+    uint32_t key, columns;
+} pair;
+
+/* Columns of transposed blocks, those that fill the last vector included. */
+static uint32_t padded(uint32_t rows)
+{
+    return (rows + RPEXEC_PRODUCT_COLUMNS - 1) / RPEXEC_PRODUCT_COLUMNS * RPEXEC_PRODUCT_COLUMNS;
+}
+
 /* The keys that a block of queries [begin, end) can see: [first, end). */
 static uint32_t first_key(const head *a, uint32_t begin)
 {
     return a->window == 0 || begin + 1 <= a->window ? 0 : begin + 1 - a->window;
 }
 
-static void hide(uint32_t from, uint32_t to, float *row)
+/* Of keys, the queries that see them; of queries, the keys that they see. */
+static rpexec_band queries_of(const head *a, const pair *b)
 {
-    for (uint32_t j = from; j < to; j++) {
-        row[j] = -INFINITY;
-    }
+    int64_t own = (int64_t)b->key - b->query;
+    return (rpexec_band){own, a->window == 0 ? RPEXEC_UNBOUNDED : own + a->window - 1};
 }
 
-/* s = scale q k^T of a pair of blocks, capped; -inf where a query does not see a key. */
-static void scores(const head *a, const float *q, const float *k, uint32_t query, uint32_t rows,
-                   uint32_t key, uint32_t columns, float *s)
+static rpexec_band keys_of(const head *a, const pair *b)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)rows, (blasint)columns,
-                (blasint)a->head_dim, a->scale, q + query * a->q_stride, (blasint)a->q_stride,
-                k + key * a->kv_stride, (blasint)a->kv_stride, 0.0f, s, KEYS);
-    for (uint32_t i = 0; i < rows && a->cap > 0; i++) {
-        for (uint32_t j = 0; j < columns; j++) {
-            s[i * KEYS + j] = a->cap * tanhf(s[i * KEYS + j] / a->cap);
-        }
-    }
-    bool whole = key + columns <= query + 1 && first_key(a, query + rows - 1) <= key;
-    for (uint32_t i = 0; i < rows && !whole; i++) {
-        uint32_t first = first_key(a, query + i); /* to query + i the row sees keys */
-        uint32_t before = first > key ? first - key : 0;
-        uint32_t after = query + i >= key ? query + i + 1 - key : 0;
-        hide(0, before < columns ? before : columns, s + i * KEYS);
-        hide(after, columns, s + i * KEYS);
-    }
+    int64_t own = (int64_t)b->query - b->key;
+    return (rpexec_band){a->window == 0 ? -RPEXEC_UNBOUNDED : own - a->window + 1, own};
 }
 
-/* s := e^(s - most); returns the sum, in a fixed order of eight parts. */
-static inline float exponentials(float *s, uint32_t columns, float most)
-{
-    float parts[8] = {0};
-    uint32_t whole = columns / 8 * 8;
-    for (uint32_t j = 0; j < columns; j++) {
-        s[j] = rpexec_exp(s[j] - most);
-    }
-    for (uint32_t j = 0; j < whole; j += 8) {
-        for (uint32_t p = 0; p < 8; p++) {
-            parts[p] += s[j + p];
-        }
-    }
-    for (uint32_t j = whole; j < columns; j++) {
-        parts[j - whole] += s[j];
-    }
-    return ((parts[0] + parts[4]) + (parts[1] + parts[5])) +
-           ((parts[2] + parts[6]) + (parts[3] + parts[7]));
-}
-
-/* One block of keys joins the softmax of a block of queries: what has been summed is scaled to the
- * new maximum. */
+/* t[c][i] = factor x[i][c], 0 for columns beyond rows. */
 RPEXEC_VECTOR
-static void join_block(const head *a, uint32_t rows, uint32_t columns, float *s, float *most,
-                       float *sum, float *o)
+static void transpose(uint32_t rows, uint32_t width, const float *restrict x, size_t stride,
+                      float factor, float *restrict t)
+{
+    enum { TILE = RPEXEC_PRODUCT_COLUMNS };
+    uint32_t whole = rows / TILE * TILE;
+    for (size_t i = 0; i < whole; i += TILE) {
+        const float *from = x + i * stride;
+        for (size_t c = 0; c < width; c++) {
+            float *to = t + c * QUERIES + i;
+            for (size_t u = 0; u < TILE; u++) {
+                to[u] = factor * from[u * stride + c];
+            }
+        }
+    }
+    for (size_t c = 0; c < width && whole < rows; c++) {
+        for (size_t i = whole; i < padded(rows); i++) {
+            t[c * QUERIES + i] = i < rows ? factor * x[i * stride + c] : 0.0f;
+        }
+    }
+}
+
+/* s[key][query] of a pair: rows of x, those of its keys, by a transposed block. */
+static void multiply_keys(const head *a, const pair *b, const float *x, const float *turned,
+                          float *s)
+{
+    const rpexec_product product = {.m = b->columns,
+                                    .n = padded(b->rows),
+                                    .k = a->head_dim,
+                                    .a = x + b->key * a->kv_stride,
+                                    .a_row = a->kv_stride,
+                                    .a_step = 1,
+                                    .b = turned,
+                                    .b_row = QUERIES,
+                                    .c = s,
+                                    .c_row = QUERIES,
+                                    .terms = rpexec_everything,
+                                    .columns = queries_of(a, b)};
+    rpexec_host_product(&product);
+}
+
+/* y[query] (+)= sum over keys of s[key][query] x[key]. */
+static void add_to_queries(const head *a, const pair *b, const float *s, const float *x, bool add,
+                           float *y)
+{
+    const rpexec_product product = {.m = b->rows,
+                                    .n = a->head_dim,
+                                    .k = b->columns,
+                                    .a = s,
+                                    .a_row = 1,
+                                    .a_step = QUERIES,
+                                    .b = x + b->key * a->kv_stride,
+                                    .b_row = a->kv_stride,
+                                    .c = y + b->query * a->q_stride,
+                                    .c_row = a->q_stride,
+                                    .add = add,
+                                    .terms = keys_of(a, b),
+                                    .columns = rpexec_everything};
+    rpexec_host_product(&product);
+}
+
+/* y[key] += sum over queries of s[key][query] x[query]. */
+static void add_to_keys(const head *a, const pair *b, const float *s, const float *x, float *y)
+{
+    const rpexec_product product = {.m = b->columns,
+                                    .n = a->head_dim,
+                                    .k = b->rows,
+                                    .a = s,
+                                    .a_row = QUERIES,
+                                    .a_step = 1,
+                                    .b = x + b->query * a->q_stride,
+                                    .b_row = a->q_stride,
+                                    .c = y + b->key * a->kv_stride,
+                                    .c_row = a->kv_stride,
+                                    .add = true,
+                                    .terms = queries_of(a, b),
+                                    .columns = rpexec_everything};
+    rpexec_host_product(&product);
+}
+
+/* The queries of a pair that see its key j: [first, end). */
+typedef struct range {
+    uint32_t first, end;
+} range;
+
+static range sight_of(const head *a, const pair *b, uint32_t j)
+{
+    rpexec_band band = queries_of(a, b);
+    int64_t first = band.first + j;
+    int64_t end = band.last + j + 1;
+    range sight = {first <= 0        ? 0
+                   : first < b->rows ? (uint32_t)first
+                                     : b->rows,
+                   end <= 0        ? 0
+                   : end < b->rows ? (uint32_t)end
+                                   : b->rows};
+    return sight.first < sight.end ? sight : (range){0, 0};
+}
+
+/* s[key][query] := value where the query does not see the key. */
+static void fill_unseen(const head *a, const pair *b, float value, float *s)
+{
+    for (uint32_t j = 0; j < b->columns; j++) {
+        range sight = sight_of(a, b, j);
+        for (uint32_t i = 0; i < sight.first; i++) {
+            s[j * QUERIES + i] = value;
+        }
+        for (uint32_t i = sight.end; i < padded(b->rows); i++) {
+            s[j * QUERIES + i] = value;
+        }
+    }
+}
+
+/* @return whether each query of the pair sees each of its keys, and vectors are full */
+static bool is_whole(const head *a, const pair *b)
+{
+    return b->key + b->columns <= b->query + 1 && first_key(a, b->query + b->rows - 1) <= b->key &&
+           padded(b->rows) == b->rows;
+}
+
+/* s = scale k q^T of a pair, capped; -inf where a query does not see a key. */
+static void scores(const head *a, const pair *b, const float *k, const float *turned, float *s)
+{
+    multiply_keys(a, b, k, turned, s);
+    for (uint32_t j = 0; j < b->columns && a->cap > 0; j++) {
+        range sight = sight_of(a, b, j);
+        for (uint32_t i = sight.first; i < sight.end; i++) {
+            s[j * QUERIES + i] = a->cap * tanhf(s[j * QUERIES + i] / a->cap);
+        }
+    }
+    if (!is_whole(a, b)) {
+        fill_unseen(a, b, -INFINITY, s);
+    }
+}
+
+/* The softmax of a block of queries while blocks of keys go by. */
+typedef struct online {
+    float most[QUERIES];
+    float sum[QUERIES];
+    float shrink[QUERIES];
+} online;
+
+/* Weights that are summed before their sum is added: one long chain would lose twice as much. */
+#define PART 8u
+
+/* One block of keys joins: s := e^(s - most), and what has been summed is to be multiplied by
+ * shrink. Queries that have seen no key yet keep a maximum of -inf and sums of 0. */
+RPEXEC_VECTOR
+static void join_block(uint32_t width, uint32_t columns, float *restrict s, online *restrict x)
+{
+    float now[QUERIES];
+    memcpy(now, x->most, sizeof now);
+    for (uint32_t j = 0; j < columns; j++) {
+        const float *row = s + (size_t)j * QUERIES;
+        for (uint32_t i = 0; i < width; i++) {
+            now[i] = row[i] > now[i] ? row[i] : now[i];
+        }
+    }
+    for (uint32_t i = 0; i < width; i++) {
+        float before = x->most[i];
+        x->most[i] = now[i];
+        now[i] = now[i] == -INFINITY ? 0.0f : now[i];
+        x->shrink[i] = rpexec_exp(before - now[i]);
+        x->sum[i] *= x->shrink[i];
+    }
+    for (uint32_t first = 0; first < columns; first += PART) {
+        uint32_t end = columns - first < PART ? columns : first + PART;
+        float part[QUERIES] = {0};
+        for (uint32_t j = first; j < end; j++) {
+            float *row = s + (size_t)j * QUERIES;
+            for (uint32_t i = 0; i < width; i++) {
+                row[i] = rpexec_exp(row[i] - now[i]);
+                part[i] += row[i];
+            }
+        }
+        for (uint32_t i = 0; i < width; i++) {
+            x->sum[i] += part[i];
+        }
+    }
+}
+
+static void scale_rows(const head *a, uint32_t rows, const float *factors, float *o)
 {
     for (uint32_t i = 0; i < rows; i++) {
-        float block = rpexec_largest(s + i * KEYS, columns);
-        float now = block > most[i] ? block : most[i];
-        if (now == -INFINITY) { /* the row sees none of these keys, nor any before */
-            for (uint32_t j = 0; j < columns; j++) {
-                s[i * KEYS + j] = 0.0f;
-            }
-            continue;
+        for (uint32_t c = 0; c < a->head_dim; c++) {
+            o[i * a->q_stride + c] *= factors[i];
         }
-        float shrink = most[i] == -INFINITY ? 0.0f : rpexec_exp(most[i] - now);
-        sum[i] = sum[i] * shrink + exponentials(s + i * KEYS, columns, now);
-        if (shrink != 1.0f) {
-            for (uint32_t c = 0; c < a->head_dim; c++) {
-                o[i * a->q_stride + c] *= shrink;
-            }
-        }
-        most[i] = now;
     }
 }
 
 static void forward_head(const head *a, const float *q, const float *k, const float *v,
                          float *scratch, float *o, float *logsumexp)
 {
-    for (uint32_t query = 0; query < a->seq_len; query += QUERIES) {
-        uint32_t rows = a->seq_len - query < QUERIES ? a->seq_len - query : QUERIES;
-        float most[QUERIES];
-        float sum[QUERIES];
-        float *out = o + query * a->q_stride;
-        for (uint32_t i = 0; i < rows; i++) {
-            most[i] = -INFINITY;
-            sum[i] = 0.0f;
-            for (uint32_t c = 0; c < a->head_dim; c++) {
-                out[i * a->q_stride + c] = 0.0f;
+    float *turned = scratch + QUERIES * KEYS;
+    pair b;
+    for (b.query = 0; b.query < a->seq_len; b.query += QUERIES) {
+        b.rows = a->seq_len - b.query < QUERIES ? a->seq_len - b.query : QUERIES;
+        online x;
+        for (uint32_t i = 0; i < QUERIES; i++) {
+            x.most[i] = -INFINITY;
+            x.sum[i] = 0.0f;
+        }
+        transpose(b.rows, a->head_dim, q + b.query * a->q_stride, a->q_stride, a->scale, turned);
+        uint32_t end = b.query + b.rows;
+        uint32_t first = first_key(a, b.query) / KEYS * KEYS;
+        for (b.key = first; b.key < end; b.key += KEYS) {
+            b.columns = end - b.key < KEYS ? end - b.key : KEYS;
+            scores(a, &b, k, turned, scratch);
+            join_block(padded(b.rows), b.columns, scratch, &x);
+            if (b.key > first) {
+                scale_rows(a, b.rows, x.shrink, o + b.query * a->q_stride);
             }
+            add_to_queries(a, &b, scratch, v, b.key > first, o);
         }
-        uint32_t end = query + rows;
-        for (uint32_t key = first_key(a, query) / KEYS * KEYS; key < end; key += KEYS) {
-            uint32_t columns = end - key < KEYS ? end - key : KEYS;
-            scores(a, q, k, query, rows, key, columns, scratch);
-            join_block(a, rows, columns, scratch, most, sum, out);
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (blasint)rows,
-                        (blasint)a->head_dim, (blasint)columns, 1.0f, scratch, KEYS,
-                        v + key * a->kv_stride, (blasint)a->kv_stride, 1.0f, out,
-                        (blasint)a->q_stride);
+        for (uint32_t i = 0; i < b.rows; i++) {
+            logsumexp[(b.query + i) * a->row_stride] = x.most[i] + logf(x.sum[i]);
+            x.sum[i] = 1.0f / x.sum[i];
         }
-        for (uint32_t i = 0; i < rows; i++) {
-            float inverse = 1.0f / sum[i];
-            for (uint32_t c = 0; c < a->head_dim; c++) {
-                out[i * a->q_stride + c] *= inverse;
-            }
-            logsumexp[(query + i) * a->row_stride] = most[i] + logf(sum[i]);
-        }
+        scale_rows(a, b.rows, x.sum, o + b.query * a->q_stride);
     }
 }
 
@@ -144,97 +288,118 @@ typedef struct gradients {
     float *dq, *dk, *dv;
 } gradients;
 
-/* D_i = sum over the head of do o (executor.md section 5). */
-static void row_products(const head *a, const gradients *g, uint32_t query, uint32_t rows, float *d)
+/* Numbers of a block of queries in the backward. */
+typedef struct known {
+    float logsumexp[QUERIES];
+    float products[QUERIES]; /* D_i = sum over the head of do o (executor.md section 5) */
+} known;
+
+/* In a fixed order of eight parts. */
+static inline float dot(const float *x, const float *y, uint32_t count)
 {
-    for (uint32_t i = 0; i < rows; i++) {
-        const float *o = g->o + (query + i) * a->q_stride;
-        const float *d_o = g->d_o + (query + i) * a->q_stride;
-        float sum = 0.0f;
-        for (uint32_t c = 0; c < a->head_dim; c++) {
-            sum += o[c] * d_o[c];
+    float parts[8] = {0};
+    uint32_t whole = count / 8 * 8;
+    for (uint32_t j = 0; j < whole; j += 8) {
+        for (uint32_t p = 0; p < 8; p++) {
+            parts[p] += x[j + p] * y[j + p];
         }
-        d[i] = sum;
+    }
+    for (uint32_t j = whole; j < count; j++) {
+        parts[j - whole] += x[j] * y[j];
+    }
+    return ((parts[0] + parts[4]) + (parts[1] + parts[5])) +
+           ((parts[2] + parts[6]) + (parts[3] + parts[7]));
+}
+
+RPEXEC_VECTOR
+static void know(const head *a, const gradients *g, uint32_t query, uint32_t rows, known *x)
+{
+    memset(x, 0, sizeof *x);
+    for (uint32_t i = 0; i < rows; i++) {
+        size_t at = (query + i) * a->q_stride;
+        x->products[i] = dot(g->o + at, g->d_o + at, a->head_dim);
+        x->logsumexp[i] = g->logsumexp[(query + i) * a->row_stride];
     }
 }
 
-/* p holds the scores, dp do v^T: afterwards P and scale ds. */
+/* p holds the scores, dp v do^T: afterwards P and scale ds. */
 RPEXEC_VECTOR
-static void softmax_backward(const head *a, const gradients *g, uint32_t query, uint32_t rows,
-                             uint32_t columns, const float *d, float *p, float *dp)
+static void softmax_backward(float scale, uint32_t width, uint32_t columns, const known *restrict x,
+                             float *restrict p, float *restrict dp)
 {
-    float scale = a->scale;
-    for (uint32_t i = 0; i < rows; i++) {
-        float *restrict weights = p + i * KEYS;
-        float *restrict products = dp + i * KEYS;
-        float l = g->logsumexp[(query + i) * a->row_stride];
-        float own = d[i];
-        for (uint32_t j = 0; j < columns; j++) {
-            float weight = rpexec_exp(weights[j] - l);
-            weights[j] = weight;
-            products[j] = weight * (products[j] - own) * scale;
+    for (uint32_t j = 0; j < columns; j++) {
+        float *restrict weights = p + (size_t)j * QUERIES;
+        float *restrict products = dp + (size_t)j * QUERIES;
+        for (uint32_t i = 0; i < width; i++) {
+            float weight = rpexec_exp(weights[i] - x->logsumexp[i]);
+            weights[i] = weight;
+            products[i] = weight * (products[i] - x->products[i]) * scale;
         }
     }
 }
 
 /* The same of capped scores s, whose derivative is 1 - (s / c)^2. */
 RPEXEC_VECTOR
-static void capped_backward(const head *a, const gradients *g, uint32_t query, uint32_t rows,
-                            uint32_t columns, const float *d, float *p, float *dp)
+static void capped_backward(float scale, float cap, uint32_t width, uint32_t columns,
+                            const known *restrict x, float *restrict p, float *restrict dp)
 {
-    for (uint32_t i = 0; i < rows; i++) {
-        float l = g->logsumexp[(query + i) * a->row_stride];
-        for (uint32_t j = 0; j < columns; j++) {
-            float share = p[i * KEYS + j] / a->cap;
+    for (uint32_t j = 0; j < columns; j++) {
+        float *restrict weights = p + (size_t)j * QUERIES;
+        float *restrict products = dp + (size_t)j * QUERIES;
+        for (uint32_t i = 0; i < width; i++) {
+            float share = weights[i] / cap;
             float slope = share >= -1.0f ? 1.0f - share * share : 0.0f; /* not seen: -inf */
-            float weight = rpexec_exp(p[i * KEYS + j] - l);
-            p[i * KEYS + j] = weight;
-            dp[i * KEYS + j] = weight * (dp[i * KEYS + j] - d[i]) * a->scale * slope;
+            float weight = rpexec_exp(weights[i] - x->logsumexp[i]);
+            weights[i] = weight;
+            products[i] = weight * (products[i] - x->products[i]) * scale * slope;
         }
     }
 }
 
-static void backward_pair(const head *a, const gradients *g, uint32_t query, uint32_t rows,
-                          uint32_t key, uint32_t columns, const float *d, float *p, float *dp)
+/* Where blocks of the backward are in a lane's scratch memory. */
+typedef struct blocks {
+    float *p, *dp;  /* [KEYS][QUERIES] */
+    float *q, *d_o; /* [head_dim][QUERIES] */
+} blocks;
+
+static void backward_pair(const head *a, const pair *b, const gradients *g, const known *x,
+                          const blocks *s, bool first)
 {
-    blasint m = (blasint)rows;
-    blasint n = (blasint)columns;
-    blasint h = (blasint)a->head_dim;
-    blasint qs = (blasint)a->q_stride;
-    blasint ks = (blasint)a->kv_stride;
-    const float *d_o = g->d_o + query * a->q_stride;
-    scores(a, g->q, g->k, query, rows, key, columns, p);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, h, 1.0f, d_o, qs,
-                g->v + key * a->kv_stride, ks, 0.0f, dp, KEYS);
-    if (a->cap > 0) {
-        capped_backward(a, g, query, rows, columns, d, p, dp);
-    } else {
-        softmax_backward(a, g, query, rows, columns, d, p, dp);
+    scores(a, b, g->k, s->q, s->p);
+    multiply_keys(a, b, g->v, s->d_o, s->dp);
+    if (!is_whole(a, b)) { /* what was not computed may be no number */
+        fill_unseen(a, b, 0.0f, s->dp);
     }
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, n, h, m, 1.0f, p, KEYS, d_o, qs, 1.0f,
-                g->dv + key * a->kv_stride, ks);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, n, h, m, 1.0f, dp, KEYS,
-                g->q + query * a->q_stride, qs, 1.0f, g->dk + key * a->kv_stride, ks);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, h, n, 1.0f, dp, KEYS,
-                g->k + key * a->kv_stride, ks, 1.0f, g->dq + query * a->q_stride, qs);
+    if (a->cap > 0) {
+        capped_backward(a->scale, a->cap, padded(b->rows), b->columns, x, s->p, s->dp);
+    } else {
+        softmax_backward(a->scale, padded(b->rows), b->columns, x, s->p, s->dp);
+    }
+    add_to_keys(a, b, s->p, g->d_o, g->dv);
+    add_to_keys(a, b, s->dp, g->q, g->dk);
+    add_to_queries(a, b, s->dp, g->k, !first, g->dq);
 }
 
 /* dk and dv are added to: the query heads of a group share them. */
 static void backward_head(const head *a, const gradients *g, float *scratch)
 {
-    float d[QUERIES];
-    for (uint32_t query = 0; query < a->seq_len; query += QUERIES) {
-        uint32_t rows = a->seq_len - query < QUERIES ? a->seq_len - query : QUERIES;
-        for (uint32_t i = 0; i < rows; i++) {
-            for (uint32_t c = 0; c < a->head_dim; c++) {
-                g->dq[(query + i) * a->q_stride + c] = 0.0f;
-            }
-        }
-        row_products(a, g, query, rows, d);
-        uint32_t end = query + rows;
-        for (uint32_t key = first_key(a, query) / KEYS * KEYS; key < end; key += KEYS) {
-            uint32_t columns = end - key < KEYS ? end - key : KEYS;
-            backward_pair(a, g, query, rows, key, columns, d, scratch, scratch + QUERIES * KEYS);
+    const blocks s = {.p = scratch,
+                      .dp = scratch + QUERIES * KEYS,
+                      .q = scratch + 2 * QUERIES * KEYS,
+                      .d_o = scratch + QUERIES * (2 * KEYS + a->head_dim)};
+    known x;
+    pair b;
+    for (b.query = 0; b.query < a->seq_len; b.query += QUERIES) {
+        b.rows = a->seq_len - b.query < QUERIES ? a->seq_len - b.query : QUERIES;
+        size_t at = b.query * a->q_stride;
+        transpose(b.rows, a->head_dim, g->q + at, a->q_stride, a->scale, s.q);
+        transpose(b.rows, a->head_dim, g->d_o + at, a->q_stride, 1.0f, s.d_o);
+        know(a, g, b.query, b.rows, &x);
+        uint32_t end = b.query + b.rows;
+        uint32_t first = first_key(a, b.query) / KEYS * KEYS;
+        for (b.key = first; b.key < end; b.key += KEYS) {
+            b.columns = end - b.key < KEYS ? end - b.key : KEYS;
+            backward_pair(a, &b, g, &x, &s, b.key == first);
         }
     }
 }

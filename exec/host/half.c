@@ -89,7 +89,7 @@ size_t rpexec_host_half_scratch(const rpexec_model *model, uint64_t tokens)
     uint64_t linear =
         2 * padded(rows * width) + padded(MATRIX_ROWS * width) + padded(rows * MATRIX_ROWS);
     uint64_t attention = 4 * padded(model->seq_len * q) + 4 * padded(model->seq_len * kv) +
-                         rpexec_host_attention_scratch();
+                         rpexec_host_attention_scratch(m->head_dim);
     uint64_t pieces = 6 * padded(larger(PIECE, larger(width, m->vocab)));
     uint64_t embedding = 2 * padded(2 * tokens) + 2 * padded(m->hidden);
     return larger(larger(linear, attention), larger(pieces, embedding));

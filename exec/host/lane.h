@@ -32,7 +32,7 @@ extern const rpexec_operators rpexec_host_half;
 
 /** Rows of queries and of keys that attention works on at a time. */
 #define RPEXEC_ATTENTION_QUERIES 64u
-#define RPEXEC_ATTENTION_KEYS 128u
+#define RPEXEC_ATTENTION_KEYS 64u
 
 /**
  * A lane with scratch memory for the model's operators.
@@ -42,8 +42,8 @@ extern const rpexec_operators rpexec_host_half;
 rp_status rpexec_host_lane_create(const rpexec_model *model, uint64_t tokens, rp_arena *arena,
                                   rpexec_lane *lane_out);
 
-/** @return floats of scratch of fp32 attention: two blocks of scores. */
-size_t rpexec_host_attention_scratch(void);
+/** @return floats of scratch of fp32 attention: two blocks of scores, two of queries. */
+size_t rpexec_host_attention_scratch(uint32_t head_dim);
 
 /** @return floats of scratch that the operators of experts need, of any storage type. */
 size_t rpexec_host_experts_scratch(const rp_model *model);

@@ -6,11 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-size_t rpexec_host_attention_scratch(void)
-{
-    return (size_t)2 * RPEXEC_ATTENTION_QUERIES * RPEXEC_ATTENTION_KEYS;
-}
-
 void rpexec_host_linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
                         const void *weight, const void *base, void *y)
 {

@@ -157,14 +157,19 @@ static double dot_of(const slow_attention_sizes *s, int sequence, int head, int 
     return dot;
 }
 
-/* One row of P, of seq_len columns, zero behind the diagonal. Returns its logsumexp. */
+static int sees(const slow_attention_sizes *s, int row, int column)
+{
+    return column <= row && (s->window == 0 || row - column < s->window);
+}
+
+/* One row of P, of seq_len columns, zero where the row sees no key. Returns its logsumexp. */
 static double softmax_row(const slow_attention_sizes *s, int sequence, int head, int row,
                           const double *q, const double *k, double *p)
 {
     double most = -INFINITY;
     double sum = 0;
     for (int j = 0; j < s->seq_len; j++) {
-        p[j] = j <= row ? score_of(s, dot_of(s, sequence, head, row, j, q, k)) : -INFINITY;
+        p[j] = sees(s, row, j) ? score_of(s, dot_of(s, sequence, head, row, j, q, k)) : -INFINITY;
         most = fmax(most, p[j]);
     }
     for (int j = 0; j < s->seq_len; j++) {

@@ -243,7 +243,7 @@ Test(slow_decoder, frequencies_of_llama)
     }
 }
 
-static slow_attention_sizes attention = {2, 17, 4, 2, 8, 0, 0};
+static slow_attention_sizes attention = {2, 17, 4, 2, 8, 0, 0, 0};
 
 static void attention_forward(const operator_case *c, double *o)
 {

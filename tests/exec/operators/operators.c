@@ -16,6 +16,8 @@
 /* k: sums are in other orders than in the model's random walk, and a few operations follow them. */
 #define FACTOR 6.0
 
+#define MOST_HEAD_DIM 64
+
 static rpexec_lane lane;
 static const rpexec_operators *op;
 
@@ -23,7 +25,7 @@ static void begin(void)
 {
     rp_test_arena_begin();
     op = rpexec_host_operators[RP_DTYPE_F32];
-    lane.scratch_count = rpexec_host_attention_scratch();
+    lane.scratch_count = rpexec_host_attention_scratch(MOST_HEAD_DIM);
     cr_assert(eq(int,
                  rp_arena_alloc(rp_test_arena, lane.scratch_count, sizeof(float), &lane.scratch),
                  RP_OK));
@@ -279,7 +281,8 @@ static void check_attention(const slow_attention_sizes *s, double size)
                                           .kv_heads = (uint32_t)s->kv_heads,
                                           .head_dim = (uint32_t)s->head_dim,
                                           .scale = (float)s->scale,
-                                          .cap = (float)s->cap};
+                                          .cap = (float)s->cap,
+                                          .window = (uint32_t)s->window};
     tensor q = make(wide, size);
     tensor k = make(narrow, size);
     tensor v = make(narrow, 1);
@@ -297,29 +300,47 @@ static void check_attention(const slow_attention_sizes *s, double size)
     int score = s->head_dim * (int)ceil(fmax(1, size * size * size * size));
     compare("attention", &o, s->seq_len + score);
     compare("attention, logsumexp", &l, s->seq_len + score);
-    compare("attention, dq", &dq, s->seq_len + 2 * score);
+    /* D_i is off by as much for all keys of a query, which adds up in its dq. */
+    compare("attention, dq", &dq, 6 * (s->seq_len + 2 * score));
     compare("attention, dk", &dk, s->heads / s->kv_heads * s->seq_len + 2 * score);
     compare("attention, dv", &dv, s->heads / s->kv_heads * s->seq_len + score);
 }
 
 Test(exec_operators, attention_of_groups)
 {
-    const slow_attention_sizes tiny = {2, 17, 4, 2, 8, 0, 0};
-    const slow_attention_sizes short_one = {1, 2, 2, 2, 4, 0, 0};
-    const slow_attention_sizes capped = {2, 17, 4, 2, 8, 0.5, 1.5};
+    const slow_attention_sizes tiny = {2, 17, 4, 2, 8, 0, 0, 0};
+    const slow_attention_sizes short_one = {1, 2, 2, 2, 4, 0, 0, 0};
+    const slow_attention_sizes capped = {2, 17, 4, 2, 8, 0.5, 1.5, 0};
     check_attention(&tiny, 1);
     check_attention(&short_one, 1);
     check_attention(&capped, 1);
 }
 
-/* More keys and queries than a block has: 128 and 64; sharp rows, too. */
+/* More keys and queries than a block has, 64 each; sharp rows, too. */
 Test(exec_operators, attention_over_several_blocks)
 {
-    const slow_attention_sizes sizes = {1, 150, 3, 1, 6, 0, 0};
-    const slow_attention_sizes capped = {1, 150, 3, 1, 6, 0, 2};
+    const slow_attention_sizes sizes = {1, 150, 3, 1, 6, 0, 0, 0};
+    const slow_attention_sizes capped = {1, 150, 3, 1, 6, 0, 2, 0};
     check_attention(&sizes, 1);
     check_attention(&sizes, 2);
     check_attention(&capped, 2);
+}
+
+/* Windows end in the first, a middle and the last block of keys, and within tiles of products: 6
+ * rows and 16, 8 or single columns. */
+Test(exec_operators, attention_of_windows_and_odd_heads)
+{
+    static const int windows[] = {2, 3, 40, 128, 129, 200};
+    static const int head_dims[] = {5, 8, 20, 27, MOST_HEAD_DIM};
+    for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
+        const slow_attention_sizes sizes = {1, 150 + (int)w,       2,         1, head_dims[w % 5],
+                                            0, w % 2 == 0 ? 0 : 2, windows[w]};
+        check_attention(&sizes, 1);
+    }
+    for (size_t h = 0; h < sizeof head_dims / sizeof head_dims[0]; h++) {
+        const slow_attention_sizes sizes = {2, 61 + (int)h, 4, 2, head_dims[h], 0, 0, 0};
+        check_attention(&sizes, 1);
+    }
 }
 
 /* Of an element: no sums, but e^x (2e-7), a quotient and some products. */

@@ -89,7 +89,7 @@ Test(exec_sinks, outputs_and_gradients_are_those_of_a_softmax_with_one_more_key)
     static float dq[COUNT], dk[COUNT], dv[COUNT], sinks[HEADS], dsinks[HEADS];
     const rpexec_operators *op = rpexec_host_operators[RP_DTYPE_F32];
     const rpexec_attention_sizes sizes = {1, TOKENS, HEADS, HEADS, HEAD_DIM, WINDOW, 0, 0};
-    rpexec_lane lane = {.scratch_count = rpexec_host_attention_scratch()};
+    rpexec_lane lane = {.scratch_count = rpexec_host_attention_scratch(HEAD_DIM)};
     double worst = 0;
     cr_assert(eq(int,
                  rp_arena_alloc(rp_test_arena, lane.scratch_count, sizeof(float), &lane.scratch),

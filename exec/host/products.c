@@ -1,0 +1,145 @@
+/* Tiles of c stay in registers while k goes by. With 6 rows of two vectors of 8 floats these are 12
+ * of AVX's 16 registers, and 12 sums in flight are enough for two units with four cycles each. */
+#include "exec/host/products.h"
+
+#define ROWS 6u
+#define COLUMNS RPEXEC_PRODUCT_COLUMNS
+#define VECTORS 2u
+
+const rpexec_band rpexec_everything = {-RPEXEC_UNBOUNDED, RPEXEC_UNBOUNDED};
+
+typedef float vector __attribute__((vector_size(COLUMNS * sizeof(float)), aligned(4), may_alias));
+
+/* One tile: its first elements, and how many terms. */
+typedef struct tile {
+    const float *a, *b;
+    float *c;
+    uint32_t terms;
+} tile;
+
+/* rows and vectors are constants, with which the loops over them are unrolled. */
+static inline __attribute__((always_inline)) void
+multiply(const rpexec_product *p, const tile *t, const uint32_t rows, const uint32_t vectors)
+{
+    vector sums[ROWS][VECTORS];
+    const float *a = t->a;
+    const float *b = t->b;
+    const size_t a_row = p->a_row;
+#pragma GCC unroll 6
+    for (uint32_t r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+        for (uint32_t v = 0; v < vectors; v++) {
+            const float *c = t->c + r * p->c_row + v * COLUMNS;
+            sums[r][v] = p->add ? *(const vector *)c : (vector){0};
+        }
+    }
+    for (uint32_t k = 0; k < t->terms; k++) {
+        vector right[VECTORS];
+#pragma GCC unroll 2
+        for (uint32_t v = 0; v < vectors; v++) {
+            right[v] = *(const vector *)(b + v * COLUMNS);
+        }
+#pragma GCC unroll 6
+        for (uint32_t r = 0; r < rows; r++) {
+            float left = a[r * a_row];
+#pragma GCC unroll 2
+            for (uint32_t v = 0; v < vectors; v++) {
+                sums[r][v] += left * right[v];
+            }
+        }
+        a += p->a_step;
+        b += p->b_row;
+    }
+#pragma GCC unroll 6
+    for (uint32_t r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+        for (uint32_t v = 0; v < vectors; v++) {
+            *(vector *)(t->c + r * p->c_row + v * COLUMNS) = sums[r][v];
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void
+multiply_rows(const rpexec_product *p, const tile *t, uint32_t rows, const uint32_t vectors)
+{
+    switch (rows) {
+    case 1:
+        multiply(p, t, 1, vectors);
+        break;
+    case 2:
+        multiply(p, t, 2, vectors);
+        break;
+    case 3:
+        multiply(p, t, 3, vectors);
+        break;
+    case 4:
+        multiply(p, t, 4, vectors);
+        break;
+    case 5:
+        multiply(p, t, 5, vectors);
+        break;
+    default:
+        multiply(p, t, ROWS, vectors);
+        break;
+    }
+}
+
+/* Columns that do not fill a vector. */
+static inline void multiply_rest(const rpexec_product *p, const tile *t, uint32_t rows,
+                                 uint32_t columns)
+{
+    for (uint32_t r = 0; r < rows; r++) {
+        for (uint32_t n = 0; n < columns; n++) {
+            float sum = p->add ? t->c[r * p->c_row + n] : 0.0f;
+            for (uint32_t k = 0; k < t->terms; k++) {
+                sum += t->a[r * p->a_row + k * p->a_step] * t->b[k * p->b_row + n];
+            }
+            t->c[r * p->c_row + n] = sum;
+        }
+    }
+}
+
+/* @return the first of `count` that rows from m on need */
+static inline uint32_t begin_of(rpexec_band band, uint32_t m, uint32_t count)
+{
+    int64_t first = band.first + m;
+    return first <= 0 ? 0 : first < count ? (uint32_t)first : count;
+}
+
+/* @return the first of `count` that rows up to m do not need any more */
+static inline uint32_t end_of(rpexec_band band, uint32_t m, uint32_t count)
+{
+    int64_t end = band.last + m + 1;
+    return end <= 0 ? 0 : end < count ? (uint32_t)end : count;
+}
+
+RPEXEC_VECTOR_FUSED
+void rpexec_host_product(const rpexec_product *p)
+{
+    for (uint32_t m = 0; m < p->m; m += ROWS) {
+        uint32_t rows = p->m - m < ROWS ? p->m - m : ROWS;
+        uint32_t first = begin_of(p->terms, m, p->k);
+        uint32_t end = end_of(p->terms, m + rows - 1, p->k);
+        uint32_t n = begin_of(p->columns, m, p->n) / COLUMNS * COLUMNS;
+        uint32_t last = end_of(p->columns, m + rows - 1, p->n);
+        tile t = {.a = p->a + m * p->a_row + first * p->a_step,
+                  .b = p->b + first * p->b_row + n,
+                  .c = p->c + m * p->c_row + n,
+                  .terms = end > first ? end - first : 0};
+        while (n < last) {
+            uint32_t columns = p->n - n;
+            if (columns >= VECTORS * COLUMNS && last - n > COLUMNS) {
+                columns = VECTORS * COLUMNS;
+                multiply_rows(p, &t, rows, VECTORS);
+            } else if (columns >= COLUMNS) {
+                columns = COLUMNS;
+                multiply_rows(p, &t, rows, 1);
+            } else {
+                multiply_rest(p, &t, rows, columns);
+            }
+            n += columns;
+            t.b += columns;
+            t.c += columns;
+        }
+    }
+}
