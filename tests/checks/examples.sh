@@ -16,7 +16,7 @@ compared=0
 again=0
 # With RP_LONG=1 only; studies have checks of their own, what measures a machine has checks.describe, and the same
 # search or record is made by another page.
-long='schedule all (--gpus|--model llama3.1-8b *(--platform l40sx8|#))|/make\.sh |--steps 200|--partition tuned|gnuplot|rpadvise --model llama.* --(gpus|optimizer|runnable|schedule|seq-len|tokens) |^rppredict |rppredict --cells|rpadvise --model llama3.1-8b --platform rtx4090x8 *#|rpadvise --model qwen3-235b |rpexec --host-rates -|rpexec --platform-out |fitted\.yaml|rpexec --steps 16 --record r$|qwen3-32b --explain|--platform my-server.yaml'
+long='schedule all (--gpus|--model llama3.1-8b *(--platform l40sx8|#))|/make\.sh |--steps 200|--partition tuned|gnuplot|rpadvise --model llama.* --(gpus|optimizer|runnable|schedule|seq-len|tokens) |^rppredict |rppredict --cells|rpadvise --model llama3.1-8b --platform rtx4090x8 *#|rpadvise --model qwen3-235b |rpexec --host-rates -|rpexec --platform-out |fitted\.yaml|rpexec --steps 16 --record r$|qwen3-32b --explain|--replicas 1000|--platform my-server.yaml'
 # CONTRIBUTING.md: checks.walkthroughs; the CUDA backend's programs, which need a GPU: tests/gpu/run.sh.
 elsewhere='^(CONTRIBUTING|exec/cuda/README)\.md$'
 

@@ -3,7 +3,7 @@
 # Figures 10, 11 and 15 from a real run of rppredict: every published cell once, ours as rppredict
 # says it, differences, marks and means from their definitions. The accuracy of throughputs that has been reached is a
 # gate that can only tighten (tests/golden/prediction_gates.csv; experiments/prediction.md says what it rests on);
-# lengths have theirs in unit.sim_rpsim_cli_memory. Intervals are over 8 draws, with RP_LONG=1 over 32 as in reports.
+# lengths have theirs in unit.sim_rpsim_cli_memory. Intervals are over 4 draws, with RP_LONG=1 over 32 as in reports.
 set -euo pipefail
 source=$1
 build=$2
@@ -13,7 +13,7 @@ done
 source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 published=$source/paper-figures/published
 configs=$source/traces/configs/paper.csv
-export RP_INTERVALS=8
+export RP_INTERVALS=4
 [ "${RP_LONG:-0}" != 1 ] || unset RP_INTERVALS
 
 for name in 10-throughput 11-longest-sequences 15-scaling; do
