@@ -25,6 +25,7 @@
 
 static _Atomic(const char *) temporaries[MOST_TEMPORARIES];
 static _Atomic pid_t owner;
+static atomic_bool leaving; /* a signal ends this process */
 
 static void note_temporary(const char *path)
 {
@@ -59,6 +60,7 @@ static void release_temporary(rp_output *output)
 
 void rp_output_remove_temporaries(void)
 {
+    atomic_store(&leaving, true);
     for (size_t i = 0; getpid() == atomic_load(&owner) && i < MOST_TEMPORARIES; i++) {
         const char *path = atomic_load(&temporaries[i]);
         if (path != NULL) {
@@ -132,21 +134,28 @@ static rp_status create_temporary(rp_output *output, int *descriptor_out)
     const char *slash = strrchr(output->path, '/');
     size_t folder_length = slash ? (size_t)(slash - output->path) + 1 : 0;
     size_t size = folder_length + 64;
+    int error = 0;
     RP_TRY(rp_mem_resize(&output->temporary_path, size));
     for (unsigned tries = 0; tries < TEMPORARY_TRIES; tries++) {
         snprintf(output->temporary_path, size, "%.*s" TEMPORARY_PREFIX "%ld-%u" TEMPORARY_SUFFIX,
                  (int)folder_length, output->path, (long)getpid(), atomic_fetch_add(&next, 1));
         int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+        note_temporary(output->temporary_path);
         *descriptor_out = open(output->temporary_path, flags, 0666);
         if (*descriptor_out >= 0) {
-            note_temporary(output->temporary_path);
+            /* Another thread is in the handler: it has seen the file, or has said before
+             * that it looks. */
+            if (atomic_load(&leaving)) {
+                (void)unlink(output->temporary_path);
+            }
             return RP_OK;
         }
-        if (errno != EEXIST) {
+        error = errno;
+        forget_temporary(output->temporary_path);
+        if (error != EEXIST) {
             break;
         }
     }
-    int error = errno;
     rp_mem_release(&output->temporary_path);
     return refuse(output->path, error);
 }

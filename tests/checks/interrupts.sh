@@ -55,7 +55,9 @@ ended_by()
             } 2>/dev/null
             if [ $status -eq "$want" ]; then
                 hits=$((hits + 1))
-                if [ "$signal" != KILL ] && [ -s "$work/err" ] && ! grep -q -- "--resume goes on from there" "$work/err"; then
+                # Signals also hit a run that goes on elsewhere than it began, or has nothing left to do.
+                if [ "$signal" != KILL ] && [ -s "$work/err" ] &&
+                    ! grep -qE -- "--resume goes on from there|and no step is left" "$work/err"; then
                     failed "SIG$signal: $(cat "$work/err")"
                 fi
             elif [ $status -ne 0 ]; then

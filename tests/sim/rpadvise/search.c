@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(search, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 120);
+TestSuite(search, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 1200);
 
 #define GPUS 4
 #define MOST_TRIALS 1024
@@ -336,7 +336,7 @@ Test(search, schedules_that_are_one_program_are_tried_once)
 }
 
 /* A neighbour whose short run is 2 % behind the best one's wins in full: a search that kept those
- * within 1 % ended elsewhere. RP_LONG, as it takes 7 s. */
+ * within 1 % ended elsewhere. RP_LONG, as it takes 7 s, sanitized two minutes. */
 Test(search, runs_neighbours_in_full_that_short_runs_put_second)
 {
     static const char *both[] = {"roundpipe", "roundpipe-overlap"};

@@ -54,7 +54,7 @@ static rp_status predict(const char *throughput, rpsim_prediction *prediction_ou
 {
     write_table("throughput_4090.csv", throughput);
     write_table("scaling_4090.csv", "gpus\n");
-    return rpsim_predict(rp_test_tool_folder(), rp_test_tool_arena(), prediction_out);
+    return rpsim_predict(rp_test_tool_folder(), 4, rp_test_tool_arena(), prediction_out);
 }
 
 /* A cell that fits, whose inputs are drawn, and one that does not. The rates are nobody's. */
