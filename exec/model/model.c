@@ -214,6 +214,7 @@ typedef struct filling {
     double deviation; /* of the residual stream's normal numbers, or of the others */
     uint64_t seed;
     uint64_t stream;
+    bool base;
     float *to;
 } filling;
 
@@ -237,6 +238,9 @@ static void fill(void *context, uint64_t first, uint64_t count)
     case RPEXEC_INITIAL_RESIDUAL:
     case RPEXEC_INITIAL_NORMAL:
         break;
+    }
+    if (!f->base) {
+        return; /* cleared before */
     }
     rpexec_random_normal_from(f->seed, f->stream, f->deviation, first, count, to);
 }
@@ -264,10 +268,10 @@ static void fill_layer(const rpexec_model *model, uint32_t layer, const filling 
     }
 }
 
-void rpexec_model_initialise(const rpexec_model *model, uint32_t layer, uint64_t seed,
+void rpexec_model_initialise(const rpexec_model *model, uint32_t layer, uint64_t seed, bool base,
                              rpexec_pool *pool, float *array)
 {
-    const filling like = {.seed = seed, .to = array};
+    const filling like = {.seed = seed, .base = base, .to = array};
     rpexec_pool_run(pool, rpexec_model_layer(model, layer)->floats, clear, array);
     fill_layer(model, layer, &like, pool);
 }

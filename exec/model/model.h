@@ -163,8 +163,10 @@ uint64_t rpexec_model_trained(const rpexec_model *model, uint32_t begin, uint32_
 /**
  * Fills a layer's array from a seed. The same (seed, layer, tensor) gives the same values, with any
  * other layers and any threads; a tied head's table is that of layer 0.
+ * @param base false: the model's own matrices are 0, as a checkpoint is read next; drawing a number
+ *        takes 40 ns, and a checkpoint has billions. Adapters are drawn.
  * @param pool whose threads work; NULL: the calling one
  * @param array [layer floats]
  */
-void rpexec_model_initialise(const rpexec_model *model, uint32_t layer, uint64_t seed,
+void rpexec_model_initialise(const rpexec_model *model, uint32_t layer, uint64_t seed, bool base,
                              rpexec_pool *pool, float *array);

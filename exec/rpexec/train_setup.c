@@ -122,7 +122,7 @@ static void compare_recipes(const char *ours, const char *before)
 static rp_status set_state(rpexec_trainer *t)
 {
     RP_TRY(rpexec_state_create(&t->model, t->arena, &t->state));
-    RP_TRY(rpexec_state_initialise(&t->state, t->o->seed));
+    RP_TRY(rpexec_state_initialise(&t->state, t->o->seed, t->origin.weights == NULL));
     if (t->origin.weights != NULL) {
         RP_TRY(rpexec_weights_load(t->origin.weights, &t->state));
     }

@@ -116,7 +116,7 @@ void rpexec_state_copy_working(rpexec_state *s, void *values, bool back)
 }
 
 /* Layers with frozen weights: all of a layer at a time, then where each tensor belongs. */
-static rp_status initialise_parts(rpexec_state *s, uint64_t seed, rp_arena *arena)
+static rp_status initialise_parts(rpexec_state *s, uint64_t seed, bool base, rp_arena *arena)
 {
     const rpexec_model *m = s->model;
     uint64_t most = 0;
@@ -128,7 +128,7 @@ static rp_status initialise_parts(rpexec_state *s, uint64_t seed, rp_arena *aren
     RP_TRY(rp_arena_alloc(arena, most, sizeof *array, &array));
     for (uint32_t i = 0; i < m->layer_count; i++) {
         const rpexec_layer *layer = rpexec_model_layer(m, i);
-        rpexec_model_initialise(m, i, seed, s->pool, array);
+        rpexec_model_initialise(m, i, seed, base, s->pool, array);
         for (uint32_t k = 0; k < layer->tensor_count; k++) {
             if (layer->tensors[k].offset < layer->frozen) {
                 rpexec_state_freeze(s, i, &layer->tensors[k], array + layer->tensors[k].offset);
@@ -140,24 +140,25 @@ static rp_status initialise_parts(rpexec_state *s, uint64_t seed, rp_arena *aren
     return RP_OK;
 }
 
-static rp_status initialise(rpexec_state *s, uint64_t seed)
+static rp_status initialise(rpexec_state *s, uint64_t seed, bool base)
 {
     if (s->model->rank == 0) {
         for (uint32_t i = 0; i < s->model->layer_count; i++) {
-            rpexec_model_initialise(s->model, i, seed, s->pool, s->master + s->trained[i]);
+            rpexec_model_initialise(s->model, i, seed, base, s->pool,
+                                    s->master + s->trained[i]);
         }
         return RP_OK;
     }
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = initialise_parts(s, seed, arena);
+    rp_status status = initialise_parts(s, seed, base, arena);
     rp_arena_destroy(arena);
     return status;
 }
 
-rp_status rpexec_state_initialise(rpexec_state *s, uint64_t seed)
+rp_status rpexec_state_initialise(rpexec_state *s, uint64_t seed, bool base)
 {
-    RP_TRY(initialise(s, seed));
+    RP_TRY(initialise(s, seed, base));
     for (uint32_t i = 0; i < s->model->layer_count; i++) {
         rpexec_pass_zero(s->pool, floats_of(s, i), sizeof *s->m, s->m + s->trained[i]);
         rpexec_pass_zero(s->pool, floats_of(s, i), sizeof *s->v, s->v + s->trained[i]);

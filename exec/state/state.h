@@ -42,8 +42,9 @@ rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec
 
 /** Fills master and working weights from a seed; m, v and step become 0, the scale what it is at
  * first.
+ * @param base of rpexec_model_initialise; false where rpexec_weights_load comes next
  * @retval RP_OK, RP_NO_MEMORY */
-rp_status rpexec_state_initialise(rpexec_state *state, uint64_t seed);
+rp_status rpexec_state_initialise(rpexec_state *state, uint64_t seed, bool base);
 
 /** Sets a frozen tensor of a layer; of a tied table both copies, with layer 0.
  * @param values [rows, columns] */

@@ -84,7 +84,7 @@ static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len
     }
     RP_TRY(rpexec_model_create(config, seq_len, dtype, arena, &run->model));
     RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
-    RP_TRY(rpexec_state_initialise(&run->state, SEED));
+    RP_TRY(rpexec_state_initialise(&run->state, SEED, true));
     rp_test_batches(arena, &run->model, iterations, (uint32_t)run->sequences, SEED, &run->batches);
     RP_TRY(rp_arena_alloc(arena, iterations, sizeof(double), &run->norms));
     return rp_arena_alloc(arena, iterations, sizeof(double), &run->losses);

@@ -111,7 +111,7 @@ Test(exec_adapters, frozen_weights_stay_what_they_are)
         cr_expect(eq(dbl, with.losses[0], without.losses[0]));
         cr_expect(with.losses[1] != without.losses[1]);
         cr_assert(eq(int, rpexec_state_create(&with.model, rp_test_arena, &fresh), RP_OK));
-        cr_assert(eq(int, rpexec_state_initialise(&fresh, 1), RP_OK));
+        cr_assert(eq(int, rpexec_state_initialise(&fresh, 1, true), RP_OK));
         for (uint32_t layer = 0; layer < with.model.layer_count; layer++) {
             uint64_t frozen = rpexec_model_layer(&with.model, layer)->frozen;
             uint64_t trained = fresh.trained[layer + 1] - fresh.trained[layer];

@@ -294,7 +294,7 @@ Test(exec_pool, initial_weights_are_the_same_bits)
         float *ours = taken(model.block.floats * sizeof *ours);
         float *right = taken(model.block.floats * sizeof *right);
         memset(ours, 0x5a, model.block.floats * sizeof *ours);
-        rpexec_model_initialise(&model, 1, 7, pool_of(3), ours);
+        rpexec_model_initialise(&model, 1, 7, true, pool_of(3), ours);
         for (uint32_t i = 0; i < model.block.tensor_count; i++) {
             const rpexec_tensor *t = &model.block.tensors[i];
             uint64_t values = t->rows * t->columns;
@@ -326,7 +326,7 @@ static rpexec_state stepped(const rpexec_model *model, rpexec_pool *pool, bool f
     const rpexec_adam adam = rpexec_adam_defaults();
     cr_assert(eq(int, rpexec_state_create(model, rp_test_arena, &s), RP_OK));
     s.pool = pool;
-    cr_assert(eq(int, rpexec_state_initialise(&s, 7), RP_OK));
+    cr_assert(eq(int, rpexec_state_initialise(&s, 7, true), RP_OK));
     rpexec_state_fuse(&s, fused);
     for (uint64_t step = 1; step <= 3; step++) {
         float scale = s.scaler.next;

@@ -256,7 +256,7 @@ static bool run_mutant(const char *text, const rp_model *config)
     if (fits && sequences < 64) {
         double losses[8];
         cr_assert(eq(int, rpexec_state_create(&model, arena, &state), RP_OK));
-        rpexec_state_initialise(&state, 1);
+        rpexec_state_initialise(&state, 1, true);
         rp_test_batches(arena, &model, program->iteration_count, sequences, 1, &batches);
         rpexec_execution e = {.plan = &plan,
                               .state = &state,

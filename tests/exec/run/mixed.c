@@ -348,7 +348,7 @@ static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, 
     cr_assert(
         eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &skipped), RP_OK));
     cr_assert(eq(int, rpexec_state_create(&skipped.model, rp_test_arena, &untouched.state), RP_OK));
-    rpexec_state_initialise(&untouched.state, 1);
+    rpexec_state_initialise(&untouched.state, 1, true);
     values = skipped.state.offsets[skipped.model.layer_count];
     cr_expect(eq(u64, skipped.state.step, 0), "%s", schedule);
     cr_expect(eq(u64, skipped.state.skipped, work.iterations));

@@ -60,7 +60,7 @@ static double weight_distance(const rp_test_run *run, const rp_test_run *plain, 
     double way = 0;
     rpexec_state first;
     cr_assert(eq(int, rpexec_state_create(&run->model, rp_test_arena, &first), RP_OK));
-    cr_assert(eq(int, rpexec_state_initialise(&first, seed), RP_OK));
+    cr_assert(eq(int, rpexec_state_initialise(&first, seed, true), RP_OK));
     for (uint64_t i = 0; i < rpexec_state_own(&run->state, 0, run->model.layer_count); i++) {
         double a = (double)run->state.master[i];
         double b = (double)plain->state.master[i];
