@@ -219,7 +219,12 @@ static int flush_error(FILE *stream)
 {
     bool failed_before = ferror(stream) != 0;
     errno = 0;
-    if (fflush(stream) != 0 || failed_before) {
+    int failed = fflush(stream);
+    if (failed_before && failed == 0) { /* what has failed was dropped with its errno: once more */
+        clearerr(stream);
+        failed = fputc('\n', stream) == EOF || fflush(stream) != 0;
+    }
+    if (failed != 0 || failed_before) {
         return errno != 0 ? errno : EIO;
     }
     return 0;

@@ -422,9 +422,10 @@ uint64_t rp_program_hash(const rp_program *program);
 
 /**
  * Writes the text form (described in docs at the head of text.c); reading it back gives an
- * equal program. @retval RP_OK, RP_IO
+ * equal program. Errors of the stream stay with it: rp_output_commit (common/base/text.h) names the
+ * file.
  */
-rp_status rp_program_write(const rp_program *program, FILE *stream);
+void rp_program_write(const rp_program *program, FILE *stream);
 
 /**
  * Reads the text form.

@@ -94,7 +94,7 @@ static void write_queue(const rp_program *p, const rp_queue *queue, FILE *stream
     }
 }
 
-rp_status rp_program_write(const rp_program *p, FILE *stream)
+void rp_program_write(const rp_program *p, FILE *stream)
 {
     write_header(p, stream);
     write_chain("forward-chain", p->forward_chain, p->forward_count, stream);
@@ -114,11 +114,6 @@ rp_status rp_program_write(const rp_program *p, FILE *stream)
         fprintf(stream, " %u %u\n", buffer->alloc_op, buffer->free_op);
     }
     fputs("end\n", stream);
-    if (ferror(stream) != 0) {
-        rp_log_error("the program could not be written");
-        return RP_IO;
-    }
-    return RP_OK;
 }
 
 rp_status rp_program_read_file(const char *path, rp_program **program_out)

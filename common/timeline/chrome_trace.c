@@ -3,7 +3,6 @@
 #include "common/base/log.h"
 #include "common/formats/json.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -458,10 +457,6 @@ rp_status rp_trace_write_parts(const rp_trace_part *parts, size_t part_count,
     rp_json_end_array(&json);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
-    if (fflush(stream) != 0 || ferror(stream)) {
-        rp_log_error("the trace cannot be written: %s", strerror(errno));
-        return RP_IO;
-    }
     return RP_OK;
 }
 

@@ -37,9 +37,8 @@ rp_status rp_trace_write_parts(const rp_trace_part *parts, size_t part_count,
  * Writes the trace.
  * @param timeline start <= end for every op; ops of a queue one after the other
  * @param facts written as "otherData", keys distinct; may be NULL when fact_count is 0
- * @param stream borrowed; not closed
+ * @param stream borrowed; not closed; its errors stay with it: rp_output_commit names the file
  * @retval RP_OK
- * @retval RP_IO writing failed (logged)
  * @retval RP_NO_MEMORY
  */
 rp_status rp_trace_write(const rp_timeline *timeline, const rp_trace_fact *facts, size_t fact_count,

@@ -3,7 +3,6 @@
 #include "common/base/log.h"
 #include "common/formats/csv.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -54,7 +53,7 @@ static void write_row(const row *cells, FILE *stream)
     }
 }
 
-rp_status rp_timeline_write_csv(const rp_timeline *timeline, FILE *stream)
+void rp_timeline_write_csv(const rp_timeline *timeline, FILE *stream)
 {
     const rp_program *program = timeline->program;
     for (int c = 0; c < COLUMN_COUNT; c++) {
@@ -70,11 +69,6 @@ rp_status rp_timeline_write_csv(const rp_timeline *timeline, FILE *stream)
             write_row(&cells, stream);
         }
     }
-    if (fflush(stream) != 0 || ferror(stream)) {
-        rp_log_error("the timeline cannot be written: %s", strerror(errno));
-        return RP_IO;
-    }
-    return RP_OK;
 }
 
 /* ---- reading ---- */

@@ -13,8 +13,8 @@
 /** The longest file that a timeline of `program` can have: what is longer need not be read. */
 size_t rp_timeline_csv_most_bytes(const rp_program *program);
 
-/** @retval RP_OK, RP_IO (logged) */
-rp_status rp_timeline_write_csv(const rp_timeline *timeline, FILE *stream);
+/** Errors of the stream stay with it: rp_output_commit (common/base/text.h) names the file. */
+void rp_timeline_write_csv(const rp_timeline *timeline, FILE *stream);
 
 /**
  * Reads what rp_timeline_write_csv writes; writing it again gives the same bytes.

@@ -164,8 +164,8 @@ rp_status rp_torch_csv_of_program(const rp_program *program, bool side_car, rp_a
                                   rp_torch_csv *csv_out);
 
 /** Writes one line per rank, in the legacy dialect where csv->legacy: then no pairs and waits,
- * which that does not know. @param stream flushed by the callee @retval RP_OK, RP_IO (logged) */
-rp_status rp_torch_csv_print(const rp_torch_csv *csv, FILE *stream);
+ * which that does not know. Errors of the stream stay with it, as rp_timeline_write_csv's do. */
+void rp_torch_csv_print(const rp_torch_csv *csv, FILE *stream);
 
 /**
  * rp_torch_csv_of_program without side-car and rp_torch_csv_print; nothing is written on refusal.

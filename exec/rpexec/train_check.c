@@ -189,7 +189,7 @@ static double gradient_tolerance(const rpexec_trainer *t)
         rpexec_check_tolerance(dtype, others, rpexec_trainer_microbatches(t), t->model.layer_count);
     of_one = cuts(t) && dtype == RP_DTYPE_F32 ? fmax(of_one, CUT_FP32) : of_one;
     double of_all = several ? tolerances[dtype].loss * t->program->iteration_count : 0;
-    return several && !others ? of_all : fmax(of_one, of_all);
+    return fmax(of_one, of_all);
 }
 
 rp_status rpexec_check_end(const rpexec_trainer *t)

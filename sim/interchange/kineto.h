@@ -101,7 +101,7 @@ rp_status rpsim_kineto_costs(const rpsim_ranges *ranges, const rpsim_range_summa
 /**
  * Writes the table as rp_costs_load reads it, with a comment for each summary.
  * @param costs all set
- * @retval RP_OK, RP_IO (logged)
+ * @param stream its errors stay with it
  */
-rp_status rpsim_kineto_write(const rp_costs *costs, const rpsim_ranges *ranges,
-                             const rpsim_range_summary *summaries, uint32_t count, FILE *stream);
+void rpsim_kineto_write(const rp_costs *costs, const rpsim_ranges *ranges,
+                        const rpsim_range_summary *summaries, uint32_t count, FILE *stream);

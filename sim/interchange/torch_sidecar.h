@@ -26,7 +26,8 @@ typedef struct rpsim_sidecar {
     uint32_t **rank_stages; /**< [rank][stage_counts[rank]] ascending */
 } rpsim_sidecar;
 
-/** Writes a program's side-car. @retval RP_OK, RP_IO (logged), RP_NO_MEMORY */
+/** Writes a program's side-car. @param stream its errors stay with it @retval RP_OK, RP_NO_MEMORY
+ */
 rp_status rpsim_sidecar_write(const rp_program *program, const rp_torch_csv *csv, rp_arena *arena,
                               FILE *stream);
 

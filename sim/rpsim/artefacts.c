@@ -193,7 +193,7 @@ static rp_status write_torch_csv(const rpsim_study *study, rp_output *output, rp
         RP_TRY(rp_torch_csv_lower(&computations, &o->torch_lowering, study->arena, &csv));
     }
     csv.legacy = o->torch_legacy;
-    RP_TRY(rp_torch_csv_print(&csv, output->stream));
+    rp_torch_csv_print(&csv, output->stream);
     return rp_output_commit(output);
 }
 
@@ -232,11 +232,11 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
         RP_TRY(write_trace(study, &artefacts->trace));
     }
     if (o->program_out != NULL) {
-        RP_TRY(rp_program_write(study->rows[0].result.program, artefacts->program.stream));
+        rp_program_write(study->rows[0].result.program, artefacts->program.stream);
         RP_TRY(rp_output_commit(&artefacts->program));
     }
     if (o->timeline_out != NULL) {
-        RP_TRY(rp_timeline_write_csv(study->rows[0].result.timeline, artefacts->timeline.stream));
+        rp_timeline_write_csv(study->rows[0].result.timeline, artefacts->timeline.stream);
         RP_TRY(rp_output_commit(&artefacts->timeline));
     }
     if (o->html_out != NULL) {

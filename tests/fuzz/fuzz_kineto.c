@@ -19,8 +19,7 @@ static void write_and_read(rp_costs *costs, const rpsim_ranges *ranges,
     costs->seq_len = 1;
     FILE *stream = open_memstream(&bytes, &length);
     fuzz_require(stream != NULL, "a stream in memory");
-    fuzz_require(rpsim_kineto_write(costs, ranges, summaries, count, stream) == RP_OK,
-                 "a table can be written");
+    rpsim_kineto_write(costs, ranges, summaries, count, stream);
     fclose(stream);
     fuzz_require(rp_costs_parse("written", bytes, length, arena, &again) == RP_OK,
                  "what was written can be read");

@@ -32,7 +32,8 @@ static rp_status print_csv(const rp_program *program, const rp_torch_csv *csv, r
 {
     (void)program;
     (void)arena;
-    return rp_torch_csv_print(csv, stream);
+    rp_torch_csv_print(csv, stream);
+    return RP_OK;
 }
 
 static rp_status write_csv(const rpadvise_job *job, FILE *stream)

@@ -334,7 +334,7 @@ static written write_program(const rp_program *program)
     written text = {NULL, 0};
     FILE *stream = open_memstream(&text.bytes, &text.length);
     cr_assert(ne(ptr, stream, NULL));
-    cr_assert(eq(int, rp_program_write(program, stream), RP_OK));
+    rp_program_write(program, stream);
     fclose(stream);
     return text;
 }

@@ -121,7 +121,7 @@ static const char *printed(const rp_torch_csv *csv)
     const char *copy = NULL;
     size_t length = 0;
     FILE *stream = open_memstream(&bytes, &length);
-    cr_assert(eq(int, rp_torch_csv_print(csv, stream), RP_OK));
+    rp_torch_csv_print(csv, stream);
     fclose(stream);
     cr_assert(eq(int, rp_arena_copy_text(rp_test_arena, bytes, length, &copy), RP_OK));
     free(bytes);

@@ -272,11 +272,11 @@ Test(torch_csv, refusals)
 Test(torch_csv, full_disk_is_an_error)
 {
     rp_program *program = build("gpipe", (sizes){2, 2, 1, 1, RP_RECOMPUTE_NONE});
-    FILE *full = fopen("/dev/full", "w");
-    cr_assert(full != NULL);
-    cr_expect(eq(int, rp_torch_csv_write(program, arena, full), RP_IO));
-    cr_expect(strstr(messages, "cannot be written") != NULL, "%s", messages);
-    fclose(full);
+    rp_output full;
+    cr_assert(eq(int, rp_output_open("/dev/full", &full), RP_OK));
+    cr_expect(eq(int, rp_torch_csv_write(program, arena, full.stream), RP_OK));
+    cr_expect(eq(int, rp_output_commit(&full), RP_IO));
+    cr_expect(strstr(messages, "/dev/full: cannot be written") != NULL, "%s", messages);
     rp_program_destroy(program);
 }
 

@@ -204,7 +204,7 @@ static char *text_of(const rp_program *program, size_t *length_out)
 {
     char *text = NULL;
     FILE *stream = open_memstream(&text, length_out);
-    cr_assert(eq(int, rp_program_write(program, stream), RP_OK));
+    rp_program_write(program, stream);
     fclose(stream);
     return text;
 }

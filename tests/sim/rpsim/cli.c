@@ -82,7 +82,7 @@ Test(cli, full_trace_fails_the_run)
     rp_test_outcome result =
         rp_test_rpsim("--schedule gpipe --fidelity stage --trace-out /dev/full");
     cr_expect(eq(int, result.status, 1));
-    cr_expect(strstr(result.messages, "cannot be written: No space left") != NULL, "%s",
+    cr_expect(strstr(result.messages, "/dev/full: cannot be written: No space left") != NULL, "%s",
               result.messages);
 }
 
