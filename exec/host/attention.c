@@ -148,14 +148,7 @@ typedef struct range {
 static range sight_of(const head *a, const pair *b, uint32_t j)
 {
     rpexec_band band = queries_of(a, b);
-    int64_t first = band.first + j;
-    int64_t end = band.last + j + 1;
-    range sight = {first <= 0        ? 0
-                   : first < b->rows ? (uint32_t)first
-                                     : b->rows,
-                   end <= 0        ? 0
-                   : end < b->rows ? (uint32_t)end
-                                   : b->rows};
+    range sight = {rpexec_band_begin(band, j, b->rows), rpexec_band_end(band, j, b->rows)};
     return sight.first < sight.end ? sight : (range){0, 0};
 }
 

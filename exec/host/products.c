@@ -99,29 +99,15 @@ static inline void multiply_rest(const rpexec_product *p, const tile *t, uint32_
     }
 }
 
-/* @return the first of `count` that rows from m on need */
-static inline uint32_t begin_of(rpexec_band band, uint32_t m, uint32_t count)
-{
-    int64_t first = band.first + m;
-    return first <= 0 ? 0 : first < count ? (uint32_t)first : count;
-}
-
-/* @return the first of `count` that rows up to m do not need any more */
-static inline uint32_t end_of(rpexec_band band, uint32_t m, uint32_t count)
-{
-    int64_t end = band.last + m + 1;
-    return end <= 0 ? 0 : end < count ? (uint32_t)end : count;
-}
-
 RPEXEC_VECTOR_FUSED
 void rpexec_host_product(const rpexec_product *p)
 {
     for (uint32_t m = 0; m < p->m; m += ROWS) {
         uint32_t rows = p->m - m < ROWS ? p->m - m : ROWS;
-        uint32_t first = begin_of(p->terms, m, p->k);
-        uint32_t end = end_of(p->terms, m + rows - 1, p->k);
-        uint32_t n = begin_of(p->columns, m, p->n) / COLUMNS * COLUMNS;
-        uint32_t last = end_of(p->columns, m + rows - 1, p->n);
+        uint32_t first = rpexec_band_begin(p->terms, m, p->k);
+        uint32_t end = rpexec_band_end(p->terms, m + rows - 1, p->k);
+        uint32_t n = rpexec_band_begin(p->columns, m, p->n) / COLUMNS * COLUMNS;
+        uint32_t last = rpexec_band_end(p->columns, m + rows - 1, p->n);
         tile t = {.a = p->a + m * p->a_row + first * p->a_step,
                   .b = p->b + first * p->b_row + n,
                   .c = p->c + m * p->c_row + n,

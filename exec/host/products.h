@@ -19,6 +19,20 @@ typedef struct rpexec_band {
 
 extern const rpexec_band rpexec_everything;
 
+/** @return the first of `count` numbers that rows from m on have to do with; count: none. */
+static inline uint32_t rpexec_band_begin(rpexec_band band, uint32_t m, uint32_t count)
+{
+    int64_t first = band.first + m;
+    return first <= 0 ? 0 : first < count ? (uint32_t)first : count;
+}
+
+/** @return the first of `count` numbers that rows up to m have nothing more to do with. */
+static inline uint32_t rpexec_band_end(rpexec_band band, uint32_t m, uint32_t count)
+{
+    int64_t end = band.last + m + 1;
+    return end <= 0 ? 0 : end < count ? (uint32_t)end : count;
+}
+
 /** c[m][n] = (add ? c[m][n] : 0) + sum over k of a(m, k) b[k][n], all of them rows of floats. */
 typedef struct rpexec_product {
     uint32_t m, n, k;
@@ -30,11 +44,10 @@ typedef struct rpexec_product {
     float *c;     /**< apart from a and b */
     size_t c_row; /**< floats */
     bool add;
-    /** k outside of it are left out; a(m, k) is 0 there, as some are read all the same. */
+    /** Terms k of row m. Tiles take those of all their rows: outside of the band a(m, k) is 0. */
     rpexec_band terms;
-    /** Columns outside of it are left out, all but those that one with it has to be computed with:
-     * from the last multiple of RPEXEC_PRODUCT_COLUMNS before the band to the first one behind it,
-     * c is set. What is beyond may be set or not. */
+    /** Columns n of row m that are computed, widened to multiples of RPEXEC_PRODUCT_COLUMNS. Others
+     * may be set or not. */
     rpexec_band columns;
 } rpexec_product;
 

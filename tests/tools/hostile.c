@@ -28,8 +28,8 @@
 #define MOST_BYTES (8u << 20)
 #define MOST_WORDS 64
 /* A slow reader is stopped by its processor time, which other load does not lengthen, and one that
- * waits by the clock. Sanitized, rppredict takes 26 s where the damage is harmless. */
-#define LIMIT_S 60
+ * waits by the clock. */
+#define LIMIT_S 20
 #define MOST_WAIT_S 200
 #define SANITIZER_STATUS 99 /* no program's own */
 
@@ -184,7 +184,7 @@ static void try_words(char **words, uint32_t number)
     char *said = read_file(messages, &length);
     const char *what = NULL;
     if (status == -1) {
-        what = "took more than 60 s of the processor, or 200 s";
+        what = "took more than 20 s of the processor, or 200 s";
     } else if (status == SANITIZER_STATUS || strstr(said, "runtime error:") != NULL) {
         what = "a sanitizer stopped it";
     } else if (status < 0 || status > 2) {
