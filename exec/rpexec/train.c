@@ -235,7 +235,6 @@ static rp_status open_session(rpexec_trainer *t, uint32_t steps)
                                       .watchdog_s = t->o->watchdog_s,
                                       .bound = t->o->bind},
                            .fail_op = RP_MAX_OPS,
-                           .keep_gradients = t->o->check,
                            .fuses = t->program == NULL,
                            .nodes = t->nodes,
                            .follower = {.context = t,
@@ -252,6 +251,7 @@ static rp_status run_session(rpexec_trainer *t, const rpexec_batch *batches, uin
     e->batches = batches;
     e->losses = t->outcome->losses + done;
     e->norms = t->outcome->norms + done;
+    e->first_gradients = done == 0 ? t->gradients[0] : NULL;
     t->steps_before = t->state.step;
     e->timeline = timeline;
     t->step_began_s = now_s();
@@ -386,9 +386,8 @@ static void set_rates(const rpexec_trainer *t)
     out->wall_tokens_per_s = t->seconds > 0 ? tokens * out->steps / t->seconds : 0;
 }
 
-/* The first step stands alone with --check: its gradients are compared. Checkpoints are made
- * between programs, and a given program is as long as it is. Others are as long as each other: the
- * last one is measured, and one step of it does not count. */
+/* Checkpoints are made between programs, and a given program is as long as it is. Others are as
+ * long as each other: the last one is measured, and one step of it does not count. */
 static uint32_t segment_steps(const rpexec_trainer *t, uint32_t done)
 {
     if (t->program != NULL) {
@@ -406,7 +405,7 @@ static uint32_t segment_steps(const rpexec_trainer *t, uint32_t done)
         left = left < until_eval ? left : until_eval;
     }
     uint32_t programs = (left - 1) / SEGMENT_STEPS + 1;
-    return t->o->check && done == 0 ? 1 : (left - 1) / programs + 1;
+    return (left - 1) / programs + 1;
 }
 
 static rp_status interrupted(const rpexec_trainer *t)

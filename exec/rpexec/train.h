@@ -45,6 +45,8 @@ typedef struct rpexec_outcome {
     double max_loss_rel_err; /**< of all steps */
     uint32_t loss_apart; /**< the first step, from 1 on, whose loss is further apart than --check
                               allows; 0: none */
+    uint32_t norm_apart; /**< the first step whose gradients' norm is, after the same bits */
+    double norm_rel_err; /**< there */
     bool same_bits;      /**< losses and the first step's gradients are equal */
 } rpexec_outcome;
 

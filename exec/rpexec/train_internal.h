@@ -56,7 +56,8 @@ typedef struct rpexec_trainer {
     rpexec_progress progress;
     rpexec_adam adam;
     rpexec_outcome *outcome;
-    double *reference_losses;
+    double *reference_losses, *reference_norms; /* likewise */
+    float *gradients[2]; /* --check: of the first step, ours and the reference's; NULL: none */
     double seconds; /* of all segments */
     rpexec_checkpoints checkpoints;
     rpexec_adapters adapters; /* that the run begins with; rank 0: none are read */
@@ -135,12 +136,13 @@ bool rpexec_trainer_evaluates(const rpexec_trainer *trainer, uint32_t done, uint
  */
 rp_status rpexec_trainer_evaluate(rpexec_trainer *trainer, uint32_t done, uint32_t steps);
 
-/** --check: makes a second state that begins as the first. @retval RP_OK, RP_NO_MEMORY */
+/** --check: makes a second state that begins as the first, and room for the gradients of both.
+ * @retval RP_OK, RP_NO_MEMORY */
 rp_status rpexec_check_begin(rpexec_trainer *trainer);
 
 /**
  * Trains the second state with the same batches in plain loops and notes the differences; of the
- * first segment's last step also those of the gradients.
+ * first step also those of the gradients.
  * @param done steps before the segment
  * @retval RP_OK, RP_NO_MEMORY
  */

@@ -276,7 +276,7 @@ rp_status rpexec_run_sharded_optimise(rpexec_run *r, uint32_t op, rpexec_lane *l
     if (!sharding_of(r)->host_optimizer) {
         return RP_OK;
     }
-    rpexec_state_fuse(state, collects && !r->e->keep_gradients);
+    rpexec_state_fuse(state, collects && !rpexec_run_wants_gradients(r->e));
     for (uint32_t layer = layers; collects && layer-- > 0;) {
         rpexec_state_collect(state, layer, scale_of(r, op));
     }
@@ -286,7 +286,7 @@ rp_status rpexec_run_sharded_optimise(rpexec_run *r, uint32_t op, rpexec_lane *l
     for (uint32_t layer = layers; layer-- > 0;) {
         rpexec_state_measure(state, layer);
     }
-    rpexec_state_optimise(state, &r->e->adam);
+    rpexec_run_optimise(r, op);
     rpexec_run_note_norm(r, op, state->norm);
     for (uint32_t layer = 0; layer < layers; layer++) {
         rpexec_state_refresh(state, layer);
@@ -361,15 +361,16 @@ static rp_status update_stage(rpexec_run *r, uint32_t op, uint32_t stage,
     uint32_t gpu = gpu_of(r, op);
     const rpexec_state *state = r->e->state;
     const rpexec_home *home = rpexec_plan_home(r->plan, gpu, stage);
+    float *wanted = rpexec_run_wanted(r, op);
     void *gradients = rpexec_run_at(r, *rpexec_plan_shard_gradients(r->plan, o, gpu, stage));
     rpexec_pieces p = pieces_of(r, gpu, home->begin, home->end);
     while (rpexec_pieces_next(&p)) {
         rpexec_update update = update_of(r, gpu, stage, &p);
         update.gradients = element(r, gradients, p.trained_packed);
         update.scale = scale_of(r, op);
-        if (p.trained && r->e->keep_gradients) {
+        if (p.trained && wanted != NULL) {
             uint64_t first = state->trained[home->begin] + p.trained_at + p.begin;
-            RP_TRY(rpexec_run_keep(r, op, &update, state->gradients + first));
+            RP_TRY(rpexec_run_keep(r, op, &update, wanted + first));
         }
         if (p.trained && step->number != 0) {
             const rpexec_layer *layer = rpexec_model_layer(r->plan->model, p.layer);

@@ -414,8 +414,9 @@ static rp_status rewind_run(rpexec_run *r)
 static bool can_fuse(const rpexec_execution *e)
 {
     const rpexec_plan *p = e->plan;
-    return e->fuses && !e->keep_gradients && e->nodes == NULL && !p->program->asynchronous &&
-           !p->resident && p->sharded == NULL && p->slices == NULL && p->slot_count == 0;
+    return e->fuses && !rpexec_run_wants_gradients(e) && e->nodes == NULL &&
+           !p->program->asynchronous && !p->resident && p->sharded == NULL && p->slices == NULL &&
+           p->slot_count == 0;
 }
 
 rp_status rpexec_execution_run(rpexec_run *r)

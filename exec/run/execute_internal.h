@@ -116,9 +116,19 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane);
 /** Copies between host and GPU before or after the run; zeroes where `from` is NULL. */
 void rpexec_run_transfer(rpexec_run *run, void *to, const void *from, uint64_t bytes);
 
+/** @return the array [trained values] that gradients of an UPDATE's iteration go to; NULL: nobody
+ * wants them. */
+float *rpexec_run_wanted(const rpexec_run *run, uint32_t op);
+
+/** @return true where somebody wants gradients: they are kept apart from the step. */
+bool rpexec_run_wants_gradients(const rpexec_execution *execution);
+
 /** The gradients of an update, divided by their scale, as fp32 to the host's `to`. @retval RP_OK,
  * RP_BROKEN */
 rp_status rpexec_run_keep(rpexec_run *run, uint32_t op, const rpexec_update *update, float *to);
+
+/** OPTIMIZER of weights in host memory: keeps the gradients where they are wanted, then steps. */
+void rpexec_run_optimise(rpexec_run *run, uint32_t op);
 
 /** Copies in the queue of `op` between host and GPU, and counts the bytes. */
 void rpexec_run_copy(rpexec_run *run, uint32_t op, void *to, const void *from, uint64_t bytes);

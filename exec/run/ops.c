@@ -2,6 +2,8 @@
 #include "common/base/log.h"
 #include "exec/run/execute_internal.h"
 
+#include <string.h>
+
 /* ---- where things are -------------------------------------------------------------------------
  */
 
@@ -306,9 +308,30 @@ static rp_status optimise(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         for (uint32_t i = r->e->nodes != NULL ? r->plan->model->layer_count : 0; i-- > 0;) {
             rpexec_run_measure(r, op, i);
         }
-        rpexec_state_optimise(r->e->state, &r->e->adam);
+        rpexec_run_optimise(r, op);
     }
     return RP_OK;
+}
+
+float *rpexec_run_wanted(const rpexec_run *r, uint32_t op)
+{
+    bool first = r->e->first_gradients != NULL && r->program->ops[op].iteration == 0;
+    return first ? r->e->first_gradients : r->e->keep_gradients ? r->e->state->gradients : NULL;
+}
+
+bool rpexec_run_wants_gradients(const rpexec_execution *e)
+{
+    return e->keep_gradients || e->first_gradients != NULL;
+}
+
+void rpexec_run_optimise(rpexec_run *r, uint32_t op)
+{
+    rpexec_state *state = r->e->state;
+    float *to = rpexec_run_wanted(r, op);
+    if (to != NULL && to != state->gradients) {
+        memcpy(to, state->gradients, state->trained[r->plan->model->layer_count] * sizeof *to);
+    }
+    rpexec_state_optimise(state, &r->e->adam);
 }
 
 rp_status rpexec_run_keep(rpexec_run *r, uint32_t op, const rpexec_update *update, float *to)
@@ -376,6 +399,7 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         RP_TRY(rpexec_run_reduce_table(r, op, gpu, lane));
     }
     rpexec_run_step step;
+    float *wanted = rpexec_run_wanted(r, op);
     bool copy = rpexec_plan_copy(r->plan, gpu) != 0; /* of gradients that another one counts */
     const rpexec_squares squares = copy ? (rpexec_squares){0} : squares_of(r, gpu, lane);
     if (!rpexec_run_agree(r, op, &squares, &step)) {
@@ -388,9 +412,8 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         }
         for (uint32_t layer = job->begin; layer < job->end; layer++) {
             rpexec_update update = update_of(r, job, layer, r->scales[iteration]);
-            if (r->e->keep_gradients && !copy) {
-                RP_TRY(rpexec_run_keep(r, op, &update,
-                                       r->e->state->gradients + r->e->state->trained[layer]));
+            if (wanted != NULL && !copy) {
+                RP_TRY(rpexec_run_keep(r, op, &update, wanted + r->e->state->trained[layer]));
             }
             update.count -= tied ? rpexec_run_follow_table(r, job, layer, lane) : 0;
             if (step.number != 0) {

@@ -149,7 +149,7 @@ rp_status rpexec_run_reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpex
     if (first->gpu == last->gpu) {
         if (first->gpu == gpu) {
             r->operators->add(lane, values, other, embedding, embedding);
-            if (first != last || r->plan->slices != NULL || r->e->keep_gradients) {
+            if (first != last || r->plan->slices != NULL || rpexec_run_wants_gradients(r->e)) {
                 r->operators->copy(lane, values, embedding, other);
             }
         }

@@ -98,8 +98,9 @@ static void refresh(const rpexec_single *s)
     }
 }
 
-/* Asynchronous: the next iteration's weights are taken before Adam has worked. */
-static void step(const rpexec_single *s, const memory *m)
+/* Asynchronous: the next iteration's weights are taken before Adam has worked.
+ * @param gradients gets the step's; NULL: not wanted */
+static void step(const rpexec_single *s, const memory *m, float *gradients)
 {
     float scale = s->state->scaler.next;
     if (s->asynchronous) {
@@ -113,6 +114,10 @@ static void step(const rpexec_single *s, const memory *m)
                              scale);
         }
         rpexec_state_measure(s->state, layer);
+    }
+    if (gradients != NULL) {
+        memcpy(gradients, s->state->gradients,
+               s->state->trained[s->model->layer_count] * sizeof *gradients);
     }
     rpexec_state_optimise(s->state, &s->adam);
     if (!s->asynchronous) {
@@ -140,7 +145,7 @@ rp_status rpexec_single_run(rpexec_single *s)
             round_sums(s, &m, k);
         }
         s->losses[i] = sum / (double)s->batches[i].valid_tokens;
-        step(s, &m);
+        step(s, &m, i == 0 ? s->first_gradients : NULL);
         if (s->norms != NULL) {
             s->norms[i] = s->state->norm;
         }

@@ -28,6 +28,7 @@ typedef struct rpexec_single {
     rpexec_lane *lane;
     double *losses; /**< [iterations] mean over the valid tokens */
     double *norms;  /**< [iterations] of the gradients, before clipping; NULL: not wanted */
+    float *first_gradients; /**< [trained values] of the first iteration; NULL: not wanted */
 } rpexec_single;
 
 /**

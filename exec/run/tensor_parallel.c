@@ -195,12 +195,11 @@ static rp_status sum_layer(rpexec_run *r, uint32_t op, rpexec_lane *lane, const 
 static rp_status keep(rpexec_run *r, uint32_t op, const rpexec_update *update,
                       const rpexec_job *job, uint32_t layer)
 {
-    const rpexec_state *state = r->e->state;
     const rpexec_slice_copy copy = {.layer = layer,
                                     .width = sizeof(float),
                                     .trained = true,
                                     .to_whole = true,
-                                    .whole = state->gradients + state->trained[layer],
+                                    .whole = rpexec_run_wanted(r, op) + r->e->state->trained[layer],
                                     .part = r->staging[job->gpu]};
     RP_TRY(rpexec_run_keep(r, op, update, r->staging[job->gpu]));
     rpexec_slice_move(&r->plan->slices[job->gpu], &copy);
@@ -255,6 +254,7 @@ rp_status rpexec_run_update_slices(rpexec_run *r, uint32_t op, rpexec_lane *lane
     rpexec_run_step step;
     RP_TRY(complete(r, op, gpu, lane));
     bool first = rpexec_plan_copy(r->plan, gpu) == 0; /* others have the same gradients */
+    bool keeps = first && rpexec_run_wanted(r, op) != NULL;
     const rpexec_squares squares = first ? squares_of(r, gpu, lane) : (rpexec_squares){0};
     if (!rpexec_run_agree(r, op, &squares, &step)) {
         return RP_BROKEN; /* somebody else has failed */
@@ -266,7 +266,7 @@ rp_status rpexec_run_update_slices(rpexec_run *r, uint32_t op, rpexec_lane *lane
         }
         for (uint32_t layer = job->begin; layer < job->end; layer++) {
             const rpexec_update update = update_of(r, job, layer, scale);
-            RP_TRY(r->e->keep_gradients && first ? keep(r, op, &update, job, layer) : RP_OK);
+            RP_TRY(keeps ? keep(r, op, &update, job, layer) : RP_OK);
             if (step.number != 0) {
                 rpexec_run_adam(r, lane, &step,
                                 rpexec_model_layer(&r->plan->slices[gpu].model, layer), 0, &update);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(exec_program_in, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
+TestSuite(exec_program_in, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 500);
 
 static rp_test_outcome rpexec(const char *line)
 {
@@ -196,6 +196,106 @@ Test(exec_program_in, a_name_is_a_label)
         renamed = rp_test_rpsim(print(in, "q"));
         check_equal(s->name, simulated, 2, &original, &renamed);
     }
+}
+
+/* ---- --check ---- */
+
+/* @return what --check says of a program's first step, as it says of one step's program */
+static double first_error(const char *written, const char *steps)
+{
+    const char *line = NULL;
+    (void)rp_arena_print(rp_test_tool_arena(), &line, "%s --steps %s --program-out @DIR@/p.txt",
+                         written, steps);
+    rp_test_outcome made = rpexec(line);
+    if (made.status == 2 && strstr(made.messages, "valid is --optimizer sync") != NULL) {
+        return 0;
+    }
+    cr_assert(eq(int, made.status, 0), "%s: %s", line, made.messages);
+    rp_test_outcome run = rpexec(
+        print("--program-in @DIR@/p.txt --seq-len 16 --steps %s --check --format json", steps));
+    cr_expect(eq(int, run.status, 0), "%s: %s", line, run.messages);
+    json_t *json = parse(run.output);
+    double error = rp_test_json_number(json, "max_grad_rel_err") +
+                   rp_test_json_number(json, "max_grad_rms_err");
+    json_decref(json);
+    return error;
+}
+
+/* The gradients of the first step do not know how many steps follow: what is said of them is the
+ * same number, within the limit of executor.md 3.1, whatever Adam makes of it later. */
+Test(exec_program_in, the_first_step_is_checked_whatever_follows)
+{
+    static const char *const steps[] = {"1", "2", "4", "16"};
+    bool all = getenv("RP_LONG") != NULL && strcmp(getenv("RP_LONG"), "1") == 0;
+    static const char *const sample[] = {"roundpipe --optimizer async", "megatron-tp --dtype fp16"};
+    static const char *const more[] = {"", " --optimizer async", " --dtype bf16", " --dtype fp16"};
+    size_t count = all ? rp_schedule_count : 2;
+    for (size_t i = 0; i < count; i++) {
+        const char *line = NULL;
+        (void)rp_arena_print(rp_test_tool_arena(), &line,
+                             "--gpus 2 --microbatches 4 --seq-len 16 --schedule %s%s",
+                             all ? rp_schedules[i]->name : sample[i], all ? more[i % 4] : "");
+        double one = first_error(line, steps[0]);
+        for (size_t k = 1; k < (all ? 4 : 2); k++) {
+            double error = first_error(line, steps[k]);
+            cr_expect(eq(dbl, error, one), "%s, %s steps", line, steps[k]);
+        }
+    }
+}
+
+static void write_with(const char *text, const char *at, size_t length, const char *instead)
+{
+    FILE *file = fopen(rp_test_tool_expand("@DIR@/q.txt", 11), "w");
+    fprintf(file, "%.*s%s%s", (int)(at - text), text, instead, at + length);
+    fclose(file);
+}
+
+/* Layers that are left out, or go on with the weights of the step before, in the first step and in
+ * later ones; steps that follow each other otherwise than the program says. */
+Test(exec_program_in, damaged_programs_fail)
+{
+    static const struct {
+        const char *from, *to, *message;
+    } damages[] = {
+        {"\nCOLLECT4 ", "\nCOLLECT3 ", "--check: gradients differ by"},
+        {"\nCOLLECT4@2 ", "\nCOLLECT3@2 ", "--check: gradients of step 3 differ by"},
+        {"\nREFRESH4 ", "\nREFRESH3 ", "--check: gradients of step 2 differ by"},
+        {"\nREFRESH4@2 ", "\nREFRESH3@2 ", "--check: gradients of step 4 differ by"},
+        {"\nOPTIMIZER@1 ", "\nREFRESH@1 ", "--check: gradients of step 3 differ by"},
+        {"\nasynchronous no", "\nasynchronous yes", "--check: gradients of step 2 differ by"},
+    };
+    rp_test_outcome made = rpexec("--gpus 2 --schedule roundpipe --seq-len 16 --microbatches 3 "
+                                  "--steps 4 --program-out @DIR@/p.txt");
+    cr_assert(eq(int, made.status, 0), "%s", made.messages);
+    const char *text = rp_test_tool_read(rp_test_tool_expand("@DIR@/p.txt", 11));
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        const char *at = strstr(text, damages[i].from);
+        cr_assert(at != NULL, "%s", damages[i].from);
+        write_with(text, at, strlen(damages[i].from), damages[i].to);
+        rp_test_outcome run = rpexec("--program-in @DIR@/q.txt --seq-len 16 --check");
+        cr_expect(eq(int, run.status, 1), "%s: %s", damages[i].to, run.output);
+        cr_expect(strstr(run.messages, damages[i].message) != NULL, "%s: %s", damages[i].to,
+                  run.messages);
+    }
+}
+
+/* Microbatches in another order are no damage, and no longer the same bits. */
+Test(exec_program_in, another_order_is_rounded_otherwise)
+{
+    rp_test_outcome made = rpexec("--gpus 2 --schedule gpipe --seq-len 16 --microbatches 3 "
+                                  "--steps 4 --program-out @DIR@/p.txt");
+    cr_assert(eq(int, made.status, 0), "%s", made.messages);
+    const char *text = rp_test_tool_read(rp_test_tool_expand("@DIR@/p.txt", 11));
+    const char *first = strstr(text, "\n1F0 ") + 1;
+    const char *second = strstr(first, "\n1F1 ") + 1;
+    int length = (int)(strchr(second, '\n') + 1 - second);
+    const char *swapped = NULL;
+    (void)rp_arena_print(rp_test_tool_arena(), &swapped, "%.*s%.*s", length, second,
+                         (int)(second - first), first);
+    write_with(text, first, strlen(swapped), swapped);
+    rp_test_outcome run = rpexec("--program-in @DIR@/q.txt --seq-len 16 --check");
+    cr_expect(eq(int, run.status, 0), "%s", run.messages);
+    cr_expect(strstr(run.output, "the same bits") == NULL, "%s", run.output);
 }
 
 /* ---- mutations ---- */
