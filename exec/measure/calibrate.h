@@ -1,5 +1,5 @@
-/** @file calibrate.h  Rates of links and times of starting an op, measured on a run's own backend
- * and devices (trial.h), beside the run.
+/** @file calibrate.h  Rates of links and memory and times of starting an op, measured on a run's
+ * own backend and devices (trial.h), beside the run.
  *
  * **Links.** Every piece size is copied a few times in a row, the first time not counting: up and
  * down of each GPU alone, of one GPU in both directions at once, of all GPUs at once one way and
@@ -10,6 +10,12 @@
  * **Starting.** Ops that move and compute nothing follow each other in one queue, or wait for each
  * other from queue to queue there and back; on GPUs all of them are enqueued before the first one
  * begins, on the host each lasts until the thread that waits for it is asleep.
+ *
+ * **Memory.** All GPUs at once do what UPDATE does, with a sum of squares, Adam and zeroed
+ * gradients, several times, the first time not counting: on as many values as their share of the
+ * model has, 2^24 / GPUs or 2^22 at most. The rate is RP_GPU_ADAM_BYTES for each value over the
+ * median, which is how rpsim counts. A run's own UPDATEs tell less: they wait for each other, and
+ * not every run has them.
  *
  * **Network.** Processes of a run sum arrays of 16 KiB to 16 MiB, several times each, with nothing
  * limited, and again as the run has it. Over the sizes, time = overhead + bytes that leave a
@@ -100,6 +106,14 @@ rpexec_link_fit rpexec_link_fit_of(uint32_t count, const double *bytes, const do
  */
 rp_status rpexec_calibrate_links(const rpexec_site *site, bool peers, rp_arena *arena,
                                  rpexec_link_rates *rates_out);
+
+/**
+ * Measures the memory of GPUs that all work at once.
+ * @param arena for the time of the call
+ * @param Bps_out of each GPU; 0: there is no room for it
+ * @retval as above
+ */
+rp_status rpexec_calibrate_memory(const rpexec_site *site, rp_arena *arena, double *Bps_out);
 
 /** Measures what starting takes. @retval as above */
 rp_status rpexec_calibrate_starts(const rpexec_site *site, rp_arena *arena,

@@ -419,6 +419,20 @@ double rpexec_operators_input_share(const rpexec_operator_costs *costs)
     return all_s > 0 ? 1 - weights_s / all_s : 0;
 }
 
+double rpexec_operators_attention(const rpexec_operator_costs *costs, bool backward)
+{
+    const char *name = backward ? "attention_backward" : "attention";
+    double flop = 0;
+    double seconds = 0;
+    for (uint32_t i = 0; i < costs->row_count; i++) {
+        const rpexec_operator_row *row = &costs->rows[i];
+        bool is_one = strcmp(row->call->name, name) == 0;
+        flop += is_one ? row->call->flop * row->count : 0;
+        seconds += is_one ? row->total_s : 0;
+    }
+    return seconds > 0 ? flop / seconds : 0;
+}
+
 /* ---- the file ---------------------------------------------------------------------------------
  */
 

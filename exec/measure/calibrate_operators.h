@@ -58,6 +58,10 @@ rp_status rpexec_calibrate_operators(const rpexec_site *site, bool updates, rp_a
  * measured. */
 double rpexec_operators_input_share(const rpexec_operator_costs *costs);
 
+/** @return FLOP/s of a block's attention by itself, as counted for masked pairs; 0: not measured.
+ */
+double rpexec_operators_attention(const rpexec_operator_costs *costs, bool backward);
+
 /**
  * Writes operators.csv: layer, phase, operator, shape, count, median_us, total_us, gflop, gb,
  * tflop_per_s, gb_per_s of one call, and for each phase that the cost table has the operators' sum,

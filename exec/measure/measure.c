@@ -270,29 +270,24 @@ static int64_t hop_ps(const measuring *m, double *values)
     return (int64_t)sum;
 }
 
-static double throughput(const measuring *m, bool (*of)(const rp_op *op))
-{
-    const rp_program *p = m->plan->program;
-    double bytes = 0;
-    double ps = 0;
-    for (uint32_t i = 0; i < p->op_count; i++) {
-        if (of(&p->ops[i]) && p->ops[i].iteration >= m->skip && p->op_bytes[i] > 0) {
-            bytes += (double)p->op_bytes[i];
-            ps += (double)duration(m->timeline, i);
-        }
-    }
-    return ps > 0 ? 1e12 * bytes / ps : 0;
-}
-
 static bool is_host(const rp_op *op)
 {
     return rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST &&
            op->kind != RP_OP_NETWORK_REDUCE;
 }
 
-static bool is_update(const rp_op *op)
+static double host_rate(const measuring *m)
 {
-    return op->kind == RP_OP_UPDATE;
+    const rp_program *p = m->plan->program;
+    double bytes = 0;
+    double ps = 0;
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        if (is_host(&p->ops[i]) && p->ops[i].iteration >= m->skip && p->op_bytes[i] > 0) {
+            bytes += (double)p->op_bytes[i];
+            ps += (double)duration(m->timeline, i);
+        }
+    }
+    return ps > 0 ? 1e12 * bytes / ps : 0;
 }
 
 static double flop_rate(const int64_t *flop_ps, const int64_t *ps, uint32_t layers)
@@ -329,8 +324,7 @@ rp_status rpexec_measure(const rpexec_plan *plan, const rp_timeline *timeline,
         .download_Bps = link_rate(&m, comes_down, values),
         .peer_Bps = link_rate(&m, is_sent, values),
         .collective_Bps = link_rate(&m, is_collective, values),
-        .host_Bps = throughput(&m, is_host),
-        .update_Bps = throughput(&m, is_update),
+        .host_Bps = host_rate(&m),
         .forward_flops = flop_rate(flops->fwd_ps, costs_out->fwd_ps, flops->layers),
         .backward_flops = flop_rate(flops->bwd_ps, costs_out->bwd_ps, flops->layers)};
     return RP_OK;

@@ -20,7 +20,6 @@ typedef struct rpexec_rates {
     double peer_Bps;       /**< the same of SENDs */
     double collective_Bps; /**< of collectives, waiting for the last rank included */
     double host_Bps;       /**< bytes of host ops over their time */
-    double update_Bps;     /**< the same of Adam on GPUs */
     double forward_flops;  /**< FLOP/s of a layer's forward, and backward */
     double backward_flops;
 } rpexec_rates;

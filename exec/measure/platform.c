@@ -44,35 +44,75 @@ static bool has_links(const rpexec_platform_of *of)
     return of->machine->limited || on_gpus(of);
 }
 
-/* Pieces copied for the measurement show a link's rate better than the run's own transfers. */
-static void prefer_links(const rpexec_link_rates *links, rpexec_rates *m)
+/* ---- where rates are from ---------------------------------------------------------------------
+ */
+
+/* A rate, 0 where it is not known, and the note that says where it is from. Its first word counts
+ * (common/inputs/platform_write.h): what no trial and no op of that kind has shown is assumed. */
+typedef struct source {
+    double per_s;
+    const char *note;
+} source;
+
+static source first_known(const source *sources, size_t count)
 {
-    double *const rates[RPEXEC_WAY_COUNT] = {[RPEXEC_WAY_UP] = &m->upload_Bps,
-                                             [RPEXEC_WAY_DOWN] = &m->download_Bps,
-                                             [RPEXEC_WAY_PEER] = &m->peer_Bps};
-    for (int way = 0; way < RPEXEC_WAY_COUNT; way++) {
-        double Bps = links->fits[way][RPEXEC_BESIDE_NOTHING].Bps;
-        *rates[way] = Bps > 0 ? Bps : *rates[way];
+    size_t i = 0;
+    while (i + 1 < count && !(sources[i].per_s > 0)) {
+        i++;
+    }
+    return sources[i].per_s > 0 ? sources[i] : (source){0, NULL};
+}
+
+#define FIRST_KNOWN(...)                                                                           \
+    first_known((const source[]){__VA_ARGS__},                                                     \
+                sizeof((const source[]){__VA_ARGS__}) / sizeof(source))
+
+static bool is_measured(source s)
+{
+    return s.per_s > 0 && strncmp(s.note, "measured", strlen("measured")) == 0;
+}
+
+static void note(rp_noted_platform *p, const char *key, source s)
+{
+    if (s.note != NULL) {
+        rp_platform_add_note(p, key, s.note);
     }
 }
 
-/* Rates that nothing has shown, as threads alone have them. */
-static void complete(const rpexec_platform_of *of, rpexec_rates *m)
+/* What only threads have shown stands for GPUs that are threads, whose copies are not limited. */
+static double of_thread(const rpexec_platform_of *of, double per_s)
 {
-    const rpexec_host_rates *h = of->host;
-    double *const either[] = {&m->upload_Bps, &m->download_Bps};
-    double copies = of->machine->limited ? of->machine->machine.upload_Bps : h->copy_Bps;
-    for (size_t i = 0; i < 2; i++) {
-        *either[i] = *either[i] > 0 ? *either[i] : *either[1 - i] > 0 ? *either[1 - i] : copies;
-    }
-    if (!has_links(of)) {
-        m->peer_Bps = m->peer_Bps > 0 ? m->peer_Bps : h->copy_Bps;
-        m->collective_Bps = m->collective_Bps > 0 ? m->collective_Bps : h->collective_Bps;
-        m->forward_flops = m->forward_flops > 0 ? m->forward_flops : h->flops;
-        m->backward_flops = m->backward_flops > 0 ? m->backward_flops : h->flops;
-    }
-    m->update_Bps = m->update_Bps > 0 ? m->update_Bps : h->update_Bps;
+    return has_links(of) ? 0 : per_s;
 }
+
+/* Pieces copied for the measurement show a link's rate better than the run's own transfers; of
+ * threads' copies, which caches help, the run's do. */
+static source copies_of(const rpexec_platform_of *of, rpexec_way way, double of_run_Bps)
+{
+    const source run = {of_run_Bps, "measured: the run's longest transfers"};
+    const source pieces = {of->links->fits[way][RPEXEC_BESIDE_NOTHING].Bps,
+                           "measured: one GPU alone (links.csv)"};
+    const source thread = {of_thread(of, of->host->copy_Bps), "measured: copies of one thread"};
+    return has_links(of) ? FIRST_KNOWN(pieces, run) : FIRST_KNOWN(run, thread);
+}
+
+/* Of a link in one direction, where nothing has been copied: as the emulated one, or the other
+ * direction. */
+static source link_of(const rpexec_platform_of *of, rpexec_way way, const double *of_run_Bps)
+{
+    rpexec_way back = way == RPEXEC_WAY_UP ? RPEXEC_WAY_DOWN : RPEXEC_WAY_UP;
+    const rp_machine *m = &of->machine->machine;
+    double limit_Bps = !of->machine->limited  ? 0
+                       : way == RPEXEC_WAY_UP ? m->upload_Bps
+                                              : m->download_Bps;
+    return FIRST_KNOWN(
+        copies_of(of, way, of_run_Bps[way]), {limit_Bps, "assumed: as the emulated link has it"},
+        {copies_of(of, back, of_run_Bps[back]).per_s, "assumed: as the other direction"},
+        {of->host->copy_Bps, "assumed: as one thread copies"});
+}
+
+/* ---- links ------------------------------------------------------------------------------------
+ */
 
 static double fitted(const rpexec_link_rates *links, rpexec_way way, rpexec_beside beside)
 {
@@ -88,6 +128,9 @@ static rp_status set_alone(const rpexec_link_rates *l, rp_arena *arena, rp_noted
     double latency_s = (l->fits[up][RPEXEC_BESIDE_NOTHING].overhead_s +
                         l->fits[down][RPEXEC_BESIDE_NOTHING].overhead_s) /
                        2;
+    if (!(l->fits[up][RPEXEC_BESIDE_BACK].Bps > 0 && l->fits[down][RPEXEC_BESIDE_BACK].Bps > 0)) {
+        return RP_OK; /* there was no room */
+    }
     p->platform.copy_latency_us = short_of(1e6 * latency_s);
     double alone = fitted(l, up, RPEXEC_BESIDE_NOTHING) + fitted(l, down, RPEXEC_BESIDE_NOTHING);
     double both = fitted(l, up, RPEXEC_BESIDE_BACK) + fitted(l, down, RPEXEC_BESIDE_BACK);
@@ -98,7 +141,7 @@ static rp_status set_alone(const rpexec_link_rates *l, rp_arena *arena, rp_noted
     RP_TRY(rp_arena_print(arena, &text, "measured: the same, %.9g",
                           fitted(l, down, RPEXEC_BESIDE_BACK)));
     rp_platform_add_note(p, "download_gb_per_s", text);
-    if (both > 0 && both < alone) {
+    if (both < alone) {
         p->platform.duplex_efficiency = short_of(both > alone / 2 ? both / alone : 0.5);
     }
     if (l->fits[up][RPEXEC_BESIDE_ALL].Bps > 0) {
@@ -153,32 +196,49 @@ static void set_shared(const rpexec_platform_of *of, double alone_Bps, rp_noted_
     }
 }
 
-static rp_status set_links(const rpexec_platform_of *of, const rpexec_rates *m, rp_arena *arena,
-                           rp_noted_platform *p)
+static rp_status set_links(const rpexec_platform_of *of, rp_arena *arena, rp_noted_platform *p)
 {
     const rp_platform *given = &of->machine->platform;
-    double alone_Bps = (m->upload_Bps + m->download_Bps) / 2;
-    double peer = m->peer_Bps > 0 ? giga(m->peer_Bps) : 0;
-    double up = giga(m->upload_Bps);
-    double down = giga(m->download_Bps);
+    const double of_run_Bps[] = {[RPEXEC_WAY_UP] = of->rates->upload_Bps,
+                                 [RPEXEC_WAY_DOWN] = of->rates->download_Bps,
+                                 [RPEXEC_WAY_PEER] = of->rates->peer_Bps};
+    const source ways[] = {[RPEXEC_WAY_UP] = link_of(of, RPEXEC_WAY_UP, of_run_Bps),
+                           [RPEXEC_WAY_DOWN] = link_of(of, RPEXEC_WAY_DOWN, of_run_Bps),
+                           [RPEXEC_WAY_PEER] =
+                               copies_of(of, RPEXEC_WAY_PEER, of_run_Bps[RPEXEC_WAY_PEER])};
+    const source collective = FIRST_KNOWN(
+        {of->rates->collective_Bps, "measured: the run's collectives"},
+        {of_thread(of, of->host->collective_Bps), "measured: a rank's work, one thread"});
+    double alone_Bps = (ways[RPEXEC_WAY_UP].per_s + ways[RPEXEC_WAY_DOWN].per_s) / 2;
+    double peer = ways[RPEXEC_WAY_PEER].per_s > 0 ? giga(ways[RPEXEC_WAY_PEER].per_s) : 0;
+    double up = giga(ways[RPEXEC_WAY_UP].per_s);
+    double down = giga(ways[RPEXEC_WAY_DOWN].per_s);
     double nominal = given->name != NULL ? given->link_gb_per_s : giga(alone_Bps);
     nominal = nominal < up ? up : nominal;
     nominal = nominal < down ? down : nominal;
     nominal = !of->machine->limited && nominal < peer ? peer : nominal;
     p->platform.link_gb_per_s = nominal;
     p->platform.link_effective_gb_per_s = giga(alone_Bps);
+    const char *text = NULL;
+    bool measured = is_measured(ways[RPEXEC_WAY_UP]) && is_measured(ways[RPEXEC_WAY_DOWN]);
+    RP_TRY(rp_arena_print(arena, &text, "%s: up %.9g, down %.9g", measured ? "measured" : "assumed",
+                          up, down));
+    rp_platform_add_note(p, "link_effective_gb_per_s", text);
     if (has_links(of)) {
         p->platform.upload_gb_per_s = up;
         p->platform.download_gb_per_s = down;
+        note(p, "upload_gb_per_s", ways[RPEXEC_WAY_UP]);
+        note(p, "download_gb_per_s", ways[RPEXEC_WAY_DOWN]);
         RP_TRY(set_alone(of->links, arena, p));
-    } else {
-        const char *text = NULL;
-        RP_TRY(rp_arena_print(arena, &text, "measured: up %.9g, down %.9g", up, down));
-        rp_platform_add_note(p, "link_effective_gb_per_s", text);
     }
     p->platform.peer = peer > 0 ? "pcie" : "none";
-    p->platform.peer_gb_per_s = peer < nominal ? peer : nominal;
-    p->platform.collective_gb_per_s = m->collective_Bps > 0 ? giga(m->collective_Bps) : 0;
+    p->platform.peer_gb_per_s = peer <= nominal ? peer : nominal;
+    note(p, "peer_gb_per_s", ways[RPEXEC_WAY_PEER]);
+    if (peer > nominal) {
+        rp_platform_add_note(p, "peer_gb_per_s", "assumed: no faster than the link");
+    }
+    p->platform.collective_gb_per_s = collective.per_s > 0 ? giga(collective.per_s) : 0;
+    note(p, "collective_gb_per_s", collective);
     set_shared(of, alone_Bps, p);
     return RP_OK;
 }
@@ -206,39 +266,78 @@ static void set_starts(const rpexec_starts *s, rp_noted_platform *p)
     rp_platform_add_note(p, "op_wake_us", "measured: likewise");
 }
 
-/* Keys that no note has said anything about. */
-static void note_measured(rp_noted_platform *out)
+/* ---- GPUs and the host ------------------------------------------------------------------------
+ */
+
+static void set_compute(const rpexec_platform_of *of, rp_noted_platform *out)
 {
-    static const char *const keys[] = {
-        "attention_fwd_tflops",      "attention_bwd_tflops",      "memory_gb_per_s",
-        "optimizer_thread_gb_per_s", "memory_effective_gb_per_s", "link_effective_gb_per_s",
-        "upload_gb_per_s",           "download_gb_per_s",         "peer_gb_per_s",
-        "collective_gb_per_s",
-    };
-    uint32_t count = out->note_count;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        uint32_t n = 0;
-        while (n < count && strcmp(out->notes[n].key, keys[i]) != 0) {
-            n++;
-        }
-        if (n == count && *rp_platform_rate(&out->platform, keys[i]) > 0) {
-            rp_platform_add_note(out, keys[i], "measured");
-        }
-    }
+    rp_platform *p = &out->platform;
+    const rpexec_rates *m = of->rates;
+    const rpexec_host_rates *h = of->host;
+    const source layer = FIRST_KNOWN(
+        {m->forward_flops, "of a layer's forward; matrix products and attention together"},
+        {of_thread(of, h->flops), "matrix products of one thread"});
+    const source forward =
+        FIRST_KNOWN({of->attention_fwd_flops, "measured: attention alone (operators.csv)"},
+                    {m->forward_flops, "assumed: as all of a layer's forward"},
+                    {layer.per_s, "assumed: as matrix products of one thread"});
+    const source backward =
+        FIRST_KNOWN({of->attention_bwd_flops, "measured: attention alone (operators.csv)"},
+                    {m->backward_flops, "assumed: as all of a layer's backward"},
+                    {layer.per_s, "assumed: as matrix products of one thread"});
+    p->fp16_tflops_fp16_acc = p->fp16_tflops_fp32_acc = tera(layer.per_s);
+    p->attention_fwd_tflops = tera(forward.per_s);
+    p->attention_bwd_tflops = tera(backward.per_s);
+    note(out, "fp16_tflops_fp16_acc", layer);
+    note(out, "attention_fwd_tflops", forward);
+    note(out, "attention_bwd_tflops", backward);
+}
+
+static void set_memory(const rpexec_platform_of *of, rp_noted_platform *out)
+{
+    rp_platform *p = &out->platform;
+    const source memory =
+        FIRST_KNOWN({of->memory_Bps, "measured: Adam on all GPUs at once"},
+                    {on_gpus(of) ? 0 : of->host->update_Bps, "measured: Adam of one thread"});
+    p->host_memory_gb = short_of(1e-9 * rp_host_memory_physical());
+    p->memory_gb = on_gpus(of) ? short_of(1e-9 * (double)of->gpu_bytes) : p->host_memory_gb;
+    p->memory_gb_per_s = giga(memory.per_s);
+    p->memory_effective_gb_per_s = memory.per_s > 0 ? p->memory_gb_per_s : 0;
+    rp_platform_add_note(out, "memory_gb_per_s",
+                         memory.per_s > 0 ? memory.note
+                                          : "assumed: there was no room to measure it");
+    note(out, "memory_effective_gb_per_s", memory);
+}
+
+static void set_host(const rpexec_platform_of *of, rp_noted_platform *out)
+{
+    const source passes =
+        FIRST_KNOWN({of->rates->host_Bps, "measured: the run's own passes"},
+                    {rpexec_host_Bps(of->host, of->optimizer_threads), "measured: all threads"});
+    out->platform.optimizer_threads = of->optimizer_threads;
+    out->platform.optimizer_thread_gb_per_s = short_of(giga(passes.per_s) / of->optimizer_threads);
+    rp_platform_add_note(out, "optimizer_threads", "of the host, together");
+    note(out, "optimizer_thread_gb_per_s", passes);
+}
+
+static void set_cores(const rpexec_platform_of *of, rp_noted_platform *out)
+{
+    bool shared = of->share > 0 && of->share < 1;
+    out->platform.host_cores = short_of(of->host->cores * (shared ? of->share : 1));
+    rp_platform_add_note(out, "host_cores",
+                         shared ? "measured: all threads of a process together over one alone, "
+                                  "which it shares with the other processes"
+                                : "measured: all threads together over one alone");
+    out->platform.copies = of->machine->limited ? "links" : "cores";
+    out->platform.bound_cores = of->bound ? rpexec_host_cores() : 0;
 }
 
 rp_status rpexec_platform_make(const rpexec_platform_of *of, rp_arena *arena,
                                rp_noted_platform *out)
 {
     const rp_platform *given = &of->machine->platform;
-    rpexec_rates m = *of->rates;
     *out = (rp_noted_platform){0};
     rp_platform *p = &out->platform;
-    if (has_links(of)) {
-        prefer_links(of->links, &m);
-    }
-    complete(of, &m);
-    double host = m.host_Bps > 0 ? m.host_Bps : rpexec_host_Bps(of->host, of->optimizer_threads);
     p->name = p->gpu = of->backend;
     RP_TRY(rp_arena_print(arena, &p->source, "measured by rpexec on %s",
                           given->name != NULL ? given->name : "links as fast as memory"));
@@ -246,36 +345,16 @@ rp_status rpexec_platform_make(const rpexec_platform_of *of, rp_arena *arena,
               : of->sharing_gpus > 0 ? of->sharing_gpus
               : on_gpus(of)          ? of->gpus
                                      : EMULATED_GPUS;
-    p->fp16_tflops_fp16_acc = p->fp16_tflops_fp32_acc = tera(m.forward_flops);
-    p->attention_fwd_tflops = tera(m.forward_flops);
-    p->attention_bwd_tflops = tera(m.backward_flops);
-    rp_platform_add_note(out, "fp16_tflops_fp16_acc",
-                         of->rates->forward_flops > 0 || on_gpus(of)
-                             ? "of a layer's forward; matrix products and attention together"
-                             : "matrix products of one thread");
-    p->host_memory_gb = short_of(1e-9 * rp_host_memory_physical());
-    p->memory_gb = on_gpus(of) ? short_of(1e-9 * (double)of->gpu_bytes) : p->host_memory_gb;
-    p->memory_gb_per_s = p->memory_effective_gb_per_s = giga(m.update_Bps);
-    rp_platform_add_note(out, "memory_gb_per_s", "measured: Adam on GPUs");
-    p->optimizer_threads = of->optimizer_threads;
-    p->optimizer_thread_gb_per_s = short_of(giga(host) / of->optimizer_threads);
-    rp_platform_add_note(out, "optimizer_threads", "of the host, together");
-    RP_TRY(set_links(of, &m, arena, out));
+    set_compute(of, out);
+    set_memory(of, out);
+    set_host(of, out);
+    RP_TRY(set_links(of, arena, out));
     set_network(of, out);
     if (of->starts->wake_count > 0) {
         set_starts(of->starts, out);
     }
-    note_measured(out);
-    if (on_gpus(of)) {
-        return RP_OK; /* GPUs compute themselves */
+    if (!on_gpus(of)) { /* GPUs compute themselves */
+        set_cores(of, out);
     }
-    bool shared = of->share > 0 && of->share < 1;
-    p->host_cores = short_of(of->host->cores * (shared ? of->share : 1));
-    rp_platform_add_note(out, "host_cores",
-                         shared ? "measured: all threads of a process together over one alone, "
-                                  "which it shares with the other processes"
-                                : "measured: all threads together over one alone");
-    p->copies = of->machine->limited ? "links" : "cores";
-    p->bound_cores = of->bound ? rpexec_host_cores() : 0;
     return RP_OK;
 }

@@ -21,13 +21,18 @@ typedef struct rpexec_platform_of {
     const rpexec_host_rates *host;
     const rpexec_link_rates *links; /**< zeroes: none were measured */
     const rpexec_starts *starts;    /**< likewise */
+    double memory_Bps;              /**< of a GPU (rpexec_calibrate_memory); 0: not measured */
+    double attention_fwd_flops;     /**< of attention by itself; 0: not measured */
+    double attention_bwd_flops;
     const rpexec_link_fit *network; /**< NULL or zeroes: there is one process */
     uint32_t servers;               /**< of the network */
     double share; /**< of the processors, where processes share them (load.h); 0: all */
 } rpexec_platform_of;
 
 /**
- * Makes a platform of measurements. Rates that no run has shown are those that threads have alone.
+ * Makes a platform of measurements. Each key of its list `measured` was: rates that neither run nor
+ * trial has shown are those that threads have alone, where GPUs are threads and a thread does the
+ * same, and otherwise assumed, which their notes say, or left out.
  * @param platform_out notes of links are in `arena`
  * @retval RP_OK, RP_NO_MEMORY
  */

@@ -97,6 +97,7 @@ typedef struct calibration {
     rpexec_operator_costs operators;
     rpexec_link_fit network;
     rpexec_host_rates host;
+    double memory_Bps;
     double siblings_s; /* of processors that this process has, too */
 } calibration;
 
@@ -135,20 +136,24 @@ static rp_status print_platform(const rpexec_recorded *r, const rpexec_rates *ra
                                 double *busy_pct_out, FILE *stream)
 {
     rp_noted_platform p;
-    const rpexec_platform_of of = {.backend = r->backend,
-                                   .machine = r->machine,
-                                   .gpus = r->site->gpus,
-                                   .sharing_gpus = r->sharing_gpus,
-                                   .gpu_bytes = r->site->gpu_bytes,
-                                   .bound = r->site->bound,
-                                   .optimizer_threads = optimizer_threads(plan->model, &c->host),
-                                   .rates = rates,
-                                   .host = &c->host,
-                                   .links = &c->links,
-                                   .starts = &c->idle,
-                                   .network = &c->network,
-                                   .servers = r->nodes != NULL ? rpexec_nodes_count(r->nodes) : 1,
-                                   .share = rpexec_load_share(r->nodes)};
+    const rpexec_platform_of of = {
+        .backend = r->backend,
+        .machine = r->machine,
+        .gpus = r->site->gpus,
+        .sharing_gpus = r->sharing_gpus,
+        .gpu_bytes = r->site->gpu_bytes,
+        .bound = r->site->bound,
+        .optimizer_threads = optimizer_threads(plan->model, &c->host),
+        .rates = rates,
+        .host = &c->host,
+        .links = &c->links,
+        .starts = &c->idle,
+        .memory_Bps = c->memory_Bps,
+        .attention_fwd_flops = rpexec_operators_attention(&c->operators, false),
+        .attention_bwd_flops = rpexec_operators_attention(&c->operators, true),
+        .network = &c->network,
+        .servers = r->nodes != NULL ? rpexec_nodes_count(r->nodes) : 1,
+        .share = rpexec_load_share(r->nodes)};
     RP_TRY(rpexec_platform_make(&of, arena, &p));
     *busy_pct_out = p.platform.recorded_busy_pct = busy_pct(r, c->siblings_s);
     rp_platform_write(&p.platform, "", p.notes, p.note_count, stream);
@@ -188,6 +193,8 @@ static rp_status calibrate(const rpexec_plan *plan, const rp_timeline *timeline,
     RP_TRY(meet(r));
     RP_TRY(rpexec_calibrate_starts(r->site, arena, &c->idle));
     RP_TRY(rpexec_starts_of_run(plan, timeline, skip, arena, &c->run));
+    RP_TRY(meet(r));
+    RP_TRY(rpexec_calibrate_memory(r->site, arena, &c->memory_Bps));
     RP_TRY(meet(r));
     RP_TRY(
         rpexec_calibrate_operators(r->site, updates_on_gpus(plan->program), arena, &c->operators));

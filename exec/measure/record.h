@@ -13,11 +13,16 @@
  *
  * Values that rpsim predicts with (sim/model.md 1, 2) come from these: upload_gb_per_s,
  * download_gb_per_s (link_effective_gb_per_s is their mean) and copy_latency_us are the lines
- * through the medians of pieces that one GPU copies alone; op_gap_us and op_wake_us the medians of
- * ops that compute and move nothing; Adam's rate on the host is what the run's own REFRESH, COLLECT
- * and OPTIMIZER ops did, with as many threads as they had, or without such ops what all threads do
- * together (host/rates.h). On the host backend without limited links copies are work of threads:
- * their rates are those of the run's own ones, and there is no latency.
+ * through the medians of pieces that one GPU copies alone; memory_gb_per_s is what UPDATE does on
+ * all GPUs at once (calibrate.h); attention has the rate of its operators; op_gap_us and op_wake_us
+ * are the medians of ops that compute and move nothing; Adam's rate on the host is what the run's
+ * own REFRESH, COLLECT and OPTIMIZER ops did, with as many threads as they had, or without such ops
+ * what all threads do together (host/rates.h). On the host backend without limited links copies are
+ * work of threads: their rates are those of the run's own ones, or of one thread, and there is no
+ * latency.
+ *
+ * No key is listed as measured that another quantity's measurement has stood in for: that is
+ * assumed, and its note says of what.
  *
  * Processes of a run measure at the same time, what each of them does beside the others: that is
  * how the machine will be used. Process 0 writes its own measurements, times of layers
@@ -57,7 +62,7 @@ typedef struct rpexec_recorded {
     const rpexec_site *site; /**< where to measure; gpu_bytes 0: GPUs are the host's threads */
     uint32_t sharing_gpus;   /**< that are parts of one device, and share its link; 0: none */
     const rpexec_load *load; /**< when the run began; NULL: the record is not marked */
-    rpexec_nodes *nodes; /**< processes of the run, all of which measure; NULL: there is one */
+    rpexec_nodes *nodes;     /**< processes of the run, all of which measure; NULL: there is one */
 } rpexec_recorded;
 
 /**

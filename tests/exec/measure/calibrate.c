@@ -4,6 +4,7 @@
 #include "exec/measure/calibrate.h"
 #include "common/base/log.h"
 #include "exec/host/driver.h"
+#include "exec/host/lane.h"
 #include "exec/measure/calibrate_operators.h"
 #include "exec/run/work.h"
 #include "sim/engine/hardware_engine.h"
@@ -15,6 +16,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 static rp_arena *arena;
 static rp_model config;
@@ -226,8 +228,13 @@ Test(exec_calibrate, devices_as_the_run_has_them)
         cr_expect(eq(int, emulator_counted(EMULATED_KERNELS) > 0, i == 1));
         cr_assert(eq(int, rpexec_calibrate_starts(&site, arena, &starts), RP_OK));
         cr_expect(starts.far_s > 0 && starts.submit_s > 0);
+        double memory_Bps = 0;
+        cr_assert(eq(int, rpexec_calibrate_memory(&site, arena, &memory_Bps), RP_OK));
+        cr_expect(gt(dbl, memory_Bps, 0));
         cr_assert(eq(int, rpexec_calibrate_operators(&site, true, arena, &costs), RP_OK));
         cr_expect(gt(u32, costs.row_count, 10));
+        cr_expect(rpexec_operators_attention(&costs, false) > 0 &&
+                  rpexec_operators_attention(&costs, true) > 0);
         cr_expect(eq(u32, emulator_counted(EMULATED_GRAPHS), 0),
                   "operators are measured one by one");
         site.driver_type->detach(site.devices);
@@ -251,6 +258,72 @@ Test(exec_calibrate, little_memory)
     cr_assert(eq(int, rpexec_calibrate_links(&site, false, arena, &rates), RP_OK));
     cr_expect(eq(u32, rates.row_count, 0));
     cr_expect(eq(dbl, rates.fits[UP][ALONE].Bps, 0));
+}
+
+/* ---- memory ---- */
+
+#define ADAM_BPS 4e8 /* of 28 bytes for each value: 2.4 ms for the model's */
+
+/* A GPU's Adam that takes a known time; sums and zeroes take none. */
+static void slow_adam(rpexec_lane *lane, const rpexec_adam_factors *factors,
+                      const rpexec_update *update)
+{
+    struct timespec now;
+    (void)lane;
+    (void)factors;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    double end_s =
+        (double)now.tv_sec + 1e-9 * (double)now.tv_nsec + 28 * (double)update->count / ADAM_BPS;
+    while ((double)now.tv_sec + 1e-9 * (double)now.tv_nsec < end_s) {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    }
+}
+
+static void no_squares(rpexec_lane *lane, uint64_t count, const void *x, rpexec_squares *sum)
+{
+    (void)lane;
+    (void)count;
+    (void)x;
+    (void)sum;
+}
+
+static void no_zero(rpexec_lane *lane, uint64_t count, void *x)
+{
+    (void)lane;
+    (void)count;
+    (void)x;
+}
+
+/* The rate is that of Adam on a GPU, whatever a thread of the host does; on several GPUs at once,
+ * and of as many values as there is room for. */
+Test(exec_calibrate, memory_is_what_adam_takes_on_gpus)
+{
+    rpexec_driver_type slow = rpexec_host_driver;
+    rpexec_operators operators = *rpexec_host_operators[RP_DTYPE_F32];
+    const rpexec_operators *table[RP_DTYPE_COUNT] = {&operators, &operators, &operators};
+    operators.adam = slow_adam;
+    operators.squares = no_squares;
+    operators.zero = no_zero;
+    slow.operators = table;
+    slow.operators_of = NULL;
+    for (uint32_t gpus = 1; gpus <= 3; gpus += 2) {
+        rpexec_site site = host_site(NULL, gpus);
+        site.driver_type = &slow;
+        double Bps = 0;
+        for (int k = 0; k < TRIES && fabs(Bps / ADAM_BPS - 1) > 0.05; k++) {
+            cr_assert(eq(int, rpexec_calibrate_memory(&site, arena, &Bps), RP_OK));
+        }
+        cr_expect(le(dbl, fabs(Bps / ADAM_BPS - 1), 0.05), "%u GPUs: %g", gpus, Bps);
+        site.gpu_bytes = 1 << 16; /* some values */
+        Bps = 0;
+        for (int k = 0; k < TRIES && fabs(Bps / ADAM_BPS - 1) > 0.05; k++) {
+            cr_assert(eq(int, rpexec_calibrate_memory(&site, arena, &Bps), RP_OK));
+        }
+        cr_expect(le(dbl, fabs(Bps / ADAM_BPS - 1), 0.05), "%u GPUs: %g", gpus, Bps);
+        site.gpu_bytes = 64; /* none */
+        cr_assert(eq(int, rpexec_calibrate_memory(&site, arena, &Bps), RP_OK));
+        cr_expect(eq(dbl, Bps, 0));
+    }
 }
 
 /* ---- starting ---- */
