@@ -10,7 +10,7 @@ foreach(folder experiments plots traces)
     file(RELATIVE_PATH link ${CMAKE_BINARY_DIR}/${data_folder} ${CMAKE_SOURCE_DIR}/${folder})
     file(CREATE_LINK ${link} ${CMAKE_BINARY_DIR}/${data_folder}/${folder} SYMBOLIC)
 endforeach()
-install(DIRECTORY traces/ DESTINATION ${data_folder}/traces)
+install(DIRECTORY traces/ DESTINATION ${data_folder}/traces PATTERN "*.tar.gz" EXCLUDE)
 install(DIRECTORY experiments/ DESTINATION ${data_folder}/experiments FILES_MATCHING PATTERN "*.yaml")
 install(DIRECTORY paper-figures/published DESTINATION ${data_folder}/paper-figures) # rppredict
 install(DIRECTORY plots/ DESTINATION ${data_folder}/plots FILES_MATCHING PATTERN "*.gp" PATTERN gallery EXCLUDE)

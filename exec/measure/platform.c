@@ -79,7 +79,7 @@ static void note(rp_noted_platform *p, const char *key, source s)
     }
 }
 
-/* What only threads have shown stands for GPUs that are threads, whose copies are not limited. */
+/* Rates of a thread stand for GPUs that are threads, whose copies are not limited. */
 static double of_thread(const rpexec_platform_of *of, double per_s)
 {
     return has_links(of) ? 0 : per_s;

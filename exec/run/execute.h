@@ -34,8 +34,8 @@ typedef struct rpexec_execution {
     rpexec_driver_config driver; /**< `plan` is filled in */
     uint32_t fail_op;            /**< tests: this op fails; RP_MAX_OPS: none */
     bool keep_gradients;         /**< state.gradients are the last step's afterwards, everywhere */
-    float *first_gradients;      /**< [trained values] gets those of the first iteration, everywhere;
-                                      NULL: not wanted */
+    float *first_gradients; /**< [trained values] gets those of the first iteration, everywhere;
+                                 NULL: not wanted */
     bool fuses; /**< where no gradients are wanted: offloaded synchronous steps are one pass where
                      they can be; for lowered schedules, whose ops wait as it needs it */
     rpexec_follower follower; /**< zeroes: none */

@@ -106,11 +106,11 @@ function sentences(    row, equal)
     }
     if (claims) {
         printf "<li>Of %d <a href=\"#claims\">headline claims</a> the published data confirm %s and %s in part, our " \
-            "simulation %s and %s in part; <b>nothing was measured on a GPU by us</b>.</li>\n", claims, \
+            "simulation %s and %s in part; <b>our own measurements on a GPU are of one H200</b>.</li>\n", claims, \
             count(tally["published", "yes"]), count(tally["published", "part"]), count(tally["ours", "yes"]), \
             count(tally["ours", "part"])
     } else {
-        print "<li>The paper&#8217;s claims have not been judged this time; nothing here was measured on a GPU by us.</li>"
+        print "<li>The paper&#8217;s claims have not been judged this time; our own measurements on a GPU are of one H200.</li>"
     }
 }
 function verdicts(    i)

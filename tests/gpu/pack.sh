@@ -30,6 +30,7 @@ ldd "$out"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
         cp -L "$library" "$out/lib/"
     done
 cp -r "$source_root/traces" "$out/traces"
+rm -f "$out"/traces/runs/*/*.tar.gz
 cp "$source_root"/tests/gpu/{*.yaml,suite.sh,steps.sh,figures.sh,pair.awk} "$source_root/experiments/expected.csv" "$out/gpu/"
 timeout 10 git -C "$source_root" rev-parse HEAD >"$out/revision" 2>/dev/null || echo unknown >"$out/revision"
 timeout -k 5 300 tar -C "$(dirname "$out")" -czf "$out.tgz" "$(basename "$out")"
