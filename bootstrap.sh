@@ -171,7 +171,7 @@ build()
 prepare()
 {
     mkdir -p "$logs"
-    say "roundpipe in $root"
+    say "RoundPipe testbed in $root"
     install_packages
     check_cmake
     if [ -z "${CMAKE_GENERATOR:-}" ] && command -v ninja >/dev/null; then

@@ -4,7 +4,7 @@ if(IS_ABSOLUTE "${CMAKE_INSTALL_DATADIR}")
     message(FATAL_ERROR "CMAKE_INSTALL_DATADIR=${CMAKE_INSTALL_DATADIR}: valid are folders relative to the prefix; "
         "programs find their data from their own place")
 endif()
-set(data_folder ${CMAKE_INSTALL_DATADIR}/roundpipe)
+set(data_folder ${CMAKE_INSTALL_DATADIR}/rpsim)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${data_folder})
 foreach(folder experiments plots traces)
     file(RELATIVE_PATH link ${CMAKE_BINARY_DIR}/${data_folder} ${CMAKE_SOURCE_DIR}/${folder})

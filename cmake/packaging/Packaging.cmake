@@ -12,9 +12,9 @@ foreach(document IN LISTS documents)
 endforeach()
 install(FILES cmake/packaging/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-set(RP_PACKAGER "roundpipe packagers <packages@localhost>" CACHE STRING "Maintainer of packages: NAME <ADDRESS>")
+set(RP_PACKAGER "rpsim packagers <packages@localhost>" CACHE STRING "Maintainer of packages: NAME <ADDRESS>")
 set(CPACK_GENERATOR DEB)
-set(CPACK_PACKAGE_VENDOR roundpipe)
+set(CPACK_PACKAGE_VENDOR rpsim)
 set(CPACK_PACKAGE_CONTACT "${RP_PACKAGER}")
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
@@ -27,10 +27,13 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON) # has ldconfig run
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS gnuplot-nox) # --gantt-out
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "python3, sqlite3")
+# Up to 0.2 the package was called roundpipe: apt removes that one, whose programs have the same paths.
+set(CPACK_DEBIAN_PACKAGE_CONFLICTS "roundpipe (<< 0.3)")
+set(CPACK_DEBIAN_PACKAGE_REPLACES "roundpipe (<< 0.3)")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "simulates and runs schedules of pipeline-parallel training")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "rpsim simulates one training step of a language model on a server of GPUs under
 many pipeline schedules, and reports time, memory and the causes of idle time.
 rpadvise finds the fastest configuration that fits. rpexec trains with the same
-programs and compares measured with predicted time. With the library libroundpipe
+programs and compares measured with predicted time. With the library librpsim
 and a Python module.")
 include(CPack)

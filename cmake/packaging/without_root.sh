@@ -79,7 +79,7 @@ use_sysroot()
     PKG_CONFIG_PATH=$(library_folders | sed 's|$|/pkgconfig|' | paste -sd:)
     export PKG_CONFIG_PATH
     # Also the libraries of libraries are found by the programs' own path, so that LD_LIBRARY_PATH need not be set.
-    build_options+=("-DCMAKE_INSTALL_RPATH=\$ORIGIN/../lib/roundpipe;\$ORIGIN/roundpipe"
+    build_options+=("-DCMAKE_INSTALL_RPATH=\$ORIGIN/../lib/rpsim;\$ORIGIN/rpsim"
         -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags -DCMAKE_SHARED_LINKER_FLAGS=-Wl,--disable-new-dtags)
 }
 
@@ -88,11 +88,11 @@ install_below()
 {
     local prefix=$1 library
     logged install cmake --install "$root/build/release" --prefix "$prefix"
-    { ldd "$prefix"/bin/rp* "$prefix"/lib/libroundpipe.so 2>/dev/null || true; } |
+    { ldd "$prefix"/bin/rp* "$prefix"/lib/librpsim.so 2>/dev/null || true; } |
         awk -v from="$sysroot/" 'index($3, from) == 1 { print $3 }' | sort -u >"$logs/libraries"
     while read -r library; do
-        mkdir -p "$prefix/lib/roundpipe"
-        cp -L "$library" "$prefix/lib/roundpipe/"
+        mkdir -p "$prefix/lib/rpsim"
+        cp -L "$library" "$prefix/lib/rpsim/"
     done <"$logs/libraries"
     env -u LD_LIBRARY_PATH "$prefix/bin/rpexec" --version >/dev/null || fail "$prefix/bin/rpexec does not start"
     say "Installed: programs in $prefix/bin; the folder may be moved, and build/ deleted"

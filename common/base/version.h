@@ -2,7 +2,7 @@
 #pragma once
 
 /** @return "0.2.0", the project's version; static. The library exports it
- * (sim/library/roundpipe.h). */
+ * (sim/library/rpsim.h). */
 __attribute__((visibility("default"))) const char *rp_version(void);
 
 /**

@@ -53,7 +53,7 @@ void rp_options_man(const rp_options_program *program, FILE *stream)
     for (const char *c = program->name; *c != '\0'; c++) {
         fputc(toupper((unsigned char)*c), stream);
     }
-    fprintf(stream, " 1 \"\" \"roundpipe %s\"\n.SH NAME\n", rp_version());
+    fprintf(stream, " 1 \"\" \"rpsim %s\"\n.SH NAME\n", rp_version());
     fprintf(stream, "%s \\- ", program->name);
     write_text(program->purpose, stream);
     fputs(".SH SYNOPSIS\n.nf\n", stream);

@@ -22,7 +22,7 @@
 #define MOST_LEVELS 6 /* from a Python module in lib/python3/dist-packages to the prefix */
 
 #ifndef RP_DATA_FOLDER
-#define RP_DATA_FOLDER "share/roundpipe"
+#define RP_DATA_FOLDER "share/rpsim"
 #endif
 
 const rp_data_kind rp_data_models = {.folder = "models",

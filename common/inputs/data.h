@@ -10,9 +10,9 @@
 
 /**
  * Folder with the shipped traces/, plots/ and experiments/: environment RP_DATA, else the nearest
- * share/roundpipe in or above the folder of the file that this code was loaded from. That file is
- * libroundpipe.so where a program has loaded it, otherwise the program itself. An installed tree
- * may be moved; build folders have a share/roundpipe of links to the sources.
+ * share/rpsim in or above the folder of the file that this code was loaded from. That file is
+ * librpsim.so where a program has loaded it, otherwise the program itself. An installed tree
+ * may be moved; build folders have a share/rpsim of links to the sources.
  * @return a path that lives as long as the process; NULL: there is none
  */
 const char *rp_data_shipped(void);

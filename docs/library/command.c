@@ -1,5 +1,5 @@
 /* Runs rpsim's options and prints the JSON: command --schedule roundpipe. */
-#include <roundpipe.h>
+#include <rpsim.h>
 
 #include <stdio.h>
 

@@ -1,15 +1,15 @@
 """A timeline and a sweep, drawn with matplotlib. Cells begin with # %%: an editor or Jupyter (jupytext) runs them one
-by one; as a script it writes timeline.png and sweep.png. Needs the module roundpipe and matplotlib."""
+by one; as a script it writes timeline.png and sweep.png. Needs the module rpsim and matplotlib."""
 # %% Timelines of two schedules
 import matplotlib.pyplot as plt
 
-import roundpipe
+import rpsim
 
 COLORS = {"F": "#7fb8e6", "B": "#f2a65a", "R": "#c9dcef"}
 LABELS = {"F": "forward", "B": "backward", "R": "recompute"}
 SCHEDULES = ["1f1b", "roundpipe"]
 
-simulation = roundpipe.simulate(
+simulation = rpsim.simulate(
     ["--schedule", ",".join(SCHEDULES), "--fidelity", "stage", "--gpus", 4, "--microbatches", 8]
 )
 
@@ -46,7 +46,7 @@ COUNTS = [8, 16, 32, 64, 128]
 figure, plot = plt.subplots(figsize=(7, 4), layout="constrained")
 for schedule in ["1f1b", "roundpipe", "fsdp"]:
     rows = [
-        roundpipe.run(["--schedule", schedule, "--microbatches", count, "--microbatch-size", 2, "--intervals", "off"])[0]
+        rpsim.run(["--schedule", schedule, "--microbatches", count, "--microbatch-size", 2, "--intervals", "off"])[0]
         for count in COUNTS
     ]
     fits = [row["tokens_per_s"] if row["fits"] else float("nan") for row in rows]

@@ -1,5 +1,5 @@
 /* Throughput and memory of a model on two servers, by the typed interface: throughput MODEL. */
-#include <roundpipe.h>
+#include <rpsim.h>
 
 #include <stdio.h>
 

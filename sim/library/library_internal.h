@@ -5,7 +5,7 @@
 #include "common/base/text.h"
 #include "common/inputs/costs.h"
 #include "common/inputs/model.h"
-#include "sim/library/roundpipe.h"
+#include "sim/library/rpsim.h"
 #include "sim/rpsim/study.h"
 
 #include <locale.h>

@@ -25,7 +25,7 @@ for program in "$work/moved/bin"/*; do
     done
 done
 for file in README.md LICENSE copyright CHANGELOG.md docs/examples.md common/cli/cli.md; do
-    [ -s "$work/moved/share/doc/roundpipe/$file" ] || fail "no share/doc/roundpipe/$file"
+    [ -s "$work/moved/share/doc/rpsim/$file" ] || fail "no share/doc/rpsim/$file"
 done
 names=(-e "$work/opt")
 if grep -q '^CMAKE_BUILD_TYPE:[^=]*=Release$' "$build_dir/CMakeCache.txt"; then # others have lines for debuggers
@@ -34,25 +34,25 @@ fi
 grep -rlF "${names[@]}" "$work/moved" && fail "files that name the sources, the build or the prefix"
 
 # ---- the installed data are read: a model that only they have; a broken style breaks the chart
-sed 's/^name: .*/name: only-here/' "$work/moved/share/roundpipe/traces/models/qwen3-1.7b.yaml" \
-    >"$work/moved/share/roundpipe/traces/models/only-here.yaml"
+sed 's/^name: .*/name: only-here/' "$work/moved/share/rpsim/traces/models/qwen3-1.7b.yaml" \
+    >"$work/moved/share/rpsim/traces/models/only-here.yaml"
 expect 0 only-here "$rpsim" --list models
 expect 0 gpipe,only-here, "$rpsim" --schedule gpipe --model only-here --costs qwen3-1.7b@rtx4090 --format csv
 expect 0 '' "$rpsim" --schedule gpipe --gantt-out chart.svg
 [ -s chart.svg ] || fail "no chart"
-cp "$work/moved/share/roundpipe/plots/style.gp" "$work/style.gp"
-echo 'this is no gnuplot' >"$work/moved/share/roundpipe/plots/style.gp"
+cp "$work/moved/share/rpsim/plots/style.gp" "$work/style.gp"
+echo 'this is no gnuplot' >"$work/moved/share/rpsim/plots/style.gp"
 expect 1 gnuplot "$rpsim" --schedule gpipe --gantt-out broken.svg
 [ ! -e broken.svg ] || fail "the chart was not drawn with the installed scripts"
-mv "$work/style.gp" "$work/moved/share/roundpipe/plots/style.gp"
+mv "$work/style.gp" "$work/moved/share/rpsim/plots/style.gp"
 
 # ---- own data lie over them; without any there is an error
 mkdir -p "$work/own/models"
-sed 's/^name: .*/name: my-own/' "$work/moved/share/roundpipe/traces/models/qwen3-1.7b.yaml" >"$work/own/models/my-own.yaml"
+sed 's/^name: .*/name: my-own/' "$work/moved/share/rpsim/traces/models/qwen3-1.7b.yaml" >"$work/own/models/my-own.yaml"
 RP_TRACES=$work/own expect 0 gpipe,my-own, "$rpsim" --schedule gpipe --model my-own --costs qwen3-1.7b@rtx4090 --format csv
 RP_TRACES=$work/own expect 0 only-here "$rpsim" --list models
 RP_TRACES=$work/none expect 2 "'$work/none' is no folder" "$rpsim" --list models
-RP_DATA=$work/moved/share/roundpipe expect 0 only-here "$build_dir/rpsim" --list models
+RP_DATA=$work/moved/share/rpsim expect 0 only-here "$build_dir/rpsim" --list models
 cp "$rpsim" "$work/run/alone"
 expect 2 "set RP_DATA" "$work/run/alone" --list models
 
@@ -60,8 +60,8 @@ expect 2 "set RP_DATA" "$work/run/alone" --list models
 run_programs "$work/moved"
 if ! grep -q '^RP_SANITIZE:[^=]*=.' "$build_dir/CMakeCache.txt" && command -v python3 >/dev/null; then
     PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$work/moved/lib/python3/dist-packages expect 0 only-here python3 -c '
-import roundpipe
-rows = roundpipe.run("--schedule gpipe --model only-here --costs qwen3-1.7b@rtx4090 --intervals off".split())
+import rpsim
+rows = rpsim.run("--schedule gpipe --model only-here --costs qwen3-1.7b@rtx4090 --intervals off".split())
 print(rows[0]["model"])'
 fi
 

@@ -17,7 +17,7 @@ cpack --config "$build_dir/CPackConfig.cmake" -G DEB -B "$work" -D CPACK_DEBIAN_
 deb=$(echo "$work"/*.deb)
 field() { dpkg-deb -f "$deb" "$1"; }
 version=$("$build_dir/rpsim" --version | awk 'NR == 1 { print $2 }')
-[ "$(field Package) $(field Version)" = "roundpipe $version" ] || fail "it is $(field Package) $(field Version)"
+[ "$(field Package) $(field Version)" = "rpsim $version" ] || fail "it is $(field Package) $(field Version)"
 [[ $(field Maintainer) == *\<*@*\> ]] || fail "Maintainer: $(field Maintainer)"
 [ "$(field Section)" = science ] || fail "Section: $(field Section)"
 [[ $(field Description) == *$'\n 'rpsim* ]] || fail "Description: $(field Description)"
@@ -35,24 +35,34 @@ awk '$2 != "root/root" || $1 ~ /^d/ && $1 != "drwxr-xr-x" || $1 ~ /^-/ && $1 !~ 
 if [ -n "${RP_DEB_ROOT:-}" ]; then
     root=$work/root
     cp -a "$RP_DEB_ROOT" "$root"
-    cp "$deb" "$root/tmp/roundpipe.deb"
+    cp "$deb" "$root/tmp/rpsim.deb"
     [ ! -s /etc/resolv.conf ] || cp /etc/resolv.conf "$root/etc/resolv.conf"
     in_root()
     {
         unshare -m sh -c 'mount -t proc proc "$0/proc"; exec chroot "$0" "$@"' "$root" \
             env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/var/tmp "$@"
     }
+    # The package of 0.2, whose name and folders were other ones, makes way.
+    old=$work/old
+    mkdir -p "$old/DEBIAN" "$old/usr/bin" "$old/usr/share/roundpipe" "$old/usr/lib/python3/dist-packages/roundpipe"
+    touch "$old"/usr/{bin/rpsim,share/roundpipe/data,lib/libroundpipe.so.0,lib/python3/dist-packages/roundpipe/__init__.py}
+    printf '%s\n' "Package: roundpipe" "Version: 0.2.0" "Architecture: all" "Maintainer: x <x@localhost>" \
+        "Description: a stand-in" >"$old/DEBIAN/control"
+    dpkg-deb --build --root-owner-group "$old" "$root/tmp/old.deb" >"$work/log"
+    in_root dpkg -i /tmp/old.deb >"$work/log" 2>&1 || { cat "$work/log"; fail "dpkg -i old.deb"; }
     {
         in_root apt-get update
-        in_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends /tmp/roundpipe.deb python3
+        in_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends /tmp/rpsim.deb python3
     } >"$work/log" 2>&1 || { tail -n 20 "$work/log"; fail "apt-get install"; }
+    left=$(find "$root/usr" -iname '*roundpipe*' | grep -v 'share/doc/rpsim\|share/rpsim\|/man/' || true)
+    [ -z "$left" ] || fail "left of the package of 0.2: $left"
     as_user() { in_root chroot --userspec=nobody:nogroup / sh -c 'cd /var/tmp && exec "$@"' sh "$@"; }
     run_programs /usr as_user
     [ -s "$root/usr/share/man/man1/rpsim.1" ] || fail "no man page"
     expect 1 gnuplot-nox as_user /usr/bin/rpsim --schedule gpipe --gantt-out chart.svg
-    expect 0 True as_user python3 -c 'import roundpipe; print(roundpipe.run(["--schedule", "roundpipe"])[0]["fits"])'
-    in_root apt-get purge -y roundpipe >"$work/log" 2>&1 || { cat "$work/log"; fail "apt-get purge"; }
-    left=$(find "$root/usr" -iname '*roundpipe*' ! -path '*/__pycache__*' || true)
+    expect 0 True as_user python3 -c 'import rpsim; print(rpsim.run(["--schedule", "roundpipe"])[0]["fits"])'
+    in_root apt-get purge -y rpsim >"$work/log" 2>&1 || { cat "$work/log"; fail "apt-get purge"; }
+    left=$(find "$root/usr" \( -iname '*rpsim*' -o -iname '*roundpipe*' \) ! -path '*/__pycache__*' || true)
     [ -z "$left" ] || fail "left after purge: $left"
     echo "installed in $RP_DEB_ROOT's copy by apt: every program runs"
 fi

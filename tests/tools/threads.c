@@ -4,7 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "exec/state/pass.h"
-#include "sim/library/roundpipe.h"
+#include "sim/library/rpsim.h"
 #include "sim/rpsim/replicas.h"
 #include "sim/tune/tune.h"
 #include "tests/support/exec_case.h"

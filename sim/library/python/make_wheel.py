@@ -15,7 +15,7 @@ import zipfile
 
 METADATA = """\
 Metadata-Version: 2.1
-Name: roundpipe
+Name: rpsim
 Version: {version}
 Summary: Simulation of pipeline schedules on GPUs: rpsim as a Python module
 License: Apache-2.0
@@ -32,14 +32,14 @@ Tag: py3-none-{platform}
 
 def members(source, library, version, platform):
     """Names in the wheel and their bytes, without RECORD."""
-    info = f"roundpipe-{version}.dist-info"
-    for path in sorted((source / "sim/library/python/roundpipe").glob("*.py")):
-        yield f"roundpipe/{path.name}", path.read_bytes()
-    yield "roundpipe/lib/libroundpipe.so.0", library.read_bytes()
+    info = f"rpsim-{version}.dist-info"
+    for path in sorted((source / "sim/library/python/rpsim").glob("*.py")):
+        yield f"rpsim/{path.name}", path.read_bytes()
+    yield "rpsim/lib/librpsim.so.0", library.read_bytes()
     data = [path for path in (source / "traces").rglob("*") if path.is_file()]
     data += (source / "plots").glob("*.gp")
     for path in sorted(data):
-        yield f"roundpipe/share/roundpipe/{path.relative_to(source)}", path.read_bytes()
+        yield f"rpsim/share/rpsim/{path.relative_to(source)}", path.read_bytes()
     yield f"{info}/METADATA", METADATA.format(version=version).encode()
     yield f"{info}/WHEEL", WHEEL.format(platform=platform).encode()
     yield f"{info}/LICENSE", (source / "LICENSE").read_bytes()
@@ -47,9 +47,9 @@ def members(source, library, version, platform):
 
 def main(source, library, version, folder):
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    final = folder / f"roundpipe-{version}-py3-none-{platform}.whl"
+    final = folder / f"rpsim-{version}-py3-none-{platform}.whl"
     temporary = folder / f".{final.name}.{os.getpid()}.tmp"
-    record = f"roundpipe-{version}.dist-info/RECORD"
+    record = f"rpsim-{version}.dist-info/RECORD"
     lines = []
     folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -12,7 +12,7 @@ run_programs()
         --seq-len 2048 --global-batch 8 --top 1
     expect 0 stage "$at/bin/rpplan" --model llama3.1-8b --gpus 4
     expect 0 "--schedule roundpipe" "$at/bin/rpsweep" pipeline-study --dry-run
-    expect 0 tokens "$at/bin/rppredict" --cells "$at/share/doc/roundpipe/docs/runs.csv"
+    expect 0 tokens "$at/bin/rppredict" --cells "$at/share/doc/rpsim/docs/runs.csv"
     expect 0 '' "$at/bin/rpexec" --backend host --gpus 2 --steps 1 --check --timeline-out installed.csv
     expect 0 '' "$at/bin/rpdiff" installed.csv installed.csv
     expect 0 '' "$at/bin/rpsim" --program-in installed.program --chakra-out installed

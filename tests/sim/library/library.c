@@ -2,7 +2,7 @@
  */
 #include "common/base/mem.h"
 #include "common/base/version.h"
-#include "sim/library/roundpipe.h"
+#include "sim/library/rpsim.h"
 #include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>

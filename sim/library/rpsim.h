@@ -1,4 +1,4 @@
-/** @file roundpipe.h  libroundpipe: simulations of pipeline schedules, as rpsim runs them.
+/** @file rpsim.h  librpsim: simulations of pipeline schedules, as rpsim runs them.
  *
  * Every function that can fail returns an rp_code. The reason is then rp_last_error() of the same
  * thread. Nothing is printed, nothing ends the process, and no function changes its signal
@@ -6,7 +6,7 @@
  * for one thread at a time. Texts are UTF-8.
  *
  * Models, platforms and cost tables are found in folders of environment variable RP_TRACES, and in
- * the nearest share/roundpipe at or above the library's own folder, or where RP_DATA says.
+ * the nearest share/rpsim at or above the library's own folder, or where RP_DATA says.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
-"""Simulations of pipeline schedules on GPUs, by libroundpipe.
+"""Simulations of pipeline schedules on GPUs, by librpsim.
 
-    import roundpipe
-    rows = roundpipe.run(["--schedule", "roundpipe", "--model", "llama3.1-8b"])
+    import rpsim
+    rows = rpsim.run(["--schedule", "roundpipe", "--model", "llama3.1-8b"])
     print(rows[0]["tokens_per_s"], rows[0]["fits"])
 
 `run` takes the options of rpsim and returns what its `--format json` prints; `simulate` keeps the
@@ -19,7 +19,7 @@ import warnings
 
 __all__ = ["Error", "InputError", "Op", "Simulation", "names", "run", "simulate", "version"]
 
-_NAME = "libroundpipe.so.0"
+_NAME = "librpsim.so.0"
 
 
 class Error(Exception):
@@ -31,7 +31,7 @@ class InputError(Error, ValueError):
 
 
 class Op(typing.NamedTuple):
-    """One op of a run: rp_timed_op of roundpipe.h."""
+    """One op of a run: rp_timed_op of rpsim.h."""
 
     kind: str  # "F", "B", "UPLOAD_PARAMS"
     meaning: str  # "forward"
@@ -111,7 +111,7 @@ def _load():
         library = ctypes.CDLL(path)
     except OSError as error:
         raise ImportError(
-            f"roundpipe: the library cannot be loaded: {error}; RP_LIBRARY names its file"
+            f"rpsim: the library cannot be loaded: {error}; RP_LIBRARY names its file"
         ) from error
     text, number, pointer = ctypes.c_char_p, ctypes.c_uint32, ctypes.c_void_p
     texts = ctypes.POINTER(text)
@@ -166,11 +166,11 @@ __version__ = version()
 def _words(options):
     """Options as C has them: [n] texts."""
     if isinstance(options, (str, bytes)):
-        raise TypeError("roundpipe: options are a list of texts, as sys.argv[1:] is")
+        raise TypeError("rpsim: options are a list of texts, as sys.argv[1:] is")
     words = [os.fsencode(word if isinstance(word, (str, bytes)) else str(word)) for word in options]
     for word in words:
         if b"\0" in word:
-            raise ValueError(f"roundpipe: a NUL byte in {word!r}")
+            raise ValueError(f"rpsim: a NUL byte in {word!r}")
     return (ctypes.c_char_p * len(words))(*words)
 
 
@@ -209,7 +209,7 @@ def run(options):
 def names(kind):
     """Names that `rpsim --list KIND` prints, a list. kind: models, platforms, costs, schedules."""
     if kind not in _KINDS:
-        raise InputError(f"roundpipe.names: unknown kind {kind!r}; valid are {', '.join(_KINDS)}")
+        raise InputError(f"rpsim.names: unknown kind {kind!r}; valid are {', '.join(_KINDS)}")
     list_out = ctypes.POINTER(ctypes.c_char_p)()
     count = ctypes.c_uint32()
     _check(_library.rp_names(_KINDS.index(kind), ctypes.byref(list_out), ctypes.byref(count)))
@@ -244,7 +244,7 @@ class Simulation:
         list_out = ctypes.POINTER(_TimedOp)()
         count = ctypes.c_uint32()
         if not 0 <= index < len(self.rows):
-            raise IndexError(f"roundpipe: no run {index}, there are {len(self.rows)}")
+            raise IndexError(f"rpsim: no run {index}, there are {len(self.rows)}")
         _check(
             _library.rp_simulation_ops(
                 self._handle, index, ctypes.byref(list_out), ctypes.byref(count)
