@@ -1,6 +1,7 @@
 /* Libraries of NVIDIA's driver for a machine without one (checks.describe): four GPUs whose name,
  * memory and links the environment says, and copies that take as long as a link of RP_FAKE_LINK
  * GB/s would. */
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +71,7 @@ int nvmlDeviceGetCount_v2(unsigned *count)
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
 {
-    *device = (char *)NULL + index + 1;
+    *device = (void *)(uintptr_t)(index + 1); /* a handle */
     return 0;
 }
 
@@ -91,7 +92,7 @@ int nvmlDeviceGetMemoryInfo(void *device, memory *out)
 
 int nvmlDeviceGetPciInfo_v3(void *device, pci *out)
 {
-    *out = (pci){.bus = (unsigned)((char *)device - (char *)NULL)};
+    *out = (pci){.bus = (unsigned)(uintptr_t)device};
     return 0;
 }
 

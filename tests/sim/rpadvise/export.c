@@ -162,8 +162,8 @@ Test(export, arguments_are_megatrons)
     static const char *const lines[] = {
         "rpsim --schedule 1f1b --gpus 4 --partition 8,8,8,4 --dtype bf16",
         "rpsim --schedule interleaved-1f1b --gpus 4 --partition 4,4,4,4,4,4,4,0",
-        "rpsim --schedule interleaved-1f1b --gpus 7 --microbatches 14 "
-        "--partition 2,2,2,2,2,2,2,2,2,2,2,2,2,2",
+        ("rpsim --schedule interleaved-1f1b --gpus 7 --microbatches 14 "
+         "--partition 2,2,2,2,2,2,2,2,2,2,2,2,2,2"),
         "rpsim --schedule megatron-tp --model qwen3-235b --platform h100x8 --recompute none",
         "rpsim --schedule megatron-pp --model mpt-1b --platform a100-80x8",
         "rpsim --schedule megatron-pp --model llama3.1-8b --platform h100x8 --grain layer",

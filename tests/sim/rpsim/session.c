@@ -54,8 +54,8 @@ Test(session, gives_what_each_command_line_gives_alone)
 {
     static const char *const lines[] = {
         "--fidelity stage --schedule 1f1b,roundpipe --model qwen3-1.7b --gpus 8",
-        "--fidelity stage --schedule 1f1b,roundpipe --model qwen3-1.7b --gpus 8 --set "
-        "costs.fwd_ms*1.1",
+        ("--fidelity stage --schedule 1f1b,roundpipe --model qwen3-1.7b --gpus 8 --set "
+         "costs.fwd_ms*1.1"),
         "--fidelity stage --schedule roundpipe --model llama3.1-8b --gpus 8 --optimizer async",
         "--fidelity stage --schedule gpipe --model qwen3-1.7b --gpus 4 --partition even",
         "--fidelity stage --schedule looped-bfs --model qwen3-1.7b --platform rtx4090x16",
