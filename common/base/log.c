@@ -2,6 +2,7 @@
 #include "common/base/log.h"
 
 #include "common/base/mem.h"
+#include "common/base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -59,41 +60,13 @@ static void put(const char *bytes, size_t length)
 #define LONGEST_TEXT 2000u /* bytes */
 #define KEPT_AT_AN_END 500u
 
-/* Bytes of the UTF-8 sequence at `text`; 0 where there is none. */
-static size_t decode(const unsigned char *text, size_t length, uint32_t *code_out)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    unsigned char first = text[0];
-    size_t size = first < 0x80 ? 1 : first < 0xC0 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    if (size == 0 || size > length || first > 0xF4) {
-        return 0;
-    }
-    uint32_t code = size == 1 ? first : first & (0x7Fu >> size);
-    for (size_t i = 1; i < size; i++) {
-        if ((text[i] & 0xC0u) != 0x80) {
-            return 0;
-        }
-        code = code << 6 | (text[i] & 0x3Fu);
-    }
-    *code_out = code;
-    return code < least[size] || code > 0x10FFFF || (code & ~0x7FFu) == 0xD800 ? 0 : size;
-}
-
-/* C0, DEL, C1, separators of lines, and marks that are invisible or turn the direction. */
-static bool is_control(uint32_t code)
-{
-    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0xFEFF ||
-           (code >= 0x200B && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
-           (code >= 0x2060 && code <= 0x206F);
-}
-
 static void put_escaped(const char *text, size_t length)
 {
     size_t plain = 0; /* bytes before `at` that nothing was wrong with */
     for (size_t at = 0; at < length;) {
         uint32_t code = 0;
-        size_t size = decode((const unsigned char *)text + at, length - at, &code);
-        if (size > 0 && !is_control(code)) {
+        size_t size = rp_utf8_decode(text + at, length - at, &code);
+        if (size > 0 && !rp_is_control(code)) {
             plain += size;
             at += size;
             continue;
@@ -135,6 +108,15 @@ static void put_text(const char *text, size_t length)
     put_escaped(text + tail, length - tail);
 }
 
+/* Other libraries and programs end their messages with a newline, which is no part of ours. */
+static size_t without_line_end(const char *text, size_t length)
+{
+    while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\r')) {
+        length--;
+    }
+    return length;
+}
+
 RP_PRINTF(1, 0) static void put_formatted(const char *format, va_list arguments)
 {
     char few[LONGEST_TEXT + 1];
@@ -144,10 +126,10 @@ RP_PRINTF(1, 0) static void put_formatted(const char *format, va_list arguments)
     int needed = vsnprintf(few, sizeof few, format, arguments);
     size_t length = needed > 0 ? (size_t)needed : 0;
     if (length < sizeof few) {
-        put_text(few, length);
+        put_text(few, without_line_end(few, length));
     } else if (rp_mem_resize(&many, length + 1) == RP_OK) {
         vsnprintf(many, length + 1, format, again);
-        put_text(many, length);
+        put_text(many, without_line_end(many, length));
     } else { /* said so itself */
         put_text(few, sizeof few - 1);
     }

@@ -40,10 +40,10 @@ static rp_status refuse(const char *what)
 
 /* In the child: returns only where it could not become the program. Only async-signal-safe calls.
  */
-static void become(const rp_process *process, int errors)
+static void become(const rp_process *process, int output, int errors)
 {
     int input = process->input != NULL ? fileno(process->input) : open("/dev/null", O_RDONLY);
-    int output = process->output != NULL ? fileno(process->output) : open("/dev/null", O_WRONLY);
+    output = output >= 0 ? output : open("/dev/null", O_WRONLY);
     if (lseek(input, 0, SEEK_SET) < 0 || dup2(input, STDIN_FILENO) < 0 ||
         dup2(output, STDOUT_FILENO) < 0 || dup2(errors, STDERR_FILENO) < 0) {
         return;
@@ -78,7 +78,7 @@ static rp_status wait_for(const rp_process *process, pid_t child, FILE *errors)
 }
 
 /* `report` closes by itself when the child becomes the program; otherwise it brings the errno. */
-static rp_status start(const rp_process *process, FILE *errors, pid_t *child_out)
+static rp_status start(const rp_process *process, int output, FILE *errors, pid_t *child_out)
 {
     int report[2];
     if (pipe2(report, O_CLOEXEC) != 0) {
@@ -86,7 +86,7 @@ static rp_status start(const rp_process *process, FILE *errors, pid_t *child_out
     }
     *child_out = fork();
     if (*child_out == 0) {
-        become(process, fileno(errors));
+        become(process, output, fileno(errors));
         int error = errno;
         ssize_t written = write(report[1], &error, sizeof error);
         _exit(written == (ssize_t)sizeof error ? 127 : 126);
@@ -114,17 +114,46 @@ static rp_status start(const rp_process *process, FILE *errors, pid_t *child_out
     return RP_TOOL;
 }
 
+/* To the end, also where nothing more can be written: the process must not wait for us. */
+static void copy_output(int from, FILE *to)
+{
+    char block[16384];
+    ssize_t got = 0;
+    while ((got = read(from, block, sizeof block)) > 0 || (got < 0 && errno == EINTR)) {
+        if (got > 0 && !ferror(to)) {
+            (void)fwrite(block, 1, (size_t)got, to);
+        }
+    }
+}
+
+static rp_status run(const rp_process *process, FILE *errors)
+{
+    int ends[2] = {-1, -1};
+    if (process->input != NULL && (fflush(process->input) != 0 || ferror(process->input))) {
+        return refuse("a temporary file cannot be written");
+    }
+    if (process->output != NULL && pipe2(ends, O_CLOEXEC) != 0) {
+        return refuse("a pipe cannot be made");
+    }
+    pid_t child;
+    rp_status status = start(process, ends[1], errors, &child);
+    if (process->output != NULL) {
+        close(ends[1]);
+        if (status == RP_OK) {
+            copy_output(ends[0], process->output);
+        }
+        close(ends[0]);
+    }
+    return status == RP_OK ? wait_for(process, child, errors) : status;
+}
+
 rp_status rp_process_run(const rp_process *process)
 {
     FILE *errors = tmpfile();
     if (errors == NULL) {
         return refuse("a temporary file cannot be made");
     }
-    pid_t child;
-    rp_status status = start(process, errors, &child);
-    if (status == RP_OK) {
-        status = wait_for(process, child, errors);
-    }
+    rp_status status = run(process, errors);
     fclose(errors);
     return status;
 }

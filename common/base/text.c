@@ -267,3 +267,30 @@ const char *rp_text_nearest(const char *text, const char *const *names, size_t c
     }
     return nearest;
 }
+
+size_t rp_utf8_decode(const char *bytes, size_t length, uint32_t *code_out)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *text = (const unsigned char *)bytes;
+    unsigned char first = text[0];
+    size_t size = first < 0x80 ? 1 : first < 0xC0 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    if (size == 0 || size > length || first > 0xF4) {
+        return 0;
+    }
+    uint32_t code = size == 1 ? first : first & (0x7Fu >> size);
+    for (size_t i = 1; i < size; i++) {
+        if ((text[i] & 0xC0u) != 0x80) {
+            return 0;
+        }
+        code = code << 6 | (text[i] & 0x3Fu);
+    }
+    *code_out = code;
+    return code < least[size] || code > 0x10FFFF || (code & ~0x7FFu) == 0xD800 ? 0 : size;
+}
+
+bool rp_is_control(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0xFEFF ||
+           (code >= 0x200B && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
+           (code >= 0x2060 && code <= 0x206F);
+}

@@ -22,6 +22,17 @@ rp_status rp_text_append(rp_text *text, const char *bytes, size_t length);
 /** Appends printf's output. @retval RP_OK, RP_NO_MEMORY (logged; the text is as before) */
 rp_status rp_text_print(rp_text *text, const char *format, ...) RP_PRINTF(2, 3);
 
+/**
+ * Reads the UTF-8 sequence that begins at `bytes`.
+ * @param length bytes that there are, at least 1
+ * @return bytes of the sequence; 0: it is no UTF-8, *code_out is undefined
+ */
+size_t rp_utf8_decode(const char *bytes, size_t length, uint32_t *code_out);
+
+/** @return whether it is a C0 or C1 control, DEL, a separator of lines, or a mark that is invisible
+ * or turns the direction of text (U+202E). */
+bool rp_is_control(uint32_t code);
+
 /** Gives the memory back and zeroes the text. */
 void rp_text_fini(rp_text *text);
 

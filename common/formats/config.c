@@ -69,7 +69,8 @@ const char *rp_config_valid_values(const rp_config_field *field, char *buffer, s
                  field->low, field->high, blank, unit);
         break;
     case RP_CONFIG_NAME:
-        snprintf(buffer, size, "1 to %.0f letters, digits and . _ + - @", field->high);
+        snprintf(buffer, size, "1 to %.0f letters, digits and . _ + - @, the first none of + - @",
+                 field->high);
         break;
     case RP_CONFIG_TEXT:
         if (field->choices) {
@@ -231,11 +232,11 @@ static bool has_control(const unsigned char *bytes, size_t length)
     return false;
 }
 
-static bool is_name(const char *text)
+bool rp_config_is_name(const char *text, size_t length)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789._+-@"
                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    return text[strspn(text, allowed)] == '\0';
+    return length > 0 && strspn(text, allowed) >= length && strchr("+-@", *text) == NULL;
 }
 
 static bool is_choice(const rp_config_field *field, const char *text)
@@ -263,7 +264,7 @@ static rp_status read_text(reader *in, const rp_config_field *field, const char 
     if (has_control(bytes, length)) {
         return refuse_scalar(in, field, "with control characters");
     }
-    if ((field->type == RP_CONFIG_NAME && !is_name(text)) || !is_choice(field, text)) {
+    if ((field->type == RP_CONFIG_NAME && !rp_config_is_name(text, length)) || !is_choice(field, text)) {
         return refuse_scalar(in, field, "");
     }
     return rp_arena_copy_text(in->arena, text, length, value_out);

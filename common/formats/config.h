@@ -24,7 +24,7 @@
 
 typedef enum rp_config_type {
     RP_CONFIG_TEXT,    /**< const char *; any text without control characters */
-    RP_CONFIG_NAME,    /**< const char *; letters, digits and . _ + - @ only */
+    RP_CONFIG_NAME,    /**< const char *; as rp_config_is_name says */
     RP_CONFIG_BOOL,    /**< bool */
     RP_CONFIG_U32,     /**< uint32_t */
     RP_CONFIG_U64,     /**< uint64_t */
@@ -77,6 +77,13 @@ typedef struct rp_config_schema {
 rp_status rp_config_parse(const char *name, const char *bytes, size_t length,
                           const rp_config_schema *schema, rp_arena *arena, void *object_out,
                           size_t *lines_out);
+
+/**
+ * @param text [length] a name as it is, or the beginning of a file's name
+ * @return whether it may be the name of a model, platform or cost table: letters, digits and
+ * . _ + - @, of which + - @ are not first, since spreadsheets take what they begin for a formula
+ */
+bool rp_config_is_name(const char *text, size_t length);
 
 /** Describes the valid values of a field, as "numbers from 0 to 10 ms". @return `buffer` */
 const char *rp_config_valid_values(const rp_config_field *field, char *buffer, size_t size);

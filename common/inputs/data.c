@@ -360,14 +360,11 @@ rp_status rp_data_check_name(const char *name_or_path, const char *path, const c
 rp_status rp_data_name_of(const char *path, size_t most, const char *otherwise, rp_arena *arena,
                           const char **name_out)
 {
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-@";
     const char *slash = strrchr(path, '/');
     const char *base = slash != NULL ? slash + 1 : path;
     size_t length = strlen(base);
     length -= ends_in_suffix(base) ? strlen(SUFFIX) : 0;
-    bool named =
-        strcmp(path, "-") != 0 && length > 0 && length <= most && strspn(base, allowed) >= length;
+    bool named = length <= most && rp_config_is_name(base, length);
     return named ? rp_arena_copy_text(arena, base, length, name_out)
                  : rp_arena_copy_text(arena, otherwise, strlen(otherwise), name_out);
 }

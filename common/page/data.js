@@ -3,7 +3,10 @@
 // format). All times here are picoseconds, whole and exact: runs too long for that come in
 // nanoseconds.
 
-const head = JSON.parse(document.getElementById("data").textContent);
+// Control characters and marks that turn the direction of text are shown, not obeyed (rp_page_write_text).
+const unsafe = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const head = JSON.parse(document.getElementById("data").textContent,
+    (key, value) => (typeof value === "string" ? value.replace(unsafe, "\ufffd") : value));
 
 async function inflate(base64) {
     const packed = Uint8Array.from(atob(base64), c => c.charCodeAt(0));

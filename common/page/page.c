@@ -14,26 +14,28 @@ typedef struct writer {
     FILE *stream;
 } writer;
 
-static void write_text(const char *text, FILE *stream)
+void rp_page_write_text(const char *text, FILE *stream)
 {
-    for (const char *at = text != NULL ? text : ""; *at != '\0'; at++) {
-        switch (*at) {
-        case '&':
-            fputs("&amp;", stream);
-            break;
-        case '<':
-            fputs("&lt;", stream);
-            break;
-        case '>':
-            fputs("&gt;", stream);
-            break;
-        case '"':
-            fputs("&quot;", stream);
-            break;
-        default:
-            putc(*at, stream);
-            break;
+    size_t left = text != NULL ? strlen(text) : 0;
+    while (left > 0) {
+        uint32_t code = 0;
+        size_t size = rp_utf8_decode(text, left, &code);
+        const char *entity = *text == '&'   ? "&amp;"
+                             : *text == '<' ? "&lt;"
+                             : *text == '>' ? "&gt;"
+                             : *text == '"' ? "&quot;"
+                                            : NULL;
+        if (size == 0 || (rp_is_control(code) && code != '\n')) {
+            entity = "\xef\xbf\xbd"; /* U+FFFD */
         }
+        size = size > 0 ? size : 1;
+        if (entity != NULL) {
+            fputs(entity, stream);
+        } else {
+            fwrite(text, 1, size, stream);
+        }
+        text += size;
+        left -= size;
     }
 }
 
@@ -63,7 +65,7 @@ static void write_row(const rp_page_table *t, const char *const *cells, bool hea
     for (uint32_t c = 0; c < t->columns; c++) {
         const char *class = is_number_column(t, c) ? " class=\"n\"" : "";
         fprintf(stream, head ? "<th scope=\"col\"%s>" : "<td%s>", class);
-        write_text(cells[c], stream);
+        rp_page_write_text(cells[c], stream);
         fputs(head ? "</th>" : "</td>", stream);
     }
     fputs("</tr>\n", stream);
@@ -77,17 +79,17 @@ static void write_table(const rp_page *page, const rp_page_table *t, FILE *strea
         fprintf(stream, " data-run=\"%u\"", t->run);
     }
     fputs(t->folded ? ">\n<details><summary>" : ">\n<h2>", stream);
-    write_text(t->title, stream);
+    rp_page_write_text(t->title, stream);
     fputs(names_run ? ": " : "", stream);
-    write_text(names_run ? page->runs[t->run].name : "", stream);
+    rp_page_write_text(names_run ? page->runs[t->run].name : "", stream);
     fputs(t->folded ? "</summary>\n" : "</h2>\n", stream);
     if (t->note != NULL) {
         fputs("<p>", stream);
-        write_text(t->note, stream);
+        rp_page_write_text(t->note, stream);
         fputs("</p>\n", stream);
     }
     fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", stream);
-    write_text(t->title, stream);
+    rp_page_write_text(t->title, stream);
     fputs("\"><table><thead>", stream);
     write_row(t, t->headings, true, stream);
     fputs("</thead><tbody>\n", stream);
@@ -102,25 +104,25 @@ static void write_table(const rp_page *page, const rp_page_table *t, FILE *strea
 
 static rp_status write_title(const writer *w)
 {
-    write_text(w->page->title, w->stream);
+    rp_page_write_text(w->page->title, w->stream);
     return RP_OK;
 }
 
 static rp_status write_answer(const writer *w)
 {
-    write_text(w->page->answer, w->stream);
+    rp_page_write_text(w->page->answer, w->stream);
     return RP_OK;
 }
 
 static rp_status write_command(const writer *w)
 {
-    write_text(w->page->command, w->stream);
+    rp_page_write_text(w->page->command, w->stream);
     return RP_OK;
 }
 
 static rp_status write_made_by(const writer *w)
 {
-    write_text(w->page->made_by, w->stream);
+    rp_page_write_text(w->page->made_by, w->stream);
     return RP_OK;
 }
 

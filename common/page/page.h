@@ -63,6 +63,13 @@ typedef struct rp_page {
 } rp_page;
 
 /**
+ * Writes a text into a page: what HTML has a meaning for as entities; control characters, marks that
+ * turn the direction of text and what is no UTF-8 as U+FFFD.
+ * @param text NULL: nothing is written
+ */
+void rp_page_write_text(const char *text, FILE *stream);
+
+/**
  * Writes the page. What each op waited for and the critical path are those of
  * common/timeline/walk.h; of a timeline whose program has no waits (timeline_rows.h) they are left
  * out, and the page says that they are unknown.

@@ -9,6 +9,19 @@
     " AS s ON s.run_id = (SELECT run_id FROM results AS r WHERE r.cell = cells.cell AND latest"    \
     "  AND makespan_ps IS NOT NULL AND fits IS NOT 0 ORDER BY makespan_ps, run_id LIMIT 1)"
 
+/* Which of the runs of a configuration is the latest, in a database (`in`) or for one connection. */
+#define TRIGGERS(temporary, in)                                                                    \
+    "CREATE " temporary "TRIGGER results_newer AFTER INSERT ON " in "results WHEN new.latest"      \
+    " BEGIN UPDATE results SET latest = 0 WHERE configuration = new.configuration AND latest"      \
+    "    AND run_id <> new.run_id;"                                                                \
+    " END;"                                                                                        \
+    "CREATE " temporary "TRIGGER results_gone AFTER DELETE ON " in "results WHEN old.latest BEGIN" \
+    "  UPDATE results SET latest = 1 WHERE run_id = (SELECT max(run_id) FROM results"              \
+    "    WHERE configuration = old.configuration);"                                                \
+    " END;"
+
+const char rp_store_own_triggers[] = TRIGGERS("TEMP ", "main.");
+
 const char *const rp_store_tables[] = {
     "CREATE TABLE experiments ("
     "  id INTEGER PRIMARY KEY,"
@@ -95,14 +108,7 @@ const char *const rp_store_tables[] = {
     "  microbatch_size, seq_len, platform, fidelity, recompute, optimizer, latest, changes,"
     "  jitter_cv, program, max_seqlen)"
     "  WHERE latest AND changes IS NULL AND jitter_cv IS NULL AND program = 'rpsim';"
-    "CREATE TRIGGER results_newer AFTER INSERT ON results WHEN new.latest BEGIN"
-    "  UPDATE results SET latest = 0 WHERE configuration = new.configuration AND latest"
-    "    AND run_id <> new.run_id;"
-    " END;"
-    "CREATE TRIGGER results_gone AFTER DELETE ON results WHEN old.latest BEGIN"
-    "  UPDATE results SET latest = 1 WHERE run_id = (SELECT max(run_id) FROM results"
-    "    WHERE configuration = old.configuration);"
-    " END;",
+    TRIGGERS("", ""),
 
     "CREATE INDEX points_failed ON points (experiment_id, "
     "command) WHERE failure IS NOT NULL;",

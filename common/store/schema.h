@@ -49,3 +49,7 @@
 extern const char *const rp_store_tables[];
 extern const char *const rp_store_upgrade[];
 extern const char *const rp_store_views[];
+
+/** SQL: the triggers of the tables for one connection. Those in the file do not run for us, since
+ * the file may be a stranger's; they serve other programs that write to a store. */
+extern const char rp_store_own_triggers[];

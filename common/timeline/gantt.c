@@ -488,6 +488,10 @@ static rp_status draw_pdf(FILE *script, FILE *output)
         return RP_IO;
     }
     rp_status status = run_gnuplot(script, drawn);
+    if (status == RP_OK && (fflush(drawn) != 0 || ferror(drawn))) {
+        rp_log_error("a temporary file for the Gantt chart cannot be written: %s", strerror(errno));
+        status = RP_IO;
+    }
     status = status == RP_OK ? copy_without_time(drawn, output) : status;
     (void)fclose(drawn);
     return status;

@@ -147,7 +147,7 @@ static rp_status simulate(const rpexec_prediction *p, const char *program, const
                                      p->network_gb_per_s > 0 ? "--set" : NULL,
                                      network,
                                      NULL};
-    const rp_process process = {.argv = arguments, .package = "roundpipe"};
+    const rp_process process = {.argv = arguments, .package = "rpsim"};
     return rp_process_run(&process);
 }
 

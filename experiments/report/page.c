@@ -1,5 +1,6 @@
 /* The page of a store. */
 #include "common/base/version.h"
+#include "common/page/page.h"
 #include "experiments/report/internal.h"
 
 #include <inttypes.h>
@@ -50,29 +51,6 @@ static const char style[] =
     "@media print { nav { display: none; } figure, tr { break-inside: avoid; } }\n"
     "</style>\n";
 
-static void write_text(const char *text, FILE *stream)
-{
-    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
-        switch (*at) {
-        case '&':
-            fputs("&amp;", stream);
-            break;
-        case '<':
-            fputs("&lt;", stream);
-            break;
-        case '>':
-            fputs("&gt;", stream);
-            break;
-        case '"':
-            fputs("&quot;", stream);
-            break;
-        default:
-            fputc(*at < ' ' && *at != '\n' ? ' ' : *at, stream);
-            break;
-        }
-    }
-}
-
 /* A number with five digits or more, or as few as it has, in full as data-value; other text. */
 static void write_cell(const char *text, FILE *stream)
 {
@@ -82,7 +60,7 @@ static void write_cell(const char *text, FILE *stream)
         fputs("<td></td>", stream);
     } else if (end == text || *end != '\0' || !isfinite(number)) {
         fputs("<td>", stream);
-        write_text(text, stream);
+        rp_page_write_text(text, stream);
         fputs("</td>", stream);
     } else {
         double size = fabs(number);
@@ -112,7 +90,7 @@ static rp_status write_row(void *context, const char *const *cells, int columns)
 static void write_heading(const char *id, const char *text, FILE *stream)
 {
     fprintf(stream, "<h2 id=\"%s\">", id);
-    write_text(text, stream);
+    rp_page_write_text(text, stream);
     fprintf(stream, " <a href=\"#%s\" aria-label=\"link to this section\">#</a></h2>\n", id);
 }
 
@@ -131,10 +109,10 @@ static rp_status write_question(void *context, const char *const *cells, int col
     FILE *stream = context;
     (void)columns;
     fputs("<p>Experiment <b>", stream);
-    write_text(cells[0], stream);
+    rp_page_write_text(cells[0], stream);
     fputs("</b>: ", stream);
     if (cells[1] != NULL) {
-        write_text(cells[1], stream);
+        rp_page_write_text(cells[1], stream);
     }
     fprintf(stream, " %s points", cells[2]);
     if (strcmp(cells[3], "0") != 0) {
@@ -157,7 +135,7 @@ static rp_status write_best_answer(void *context, const char *const *cells, int 
             f->measure.name);
     for (int i = 1; i < columns; i++) {
         fprintf(best->stream, "%s%s ", i == 1 ? ": " : ", ", f->varied.list[i - 1].key);
-        write_text(cells[i] != NULL ? cells[i] : "none", best->stream);
+        rp_page_write_text(cells[i] != NULL ? cells[i] : "none", best->stream);
     }
     fputs(".</li>\n", best->stream);
     return RP_OK;
@@ -277,7 +255,7 @@ static rp_status write_origin(const rpsweep_findings *f, FILE *stream)
 {
     write_heading("origin", "Where it is from", stream);
     fputs("<p class=\"note\">Store ", stream);
-    write_text(f->path, stream);
+    rp_page_write_text(f->path, stream);
     fprintf(stream,
             "; page by rpsweep %s. Every number is in the store: "
             "<code>rpsweep export summary --db F</code>.</p>\n",
@@ -295,7 +273,7 @@ static rp_status write_origin(const rpsweep_findings *f, FILE *stream)
           stream);
     for (uint32_t i = 0; i < f->constant.count; i++) {
         fprintf(stream, "<tr><th>%s</th><td>", f->constant.list[i].key);
-        write_text(f->constant.list[i].same, stream);
+        rp_page_write_text(f->constant.list[i].same, stream);
         fputs("</td></tr>\n", stream);
     }
     fputs("</tbody></table></details>\n", stream);
@@ -315,12 +293,12 @@ static void write_plot(const rpsweep_plot *plot, FILE *stream)
                 "<picture><source media=\"(max-width: 44rem)\" srcset=\"%s\" />"
                 "<img src=\"%s\" alt=\"",
                 plot->narrow, plot->wide);
-        write_text(plot->shows, stream);
+        rp_page_write_text(plot->shows, stream);
         fputs("\" /></picture>", stream);
     }
     fputs("<figcaption>", stream);
     if (plot->wide == NULL) {
-        write_text(plot->shows, stream);
+        rp_page_write_text(plot->shows, stream);
     }
     fputs(" Each point is the best of all runs that share its two values.</figcaption></figure>\n",
           stream);
@@ -333,7 +311,7 @@ rp_status rpsweep_page(const rpsweep_findings *findings, const rpsweep_plot *plo
     const char *name = slash != NULL ? slash + 1 : findings->path;
     fputs(head, stream);
     fputs("<title>", stream);
-    write_text(name, stream);
+    rp_page_write_text(name, stream);
     fputs(": what varied</title>\n", stream);
     fputs(style, stream);
     fputs("</head><body><nav aria-label=\"Contents\"><p><a href=\"#top\">Summary</a>"
@@ -344,7 +322,7 @@ rp_status rpsweep_page(const rpsweep_findings *findings, const rpsweep_plot *plo
                 plots[i].parameter->key);
     }
     fputs("<a href=\"#origin\">Origin</a></p></nav>\n<main id=\"top\"><h1>", stream);
-    write_text(name, stream);
+    rp_page_write_text(name, stream);
     fputs("</h1>\n", stream);
     RP_TRY(write_summary(findings, stream));
     if (!drawn && count > 0) {

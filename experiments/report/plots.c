@@ -260,6 +260,10 @@ static rp_status run_gnuplot(const picture *p, bool narrow, const char **url_out
         status = rp_process_run(
             &(rp_process){.argv = argv, .package = "gnuplot-nox", .input = script, .output = svg});
     }
+    if (status == RP_OK && (fflush(svg) != 0 || ferror(svg))) {
+        rp_log_error("a temporary file for a picture cannot be written: %s", strerror(errno));
+        status = RP_IO;
+    }
     if (status == RP_OK) {
         status = encode(svg, p->findings->arena, url_out);
     }

@@ -33,13 +33,14 @@ workspace()
     trap 'rm -rf "$work"' EXIT
 }
 
-# draw [VARIABLE=TEXT]...: the pictures of OUTDIR/NAME.csv as SVG, PNG and PDF; further files and
+# draw [VARIABLE=TEXT]...: the pictures of OUTDIR/NAME.csv as SVG, PNG and PDF, or as RP_FORMS says; further files and
 # settings for the script as variables, out=FILE for another name than OUTDIR/NAME (without the
 # ending). A script that has a narrow form (narrow = 1) is drawn as FILE.narrow.svg, too. Without gnuplot
 # the data are all there is.
 draw()
 {
-    local ext form more= to=$out/$name messages status=0 forms=(svg png pdf)
+    local ext form more= to=$out/$name messages status=0 forms
+    read -ra forms <<< "${RP_FORMS:-svg png pdf}"
     if ! command -v gnuplot > /dev/null; then
         echo "$name: not drawn, gnuplot is missing (Debian package gnuplot-nox)" >&2
         return 0
@@ -55,6 +56,11 @@ draw()
         messages=$(gnuplot -e "root='$plots'; data='$out/$name.csv'; out='$to'; ext='$ext'; narrow=$([ "$form" = "$ext" ]; echo $?); $more" \
             "$figure/figure.gp" 2>&1) || status=$?
         [ -z "$messages" ] || echo "$messages" >&2
+        # gnuplot ends with 0 on a full disk.
+        if [ $status -eq 0 ] && ! tail -c 64 "$to.$form" | LC_ALL=C grep -qaE '</svg>|IEND|%%EOF'; then
+            echo "$name: $to.$form is incomplete: is the disk full?" >&2
+            status=1
+        fi
         # gnuplot goes on where a command that it runs fails.
         if [ $status -ne 0 ] || grep -q '^[gm]*awk: ' <<< "$messages"; then
             rm -f "$to.$form"

@@ -162,12 +162,13 @@ void rp_input_free(rp_input *input)
 
 rp_kind rp_input_kind(const rp_input *input)
 {
-    return input->kind;
+    return input != NULL ? input->kind : RP_KIND_SCHEDULE;
 }
 
 const char *rp_input_name(const rp_input *input)
 {
-    return input->kind == RP_KIND_MODEL      ? input->model.name
+    return input == NULL                     ? NULL
+           : input->kind == RP_KIND_MODEL    ? input->model.name
            : input->kind == RP_KIND_PLATFORM ? input->platform.name
                                              : input->costs.name;
 }

@@ -116,10 +116,10 @@ RP_API rp_code rp_input_load(rp_kind kind, const char *name, rp_input **input_ou
 /** Gives an input back. Simulations that were made of it go on. NULL is allowed. */
 RP_API void rp_input_free(rp_input *input);
 
-/** @return kind that it was loaded as. */
+/** @return kind that it was loaded as; RP_KIND_SCHEDULE, which no input is, for NULL. */
 RP_API rp_kind rp_input_kind(const rp_input *input);
 
-/** @return name that its file gives it; valid as long as the input. */
+/** @return name that its file gives it; valid as long as the input. NULL for NULL. */
 RP_API const char *rp_input_name(const rp_input *input);
 
 /**

@@ -46,6 +46,18 @@ for which in 0 1 2 01 02 12 012; do
         fi
     done
 done
+# gnuplot does not notice a full disk.
+if command -v gnuplot >/dev/null; then
+    for kind in svg png pdf; do
+        ln -s /dev/full "$work/full.$kind"
+        status=0
+        "${sim[@]}" --gantt-out "$work/full.$kind" >/dev/null 2>"$work/err" || status=$?
+        if [ $status -ne 1 ] || ! grep -q "full.$kind: cannot be written: No space left" "$work/err"; then
+            echo "a $kind on a full disk: exit status $status: $(cat "$work/err")"
+            failures=$((failures + 1))
+        fi
+    done
+fi
 # rpsweep's store, rpexec's checkpoint and losses.
 cat >"$work/e.yaml" <<'TEXT'
 name: closed

@@ -1,5 +1,6 @@
 /* Hugging Face models: from a path to rp_model. */
 #include "common/base/log.h"
+#include "common/formats/config.h"
 #include "common/formats/json_read.h"
 #include "common/inputs/data.h"
 #include "common/inputs/huggingface/config.h"
@@ -69,9 +70,9 @@ static rp_status plain_name(const char *text, size_t length, rp_arena *arena, co
     char name[NAME_LIMIT + 1] = "checkpoint"; /* of the root folder */
     uint32_t count = 0;
     for (const char *c = text; c < text + length && count < NAME_LIMIT; c++) {
-        bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-                     (*c >= '0' && *c <= '9') || strchr("._+-", *c) != NULL;
-        name[count++] = plain ? *c : '_';
+        name[count] = *c;
+        name[count] = rp_config_is_name(name, count + 1) && *c != '@' ? *c : '_';
+        count++;
         name[count] = '\0';
     }
     return rp_arena_copy_text(arena, name, strlen(name), name_out);

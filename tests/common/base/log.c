@@ -20,6 +20,19 @@ Test(log, broken_invariants_say_where)
     cr_expect(strstr(messages, expected) != NULL, "%s", messages);
 }
 
+/* Messages of other programs end with a newline; what is inside of one stays visible. */
+Test(log, newlines_at_the_end_are_dropped)
+{
+    char messages[256];
+    rp_log_capture_begin(messages, sizeof messages);
+    rp_log_error("%s", "child: failed\r\n\n");
+    rp_log_error("a\nb\xe2\x80\xae");
+    rp_log_capture_end();
+    cr_expect(strstr(messages, "child: failed\n") != NULL, "%s", messages);
+    cr_expect(strstr(messages, "a\\x0ab\\xe2\\x80\\xae\n") != NULL, "%s", messages);
+    cr_expect(strstr(messages, "failed\\x0d") == NULL, "%s", messages);
+}
+
 /* Both threads are in a job at the same time, so one of them is not the caller's. */
 static rp_status meet(void *context, uint32_t job)
 {

@@ -308,7 +308,7 @@ Test(page, text_is_escaped)
     const rp_page page = {.title = evil,
                           .answer = evil,
                           .command = evil,
-                          .made_by = evil,
+                          .made_by = "right\xe2\x80\xaetfel <\xff",
                           .tables = &table,
                           .table_count = 1,
                           .runs = runs,
@@ -317,6 +317,8 @@ Test(page, text_is_escaped)
     write_page(&page);
     cr_expect(eq(ptr, (void *)strstr(text, "alert(\""), NULL));
     cr_expect(eq(ptr, (void *)strstr(text, "<!--"), NULL));
+    cr_expect(eq(ptr, (void *)strstr(text, "\xe2\x80\xae"), NULL)); /* U+202E */
+    cr_expect(strstr(text, "right\xef\xbf\xbdtfel &lt;\xef\xbf\xbd") != NULL);
     for (const char *at = strstr(text, "</script>"); at != NULL; at = strstr(at + 1, "</script>")) {
         ends++;
     }

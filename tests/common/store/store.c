@@ -269,6 +269,20 @@ Test(store, many_writers)
     }
 }
 
+/* A stranger's file: what it would have SQLite do does not happen, and its own rows of runs get a
+ * latest one all the same (results_newer). */
+Test(store, triggers_of_strangers_do_not_run)
+{
+    cr_assert(eq(int, add("first", 0), RP_OK));
+    ask("CREATE TRIGGER planted AFTER INSERT ON runs BEGIN DELETE FROM results; END");
+    ask("DROP TRIGGER results_newer");
+    ask("CREATE TRIGGER results_newer AFTER INSERT ON results BEGIN"
+        " UPDATE runs SET schedule = 'changed'; END");
+    cr_assert(eq(int, add("first", 0), RP_OK), "%s", messages);
+    cr_expect(eq(str, ask("SELECT group_concat(schedule) FROM runs"), "first,first"));
+    cr_expect(eq(str, ask("SELECT group_concat(latest) FROM results"), "0,1"));
+}
+
 /* No release has written version 2. */
 Test(store, version_before_the_first_release)
 {

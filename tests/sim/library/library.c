@@ -291,6 +291,8 @@ Test(library, inputs_say_what_their_files_say)
     expect_refused(rp_input_number(platform, "memory", &number), "memory_gb");
     cr_expect(isnan(number));
     expect_refused(rp_input_number(NULL, "layers", &number), "not NULL");
+    cr_expect(rp_input_name(NULL) == NULL);
+    cr_expect(eq(int, rp_input_kind(NULL), RP_KIND_SCHEDULE));
     rp_input_free(model);
     rp_input_free(platform);
     rp_input_free(costs);
