@@ -264,7 +264,8 @@ static rp_status read_text(reader *in, const rp_config_field *field, const char 
     if (has_control(bytes, length)) {
         return refuse_scalar(in, field, "with control characters");
     }
-    if ((field->type == RP_CONFIG_NAME && !rp_config_is_name(text, length)) || !is_choice(field, text)) {
+    if ((field->type == RP_CONFIG_NAME && !rp_config_is_name(text, length)) ||
+        !is_choice(field, text)) {
         return refuse_scalar(in, field, "");
     }
     return rp_arena_copy_text(in->arena, text, length, value_out);

@@ -63,8 +63,8 @@ typedef struct rp_page {
 } rp_page;
 
 /**
- * Writes a text into a page: what HTML has a meaning for as entities; control characters, marks that
- * turn the direction of text and what is no UTF-8 as U+FFFD.
+ * Writes a text into a page: what HTML has a meaning for as entities; control characters, marks
+ * that turn the direction of text and what is no UTF-8 as U+FFFD.
  * @param text NULL: nothing is written
  */
 void rp_page_write_text(const char *text, FILE *stream);

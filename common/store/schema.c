@@ -9,7 +9,7 @@
     " AS s ON s.run_id = (SELECT run_id FROM results AS r WHERE r.cell = cells.cell AND latest"    \
     "  AND makespan_ps IS NOT NULL AND fits IS NOT 0 ORDER BY makespan_ps, run_id LIMIT 1)"
 
-/* Which of the runs of a configuration is the latest, in a database (`in`) or for one connection. */
+/* Which of the runs of a configuration is the latest: in the database or for one connection. */
 #define TRIGGERS(temporary, in)                                                                    \
     "CREATE " temporary "TRIGGER results_newer AFTER INSERT ON " in "results WHEN new.latest"      \
     " BEGIN UPDATE results SET latest = 0 WHERE configuration = new.configuration AND latest"      \

@@ -459,7 +459,8 @@ static const char *draw_absurd(void)
     static const char *const values[] = {
         "", "-", "--", "-1", "0", "0.5", "1e400", "nan", "-inf", "18446744073709551616",
         "99999999999999999999999", "9223372036854775808", ",", ",,", "1,,2", "|", "a,b,c", "3|3",
-        "\n", "a\nb", "\x1b[2J", "\x7f", "\xff\xfe", "\xe2\x80\xae", ("\xc2\x9b" "31m"), "%s%n", "/",
+        "\n", "a\nb", "\x1b[2J", "\x7f", "\xff\xfe", "\xe2\x80\xae", ("\xc2\x9b" "31m"), "%s%n",
+        "/",
         ".", "..", "/dev/null", "/dev/zero", "/proc/self/mem", "no/such/file", "all", "none", "*",
         "0*0", "1*1e400", "=", "gpus=8", "1/0", "2/1", "0x10", "1e3", " 8", "8 ", "+8", "-0"};
     uint32_t which = draw(COUNT_OF(values) + 2);
