@@ -51,6 +51,9 @@ typedef struct rpexec_product {
     rpexec_band columns;
 } rpexec_product;
 
+/** @return whether products are fused: on x86 where the processor has FMA, in every build. */
+bool rpexec_host_fuses(void);
+
 /**
  * Sums go up in k, fused where the processor multiplies and adds in one instruction. OpenBLAS is
  * faster where a, b and c do not stay in the caches; here it spends as much time on packing them.

@@ -91,5 +91,4 @@ static void begin_anew(int argc, char **argv, char **environment)
     }
 }
 
-__attribute__((section(".preinit_array"),
-               used)) static void (*const at_first)(int, char **, char **) = begin_anew;
+__attribute__((section(RPEXEC_AT_FIRST), used)) static void (*const at_first)(int, char **, char **) = begin_anew;
