@@ -240,8 +240,9 @@ static rp_status read_folder(const char *root, const char *folder, bool required
     RP_TRY(rp_arena_print(arena, &path, "%s/%s", root, folder));
     DIR *stream = opendir(path);
     if (stream == NULL && (required || errno != ENOENT)) {
+        rp_status refusal = errno == ENOMEM ? RP_NO_MEMORY : RP_INPUT;
         rp_log_error_at(path, 0, "cannot be read: %s", strerror(errno));
-        return RP_INPUT;
+        return refusal;
     }
     rp_status status = RP_OK;
     if (stream != NULL) {

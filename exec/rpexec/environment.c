@@ -91,4 +91,5 @@ static void begin_anew(int argc, char **argv, char **environment)
     }
 }
 
-__attribute__((section(RPEXEC_AT_FIRST), used)) static void (*const at_first)(int, char **, char **) = begin_anew;
+__attribute__((section(RPEXEC_AT_FIRST), used)) static void (*const at_first)(int, char **,
+                                                                              char **) = begin_anew;

@@ -116,25 +116,32 @@ static bool has_room(const facts *f, uint32_t places, uint32_t tensor)
     return each * (double)f->model->total_parameters / ((double)places * tensor) <= f->gpu_bytes;
 }
 
-static bool cuts_equally(const facts *f, uint32_t tensor)
+static rp_status cuts_equally(const facts *f, uint32_t tensor, bool *cuts_out)
 {
-    char message[16];
+    char message[128];
     rp_model rank;
     const rp_layout layout = {.tensor_parallel = tensor};
     rp_log_capture_begin(message, sizeof message);
     rp_status status = rp_model_cut(f->model, &layout, f->arena, &rank);
     rp_log_capture_end();
-    return status == RP_OK;
+    *cuts_out = status == RP_OK;
+    if (status == RP_NO_MEMORY) {
+        rp_log_error("%s", message);
+        return status;
+    }
+    return RP_OK;
 }
 
-static bool is_possible(const rpadvise_search *s, const facts *f, const rpadvise_candidate *c)
+static rp_status look_at(const rpadvise_search *s, const facts *f, const rpadvise_candidate *c,
+                         bool *possible_out)
 {
     uint32_t places = rpadvise_places(s, c);
     uint32_t copies = rpadvise_copies(c);
     uint32_t tensor = c->tensor_parallel != 0 ? c->tensor_parallel : 1;
     bool splits = s->options->global_batch % copies == 0 && rpadvise_target(s, c) > 0;
-    return places > 0 && places <= f->model->layers && splits && has_room(f, places, tensor) &&
-           cuts_equally(f, tensor);
+    *possible_out =
+        places > 0 && places <= f->model->layers && splits && has_room(f, places, tensor);
+    return *possible_out ? cuts_equally(f, tensor, possible_out) : RP_OK;
 }
 
 /* Families of the usual schedule in a layout, with recompute and without. */
@@ -163,7 +170,11 @@ static rp_status add_layouts(rpadvise_search *s, const facts *f, uint32_t nodes)
             c.tensor_parallel = tensor > 1 ? tensor : 0;
             c.data_parallel = data > 1 ? data : 0;
             bool other = tensor * data > 1 || nodes != 0;
-            if (other && gpus / tensor % data == 0 && is_possible(s, f, &c)) {
+            bool possible = other && gpus / tensor % data == 0;
+            if (possible) {
+                RP_TRY(look_at(s, f, &c, &possible));
+            }
+            if (possible) {
                 RP_TRY(add_usual(s, f, c));
             }
         }
@@ -271,6 +282,8 @@ rp_status rpadvise_layouts_measure(rpadvise_search *s)
     bool refused = status == RP_USAGE || status == RP_INPUT;
     if (status == RP_OK) {
         status = measure(s, &f);
+    } else if (!refused) {
+        rp_log_error("%s", messages);
     }
     rpsim_study_fini(&study);
     rp_arena_destroy(f.arena);

@@ -4,6 +4,7 @@
 #include "common/base/hash.h"
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
+#include "common/base/mem.h"
 
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
@@ -71,36 +72,33 @@ static void draw(const rpsim_noise *noise, uint32_t replica, const rp_program *p
     slow_down(noise, program, factors);
 }
 
-static rp_status make_generator(gsl_rng **generator_out)
+/* Its state is our memory: where gsl_rng_alloc() finds none, GSL's handler ends the program. */
+static rp_status make_generator(gsl_rng *generator_out)
 {
-    *generator_out = gsl_rng_alloc(gsl_rng_mt19937);
-    if (*generator_out == NULL) {
-        rp_log_error("out of memory for a random number generator");
-        return RP_NO_MEMORY;
-    }
-    return RP_OK;
+    *generator_out = (gsl_rng){.type = gsl_rng_mt19937};
+    return rp_mem_resize(&generator_out->state, gsl_rng_mt19937->size);
 }
 
 rp_status rpsim_noise_draw(const rpsim_noise *noise, uint32_t replica, const rp_program *program,
                            double *factors_out)
 {
-    gsl_rng *generator = NULL;
+    gsl_rng generator;
     RP_TRY(make_generator(&generator));
-    draw(noise, replica, program, generator, factors_out);
-    gsl_rng_free(generator);
+    draw(noise, replica, program, &generator, factors_out);
+    rp_mem_release(&generator.state);
     return RP_OK;
 }
 
 rp_status rpsim_noise_strata(uint64_t seed, uint32_t coordinate, uint32_t count, double *strata_out)
 {
-    gsl_rng *generator = NULL;
+    gsl_rng generator;
     RP_TRY(make_generator(&generator));
-    gsl_rng_set(generator, seed_of(seed, coordinate));
+    gsl_rng_set(&generator, seed_of(seed, coordinate));
     for (uint32_t i = 0; i < count; i++) {
         strata_out[i] = (i + 0.5) / count;
     }
-    gsl_ran_shuffle(generator, strata_out, count, sizeof *strata_out);
-    gsl_rng_free(generator);
+    gsl_ran_shuffle(&generator, strata_out, count, sizeof *strata_out);
+    rp_mem_release(&generator.state);
     return RP_OK;
 }
 
@@ -123,11 +121,11 @@ static rp_status run_replicas(crew *c, gsl_rng *generator, double *factors)
 static rp_status work_in(crew *c, rp_arena *arena)
 {
     double *factors = NULL;
-    gsl_rng *generator = NULL;
+    gsl_rng generator;
     RP_TRY(rp_arena_alloc(arena, c->program->op_count, sizeof *factors, &factors));
     RP_TRY(make_generator(&generator));
-    rp_status status = run_replicas(c, generator, factors);
-    gsl_rng_free(generator);
+    rp_status status = run_replicas(c, &generator, factors);
+    rp_mem_release(&generator.state);
     return status;
 }
 

@@ -49,4 +49,22 @@ for command in "rpsim --schedule roundpipe" "rpsim --schedule 1f1b --fidelity ha
         fail "$command below a limit: exit status $status, $(cat "$work/err")"
 done
 (ulimit -v 500000 && exec "$2/rpsim" --schedule roundpipe --microbatches 64) >"$work/out" || fail "64 microbatches do not fit"
+# An allocation that fails ends a program with a message, or does no harm.
+command=("$2/rpadvise" --model qwen3-0.6b --platform rtx4090x8 --gpus 2 --schedule 1f1b --seq-len 512 --global-batch 8
+    --budget 20)
+preload=$2/tests/libfail_allocation.so
+count=$(LD_PRELOAD=$preload FAIL_AT=0 "${command[@]}" 2>&1 >"$work/out" | sed -n 's/ allocations//p')
+tries=25
+[ "${RP_LONG:-0}" != 1 ] || tries=2000
+[ "$count" -gt 10000 ] || fail "rpadvise: $count allocations"
+for ((i = 0; i < tries; i++)); do
+    at=$((1 + count * i / tries))
+    for all in '' FAIL_ALL=1; do
+        status=0
+        env LD_PRELOAD="$preload" FAIL_AT=$at $all "${command[@]}" >"$work/out" 2>"$work/err" || status=$?
+        if [ $status -gt 1 ] || { [ $status -eq 1 ] && ! grep -qi 'memory' "$work/err"; }; then
+            fail "allocation $at of rpadvise $all: exit status $status, $(cat "$work/err")"
+        fi
+    done
+done
 [ $failures -eq 0 ]

@@ -171,6 +171,9 @@ static rp_status describe(const list_type *type, const char *name, rp_arena *are
         add(f, "cannot be read: %.*s", FACT_SIZE - 32, message);
         return RP_OK;
     }
+    if (status != RP_OK) {
+        rp_log_error("%s", message);
+    }
     return status;
 }
 
