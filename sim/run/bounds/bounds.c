@@ -432,7 +432,7 @@ static int64_t links(const state *s, uint32_t unfused)
     for (uint32_t i = 0; i < s->layers + 2; i++) {
         bool twice = w->separate_backward && i <= unfused;
         up += (double)w->rounds * (twice ? 2.0 : 1.0) * (double)w->bytes->weight_bytes[i];
-        up += (double)(w->rounds - 1) * (double)w->bytes->gradient_bytes[i];
+        up += w->gradients_up ? (double)(w->rounds - 1) * (double)w->bytes->gradient_bytes[i] : 0;
         down += (double)w->rounds * (double)w->bytes->gradient_bytes[i];
     }
     /* A transfer ends at the nearest picosecond. */

@@ -137,6 +137,7 @@ typedef struct rpsim_bound_work {
     uint32_t rounds;       /**< R; 0: unknown, or every microbatch on its own: no RAMP */
     /** Offloaded weights at hardware fidelity; NULL: no LINKS, no HOST. */
     const rp_sizes *bytes;
+    bool gradients_up;   /**< from the second round on, with those that are accumulated */
     double upload_Bps;   /**< of all GPUs together */
     double download_Bps; /**< of all GPUs together */
     /** Host ops per second of all nodes together, in bytes of their memory traffic. */

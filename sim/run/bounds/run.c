@@ -41,6 +41,7 @@ static rpsim_bound_work describe(const rp_program *program, int64_t busy_ps)
                               .recompute = program->recompute,
                               .separate_backward = rp_program_has_separate_backward(program),
                               .splits = has_kind(program, RP_OP_BACKWARD_WEIGHT),
+                              .gradients_up = has_kind(program, RP_OP_UPLOAD_PARAM_GRAD),
                               .asynchronous = program->asynchronous};
 }
 
