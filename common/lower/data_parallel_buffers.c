@@ -105,8 +105,8 @@ static void put_resident(const writer *w, uint32_t gpu)
     uint64_t kept = weights;
     if (w->tensor) {
         kept = share(w, weights);
-    } else if (sharding->keeps_root) { /* fp32; that of trained weights is the optimizer's */
-        kept = sharding->host_weights ? 0 : share(w, 2 * frozen);
+    } else if (sharding->keeps_root) { /* of trained weights the optimizer has the shard, in fp32 */
+        kept = sharding->host_weights ? 0 : share(w, frozen);
     } else if (w->gathers) {
         kept = weights < sharding->live_bytes ? weights : sharding->live_bytes;
         kept += frozen != 0 ? gradients : 0; /* adapters are small and stay */
