@@ -92,49 +92,107 @@ static uint32_t backward_index(const writer *w, uint32_t gpu, const rp_op *op, u
 /* ---- all the time -----------------------------------------------------------------------------
  */
 
+/* Weights that a rank holds all the time. */
+static uint64_t kept_weights(const writer *w)
+{
+    const rp_sharding *sharding = w->s->sharding;
+    uint64_t weights = all_of(w, w->sizes->weight_bytes);
+    uint64_t trained = all_of(w, w->sizes->gradient_bytes);
+    uint64_t frozen = rp_lower_less(weights, trained);
+    if (sharding->keeps_root) { /* of trained ones the optimizer has the shard, in fp32 */
+        return sharding->host_weights ? 0 : share(w, frozen);
+    }
+    if (w->gathers && sharding->host_weights) { /* adapters are small and stay */
+        return frozen != 0 ? trained : 0;
+    }
+    return w->tensor || w->gathers ? share(w, weights) : weights;
+}
+
 static void put_resident(const writer *w, uint32_t gpu)
 {
     const rp_sharding *sharding = w->s->sharding;
     rp_handle first = rp_sharded_unit_at(w->s, gpu, 0)->compute_first;
     rp_handle last = rp_assembly_last(w->s->l->assembly, gpu * RP_LOWER_QUEUES_PER_GPU);
     const rp_handle between[] = {first, last};
-    uint64_t weights = all_of(w, w->sizes->weight_bytes);
     uint64_t gradients = all_of(w, w->sizes->gradient_bytes);
     uint64_t optimizer = all_of(w, w->sizes->optimizer_bytes);
-    uint64_t frozen = weights > gradients ? weights - gradients : 0;
-    uint64_t kept = weights;
-    if (w->tensor) {
-        kept = share(w, weights);
-    } else if (sharding->keeps_root) { /* of trained weights the optimizer has the shard, in fp32 */
-        kept = sharding->host_weights ? 0 : share(w, frozen);
-    } else if (w->gathers) {
-        kept = weights < sharding->live_bytes ? weights : sharding->live_bytes;
-        kept += frozen != 0 ? gradients : 0; /* adapters are small and stay */
-    }
-    bool kept_gradients = !w->gathers && !sharding->host_gradients;
-    put(w, RP_BUFFER_WEIGHT, gpu, kept, first, last);
+    bool kept_gradients = !sharding->keeps_root && !sharding->host_gradients;
     uint64_t own = kept_gradients ? share(w, gradients) : 0;
+    put(w, RP_BUFFER_WEIGHT, gpu, kept_weights(w), first, last);
     rp_lower_put_gradients(w->s->l, w->program, gpu, own, own, between, w->s->updates);
     put(w, RP_BUFFER_OPTIMIZER, gpu, sharding->host_optimizer ? 0 : share(w, optimizer), first,
         last);
-    put(w, RP_BUFFER_TEMPORARY, gpu, sharding->bucket_bytes, first, last);
+    /* ZeRO-Offload adds a tensor's gradients up in a buffer of its own, of the largest tensor
+     * (temp_grad_buffer_for_gpu_offload). */
+    uint64_t table = rp_lower_at(w->sizes->gradient_bytes, 0);
+    uint64_t head = rp_lower_at(w->sizes->gradient_bytes, w->sizes->layers + 1);
+    bool adds_up = sharding->host_collects && !w->gathers;
+    put(w, RP_BUFFER_TEMPORARY, gpu, !adds_up ? 0 : table > head ? table : head, first, last);
+}
+
+/* DeepSpeed while it computes a step: it has a bucket, and where weights are gathered as many as
+ * may be live. Before the optimizer's step all are let go but ZeRO-3's bucket, which is made once;
+ * the step has copies of the shard's gradients instead, a flat one and an fp32 one of that
+ * (sim/model.md section 4). */
+static void put_steps(const writer *w, uint32_t gpu)
+{
+    const rp_sharded *s = w->s;
+    uint64_t v = rp_dtype_bytes(w->sizes->dtype);
+    uint64_t weights = all_of(w, w->sizes->weight_bytes);
+    uint64_t live = weights < s->sharding->live_bytes ? weights : s->sharding->live_bytes;
+    uint64_t own = share(w, all_of(w, w->sizes->gradient_bytes));
+    uint64_t stepped = own / v < s->sharding->step_group ? own : v * s->sharding->step_group;
+    uint64_t copies = stepped + (v < sizeof(float) ? stepped / v * sizeof(float) : 0);
+    for (uint32_t i = 0; i < s->l->schedule->iteration_count; i++) {
+        uint32_t begin = i * s->per_iteration;
+        rp_handle first = rp_sharded_unit_at(s, gpu, begin)->compute_first;
+        rp_handle last = rp_sharded_unit_at(s, gpu, begin + s->per_iteration - 1)->compute_last;
+        rp_handle update =
+            s->sharding->host_optimizer ? RP_NO_HANDLE : s->updates[(size_t)i * s->gpus + gpu];
+        put(w, RP_BUFFER_TEMPORARY, gpu, s->sharding->bucket_bytes, first,
+            w->gathers && update != RP_NO_HANDLE ? update : last);
+        put(w, RP_BUFFER_WEIGHT, gpu, live, first, last);
+        put(w, RP_BUFFER_GRADIENT, gpu, copies, update, update);
+    }
 }
 
 /* ---- units ------------------------------------------------------------------------------------
  */
+
+/* A layer that is larger than what may be live comes on top of that while it runs, when nothing is
+ * prefetched; the head until its backward is over. */
+static void put_large(const writer *w, uint32_t gpu, uint32_t index, rp_handle gather)
+{
+    const rp_lower_unit *unit = rp_sharded_unit_at(w->s, gpu, index);
+    const rp_op *op = rp_sharded_op_of(w->s, unit);
+    const uint64_t *weights = w->sizes->weight_bytes;
+    uint64_t most = w->s->sharding->live_bytes;
+    bool forward = !rp_sharded_is_backward(w->s, unit);
+    uint64_t layer = largest_of(stage_of(w, op), weights);
+    put(w, RP_BUFFER_WEIGHT, gpu, layer > most ? layer : 0,
+        most != 0 ? unit->compute_first : gather, unit->compute_last);
+    if (most == 0 || !forward) {
+        return;
+    }
+    if (w->s->l->producers.forward_position[op->stage] == 0 && weights[0] > most) {
+        put(w, RP_BUFFER_WEIGHT, gpu, weights[0], unit->compute_first, unit->compute_last);
+    }
+    if (has_head(w, op) && weights[w->sizes->layers + 1] > most) {
+        uint32_t end = backward_index(w, gpu, op, op->stage, op->microbatch);
+        put(w, RP_BUFFER_WEIGHT, gpu, weights[w->sizes->layers + 1], unit->compute_first,
+            rp_sharded_unit_at(w->s, gpu, end)->compute_last);
+    }
+}
 
 static void put_gathered(const writer *w, uint32_t gpu, uint32_t index)
 {
     const rp_lower_unit *unit = rp_sharded_unit_at(w->s, gpu, index);
     const rp_op *op = rp_sharded_op_of(w->s, unit);
     rp_handle gather = rp_sharded_extra_at(w->s, gpu, index)->gather;
-    uint64_t layer = largest_of(stage_of(w, op), w->sizes->weight_bytes);
-    bool comes_and_goes = layer > w->s->sharding->live_bytes;
     bool in_bucket = w->s->sharding->live_bytes != 0; /* what is prefetched has its bytes already */
-    bool stayed = gather == RP_NO_HANDLE && in_bucket;
-    put(w, RP_BUFFER_WEIGHT, gpu, comes_and_goes ? layer : 0, stayed ? unit->compute_first : gather,
-        unit->compute_last);
-    put(w, RP_BUFFER_WEIGHT, gpu, in_bucket ? 0 : share(w, layer),
+    put_large(w, gpu, index, gather);
+    put(w, RP_BUFFER_WEIGHT, gpu,
+        in_bucket ? 0 : share(w, largest_of(stage_of(w, op), w->sizes->weight_bytes)),
         rp_sharded_extra_at(w->s, gpu, index)->shard_up, gather);
     bool first = w->s->l->producers.forward_position[op->stage] == 0;
     if (w->s->sharding->keeps_root && first && !rp_sharded_is_backward(w->s, unit)) {
@@ -293,11 +351,12 @@ rp_status rp_lower_add_sharded_buffers(const rp_lowering *l, rp_program *program
                 .tensor = s->sharding->forward_reduces != 0,
                 .gathers = s->sharding->forward_gathers != 0,
                 .layers = l->config->grain == RP_GRAIN_LAYER};
-    size_t most = (size_t)s->gpus * (4 + l->schedule->iteration_count);
-    most += (size_t)l->unit_count * 7;
+    size_t most = (size_t)s->gpus * (4 + 4 * (size_t)l->schedule->iteration_count);
+    most += (size_t)l->unit_count * 9;
     RP_TRY(rp_arena_alloc_raw(program->arena, most, sizeof(rp_buffer), &program->buffers));
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
         put_resident(&w, gpu);
+        put_steps(&w, gpu);
         for (uint32_t i = 0; i < s->per_gpu; i++) {
             const rp_lower_unit *unit = rp_sharded_unit_at(s, gpu, i);
             put_gathered(&w, gpu, i);

@@ -62,7 +62,9 @@ typedef enum rp_versions {
  *  - live_bytes: gathered weights stay until there are so many; a larger layer comes on top while
  * it runs. 0: they go when their unit is done;
  *  - reuse_distance: a layer's weights stay from its forward to its backward where fewer weights
- * than this are used between (rp_sharding_kept_from). 0: none do.
+ * than this are used between (rp_sharding_kept_from). 0: none do;
+ *  - step_group: a GPU steps so many parameters of its shard at a time, from copies of their
+ *    gradients: a flat one and an fp32 one of that. 0: from the gradients as they lie.
  */
 #define RP_SHARDING_LIST(X)                                                                        \
     X(uint32_t, forward_gathers, "forward-gathers", ALWAYS)                                        \
@@ -80,7 +82,8 @@ typedef enum rp_versions {
     X(bool, gather_after_step, "gather-after-step", ALWAYS)                                        \
     X(uint64_t, bucket_bytes, "bucket-bytes", ALWAYS)                                              \
     X(uint64_t, live_bytes, "live-bytes", ALWAYS)                                                  \
-    X(uint64_t, reuse_distance, "reuse-distance", IF_SET)
+    X(uint64_t, reuse_distance, "reuse-distance", IF_SET)                                          \
+    X(uint64_t, step_group, "step-group", IF_SET)
 
 #define RP_TRAITS_MEMBER(type, member, ...) type member;
 

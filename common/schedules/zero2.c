@@ -13,7 +13,8 @@ const rp_schedule_type rp_schedule_zero2 = {
             .sharding =
                 {
                     .reductions = 2,
-                    .bucket_bytes = UINT64_C(1000000000), /* reduce_bucket_size, 5e8 elements */
+                    .bucket_bytes = UINT64_C(1000000000),  /* reduce_bucket_size, 5e8 elements */
+                    .step_group = UINT64_C(1000000000000), /* the whole shard */
                 },
             .unfused_loss = true,
             .communicator = true,

@@ -111,15 +111,15 @@ static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_cos
     return RP_OK;
 }
 
-/* Costs of FSDP's collectives to the passes beside them (sim/model.md section 13). They keep some
- * multiprocessors to themselves, from their start to their end. Where each microbatch is reduced,
- * its gradients are put together (2 v bytes per parameter of v), cast to the type of the reduction
+/* Costs of collectives to the passes beside them, FSDP's and ZeRO-3's (sim/model.md section 13).
+ * They keep some multiprocessors to themselves, from their start to their end. Where each
+ * microbatch is reduced, its gradients are put together (2 v bytes per parameter of v), cast to the type of the reduction
  * (v + r) and divided by the ranks (2 r); the table has ACCUMULATED of that. */
 #define ACCUMULATED 6.0
 static void set_collectives(const rp_sharding *sharding, const rp_platform *platform, uint32_t gpus,
                             rp_dtype dtype, inputs *in)
 {
-    if (!sharding->keeps_root || !sharding->overlap) {
+    if (!sharding->overlap) {
         return;
     }
     rpsim_gpu_rates *rates = &in->rates;

@@ -37,7 +37,7 @@ try() {
     done
 }
 
-sharded=(fsdp fsdp-offload megatron-tp zero2 zero-infinity zero-offload)
+sharded=(fsdp fsdp-offload megatron-tp zero2 zero3 zero-infinity zero-offload)
 pipelines=(1f1b roundpipe)
 if [ -n "${RP_LONG:-}" ]; then
     mapfile -t pipelines < <("$rpsim" --list schedules --format csv | tail -n +2 | cut -d, -f1)

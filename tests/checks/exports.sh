@@ -44,6 +44,7 @@ read_one untied "--schedule 1f1b --model llama3.1-8b --platform h100x8 --dtype f
 read_one qkv "--schedule 1f1b --model $source_root/tests/golden/hf/qwen2.5-7b.json --platform h100x8 --gpus 4"
 read_one experts "--schedule megatron-pp --model $source_root/tests/golden/hf/mixtral-8x7b.json --platform h100x8"
 read_one zero2 "--schedule zero2 --recompute none"
+read_one zero3 "--schedule zero3 --dtype bf16"
 read_one offload "--schedule zero-offload --dtype bf16"
 read_one zbv "--schedule zbv --gpus 4 --accumulate 2"
 read_one fsdp "--schedule fsdp --reduce-dtype bf16 --reduce-each microbatch"

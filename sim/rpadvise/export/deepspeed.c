@@ -117,9 +117,10 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
         }
         rpadvise_note(
             stream,
-            "- The simulation overlaps no collective with compute; DeepSpeed's `overlap_comm` is "
-            "left at its default.\n"
-            "- Units of the partition have no option: ZeRO works on buckets and on modules.\n");
+            "- The simulation overlaps %s; DeepSpeed's `overlap_comm` is left at its default.\n"
+            "- Units of the partition have no option: ZeRO works on buckets and on modules.\n",
+            row->schedule->traits.sharding.overlap ? "gathers with compute"
+                                                   : "no collective with compute");
     } else {
         rpadvise_note(
             stream,

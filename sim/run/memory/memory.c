@@ -80,7 +80,8 @@ void rpsim_memory_say_need(const rpsim_memory_need *need, uint32_t columns, char
     if (need->host) {
         length += (size_t)snprintf(text + length, size - length, "of host memory");
     } else {
-        length += (size_t)snprintf(text + length, size - length, "on GPU %u", need->gpu);
+        length += (size_t)snprintf(text + length, size - length, "on GPU %u%s", need->gpu,
+                                   need->step ? " in the optimizer's step" : "");
     }
     for (uint32_t i = 0; i < need->part_count; i++) {
         char part[64];
@@ -224,7 +225,9 @@ static void explain(const meter *m, uint32_t where, const change *c)
         const rp_op *op = &m->program->ops[buffer->alloc_op];
         bool whole = buffer->kind == RP_BUFFER_OPTIMIZER || buffer->kind == RP_BUFFER_LOGITS;
         const char *kind = rp_buffer_kind_text((rp_buffer_kind)buffer->kind);
-        if (whole) {
+        if (op->kind == RP_OP_UPDATE) {
+            snprintf(held, sizeof held, "%s copies of the optimizer's step", kind);
+        } else if (whole) {
             snprintf(held, sizeof held, "%s", kind);
         } else {
             snprintf(held, sizeof held, "%s of stage %u, microbatch %u", kind, op->stage,
@@ -295,16 +298,19 @@ static void break_down(const meter *m, uint32_t gpu, const change *changes, uint
     const place *at = &m->places[gpu];
     place now = {.fixed = at->fixed, .overhead = at->overhead};
     int64_t sums[RP_BUFFER_KIND_COUNT] = {0};
+    bool step = false;
     for (uint32_t i = 0; i < count && used(&now) < at->peak; i++) {
         const rp_buffer *buffer = &m->program->buffers[changes[i].buffer];
         if (buffer->place == gpu) {
+            step = m->program->ops[buffer->alloc_op].kind == RP_OP_UPDATE;
             int64_t bytes = changes[i].freed ? -(int64_t)buffer->bytes : (int64_t)buffer->bytes;
             now.live += bytes;
             sums[buffer->kind] += bytes;
         }
     }
     rpsim_memory_need *need = &m->out->need;
-    *need = (rpsim_memory_need){.gpu = gpu, .need_bytes = at->peak, .limit_bytes = at->limit};
+    *need = (rpsim_memory_need){
+        .gpu = gpu, .step = step, .need_bytes = at->peak, .limit_bytes = at->limit};
     add_part(need, "context and libraries", at->fixed);
     for (int kind = 0; kind < RP_BUFFER_KIND_COUNT; kind++) {
         add_part(need, names[kind],

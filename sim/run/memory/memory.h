@@ -29,6 +29,7 @@ typedef struct rpsim_memory_limits {
 typedef struct rpsim_memory_need {
     bool host;
     uint32_t gpu;         /**< where it is not the host */
+    bool step;            /**< while that GPU steps its parameters */
     uint64_t need_bytes;  /**< 0: everything fits */
     uint64_t limit_bytes; /**< below need_bytes, but where segments of an allocator are short */
     struct {

@@ -33,6 +33,7 @@ static const char *const lines[] = {
     "--schedule megatron-tp --microbatches 64 --gpus 4",
     "--schedule fsdp --microbatches 64",
     "--schedule zero2 --microbatches 64",
+    "--schedule zero3 --microbatches 64",
     "--schedule zero-infinity --microbatches 64",
     "--schedule zero-offload --microbatches 64",
     "--schedule roundpipe --model qwen3-235b --microbatches 32",

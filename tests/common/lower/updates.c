@@ -133,8 +133,8 @@ Test(lower_updates, bytes)
     cr_expect(eq(u64, updated(p, 0), 28 * (500 + 400)));
     cr_expect(eq(u64, updated(p, 1), 28 * (400 + 500)));
     rp_program_destroy(p);
-    static const char *const sharded[] = {"zero2", "fsdp", "megatron-tp"};
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const sharded[] = {"zero2", "zero3", "fsdp", "megatron-tp"};
+    for (size_t i = 0; i < 4; i++) {
         p = make(sharded[i], 4, 4, false, false);
         for (uint32_t gpu = 0; gpu < 4; gpu++) {
             cr_expect(eq(u64, updated(p, gpu), 28 * (1000 + 800) / 4), "%s", sharded[i]);

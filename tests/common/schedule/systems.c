@@ -207,8 +207,14 @@ Test(systems, volumes)
         expected = ranks * volume(n, sum(gradients));
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_REDUCE_SCATTER), expected, slack));
         rp_program_destroy(p);
-        p = make("zero-infinity", n, each);
         uint64_t gathered = sum(weights) + gathered_again(); /* forward and backward */
+        p = make("zero3", n, each);
+        expected = ranks * each * volume(n, gathered);
+        cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_ALL_GATHER), expected, slack));
+        expected = ranks * each * volume(n, sum(gradients));
+        cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_REDUCE_SCATTER), expected, slack));
+        rp_program_destroy(p);
+        p = make("zero-infinity", n, each);
         expected = ranks * each * volume(n, gathered);
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_ALL_GATHER), expected, slack));
         expected = ranks * each * (double)gathered / n;

@@ -23,8 +23,8 @@ static void end(void)
 
 TestSuite(exec_nccl, .init = begin, .fini = end, .timeout = 120);
 
-static const char *const sharded[] = {"zero2", "fsdp", "zero-offload", "zero-infinity",
-                                      "fsdp-offload"};
+static const char *const sharded[] = {"zero2",        "zero3",         "fsdp",
+                                      "zero-offload", "zero-infinity", "fsdp-offload"};
 
 /* ---- the same training ---- */
 

@@ -97,7 +97,7 @@ Test(exec_clipping, so_do_other_kinds_of_runs)
 /* Ranks sum in another order: equal but for rounding, whatever a rank has of a layer. */
 Test(exec_clipping, ranks_clip_alike)
 {
-    static const char *const names[] = {"zero2", "fsdp", "zero-offload", "megatron-tp"};
+    static const char *const names[] = {"zero2", "zero3", "fsdp", "zero-offload", "megatron-tp"};
     const rpexec_adam adam = recipe();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         for (uint32_t gpus = 1; gpus <= 4; gpus *= 2) {

@@ -22,9 +22,9 @@ static void adapt(rp_model *config)
     config->lora_alpha = 6;
 }
 
-static const char *const systems[] = {"zero2", "zero-offload", "zero-infinity", "fsdp",
-                                      "fsdp-offload"};
-enum { SYSTEMS = sizeof systems / sizeof systems[0], FSDP = 3 };
+static const char *const systems[] = {"zero2",         "zero3", "zero-offload",
+                                      "zero-infinity", "fsdp",  "fsdp-offload"};
+enum { SYSTEMS = sizeof systems / sizeof systems[0], FSDP = 4 };
 
 static void run_it(const rp_model *config, const rp_compile_config *work,
                    const rp_test_twist *twist, rp_test_run *run)
@@ -39,17 +39,18 @@ Test(exec_sharded, all_of_them_train_as_one_device_does)
     static const uint32_t gpus[] = {1, 2, 3, 5, 8};
     static const rp_recompute modes[] = {RP_RECOMPUTE_WAIT, RP_RECOMPUTE_NONE, RP_RECOMPUTE_EARLY};
     for (uint32_t number = 0; number < SYSTEMS * 5; number++) {
-        rp_model config = rp_test_decoder(LAYERS, number % 2 == 0, number % 3 == 0);
+        uint32_t mix = number + number / SYSTEMS; /* each system meets all that follows */
+        rp_model config = rp_test_decoder(LAYERS, mix % 2 == 0, mix % 3 == 0);
         rp_compile_config work =
             rp_test_work(systems[number % SYSTEMS], gpus[number / SYSTEMS], 0, 1);
-        if (number % 4 == 1) {
+        if (mix % 4 == 1) {
             adapt(&config);
         }
-        work.microbatches = work.gpus * (1 + number % 3);
-        work.recompute = modes[number % 3];
+        work.microbatches = work.gpus * (1 + mix % 3);
+        work.recompute = modes[mix % 3];
         uint32_t layers[] = {1, 3, 0}; /* the last stage is the head alone */
         const rp_partition partition = {.forward_count = 3, .forward_layers = layers};
-        work.partition = number % 4 == 3 ? &partition : NULL;
+        work.partition = mix % 4 == 3 ? &partition : NULL;
         for (work.iterations = 1; work.iterations <= 3; work.iterations += 2) {
             rp_test_run plain;
             rp_test_run run;
@@ -118,8 +119,8 @@ Test(exec_sharded, random_delays_change_nothing)
     for (uint32_t seed = 0; seed < 20; seed++) {
         rp_test_run run;
         rp_test_run delayed;
-        rp_compile_config work =
-            rp_test_work(systems[seed % SYSTEMS], 2 + seed % 3, 2 * (2 + seed % 3), 1);
+        rp_compile_config work = rp_test_work(systems[seed % SYSTEMS], 2 + seed / SYSTEMS % 3,
+                                              2 * (2 + seed / SYSTEMS % 3), 1);
         work.iterations = 2;
         rp_test_twist twist = {.delay_seed = seed,
                                .delay_us = 300,
@@ -144,9 +145,11 @@ static closed_form form_of(uint32_t system, uint32_t rounds)
     const closed_form forms[SYSTEMS] = {
         /* an all-reduce a microbatch, and the new weights */
         {.all = 2 * rounds + 1},
+        /* weights, which stay for the backward of so small a model, and gradients a microbatch */
+        {.all = 2 * rounds},
         /* a reduce-scatter a microbatch, and the new weights, which come up from the host */
         {.all = rounds + 1, .up_all = 1, .down_all = rounds},
-        /* weights, which stay for the backward of so small a model, and gradients a microbatch */
+        /* as ZeRO-3, from the host and to it */
         {.all = 2 * rounds, .up_all = rounds, .down_all = rounds},
         /* blocks twice, the root once a microbatch; gradients once */
         {.all = 1, .blocks = 2 * rounds, .root = rounds},
@@ -165,8 +168,8 @@ Test(exec_sharded, bytes_moved_equal_the_closed_forms)
     enum { STEPS = 2 };
     for (uint32_t number = 0; number < SYSTEMS * 4; number++) {
         uint32_t gpus = 1 + number / SYSTEMS % 4;
-        uint32_t rounds = 1 + number % 2;
-        rp_model config = rp_test_decoder(LAYERS, number % 3 == 0, true);
+        uint32_t rounds = 1 + (number + number / SYSTEMS) % 2;
+        rp_model config = rp_test_decoder(LAYERS, number / 2 % 3 == 0, true);
         config.head_dim = 16; /* no tensor is padded: programs count what is not */
         rp_compile_config work = rp_test_work(systems[number % SYSTEMS], gpus, rounds * gpus, 1);
         work.iterations = STEPS;
@@ -222,9 +225,8 @@ Test(exec_sharded, weights_that_are_soon_needed_stay)
             type.traits.sharding.reuse_distance = distances[d];
             run_it(&config, &work, NULL, &run);
             cr_expect(rp_test_same(&none, &run, 2), "distance %u", d);
-            cr_expect(
-                eq(u64, run.uploaded_bytes, 2 * ROUNDS * (2 * all - stay[d]) * sizeof(float)),
-                "distance %u", d);
+            cr_expect(eq(u64, run.uploaded_bytes, 2 * ROUNDS * (2 * all - stay[d]) * sizeof(float)),
+                      "distance %u", d);
         }
         rp_test_arena_again();
     }

@@ -136,10 +136,10 @@ Test(exec_mixed, long_chunks_of_the_loss_train_alike)
 /* Data-parallel systems sum over GPUs: the order of the microbatches is another one. */
 Test(exec_mixed, data_parallel_systems_train_almost_alike)
 {
-    static const char *const names[] = {"zero2", "fsdp", "zero-offload", "zero-infinity",
-                                        "megatron-tp"};
+    static const char *const names[] = {"zero2",        "zero3",         "fsdp",
+                                        "zero-offload", "zero-infinity", "megatron-tp"};
     rp_model config = rp_test_decoder(LAYERS, true, true);
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rp_test_run plain;
         rp_test_run run;
         rp_test_twist twist = {.dtype = halves[i % 2]};
@@ -397,11 +397,11 @@ Test(exec_mixed, an_overflow_skips_the_step)
 /* Ranks of data-parallel systems agree, too, whether they step on GPUs or on the host. */
 Test(exec_mixed, ranks_agree_on_skipping)
 {
-    static const char *const names[] = {"zero2", "fsdp", "zero-offload", "zero-infinity",
-                                        "megatron-tp"};
+    static const char *const names[] = {"zero2",        "zero3",         "fsdp",
+                                        "zero-offload", "zero-infinity", "megatron-tp"};
     rp_model config = rp_test_decoder(LAYERS, true, true);
     float scale = 0x1p24f;
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rp_test_run run;
         rp_test_twist twist = {.dtype = RP_DTYPE_F16, .prepare = prepare, .context = &scale};
         rp_compile_config work = work_of(names[i], 2, false);

@@ -131,7 +131,7 @@ def parse_deepspeed(path):
           [row["dtype"] == "fp16", row["dtype"] == "bf16"])
     unknown = set(config.zero_config.model_extra or {})
     check("deepspeed unknown keys", unknown, set())
-    zero = {"zero2": (2, None, None), "zero-offload": (2, "cpu", None), "zero-infinity": (3, "cpu", "cpu")}
+    zero = {"zero2": (2, None, None), "zero3": (3, None, None), "zero-offload": (2, "cpu", None), "zero-infinity": (3, "cpu", "cpu")}
     device = lambda offload: None if offload is None else str(getattr(offload.device, "value", offload.device))
     check("deepspeed zero", (int(config.zero_config.stage), device(config.zero_config.offload_optimizer),
           device(config.zero_config.offload_param)), zero.get(row["schedule"], (0, None, None)))

@@ -194,6 +194,7 @@ Test(export, keys_are_deepspeeds)
 {
     static const char *const lines[] = {
         "rpsim --schedule zero2 --dtype bf16",
+        "rpsim --schedule zero3 --dtype bf16",
         "rpsim --schedule zero-offload --recompute none",
         "rpsim --schedule zero-infinity --dtype fp32",
         "rpsim --schedule 1f1b --gpus 4 --partition 7,7,7,7",

@@ -9,7 +9,6 @@
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <math.h>
 #include <string.h>
 
 #define LAYERS 6u
@@ -209,24 +208,92 @@ Test(memory_sharded, grain)
     cr_expect(eq(u64, peak(&f, "zero2"), resident + EACH * (waiting + tapes + TEMPORARY)));
 }
 
-/* Gradients and optimizer are the host's. */
+/* Gradients and optimizer are the host's, but for a buffer of the largest tensor (DeepSpeed 0.17.5,
+ * stage_1_and_2.py, temp_grad_buffer_for_gpu_offload). */
 Test(memory_sharded, zero_offload)
 {
     fixture f = make();
-    cr_expect(eq(u64, peak(&f, "zero-offload"), ALL_WEIGHTS + ZERO_BUCKETS + HEAD_PEAK));
+    uint64_t resident = ALL_WEIGHTS + HEAD_WEIGHTS + ZERO_BUCKETS;
+    cr_expect(eq(u64, peak(&f, "zero-offload"), resident + HEAD_PEAK));
 }
 
 /* A small model is gathered whole; of a large one 2 GB stay, and a layer that is larger than that
- * comes on top. */
+ * comes on top while it runs, the head until its backward is over. */
 Test(memory_sharded, zero_infinity)
 {
     fixture f = make();
-    cr_expect(eq(u64, peak(&f, "zero-infinity"), ALL_WEIGHTS + INFINITY_BUCKETS + HEAD_PEAK));
-    f.weights[0] = 7 * INFINITY_LIVE;
-    f.gradients[0] = 7 * INFINITY_LIVE;
-    cr_expect(eq(u64, peak(&f, "zero-infinity"), INFINITY_LIVE + INFINITY_BUCKETS + HEAD_PEAK));
+    uint64_t few = INFINITY_BUCKETS + HEAD_PEAK;
+    cr_expect(eq(u64, peak(&f, "zero-infinity"), ALL_WEIGHTS + few));
+    for (uint32_t i = 1; i <= LAYERS; i++) {
+        f.weights[i] = f.gradients[i] = INFINITY_LIVE / 2;
+    }
+    cr_expect(eq(u64, peak(&f, "zero-infinity"), INFINITY_LIVE + few));
     f.weights[LAYERS] = f.gradients[LAYERS] = 3 * INFINITY_LIVE;
-    cr_expect(eq(u64, peak(&f, "zero-infinity"), 4 * INFINITY_LIVE + INFINITY_BUCKETS + HEAD_PEAK));
+    cr_expect(eq(u64, peak(&f, "zero-infinity"), 4 * INFINITY_LIVE + few));
+    f.weights[LAYERS + 1] = f.gradients[LAYERS + 1] = 2 * INFINITY_LIVE;
+    cr_expect(eq(u64, peak(&f, "zero-infinity"), 6 * INFINITY_LIVE + few));
+    f.weights[0] = f.gradients[0] = 7 * INFINITY_LIVE;
+    cr_expect(
+        eq(u64, peak(&f, "zero-infinity"), 8 * INFINITY_LIVE + INFINITY_BUCKETS + EACH * BOUNDARY));
+}
+
+/* Times as large: states outweigh activations, which stay. */
+static void enlarge(fixture *f, uint64_t factor)
+{
+    for (uint32_t i = 0; i < LAYERS + 2; i++) {
+        f->weights[i] *= factor;
+        f->gradients[i] *= factor;
+        f->optimizer[i] *= factor;
+    }
+}
+
+/* DeepSpeed 0.17.5, stage_1_and_2.py, step(): averaged gradients are a list, made flat (a copy),
+ * made fp32 (another); the bucket has gone (_release_ipg_buffers). Long sequences have their peak
+ * before. In fp32 .to() copies nothing. */
+Test(memory_sharded, zero2_step)
+{
+    fixture f = make();
+    f.dtype = RP_DTYPE_BF16;
+    enlarge(&f, 100000);
+    const uint64_t all = 100000 * ALL_WEIGHTS;
+    const uint64_t states = all + (1 + 3) * all / GPUS;
+    cr_expect(eq(u64, peak(&f, "zero2"), states + (1 + 2) * all / GPUS));
+    f.logits = 3 * all / GPUS; /* of two sequences twice as much */
+    cr_expect(eq(u64, peak(&f, "zero2"),
+                 states + ZERO_BUCKETS + EACH * (LAYERS * BOUNDARY + f.logits + HEAD_TAPE)));
+    f.logits = LOGITS;
+    f.dtype = RP_DTYPE_F32;
+    cr_expect(eq(u64, peak(&f, "zero2"), states + all / GPUS));
+}
+
+/* DeepSpeed 0.17.5, stage3.py: shards of weights, gradients and states; gathered weights are gone
+ * before the step (_partition_all_parameters), the bucket is not; a sub-group of 1e9 parameters has
+ * a flat copy and an fp32 one (_prepare_fp32_grad_for_sub_group). */
+Test(memory_sharded, zero3)
+{
+    fixture f = make();
+    f.dtype = RP_DTYPE_BF16;
+    uint64_t few = ZERO_BUCKETS + HEAD_PEAK;
+    cr_expect(eq(u64, peak(&f, "zero3"), (1 + 1 + 3) * ALL_WEIGHTS / GPUS + ALL_WEIGHTS + few));
+    uint64_t root = EMBEDDING_WEIGHTS + HEAD_WEIGHTS;
+    for (uint64_t layer = 200000000; layer <= 2000000000; layer *= 10) {
+        for (uint32_t i = 1; i <= LAYERS; i++) {
+            f.weights[i] = f.gradients[i] = layer;
+            f.optimizer[i] = 3 * layer;
+        }
+        uint64_t all = LAYERS * layer + root;
+        uint64_t group = all / GPUS < INFINITY_LIVE ? all / GPUS : INFINITY_LIVE;
+        uint64_t live = all < INFINITY_LIVE ? all : INFINITY_LIVE;
+        uint64_t step = ZERO_BUCKETS + (1 + 2) * group;
+        uint64_t most = live + few > step ? live + few : step;
+        cr_expect(eq(u64, peak(&f, "zero3"), (1 + 1 + 3) * all / GPUS + most), "%ld", (long)layer);
+    }
+    uint64_t all = LAYERS * f.weights[1] + root;
+    for (uint32_t i = 0; i < LAYERS + 2; i++) { /* frozen but for 44 bytes */
+        f.gradients[i] = i == LAYERS ? 44 : 0;
+        f.optimizer[i] = 3 * f.gradients[i];
+    }
+    cr_expect(eq(u64, peak(&f, "zero3"), all / GPUS + 44 + INFINITY_LIVE + few));
 }
 
 /* Frozen weights: adapters are resident beside what is gathered. */
@@ -234,9 +301,10 @@ Test(memory_sharded, zero_infinity_with_adapters)
 {
     fixture f = make();
     for (uint32_t i = 0; i < LAYERS + 2; i++) {
-        f.gradients[i] = i == 0 || i == LAYERS + 1 ? 0 : 44;
+        bool block = i != 0 && i != LAYERS + 1;
+        f.gradients[i] = block ? 44 : 0;
+        f.weights[i] = block ? INFINITY_LIVE / 2 : f.weights[i];
     }
-    f.weights[0] = 7 * INFINITY_LIVE;
     cr_expect(eq(u64, peak(&f, "zero-infinity"),
                  INFINITY_LIVE + 44 * LAYERS + INFINITY_BUCKETS + HEAD_PEAK));
 }
@@ -382,8 +450,8 @@ Test(memory_sharded, megatron_pp_logits)
     rp_program_destroy(program);
 }
 
-static const char *const systems[] = {
-    "fsdp-offload", "zero2", "zero-offload", "zero-infinity", "fsdp", "megatron-tp", "megatron-pp"};
+static const char *const systems[] = {"fsdp-offload",  "zero2", "zero3",       "zero-offload",
+                                      "zero-infinity", "fsdp",  "megatron-tp", "megatron-pp"};
 
 /* Never less than everything that lives at some time, whenever one looks; and links only move
  * when things come, not what is resident. */
@@ -511,40 +579,4 @@ Test(memory_sharded, slices_of_a_sequence)
     m.workload.sequence_slices = 4;
     rpsim_memory sliced = memory_at(&m, "megatron-tp", 4 * 4096);
     cr_expect(eq(u64, sliced.peak_gpu_bytes[0], whole.peak_gpu_bytes[0]));
-}
-
-/* Sum of squares of stages' parameters, by trying every split of a small model. */
-static double least_squares(const rp_model *model, uint32_t stage, uint32_t stages, uint32_t left)
-{
-    double least = INFINITY;
-    for (uint32_t own = stage + 1 == stages ? left : 0; own <= left; own++) {
-        double load = (double)model->layer_parameters * own;
-        load += stage == 0 ? (double)model->embedding_parameters : 0;
-        load += stage + 1 == stages ? (double)model->embedding_parameters + model->hidden : 0;
-        double rest = stage + 1 == stages ? 0 : least_squares(model, stage + 1, stages, left - own);
-        least = fmin(least, load * load + rest);
-    }
-    return least;
-}
-
-Test(memory_sharded, balanced_partition)
-{
-    rp_model model;
-    rp_partition partition;
-    cr_assert(eq(int, rp_model_load("llama3.1-8b", arena, &model), RP_OK));
-    model.layers = 9;
-    for (uint32_t stages = 1; stages <= 5; stages++) {
-        cr_assert(eq(int, rp_partition_balanced(&model, stages, arena, &partition), RP_OK));
-        double sum = 0;
-        uint32_t layers = 0;
-        for (uint32_t s = 0; s < stages; s++) {
-            double load = (double)model.layer_parameters * partition.forward_layers[s];
-            load += s == 0 ? (double)model.embedding_parameters : 0;
-            load += s + 1 == stages ? (double)model.embedding_parameters + model.hidden : 0;
-            sum += load * load;
-            layers += partition.forward_layers[s];
-        }
-        cr_expect(eq(u32, layers, 9));
-        cr_expect(epsilon_eq(dbl, sum / least_squares(&model, 0, stages, 9), 1, 1e-12));
-    }
 }
