@@ -245,6 +245,26 @@ static inline uint64_t rp_model_positions(const rp_model *model, uint64_t seq_le
  */
 uint32_t rp_model_attention_linears(const rp_model *model, rp_model_linear *linears_out);
 
+/** Tensors of one size. */
+typedef struct rp_model_tensor {
+    uint64_t elements; /**< of each */
+    uint32_t count;
+    bool adapter;
+} rp_model_tensor;
+
+/** Most that rp_model_layer_tensors lists. */
+#define RP_MODEL_TENSORS 24u
+
+/**
+ * The parameters of a layer as PyTorch has them: one tensor per matrix, adapters and experts too,
+ * but for gpt-oss, whose experts share two. Norms, biases and sinks, which are small, count as one.
+ * All together have rp_model_held_layer elements.
+ * @param layer of rp_model_of_layer
+ * @param tensors_out [RP_MODEL_TENSORS]
+ * @return their number
+ */
+uint32_t rp_model_layer_tensors(const rp_model *layer, rp_model_tensor *tensors_out);
+
 /** @return an estimate of all parameters that cannot overflow, to check a file's sizes. */
 double rp_model_estimate(const rp_model *model);
 

@@ -99,6 +99,54 @@ static uint64_t count_adapters(const rp_model *model)
     return model->lora_rank * widths;
 }
 
+/* Of `matrices` matrices of d x f, and of the pairs on gate, up and down, as count_adapters has
+ * them. */
+static uint32_t list_mlp(const rp_model *m, uint64_t f, uint32_t matrices, uint32_t mlps,
+                         rp_model_tensor *out)
+{
+    uint64_t d = m->hidden;
+    out[0] = (rp_model_tensor){d * f, matrices * mlps, false};
+    if (m->lora_rank == 0) {
+        return 1;
+    }
+    out[1] = (rp_model_tensor){m->lora_rank * d, 3 * mlps, true};
+    out[2] = (rp_model_tensor){m->lora_rank * f, 3 * mlps, true};
+    return 3;
+}
+
+uint32_t rp_model_layer_tensors(const rp_model *m, rp_model_tensor *out)
+{
+    rp_model_linear linears[RP_MODEL_ATTENTION_LINEARS];
+    uint32_t matrices = rp_model_attention_linears(m, linears);
+    uint32_t experts = rp_model_held_experts(m);
+    uint64_t listed = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < matrices; i++) {
+        out[count++] = (rp_model_tensor){linears[i].in * linears[i].out, 1, false};
+        if (m->lora_rank != 0) {
+            out[count++] = (rp_model_tensor){m->lora_rank * linears[i].in, 1, true};
+            out[count++] = (rp_model_tensor){m->lora_rank * linears[i].out, 1, true};
+        }
+    }
+    if (m->experts > 1) {
+        out[count++] = (rp_model_tensor){(uint64_t)m->experts * m->hidden, 1, false}; /* router */
+    }
+    uint32_t mlp = count;
+    count += list_mlp(m, m->intermediate, rp_model_mlp_matrices(m), experts, &out[count]);
+    if (m->expert_bias) { /* gate and up of all experts are one tensor, down another */
+        out[mlp] = (rp_model_tensor){2 * out[mlp].elements * experts, 1, false};
+        out[count++] = (rp_model_tensor){out[mlp].elements / 2, 1, false};
+    }
+    if (m->shared_intermediate != 0) {
+        count += list_mlp(m, m->shared_intermediate, 3, 1, &out[count]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        listed += out[i].elements * out[i].count;
+    }
+    out[count++] = (rp_model_tensor){rp_model_held_layer(m) - listed, 1, false};
+    return count;
+}
+
 static void count_layer(rp_model *model)
 {
     model->attention_parameters = count_attention(model);

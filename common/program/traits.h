@@ -64,7 +64,9 @@ typedef enum rp_versions {
  *  - reuse_distance: a layer's weights stay from its forward to its backward where fewer weights
  * than this are used between (rp_sharding_kept_from). 0: none do;
  *  - step_group: a GPU steps so many parameters of its shard at a time, from copies of their
- *    gradients: a flat one and an fp32 one of that. 0: from the gradients as they lie.
+ *    gradients: a flat one and an fp32 one of that. 0: from the gradients as they lie;
+ *  - pins: buffers of host memory are pinned, which rounds each up to a power of two (DeepSpeed's
+ *    pin_memory; sim/run/memory/host.h).
  */
 #define RP_SHARDING_LIST(X)                                                                        \
     X(uint32_t, forward_gathers, "forward-gathers", ALWAYS)                                        \
@@ -83,7 +85,8 @@ typedef enum rp_versions {
     X(uint64_t, bucket_bytes, "bucket-bytes", ALWAYS)                                              \
     X(uint64_t, live_bytes, "live-bytes", ALWAYS)                                                  \
     X(uint64_t, reuse_distance, "reuse-distance", IF_SET)                                          \
-    X(uint64_t, step_group, "step-group", IF_SET)
+    X(uint64_t, step_group, "step-group", IF_SET)                                                  \
+    X(bool, pins, "pins", IF_SET)
 
 #define RP_TRAITS_MEMBER(type, member, ...) type member;
 

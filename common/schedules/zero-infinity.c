@@ -22,6 +22,7 @@ const rp_schedule_type rp_schedule_zero_infinity = {
                     .host_gradients = true,
                     .host_collects = true,
                     .host_optimizer = true,
+                    .pins = true, /* pin_memory, as configurations in use and our export have it */
                     .bucket_bytes =
                         UINT64_C(1000000000),           /* as ZeRO-2; what is prefetched is live */
                     .live_bytes = UINT64_C(2000000000), /* stage3_max_live_parameters, 1e9 */

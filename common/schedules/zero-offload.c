@@ -17,6 +17,7 @@ const rp_schedule_type rp_schedule_zero_offload = {
                     .host_gradients = true,
                     .host_collects = true,
                     .host_optimizer = true,
+                    .pins = true, /* pin_memory, as configurations in use and our export have it */
                     .gather_after_step = true,
                     .bucket_bytes = UINT64_C(1000000000), /* as ZeRO-2 */
                 },

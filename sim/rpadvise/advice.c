@@ -3,6 +3,7 @@
 #include "common/inputs/sizes.h"
 #include "sim/rpadvise/search_internal.h"
 #include "sim/rpsim/report/columns.h"
+#include "sim/run/memory/host.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -470,26 +471,39 @@ static rp_status set_lora(rpadvise_advice *a, const rp_model *model)
                                       &a->lora_command);
 }
 
+/* Bytes that a model takes of the host under the schedule that comes nearest. */
+static rp_status host_bytes(const rpadvise_advice *a, const rp_model *model, uint64_t *bytes_out)
+{
+    const rpadvise_search *s = a->search;
+    const rp_sharding *sharding = &a->least_schedule->traits.sharding;
+    rp_sizes sizes;
+    RP_TRY(rp_sizes_of_model(model, s->seq_len, RP_DTYPE_F16, s->arena, &sizes));
+    *bytes_out = sharding->host_collects
+                     ? rpsim_zero_host_bytes(sharding, model, RP_DTYPE_F16, s->gpus, true)
+                     : rp_sizes_host_bytes(&sizes, 1);
+    return RP_OK;
+}
+
 static rp_status set_layers(rpadvise_advice *a)
 {
     const rpadvise_search *s = a->search;
     rp_model model;
-    rp_sizes all;
-    rp_sizes fewer;
+    uint64_t all = 0;
     RP_TRY(rp_model_load_as(s->bench->work->model, s->bench->work->assume, s->arena, &model));
     a->layers = model.layers;
     RP_TRY(set_lora(a, &model));
-    RP_TRY(rp_sizes_of_model(&model, s->seq_len, RP_DTYPE_F16, s->arena, &all));
-    model.layers--;
+    RP_TRY(host_bytes(a, &model, &all));
     bool gpu = a->least->gpu_bytes > a->least->gpu_limit_bytes;
-    if (a->least->short_of != RPADVISE_SHORT_OF_HOST || gpu || model.layers == 0) {
+    if (a->least->short_of != RPADVISE_SHORT_OF_HOST || gpu) {
         return RP_OK;
     }
-    RP_TRY(rp_sizes_of_model(&model, s->seq_len, RP_DTYPE_F16, s->arena, &fewer));
-    uint64_t layer = rp_sizes_host_bytes(&all, 1) - rp_sizes_host_bytes(&fewer, 1);
     uint64_t missing = a->least->host_bytes - a->least->host_limit_bytes;
-    uint64_t gone = layer != 0 ? (missing + layer - 1) / layer : a->layers;
-    a->layers_fit = gone < a->layers ? a->layers - (uint32_t)gone : 0;
+    uint64_t room = all > missing ? all - missing : 0;
+    for (uint64_t fewer = all; fewer > room && model.layers > 0;) {
+        model.layers--; /* buffers may come in powers of two: not each layer frees as much */
+        RP_TRY(host_bytes(a, &model, &fewer));
+    }
+    a->layers_fit = model.layers;
     return RP_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "sim/engine/clock.h"
 #include "sim/run/bounds/run.h"
 #include "sim/run/explain/explain.h"
+#include "sim/run/memory/host.h"
 #include "sim/run/memory/library_run.h"
 
 #include <math.h>
@@ -113,8 +114,9 @@ static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_cos
 
 /* Costs of collectives to the passes beside them, FSDP's and ZeRO-3's (sim/model.md section 13).
  * They keep some multiprocessors to themselves, from their start to their end. Where each
- * microbatch is reduced, its gradients are put together (2 v bytes per parameter of v), cast to the type of the reduction
- * (v + r) and divided by the ranks (2 r); the table has ACCUMULATED of that. */
+ * microbatch is reduced, its gradients are put together (2 v bytes per parameter of v), cast to the
+ * type of the reduction (v + r) and divided by the ranks (2 r); the table has ACCUMULATED of that.
+ */
 #define ACCUMULATED 6.0
 static void set_collectives(const rp_sharding *sharding, const rp_platform *platform, uint32_t gpus,
                             rp_dtype dtype, inputs *in)
@@ -273,45 +275,12 @@ rp_status rpsim_hardware_period(const rp_program *program, const rp_costs *table
     return RP_OK;
 }
 
-static bool uploads_weights(const rp_program *program)
-{
-    for (uint32_t i = 0; i < program->op_count; i++) {
-        if (program->ops[i].kind == RP_OP_UPLOAD_PARAMS) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A stage's gradients go down once per call. They come up before where the calls add them up in one
- * slot; calls that overlap have one each. Of sharded systems the host adds up what comes down. */
-static uint32_t gradient_slots(const rp_program *program)
-{
-    uint32_t downs = 0;
-    uint32_t ups = 0;
-    for (uint32_t i = 0; i < program->op_count; i++) {
-        const rp_op *op = &program->ops[i];
-        bool counts = op->iteration == 0 && op->stage == program->backward_chain[0];
-        const rp_op_row *kind = &rp_op_kinds[op->kind];
-        bool sums = (kind->tensors & RP_TENSOR_PARAM_GRADIENT) != 0;
-        if (sums && kind->op_class == RP_CLASS_COLLECTIVE) {
-            return 1;
-        }
-        downs += counts && op->kind == RP_OP_DOWNLOAD_PARAM_GRAD ? 1 : 0;
-        ups += counts && op->kind == RP_OP_UPLOAD_PARAM_GRAD ? 1 : 0;
-    }
-    return downs > ups ? downs - ups : 1;
-}
-
 /* Weights, gradients and optimizer in host memory, where they are there. */
 static rp_status measure_memory(const inputs *in, uint32_t seq_len, rpsim_result *result)
 {
     rpsim_memory_limits limits = in->limits;
-    if (uploads_weights(result->program)) {
-        rp_sizes sizes;
-        RP_TRY(rp_sizes_of_model(in->model, seq_len, result->program->dtype, in->arena, &sizes));
-        limits.host_fixed_bytes = rp_sizes_host_bytes(&sizes, gradient_slots(result->program));
-    }
+    RP_TRY(
+        rpsim_host_bytes(result->program, in->model, seq_len, in->arena, &limits.host_fixed_bytes));
     return rpsim_memory_measure(result->timeline, &limits, result->program->arena, &result->memory);
 }
 

@@ -99,6 +99,34 @@ Test(huggingface, parameters_of_models_and_layers_are_those_of_transformers)
     cr_expect(ge(u32, families, 15));
 }
 
+/* A layer's tensors are all of its parameters; what is listed as one besides matrices is small. */
+Test(huggingface, tensors_of_a_layer_are_its_parameters)
+{
+    rp_csv table = read_table();
+    for (uint32_t at = 0; at < 2 * table.rows; at++) {
+        char message[4096] = "";
+        const char *name = cell(&table, at / 2, "name");
+        rp_model model = load(name, message, sizeof message);
+        rp_model_set_lora_rank(&model, at % 2 * 8);
+        for (uint32_t i = 0; i < model.layers; i++) {
+            const rp_model *layer = rp_model_of_layer(&model, i);
+            rp_model_tensor tensors[RP_MODEL_TENSORS];
+            uint64_t held = 0;
+            uint64_t adapters = 0;
+            uint32_t count = rp_model_layer_tensors(layer, tensors);
+            cr_assert(le(u32, count, RP_MODEL_TENSORS), "%s", name);
+            for (uint32_t k = 0; k < count; k++) {
+                held += tensors[k].elements * tensors[k].count;
+                adapters += tensors[k].adapter ? tensors[k].elements * tensors[k].count : 0;
+            }
+            cr_expect(eq(u64, held, rp_model_held_layer(layer)), "%s layer %u", name, i);
+            cr_expect(eq(u64, adapters, layer->adapter_parameters), "%s layer %u", name, i);
+            cr_expect(le(u64, tensors[count - 1].elements, layer->layer_parameters / 20), "%s",
+                      name);
+        }
+    }
+}
+
 Test(huggingface, layers_have_the_windows_that_transformers_gives_them)
 {
     rp_csv table = read_table();
