@@ -157,6 +157,8 @@ typedef struct rp_model {
     double logit_cap;       /**< the same of the head's logits */
     bool four_norms;        /**< of a layer: before and behind attention, before and behind the MLP
                                  (Gemma 2 and 3); otherwise two */
+    bool one_norm;          /**< of a layer: attention and MLP have the same input (Cohere) */
+    bool router_bias;       /**< a trained bias of the router alone (ERNIE 4.5) */
     uint32_t kv_rank; /**< keys and values from a vector of this length, normed (DeepSeek's MLA);
                            0: from the hidden vector. kv_heads is heads then, and head_dim that of
                            queries and keys, of which rope_dim are rotated and one for all heads */
@@ -179,7 +181,8 @@ typedef struct rp_model {
     uint64_t attention_parameters; /**< one layer: d(H+2K)h + Hhd, plus biases and sinks */
     uint64_t mlp_parameters;   /**< one layer: 3df, 2df if plain, or E * 3df + Ed (+ biases), and
                                     shared experts */
-    uint64_t norm_parameters;  /**< one layer: 2d (+ 2h with QK-norm); LayerNorm: 4d */
+    uint64_t norm_parameters;  /**< one layer: 2d (+ 2h with QK-norm), or as many as it has norms;
+                                    LayerNorm: twice that */
     uint64_t layer_parameters; /**< the sum of the three */
     uint64_t embedding_parameters; /**< V * d, the table once */
     uint64_t total_parameters;     /**< layers, embedding, positions that are learned, head unless
@@ -224,6 +227,12 @@ static inline uint64_t rp_model_held_layer(const rp_model *model)
 static inline uint32_t rp_model_mlp_matrices(const rp_model *model)
 {
     return model->plain_mlp ? 2 : 3;
+}
+
+/** @return norms of a layer, beside those of heads and latent vectors: 1, 2 or 4. */
+static inline uint32_t rp_model_layer_norms(const rp_model *model)
+{
+    return model->one_norm ? 1 : model->four_norms ? 4 : 2;
 }
 
 /** @return parameters of the final norm. */

@@ -69,15 +69,18 @@ static uint64_t count_mlp(const rp_model *model, uint64_t experts)
     if (model->expert_bias) {
         total += model->experts + experts * (2 * f + d);
     }
+    if (model->router_bias && model->experts > 1) {
+        total += model->experts;
+    }
     if (model->mlp_bias) {
-        total += model->experts == 1 ? 2 * f + d : shared != 0 ? 2 * shared + d : 0;
+        total += model->experts == 1 ? (matrices - 1) * f + d : shared != 0 ? 2 * shared + d : 0;
     }
     return total + 3 * d * shared + (model->shared_gate ? d : 0);
 }
 
 static uint64_t count_norms(const rp_model *m)
 {
-    uint64_t total = (m->four_norms ? 4 : 2) * rp_model_final_norm(m);
+    uint64_t total = rp_model_layer_norms(m) * rp_model_final_norm(m);
     uint64_t heads = m->wide_qk_norm ? (uint64_t)m->heads + m->kv_heads : 2;
     total += m->qk_norm ? heads * m->head_dim : 0;
     return total + m->kv_rank + m->q_rank;

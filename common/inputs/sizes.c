@@ -35,8 +35,8 @@ static uint64_t tape_per_token(const rp_model *m, uint64_t v)
     uint64_t out = (uint64_t)m->heads * rp_model_value_dim(m);
     uint64_t active = 4 * v * m->intermediate * m->active_experts / routed_ranks(m) +
                       4 * v * m->shared_intermediate;
-    uint64_t norms = m->four_norms ? 2 : 1; /* pairs, with their inputs */
-    uint64_t bytes = active + norms * (8 + 6 * v) * h + v * (q + k + values) + v * out;
+    uint64_t norms = rp_model_layer_norms(m); /* with their inputs */
+    uint64_t bytes = active + norms * (4 + 3 * v) * h + v * (q + k + values) + v * out;
     bytes += m->qk_norm ? (4 + 2 * v) * (q + k) : 0;
     /* Latent vectors before and behind their norms, and the part of keys that is rotated. */
     bytes += (4 + 3 * v) * ((uint64_t)m->kv_rank + m->q_rank) + v * m->rope_dim;

@@ -250,6 +250,9 @@ static void add_mlp(builder *b, double tokens)
         add_linear(b, "up", tokens, m->hidden, m->intermediate, 1);
         add_vector(b, "GELU", gelu_passes, tokens * m->intermediate, 1);
         add_linear(b, "down", tokens, m->intermediate, m->hidden, 1);
+        if (m->mlp_bias) {
+            add_bias(b, tokens * ((double)m->intermediate + m->hidden), 2);
+        }
         return;
     }
     double own = rp_model_dispatches_parts(m) ? shared_tokens(m, tokens) : tokens;
@@ -320,7 +323,7 @@ uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t seq
     double d = model->hidden;
     double q = (double)model->heads * model->head_dim;
     double kv = (double)model->kv_heads * model->head_dim;
-    double norms = model->four_norms ? 4 : 2;
+    double norms = rp_model_layer_norms(model);
     double projections = 1;
     add_vector(&b, "norms", model->layer_norm ? layer_norm_passes : norm_passes,
                norms * shared_tokens(model, tokens) * d, norms);

@@ -221,15 +221,13 @@ static rp_status read_inside(const rp_hf_config *r, const char *name, const json
     if (object == NULL || rp_hf_is_empty(object)) {
         return RP_OK;
     }
+    rp_hf_config inner;
     if (!json_is_object(object)) {
         return refuse(r, name, "null and objects");
     }
-    rp_hf_config inner = *r;
-    inner.name = name;
-    inner.values = object;
-    RP_TRY(rp_hf_copy_keys(&inner));
+    RP_TRY(rp_hf_open(r, name, object, &inner));
     rp_status status = reader(&inner, arena, m);
-    json_decref(inner.rest);
+    rp_hf_close(&inner);
     return status;
 }
 
@@ -361,7 +359,7 @@ static rp_status check_required(const rp_hf_config *r)
                                          "num_local_experts",   "num_experts_per_tok",
                                          "intermediate_size",   NULL};
     const char *const *keys = !is_mixture(r)                             ? dense
-                              : r->family->mixture == RP_HF_QWEN_EXPERTS ? mixture
+                              : r->family->mixture == RP_HF_STEP_EXPERTS ? mixture
                                                                          : others;
     for (const char *const *key = keys; *key != NULL; key++) {
         bool experts = strcmp(*key, "num_local_experts") == 0;
@@ -390,7 +388,7 @@ static rp_status check_experts(const rp_hf_config *r)
 /* Names what the layers of other families have. */
 static rp_status refuse_family(const rp_hf_config *r, const rp_hf_family *f, rp_arena *arena)
 {
-    bool sharing = strstr(f->defaults, "shared_expert") != NULL;
+    bool sharing = f->shared_experts != 0 || strstr(f->keys, "shared") != NULL;
     const struct {
         bool has;
         const char *text;
@@ -411,23 +409,20 @@ static rp_status refuse_family(const rp_hf_config *r, const rp_hf_family *f, rp_
     return rp_hf_refuse(r, "model_type", list, FAMILIES);
 }
 
+static bool is_computed(const rp_hf_family *f)
+{
+    bool found = false;
+    for (size_t i = 0; !found && rpexec_model_families[i] != NULL; i++) {
+        found = strcmp(rpexec_model_families[i], f->type) == 0;
+    }
+    return found;
+}
+
 static rp_status read_family(rp_hf_config *r, const char *assume, rp_arena *arena)
 {
-    const rp_hf_family *family = rp_hf_family_of(json_object_get(r->values, "model_type"));
-    json_t *assumed = assume != NULL ? json_string(assume) : NULL;
-    if (family == NULL && assumed != NULL) {
-        family = rp_hf_family_of(assumed);
-        rp_hf_warn(r, "model_type", "the family is not known; it is read as --assume says");
-    }
-    json_decref(assumed);
-    for (size_t i = 0; family != NULL && rpexec_model_families[i] != NULL; i++) {
-        if (strcmp(rpexec_model_families[i], family->type) == 0) {
-            r->family = family;
-            return RP_OK;
-        }
-    }
-    return family != NULL ? refuse_family(r, family, arena)
-                          : refuse(r, "model_type", FAMILIES "; or --assume llama");
+    const json_t *type = json_object_get(r->values, "model_type");
+    RP_TRY(rp_hf_choose_family(r, type, assume, FAMILIES, is_computed, arena));
+    return is_computed(r->family) ? RP_OK : refuse_family(r, r->family, arena);
 }
 
 /* Experts' weights that are packed as MXFP4 are read; names of modules that are not packed say no
@@ -485,11 +480,11 @@ static rp_status read_gemma(const rp_hf_config *r, rp_model *m)
 }
 
 /* The row of the embedding that is not trained. As PyTorch has it, negative numbers count from the
- * end of the table. @param defaults of the family, for files without the key */
-static rp_status read_padding(const rp_hf_config *r, const json_t *defaults, rp_model *m)
+ * end of the table. */
+static rp_status read_padding(const rp_hf_config *r, rp_model *m)
 {
     const json_t *value = rp_hf_get(r, "pad_token_id");
-    value = value != NULL ? value : json_object_get(defaults, "pad_token_id");
+    value = value != NULL ? value : json_object_get(r->defaults, "pad_token_id");
     if (value == NULL || json_is_null(value)) {
         return RP_OK;
     }
@@ -504,14 +499,13 @@ static rp_status read_padding(const rp_hf_config *r, const json_t *defaults, rp_
 }
 
 /* Keys beside those of shapes: `rest` is all that is not computed. */
-static rp_status read_rest(rp_hf_config *r, const json_t *defaults, rp_arena *arena, rp_model *m)
+static rp_status read_rest(rp_hf_config *r, rp_arena *arena, rp_model *m)
 {
-    json_decref(r->rest);
-    RP_TRY(rp_hf_copy_keys(r));
+    RP_TRY(rp_hf_rewind(r));
     RP_TRY(read_activation(r, m));
     RP_TRY(read_gemma(r, m));
     TAKE(r, computed);
-    if (r->family->mixture == RP_HF_QWEN_EXPERTS) {
+    if (r->family->mixture == RP_HF_STEP_EXPERTS) {
         TAKE(r, computed_mixture);
     } else if (is_mixture(r)) {
         TAKE(r, computed_experts);
@@ -523,7 +517,7 @@ static rp_status read_rest(rp_hf_config *r, const json_t *defaults, rp_arena *ar
     }
     take_family(r);
     rp_status gate = r->family->sinks ? read_gate(r, m) : RP_OK;
-    rp_status padding = read_padding(r, defaults, m);
+    rp_status padding = read_padding(r, m);
     rp_status rope = read_rope(r, arena, m);
     rp_status rest = rpexec_config_check_rest(r);
     return gate != RP_OK ? gate : padding != RP_OK ? padding : rope != RP_OK ? rope : rest;
@@ -533,22 +527,9 @@ static rp_status read_model(rp_hf_config *r, rp_arena *arena, void *context, rp_
 {
     RP_TRY(read_family(r, context, arena));
     RP_TRY(check_required(r));
-    json_t *defaults = json_loads(r->family->defaults, 0, NULL);
-    if (defaults == NULL) {
-        rp_log_error("out of memory: %s", r->path);
-        return RP_NO_MEMORY;
-    }
-    r->defaults = defaults;
-    rp_status status = rp_hf_read_shapes(r, arena, m);
-    r->defaults = NULL;
-    if (status == RP_OK && is_mixture(r)) {
-        status = check_experts(r);
-    }
-    if (status == RP_OK) {
-        status = read_rest(r, defaults, arena, m);
-    }
-    json_decref(defaults);
-    return status;
+    RP_TRY(rp_hf_read_shapes(r, arena, m));
+    RP_TRY(is_mixture(r) ? check_experts(r) : RP_OK);
+    return read_rest(r, arena, m);
 }
 
 rp_status rpexec_config_load(const char *path, const char *assume, rp_arena *arena,

@@ -155,9 +155,12 @@ rp_status rpexec_config_check_rest(const rp_hf_config *r)
     json_object_foreach(r->rest, key, value)
     {
         const struct rule *rule = find_rule(key);
+        bool needed = r->name != NULL || !(rp_hf_is_unneeded(key) || rp_hf_is_usual(r, key, value));
         if (rule != NULL && !rule->holds(r, value)) {
             status = rp_hf_refuse(r, key, rule->why, rule->valid);
-        } else if (rule == NULL && (r->name != NULL || !rp_hf_is_unneeded(key))) {
+        } else if (rule == NULL && !needed && rp_hf_not_finite(value) != NULL) {
+            rp_hf_warn_not_finite(r, key);
+        } else if (rule == NULL && needed) {
             status = rp_hf_refuse(r, key, "is not understood, and might alter the model",
                                   "the keys that exec/README.md names; delete it if it does not");
         }

@@ -104,7 +104,8 @@ static bool fits(const rp_hf_family *f, const rp_model *m)
     return plain && f->sinks == m->attention_bias && f->sinks == m->expert_bias &&
            mixture == (m->experts > 1) && !(f->normalises && m->raw_routing) &&
            f->qk_norm == m->qk_norm && f->wide_qk_norm == m->wide_qk_norm &&
-           f->four_norms == m->four_norms && m->qkv_bias == (f->qkv_bias || m->output_bias);
+           f->four_norms == m->four_norms && !m->one_norm &&
+           m->qkv_bias == (f->qkv_bias || m->output_bias);
 }
 
 static const rp_hf_family *family_of(const char *type)
@@ -318,8 +319,8 @@ static bool is_text(const json_t *value, const char *text)
 
 static rp_status check_carried(const char *path, const rp_text *text, const char *type)
 {
-    json_error_t error;
-    json_t *root = json_loadb(text->bytes, text->length, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = NULL;
+    RP_TRY(rp_hf_parse(path, text, &root));
     const json_t *older = json_object_get(root, "torch_dtype");
     const json_t *newer = json_object_get(root, "dtype");
     bool right = (older != NULL || newer != NULL) && (older == NULL || is_text(older, type)) &&

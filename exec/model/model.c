@@ -121,11 +121,11 @@ static rp_status check(const rp_model *c, uint32_t seq_len)
     if (c->learned_positions || c->layer_norm || c->plain_mlp) {
         what = "learned positions, LayerNorm or a plain MLP";
     } else if (c->linear_bias || (c->expert_bias && c->experts == 1) ||
-               (c->mlp_bias && c->experts > 1)) {
+               (c->mlp_bias && c->experts > 1) || c->router_bias) {
         what = "biases at other places";
     } else if (c->kv_rank != 0 || c->shared_intermediate != 0) {
         what = "latent attention or shared experts";
-    } else if (c->wide_qk_norm) {
+    } else if (c->wide_qk_norm || c->one_norm) {
         what = "norms at other places";
     } else if (c->gelu_gate && c->attention_scale == 0) {
         what = "numbers that its reader has not read"; /* rpexec_config_load does */

@@ -35,11 +35,11 @@ static uint32_t biases_of(const rp_model *m)
 {
     rp_model_linear linears[RP_MODEL_ATTENTION_LINEARS];
     uint32_t count = rp_model_attention_linears(m, linears);
-    uint32_t biases = m->mlp_bias ? 3 : 0;
+    uint32_t biases = m->mlp_bias ? rp_model_mlp_matrices(m) : 0;
     for (uint32_t i = 0; i < count; i++) {
         biases += linears[i].bias && !m->attention_bias && !m->linear_bias ? 1 : 0;
     }
-    return biases;
+    return biases + (m->router_bias ? 1 : 0);
 }
 
 /* Experts in one tensor, and their router, are no linear layers. */
@@ -51,7 +51,7 @@ static bool has_one_tensor(const rp_model *m)
 static uint64_t layer_modules(const rp_model *m)
 {
     uint32_t attention = attention_linears(m) * linear_modules(m) + inner_norms(m) + 1;
-    uint32_t norms_and_layer = m->four_norms ? 5 : 3;
+    uint32_t norms_and_layer = rp_model_layer_norms(m) + 1;
     uint64_t shared = m->shared_intermediate != 0 ? mlp_modules(m) + (m->shared_gate ? 1 : 0) : 0;
     uint64_t mlp = mlp_modules(m);
     if (m->experts > 1) {
@@ -81,7 +81,7 @@ static uint64_t layer_tensors(const rp_model *m)
         biases += m->lora_rank != 0 ? 0 : 4;
     }
     return m->lora_rank != 0 ? 2 * linear
-                             : linear + biases + (m->four_norms ? 4 : 2) + inner_norms(m);
+                             : linear + biases + rp_model_layer_norms(m) + inner_norms(m);
 }
 
 int64_t rpsim_dispatch_host_ps(const rpsim_dispatch_counts *counts, const rp_op *op,

@@ -1,15 +1,9 @@
-/* Shapes of a model from the keys of its family. Limits are those of files in traces/models. */
+/* Shapes of a model from the keys of its family. */
 #include "common/formats/json_read.h"
 #include "common/inputs/huggingface/config.h"
 
+#include <stdio.h>
 #include <string.h>
-
-#define MOST_WIDTH 1048576u
-#define MOST_INTERMEDIATE 4194304u
-#define MOST_HEADS 65536u
-#define MOST_EXPERTS 65536u
-#define MOST_VOCAB 16777216u
-#define MOST_POSITIONS 1073741824u
 
 /* Properties in which layers differ. */
 typedef struct layer {
@@ -24,9 +18,18 @@ typedef struct shapes {
     layer *layers;
 } shapes;
 
-static bool has_default(const rp_hf_config *r, const char *key)
+static bool has_key(const rp_hf_config *r, const char *key)
 {
     return json_object_get(r->defaults, key) != NULL;
+}
+
+/* The family's own name among those of a key; NULL: it has none. */
+static const char *own_name(const rp_hf_config *r, const char *const *names)
+{
+    while (*names != NULL && !has_key(r, *names)) {
+        names++;
+    }
+    return *names;
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------
@@ -35,33 +38,36 @@ static bool has_default(const rp_hf_config *r, const char *key)
 static rp_status read_heads(const rp_hf_config *r, rp_model *m)
 {
     const rp_hf_family *f = r->family;
-    RP_TRY(rp_hf_count(r, "num_attention_heads", 1, MOST_HEADS, 0, false, &m->heads));
-    RP_TRY(rp_hf_count(r, "num_key_value_heads", 1, MOST_HEADS, m->heads, f->null_kv_heads,
-                       &m->kv_heads));
+    RP_TRY(rp_hf_count(r, "num_attention_heads", 0, false, &m->heads));
+    RP_TRY(rp_hf_count(r, "num_key_value_heads", m->heads, f->null_kv_heads, &m->kv_heads));
     if (f->latent) {
         return RP_OK;
     }
     uint32_t share = m->hidden / m->heads;
     share = share > 0 ? share : 1;
-    RP_TRY(rp_hf_count(r, "head_dim", 1, MOST_HEADS, share, f->null_head_dim, &m->head_dim));
+    RP_TRY(rp_hf_count(r, "head_dim", share, f->null_head_dim, &m->head_dim));
+    if (f->square_output && (uint64_t)m->heads * m->head_dim != m->hidden) {
+        return rp_hf_refuse(r, "head_dim", "", "hidden_size / num_attention_heads");
+    }
     return m->heads % m->kv_heads == 0
                ? RP_OK
                : rp_hf_refuse(r, "num_key_value_heads", "", "divisors of num_attention_heads");
 }
 
-/* DeepSeek-V2 (arXiv 2405.04434, table of section 2.1 and appendix C). */
+/* DeepSeek-V2 (arXiv 2405.04434, table of section 2.1 and appendix C). A class that has null for a
+ * length of values takes it for that of a head. */
 static rp_status read_latent(const rp_hf_config *r, rp_model *m)
 {
     uint32_t kept = 0;
     const json_t *q_rank = json_object_get(r->values, "q_lora_rank");
-    bool plain = q_rank != NULL && json_is_null(q_rank);
-    (void)rp_hf_get(r, "head_dim"); /* both follow from the ones below */
-    (void)rp_hf_get(r, "qk_head_dim");
-    RP_TRY(rp_hf_count(r, "kv_lora_rank", 1, MOST_WIDTH, 0, false, &m->kv_rank));
-    RP_TRY(rp_hf_count(r, "q_lora_rank", 1, MOST_WIDTH, 1, plain, &m->q_rank));
-    RP_TRY(rp_hf_count(r, "qk_rope_head_dim", 1, MOST_HEADS / 2, 0, false, &m->rope_dim));
-    RP_TRY(rp_hf_count(r, "qk_nope_head_dim", 1, MOST_HEADS / 2, 0, false, &kept));
-    RP_TRY(rp_hf_count(r, "v_head_dim", 1, MOST_HEADS, 0, false, &m->value_dim));
+    q_rank = q_rank != NULL ? q_rank : json_object_get(r->defaults, "q_lora_rank");
+    bool plain = json_is_null(q_rank);
+    bool share = json_is_null(json_object_get(r->defaults, "v_head_dim"));
+    RP_TRY(rp_hf_count(r, "kv_lora_rank", 0, false, &m->kv_rank));
+    RP_TRY(rp_hf_count(r, "q_lora_rank", 1, plain, &m->q_rank));
+    RP_TRY(rp_hf_count(r, "qk_rope_head_dim", 0, false, &m->rope_dim));
+    RP_TRY(rp_hf_count(r, "qk_nope_head_dim", 0, false, &kept));
+    RP_TRY(rp_hf_count(r, "v_head_dim", share ? m->hidden / m->heads : 0, share, &m->value_dim));
     m->q_rank = plain ? 0 : m->q_rank;
     m->head_dim = kept + m->rope_dim;
     m->kv_heads = m->heads;
@@ -70,133 +76,140 @@ static rp_status read_latent(const rp_hf_config *r, rp_model *m)
 
 static rp_status read_sizes(const rp_hf_config *r, rp_model *m)
 {
-    RP_TRY(rp_hf_count(r, "num_hidden_layers", 1, RP_MAX_LAYERS, 0, false, &m->layers));
-    RP_TRY(rp_hf_count(r, "hidden_size", 1, MOST_WIDTH, 0, false, &m->hidden));
+    static const char *const norms[] = {"rms_norm_eps", "layer_norm_eps", "norm_epsilon",
+                                        "norm_eps", NULL};
+    const char *eps = own_name(r, norms);
+    RP_TRY(rp_hf_count(r, "num_hidden_layers", 0, false, &m->layers));
+    RP_TRY(rp_hf_count(r, "hidden_size", 0, false, &m->hidden));
     RP_TRY(read_heads(r, m));
     if (r->family->latent) {
         RP_TRY(read_latent(r, m));
     }
-    RP_TRY(rp_hf_count(r, "vocab_size", 1, MOST_VOCAB, 0, false, &m->vocab));
-    RP_TRY(
-        rp_hf_count(r, "max_position_embeddings", 1, MOST_POSITIONS, 0, false, &m->max_positions));
-    m->norm_eps = json_number_value(json_object_get(r->defaults, "rms_norm_eps"));
-    return rp_hf_number(r, "rms_norm_eps", &m->norm_eps);
+    RP_TRY(rp_hf_count(r, "vocab_size", 0, false, &m->vocab));
+    RP_TRY(rp_hf_count(r, "max_position_embeddings", 0, false, &m->max_positions));
+    m->norm_eps = json_number_value(json_object_get(r->defaults, eps));
+    return rp_hf_number(r, eps, &m->norm_eps);
 }
 
 /* Where a family has no such key, a file's is left in `rest`. */
 static rp_status read_biases(const rp_hf_config *r, rp_model *m)
 {
-    static const char *const without[] = {"mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", NULL};
-    static const char *const with_mlp[] = {"llama", "smollm3", "deepseek_v2", NULL};
-    bool attention = true;
-    bool mlp = false;
-    bool biases = false;
-    for (size_t i = 0; without[i] != NULL; i++) {
-        attention = attention && strcmp(without[i], r->family->type) != 0;
+    static const struct {
+        const char *key;
+        bool qkv, output, mlp;
+    } biases[] = {{"attention_bias", true, true, false}, {"attention_out_bias", false, true, false},
+                  {"qkv_bias", true, false, false},      {"use_qkv_bias", true, false, false},
+                  {"mlp_bias", false, false, true},      {"use_bias", true, true, true}};
+    const rp_hf_family *f = r->family;
+    m->qkv_bias = f->qkv_bias;
+    for (size_t i = 0; i < sizeof biases / sizeof biases[0]; i++) {
+        bool has = false;
+        bool bare = f->bare_output && i == 0;
+        RP_TRY(has_key(r, biases[i].key) ? rp_hf_flag(r, biases[i].key, &has) : RP_OK);
+        if (has && biases[i].mlp && f->router_bias) {
+            return rp_hf_refuse(r, biases[i].key, "a bias of the head is not described", "false");
+        }
+        if (!has && i == 0 && f->sinks) {
+            return rp_hf_refuse(r, biases[i].key, "sinks without biases are not described", "true");
+        }
+        m->qkv_bias = m->qkv_bias || (has && biases[i].qkv);
+        m->output_bias = m->output_bias || (has && biases[i].output && !bare);
+        m->mlp_bias = m->mlp_bias || (has && biases[i].mlp);
     }
-    for (size_t i = 0; with_mlp[i] != NULL; i++) {
-        mlp = mlp || strcmp(with_mlp[i], r->family->type) == 0;
-    }
-    m->qkv_bias = r->family->qkv_bias;
-    if (has_default(r, "qkv_bias")) {
-        RP_TRY(rp_hf_flag(r, "qkv_bias", &m->qkv_bias));
-    }
-    if (attention) {
-        RP_TRY(rp_hf_flag(r, "attention_bias", &biases));
-    }
-    if (r->family->sinks) {
+    if (f->sinks) {
         m->attention_bias = m->expert_bias = true;
-        return biases ? RP_OK
-                      : rp_hf_refuse(r, "attention_bias", "sinks without biases are not described",
-                                     "true");
+        m->qkv_bias = m->output_bias = false;
     }
-    m->qkv_bias = m->qkv_bias || biases;
-    m->output_bias = biases;
-    return mlp ? rp_hf_flag(r, "mlp_bias", &m->mlp_bias) : RP_OK;
+    return RP_OK;
+}
+
+/* Some of them are there where a key says so. */
+static rp_status read_norms(const rp_hf_config *r, rp_model *m)
+{
+    static const char *const inner[] = {"use_qk_norm", "qk_layernorm", NULL};
+    const rp_hf_family *f = r->family;
+    const char *key = own_name(r, inner);
+    bool parallel = false;
+    m->qk_norm = f->qk_norm;
+    m->four_norms = f->four_norms;
+    RP_TRY(key != NULL ? rp_hf_flag(r, key, &m->qk_norm) : RP_OK);
+    m->wide_qk_norm = m->qk_norm && f->wide_qk_norm;
+    RP_TRY(has_key(r, "use_post_norm") ? rp_hf_flag(r, "use_post_norm", &m->four_norms) : RP_OK);
+    RP_TRY(has_key(r, "use_parallel_residual") ? rp_hf_flag(r, "use_parallel_residual", &parallel)
+                                               : RP_OK);
+    m->one_norm = f->one_norm || parallel;
+    return RP_OK;
 }
 
 /* ---- experts ----------------------------------------------------------------------------------
  */
 
-/* By the family's own key or by its other name, as transformers reads it (attribute_map); a name of
- * other families is a key that is not known. */
 static rp_status count_experts(const rp_hf_config *r, rp_model *m)
 {
-    static const char *const names[] = {"num_experts", "num_local_experts", "n_routed_experts"};
-    const char *key = NULL;
-    const char *other = r->family->experts_too;
-    for (size_t i = 0; key == NULL; i++) { /* each mixture has a default of one of them */
-        key = has_default(r, names[i]) ? names[i] : NULL;
-    }
-    bool both = other != NULL && json_object_get(r->values, other) != NULL;
-    if (both && json_object_get(r->values, key) == NULL) {
-        key = other;
-    }
-    RP_TRY(rp_hf_count(r, key, 1, MOST_EXPERTS, 0, false, &m->experts));
-    uint32_t same = m->experts;
-    if (both) {
-        RP_TRY(rp_hf_count(r, other, 1, MOST_EXPERTS, 0, false, &same));
-    }
-    if (same != m->experts) {
-        char cause[64];
-        (void)snprintf(cause, sizeof cause, "differs from %s", other);
-        return rp_hf_refuse(r, key, cause, "equal ones");
-    }
+    static const char *const names[] = {"num_experts", "num_local_experts", "n_routed_experts",
+                                        "moe_num_experts", NULL};
+    static const char *const active[] = {"num_experts_per_tok", "moe_k", "moe_topk", NULL};
+    const char *key = own_name(r, names);
+    const char *each = own_name(r, active);
+    RP_TRY(rp_hf_count(r, key, 0, false, &m->experts));
     if (m->experts < 2) {
         return rp_hf_refuse(r, key, "", "integers from 2 on");
     }
-    RP_TRY(rp_hf_count(r, "num_experts_per_tok", 1, MOST_EXPERTS, 0, false, &m->active_experts));
-    return m->active_experts <= m->experts
+    RP_TRY(rp_hf_count(r, each, 0, false, &m->active_experts));
+    return m->active_experts >= 1 && m->active_experts <= m->experts
                ? RP_OK
-               : rp_hf_refuse(r, "num_experts_per_tok", "", "integers from 1 to num_experts");
+               : rp_hf_refuse(r, each, "", "integers from 1 to num_experts");
 }
 
+/* Of one width, or of so many experts'. */
 static rp_status read_shared(const rp_hf_config *r, rp_model *m)
 {
-    uint32_t count = 0;
-    if (has_default(r, "shared_expert_intermediate_size")) {
-        m->shared_gate = r->family->shared_gate;
-        return rp_hf_count(r, "shared_expert_intermediate_size", 1, MOST_INTERMEDIATE, 0, false,
-                           &m->shared_intermediate);
+    static const char *const widths[] = {"shared_expert_intermediate_size",
+                                         "shared_intermediate_size", NULL};
+    static const char *const counts[] = {"n_shared_experts", "num_shared_experts",
+                                         "moe_num_shared_experts", NULL};
+    const char *width = own_name(r, widths);
+    const char *key = own_name(r, counts);
+    uint32_t count = r->family->shared_experts;
+    m->shared_gate = r->family->shared_gate;
+    if (width != NULL) {
+        return rp_hf_count(r, width, 0, false, &m->shared_intermediate);
     }
-    if (has_default(r, "n_shared_experts")) {
-        RP_TRY(rp_hf_count(r, "n_shared_experts", 1, 64, 0, false, &count));
-        m->shared_intermediate = count * m->intermediate;
+    RP_TRY(key != NULL ? rp_hf_count(r, key, 0, false, &count) : RP_OK);
+    m->shared_intermediate = count * m->intermediate;
+    return RP_OK;
+}
+
+/* Layers of a list have experts, or have none; one that is missing or null says nothing. */
+static rp_status place_list(const rp_hf_config *r, const char *key, bool experts, shapes *s)
+{
+    const json_t *list = rp_hf_get(r, key);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_int_t at = json_integer_value(json_array_get(list, i));
+        if (at < s->model->layers) {
+            s->layers[at].experts = experts;
+        }
     }
     return RP_OK;
 }
 
-/* Layers with experts: every decoder_sparse_step-th but those of mlp_only_layers. */
-static rp_status place_qwen(const rp_hf_config *r, shapes *s)
+/* Every `step`-th, the first of them being layer step - 1. */
+static void place_every(shapes *s, uint32_t step)
 {
-    uint32_t step = 1;
-    const json_t *dense = rp_hf_get(r, "mlp_only_layers");
-    RP_TRY(rp_hf_count(r, "decoder_sparse_step", 1, RP_MAX_LAYERS, 0, false, &step));
     for (uint32_t i = 0; i < s->model->layers; i++) {
         s->layers[i].experts = (i + 1) % step == 0;
     }
-    if (dense != NULL && !json_is_null(dense) && !json_is_array(dense)) {
-        return rp_hf_refuse(r, "mlp_only_layers", "", "none and lists of layers");
-    }
-    for (size_t i = 0; i < json_array_size(dense); i++) {
-        const json_t *at = json_array_get(dense, i);
-        if (!rp_json_is_integer(at, 0, RP_MAX_LAYERS)) {
-            return rp_hf_refuse(r, "mlp_only_layers", "", "none and lists of layers");
-        }
-        if (json_integer_value(at) < s->model->layers) {
-            s->layers[json_integer_value(at)].experts = false;
-        }
-    }
-    return RP_OK;
 }
 
-static rp_status place_deepseek(const rp_hf_config *r, shapes *s)
+static rp_status place_late(const rp_hf_config *r, shapes *s)
 {
-    uint32_t first = 0;
-    uint32_t every = 1;
-    RP_TRY(rp_hf_count(r, "first_k_dense_replace", 0, RP_MAX_LAYERS, 0, false, &first));
-    if (json_object_get(r->values, "moe_layer_freq") != NULL) { /* transformers' class has none */
-        RP_TRY(rp_hf_count(r, "moe_layer_freq", 1, 1, 0, false, &every));
+    uint32_t first = r->family->dense_first;
+    const json_t *every = rp_hf_get(r, "moe_layer_freq"); /* transformers' class has none */
+    RP_TRY(has_key(r, "first_k_dense_replace")
+               ? rp_hf_count(r, "first_k_dense_replace", 0, false, &first)
+               : RP_OK);
+    if (every != NULL && json_integer_value(every) != 1) {
+        return rp_hf_refuse(r, "moe_layer_freq", "", "integers from 1 to 1");
     }
     for (uint32_t i = first; i < s->model->layers; i++) {
         s->layers[i].experts = true;
@@ -204,50 +217,114 @@ static rp_status place_deepseek(const rp_hf_config *r, shapes *s)
     return RP_OK;
 }
 
+static rp_status place_range(const rp_hf_config *r, shapes *s)
+{
+    uint32_t first = 0;
+    uint32_t last = 0;
+    uint32_t every = 1;
+    RP_TRY(rp_hf_count(r, "moe_layer_start_index", 0, false, &first));
+    RP_TRY(rp_hf_count(r, "moe_layer_end_index", 0, false, &last)); /* -1: the last one */
+    RP_TRY(rp_hf_count(r, "moe_layer_interval", 0, false, &every));
+    place_every(s, every);
+    for (uint32_t i = 0; i < s->model->layers; i++) {
+        s->layers[i].experts = s->layers[i].experts && i >= first && i <= last;
+    }
+    return RP_OK;
+}
+
+/* "sparse" or "dense" for each layer. */
+static rp_status place_mlp_types(const rp_hf_config *r, const json_t *types, shapes *s)
+{
+    bool right = json_array_size(types) == s->model->layers;
+    for (uint32_t i = 0; i < s->model->layers && right; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        s->layers[i].experts = strcmp(type, "sparse") == 0;
+        right = s->layers[i].experts || strcmp(type, "dense") == 0;
+    }
+    return right ? RP_OK
+                 : rp_hf_refuse(r, "mlp_layer_types", "",
+                                "null and a list with sparse or dense for each layer");
+}
+
+static rp_status place_experts(const rp_hf_config *r, shapes *s)
+{
+    uint32_t step = 1;
+    switch (r->family->mixture) {
+    case RP_HF_DENSE:
+        return RP_OK;
+    case RP_HF_ALL_EXPERTS:
+        place_every(s, 1);
+        return RP_OK;
+    case RP_HF_STEP_EXPERTS:
+        RP_TRY(rp_hf_count(r, "decoder_sparse_step", 0, false, &step));
+        place_every(s, step);
+        return place_list(r, "mlp_only_layers", false, s);
+    case RP_HF_EVERY_EXPERTS:
+        RP_TRY(rp_hf_count(r, "interleave_moe_layer_step", 0, false, &step));
+        if (!json_is_array(json_object_get(r->values, "moe_layers"))) {
+            place_every(s, step);
+        }
+        return place_list(r, "moe_layers", true, s);
+    case RP_HF_RANGE_EXPERTS:
+        return place_range(r, s);
+    case RP_HF_LATE_EXPERTS:
+        break;
+    }
+    const json_t *types = has_key(r, "mlp_layer_types") ? rp_hf_get(r, "mlp_layer_types") : NULL;
+    RP_TRY(place_late(r, s));
+    return json_is_array(types) ? place_mlp_types(r, types, s) : RP_OK;
+}
+
 static rp_status read_experts(const rp_hf_config *r, shapes *s)
 {
+    static const char *const dense[] = {"intermediate_size_mlp", "intermediate_size", NULL};
+    static const char *const own[] = {"moe_intermediate_size", "intermediate_size", NULL};
     rp_model *m = s->model;
     m->experts = m->active_experts = 1;
-    bool own_size = has_default(r, "moe_intermediate_size");
     if (r->family->mixture == RP_HF_DENSE) {
-        return rp_hf_count(r, "intermediate_size", 1, MOST_INTERMEDIATE, 0, false,
-                           &m->intermediate);
+        return rp_hf_count(r, "intermediate_size", 0, false, &m->intermediate);
     }
     RP_TRY(count_experts(r, m));
-    RP_TRY(rp_hf_count(r, own_size ? "moe_intermediate_size" : "intermediate_size", 1,
-                       MOST_INTERMEDIATE, 0, false, &m->intermediate));
-    RP_TRY(rp_hf_count(r, "intermediate_size", 1, MOST_INTERMEDIATE, 0, false,
-                       &s->dense_intermediate));
+    RP_TRY(rp_hf_count(r, own_name(r, own), 0, false, &m->intermediate));
     RP_TRY(read_shared(r, m));
-    if (r->family->mixture == RP_HF_QWEN_EXPERTS) {
+    RP_TRY(place_experts(r, s));
+    bool sparse = true;
+    for (uint32_t i = 0; i < m->layers; i++) {
+        sparse = sparse && s->layers[i].experts;
+    }
+    (void)rp_hf_get(r, own_name(r, dense));
+    if (!sparse) {
+        RP_TRY(rp_hf_count(r, own_name(r, dense), 0, false, &s->dense_intermediate));
+    }
+    if (r->family->mixture == RP_HF_STEP_EXPERTS) {
         bool normalised = false;
         RP_TRY(rp_hf_flag(r, "norm_topk_prob", &normalised));
         m->raw_routing = !normalised;
-        return place_qwen(r, s);
     }
-    for (uint32_t i = 0; i < m->layers; i++) {
-        s->layers[i].experts = r->family->mixture == RP_HF_ALL_EXPERTS;
-    }
-    return r->family->mixture == RP_HF_DEEPSEEK_EXPERTS ? place_deepseek(r, s) : RP_OK;
+    return RP_OK;
 }
 
 /* ---- windows ----------------------------------------------------------------------------------
  */
 
+/* Chunks are no windows. */
 static rp_status place_types(const rp_hf_config *r, const json_t *types, shapes *s)
 {
-    static const char valid[] = "a list with sliding_attention or full_attention for each layer";
+    bool chunks = r->family->windows == RP_HF_CHUNKS;
+    const char *valid = chunks ? "a list with chunked_attention or full_attention for each layer"
+                               : "a list with sliding_attention or full_attention for each layer";
     if (!json_is_array(types) || json_array_size(types) != s->model->layers) {
         return rp_hf_refuse(r, "layer_types", "", valid);
     }
     for (uint32_t i = 0; i < s->model->layers; i++) {
         const char *type = json_string_value(json_array_get(types, i));
-        if (type == NULL ||
-            (strcmp(type, "sliding_attention") != 0 && strcmp(type, "full_attention") != 0)) {
+        s->layers[i].window = !chunks && strcmp(type, "sliding_attention") == 0;
+        bool known = s->layers[i].window || strcmp(type, "full_attention") == 0 ||
+                     (chunks && strcmp(type, "chunked_attention") == 0);
+        if (!known) {
             return rp_hf_refuse(r, "layer_types", "other kinds of attention are not described",
                                 valid);
         }
-        s->layers[i].window = strcmp(type, "sliding_attention") == 0;
     }
     return RP_OK;
 }
@@ -257,7 +334,11 @@ static rp_status place_unrotated(const rp_hf_config *r, shapes *s)
 {
     uint32_t every = 0;
     const json_t *rotated = rp_hf_get(r, "no_rope_layers");
-    RP_TRY(rp_hf_count(r, "no_rope_layer_interval", 1, RP_MAX_LAYERS, 0, false, &every));
+    RP_TRY(rp_hf_count(r, "no_rope_layer_interval", 0, false, &every));
+    bool none = json_array_size(rotated) == 0 && r->family->windows == RP_HF_CHUNKS;
+    if (json_is_array(rotated) && !none && json_array_size(rotated) != s->model->layers) {
+        return rp_hf_refuse(r, "no_rope_layers", "", "a list with 0 or 1 for each layer");
+    }
     for (uint32_t i = 0; i < s->model->layers; i++) {
         const json_t *own = json_array_get(rotated, i);
         s->layers[i].window = own != NULL ? json_integer_value(own) == 0 : (i + 1) % every == 0;
@@ -265,19 +346,19 @@ static rp_status place_unrotated(const rp_hf_config *r, shapes *s)
     return RP_OK;
 }
 
-static rp_status place_pattern(const rp_hf_config *r, shapes *s)
+/* A text says the pattern beside layer_types, which comes first (EXAONE 4). */
+static rp_status read_pattern(const rp_hf_config *r, uint32_t *every_out)
 {
-    uint32_t every = 2;
-    if (has_default(r, "sliding_window_pattern")) {
-        const char *key = json_object_get(r->values, "_sliding_window_pattern") != NULL
-                              ? "_sliding_window_pattern"
-                              : "sliding_window_pattern";
-        RP_TRY(rp_hf_count(r, key, 1, RP_MAX_LAYERS, 0, false, &every));
+    static const char name[] = "sliding_window_pattern";
+    const json_t *value = has_key(r, name) ? rp_hf_get(r, name) : NULL;
+    bool typed = json_is_array(json_object_get(r->values, "layer_types"));
+    bool none = json_is_null(json_object_get(r->values, "sliding_window"));
+    *every_out = r->family->pattern;
+    if (value == NULL || typed || none) {
+        return RP_OK;
     }
-    for (uint32_t i = 0; i < s->model->layers; i++) {
-        s->layers[i].window = (i + 1) % every != 0;
-    }
-    return RP_OK;
+    RP_TRY(rp_hf_count(r, name, 0, false, every_out));
+    return *every_out > 0 ? RP_OK : rp_hf_refuse(r, name, "", "integers from 1 on");
 }
 
 /* Where no key says which layers: the family's rule. */
@@ -285,50 +366,48 @@ static rp_status place_windows(const rp_hf_config *r, shapes *s)
 {
     rp_hf_windows rule = r->family->windows;
     uint32_t limit = 0;
-    if (has_default(r, "max_window_layers")) {
-        RP_TRY(rp_hf_count(r, "max_window_layers", 0, RP_MAX_LAYERS, 0, false, &limit));
-    }
-    if (rule == RP_HF_UNROTATED_WINDOWS) {
-        RP_TRY(place_unrotated(r, s));
-    } else if (rule == RP_HF_PATTERN_WINDOWS) {
-        RP_TRY(place_pattern(r, s));
-    }
+    uint32_t every = 1;
+    RP_TRY(has_key(r, "max_window_layers") ? rp_hf_count(r, "max_window_layers", 0, false, &limit)
+                                           : RP_OK);
+    RP_TRY(read_pattern(r, &every));
+    RP_TRY(has_key(r, "no_rope_layers") ? place_unrotated(r, s) : RP_OK);
     for (uint32_t i = 0; i < s->model->layers; i++) {
         bool *window = &s->layers[i].window;
-        *window = rule == RP_HF_QWEN_WINDOWS ? i >= limit
-                  : rule == RP_HF_FIRST_WINDOWS
-                      ? i % 2 == 0 && i < limit
-                      : rule == RP_HF_ALL_WINDOWS || rule == RP_HF_ASKED_WINDOWS || *window;
+        *window = (rule == RP_HF_UNROTATED_WINDOWS && *window) || rule == RP_HF_ALL_WINDOWS ||
+                  (rule == RP_HF_LATE_WINDOWS && i >= limit) ||
+                  (rule == RP_HF_FIRST_WINDOWS && i % 2 == 0 && i < limit) ||
+                  (rule == RP_HF_PATTERN_WINDOWS && (i + 1) % every != 0) ||
+                  (rule == RP_HF_LEADING_WINDOWS && i % every != 0);
     }
-    bool typed = rule != RP_HF_ALL_WINDOWS && rule != RP_HF_ASKED_WINDOWS;
-    const json_t *types = typed ? rp_hf_get(r, "layer_types") : NULL;
+    const json_t *types = has_key(r, "layer_types") ? rp_hf_get(r, "layer_types") : NULL;
     return types == NULL || json_is_null(types) ? RP_OK : place_types(r, types, s);
 }
 
 static rp_status read_windows(const rp_hf_config *r, shapes *s)
 {
-    rp_hf_windows rule = r->family->windows;
     bool asked = true;
-    uint32_t window = 0;
-    if (rule == RP_HF_NO_WINDOWS) {
+    if (r->family->windows == RP_HF_NO_WINDOWS) {
         return RP_OK;
     }
-    if (rule != RP_HF_ALL_WINDOWS && rule != RP_HF_PATTERN_WINDOWS) {
-        RP_TRY(rp_hf_flag(r, "use_sliding_window", &asked));
-    }
+    RP_TRY(has_key(r, "use_sliding_window") ? rp_hf_flag(r, "use_sliding_window", &asked) : RP_OK);
     RP_TRY(place_windows(r, s));
-    /* null and, where no window is asked for, 0 mean none. */
-    const json_t *own = json_object_get(r->values, "sliding_window");
-    bool none = own != NULL ? json_is_null(own) || json_integer_value(own) == 0
-                            : !has_default(r, "sliding_window");
-    if (none || !asked) {
-        (void)rp_hf_get(r, "sliding_window");
-    } else {
-        RP_TRY(rp_hf_count(r, "sliding_window", 1, MOST_POSITIONS, 0, false, &window));
+    if (r->family->windows == RP_HF_UNROTATED_WINDOWS) { /* its mask goes by the list alone */
+        asked = asked || json_is_array(json_object_get(r->values, "layer_types"));
     }
-    s->window = window;
+    if (r->family->windows == RP_HF_CHUNKS) {
+        const json_t *chunk = rp_hf_get(r, "attention_chunk_size");
+        if (!json_is_null(chunk)) {
+            rp_hf_warn(r, "attention_chunk_size",
+                       "attention in chunks is simulated as full, as that of shorter sequences is");
+        }
+        return RP_OK;
+    }
+    /* null and 0 mean none. */
+    const json_t *own = rp_hf_get(r, "sliding_window");
+    own = own != NULL ? own : json_object_get(r->defaults, "sliding_window");
+    s->window = asked ? (uint32_t)json_integer_value(own) : 0;
     for (uint32_t i = 0; i < s->model->layers; i++) {
-        s->layers[i].window = s->layers[i].window && window != 0;
+        s->layers[i].window = s->layers[i].window && s->window != 0;
     }
     return RP_OK;
 }
@@ -367,7 +446,7 @@ static rp_model kind_like(const shapes *s, const layer *own)
         kind.intermediate = s->dense_intermediate;
         kind.shared_intermediate = 0;
         kind.shared_gate = false;
-        kind.expert_bias = false;
+        kind.expert_bias = kind.router_bias = false;
     }
     return kind;
 }
@@ -408,22 +487,46 @@ static rp_status set_kinds(const shapes *s, rp_arena *arena)
     return RP_OK;
 }
 
-rp_status rp_hf_read_shapes(rp_hf_config *config, rp_arena *arena, rp_model *model)
+/* What the family has without a key, and numbers that only rpexec reads. */
+static void set_family(const rp_hf_family *f, rp_model *model)
 {
-    const rp_hf_family *f = config->family;
-    shapes s = {.model = model};
     model->family = f->type;
-    model->qk_norm = f->qk_norm;
-    model->wide_qk_norm = f->wide_qk_norm;
-    model->four_norms = f->four_norms;
+    model->layer_norm = f->layer_norm;
+    model->plain_mlp = f->plain_mlp;
     model->joined = f->joined;
+    model->router_bias = f->router_bias;
     model->shifted_norms = model->gelu_gate = model->scaled_embedding = f->gemma;
     model->rope_scaling = "none";
     model->yarn = RP_ROPE_GPT_OSS;
     model->gate = RP_GATE_GPT_OSS;
-    (void)rp_hf_get(config, "model_type");
+}
+
+/* Keys that follow from others, and one that transformers reads before all of them. */
+static rp_status take_derived(const rp_hf_config *r)
+{
+    char key[32];
+    int length = 0;
+    const char *list = r->family->derived;
+    while (list != NULL && sscanf(list, " %31s%n", key, &length) == 1) {
+        (void)rp_hf_get(r, key);
+        list += length;
+    }
+    (void)rp_hf_get(r, "model_type");
+    const json_t *single = rp_hf_get(r, "per_layer_config");
+    return single == NULL || rp_hf_is_empty(single)
+               ? RP_OK
+               : rp_hf_refuse(r, "per_layer_config", "shapes of single layers are not described",
+                              "null and {}");
+}
+
+rp_status rp_hf_read_shapes(rp_hf_config *config, rp_arena *arena, rp_model *model)
+{
+    shapes s = {.model = model};
+    set_family(config->family, model);
+    RP_TRY(take_derived(config));
     RP_TRY(read_sizes(config, model));
     RP_TRY(read_biases(config, model));
+    RP_TRY(read_norms(config, model));
     RP_TRY(rp_hf_flag(config, "tie_word_embeddings", &model->tied_head));
     RP_TRY(rp_arena_alloc(arena, model->layers, sizeof *s.layers, &s.layers));
     memset(s.layers, 0, model->layers * sizeof *s.layers);

@@ -327,9 +327,9 @@ static bool has_trait(const rp_model *m, rpadvise_lack lack)
     case RPADVISE_LACK_QKV_BIASES:
         return m->qkv_bias;
     case RPADVISE_LACK_OTHER_BIASES:
-        return m->output_bias || m->mlp_bias;
+        return m->output_bias || m->mlp_bias || m->router_bias;
     case RPADVISE_LACK_OTHER_NORMS:
-        return m->four_norms || m->wide_qk_norm;
+        return m->four_norms || m->one_norm || m->wide_qk_norm;
     case RPADVISE_LACK_LATENT_ATTENTION:
         return m->kv_rank != 0;
     case RPADVISE_LACK_SHARED_EXPERTS:

@@ -84,7 +84,7 @@ Test(exec_config, mixtures_that_cannot_be_run_are_refused)
     } cases[] = {
         {GOOD, "num_local_experts: valid values are integers from 1"},
         {GOOD ", \"num_experts\": 1", "num_experts: valid values are integers from 2 on"},
-        {GOOD ", \"num_experts\": \"5\"", "num_experts: valid values are integers from 1"},
+        {GOOD ", \"num_experts\": \"5\"", "num_experts: valid values are null and integers from 0"},
         {"\"num_experts\": 5, \"moe_intermediate_size\": 24, \"num_experts_per_tok\": 6",
          "num_experts_per_tok: valid values are integers from 1 to num_experts"},
         {"\"num_experts\": 5, \"moe_intermediate_size\": 24", "num_experts_per_tok: valid values"},
@@ -97,11 +97,11 @@ Test(exec_config, mixtures_that_cannot_be_run_are_refused)
          "mlp_only_layers: valid values are none"},
         {"\"num_experts\": 5, \"moe_intermediate_size\": 24, \"num_experts_per_tok\": 2,"
          " \"mlp_only_layers\": 3",
-         "mlp_only_layers: valid values are none"},
+         "mlp_only_layers: valid values are null and lists of integers from 0"},
         {GOOD ", \"num_experts\": 5, \"num_local_experts\": 4",
          "num_experts: differs from num_local_experts; valid values are equal ones"},
         {GOOD ", \"num_experts\": 5, \"norm_topk_prob\": 1",
-         "norm_topk_prob: valid values are true and false"},
+         "norm_topk_prob: valid values are null and true and false"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[1024] = "";
@@ -124,10 +124,10 @@ Test(exec_config, refusals_name_the_line_and_all_keys)
     static const struct {
         const char *text, *messages[3];
     } cases[] = {
-        {LLAMA "\"x\": {\"auto_map\": 1},\n\"bos_token_id\": \"auto_map\",\n\"auto_map\" : 3,"
+        {LLAMA "\"x\": {\"auto_map\": 1},\n\"bos_token_id\": \"auto_map\",\n\"auto_map\" : {\"AutoModel\": 3},"
                "\n\n\"a\": 1}",
          {":4: x: is not understood", ":6: auto_map: code of its own", ":8: a: is not understood"}},
-        {LLAMA "\"factor\": 2,\n\"rope_scaling\": {\"rope_type\": \"dynamic\",\n\"factor\": [4]}}",
+        {LLAMA "\"factor\": 2,\n\"rope_scaling\": {\"rope_type\": \"dynamic\",\n\"factor\": 4}}",
          {":4: factor: is not",
           ":5: rope_scaling.rope_type: valid values are default, linear, llama3, longrope and yarn",
           ":6: rope_scaling.factor: is not"}},
@@ -143,7 +143,7 @@ Test(exec_config, refusals_name_the_line_and_all_keys)
          {": a\\x0ab: is not understood", ": quote\": is not", ":5: torchscript: a tied head"}},
         {LLAMA "\"rope_theta\": 100,\n\"rope_parameters\": {\"rope_theta\": 200}}",
          {":4: rope_theta: differs from the one inside; valid values are equal ones", "", ""}},
-        {LLAMA "\"rope_scaling\": {\"type\": \"default\"}, \"rope_parameters\": {\"type\": 1}}",
+        {LLAMA "\"rope_scaling\": {\"type\": \"default\"}, \"rope_parameters\": {\"type\": \"\"}}",
          {":4: rope_scaling: rope_parameters is there, too; valid values are one of them", "", ""}},
         {LLAMA "\"rope_scaling\": \"llama3\"}",
          {":4: rope_scaling: valid values are null and objects", "", ""}},
@@ -217,9 +217,9 @@ Test(exec_config, factors_that_do_not_fit_are_refused)
         {PHI3("", SCALED, "\"short_factor\": [1, -1, 1, 1], \"long_factor\": [1, 1, 1, 1]"),
          ":5: rope_scaling.short_factor: valid values are " LENGTHS},
         {PHI3("", SCALED, "\"short_factor\": [1, \"1\", 1, 1]"),
-         ":5: rope_scaling.short_factor: valid values are " LENGTHS},
+         ":5: rope_scaling.short_factor: valid values are lists of numbers"},
         {PHI3("", SCALED, "\"short_factor\": 1"),
-         ":5: rope_scaling.short_factor: valid values are " LENGTHS},
+         ":5: rope_scaling.short_factor: valid values are lists of numbers"},
         {PHI3("", SCALED, "\"short_factor\": [1, 1, 1, 1]"),
          ": rope_scaling.long_factor: valid values are " LENGTHS},
         {PHI3(", \"partial_rotary_factor\": 0.5", SCALED, FACTORS),
@@ -293,10 +293,11 @@ Test(exec_config, other_families_are_refused_or_assumed)
          " \"num_key_value_heads\": 2, \"num_experts_per_tok\": 2, \"swiglu_limit\": 0}",
          NULL, ":1: swiglu_limit: valid values are numbers above 0", RP_INPUT},
         {"{\"model_type\": \"nobody\"" LLAMA_REST "}", NULL,
-         "model_type: valid values are llama, mistral, mixtral, phi3, gemma2, gemma3_text, qwen2, "
-         "qwen3, qwen3_moe and gpt_oss; or --assume llama",
+         "model_type: family 'nobody' is not known; valid values are --assume llama, which reads all "
+         "its keys that say shapes, and the families llama, mistral, mixtral, phi3, gemma2, "
+         "gemma3_text, qwen2, qwen3, qwen3_moe and gpt_oss",
          RP_INPUT},
-        {"{\"model_type\": \"nobody\"" LLAMA_REST "}", "llama", "it is read as --assume says",
+        {"{\"model_type\": \"nobody\"" LLAMA_REST "}", "llama", "it is read as llama, as --assume says",
          RP_OK},
         {"{\"model_type\": \"nobody\"" LLAMA_REST ", \"odd\": 1}", "llama",
          "odd: is not understood, and might alter the model", RP_INPUT},

@@ -1,0 +1,219 @@
+/* Which family a file is of, and which one a file of an unknown family could be read as. */
+#include "common/base/log.h"
+#include "common/inputs/huggingface/config.h"
+
+#include <string.h>
+
+/* Sizes that no file leaves out: those of every family, then those of experts and latent vectors.
+ */
+static const char *const sizes[] = {"num_hidden_layers",
+                                    "hidden_size",
+                                    "intermediate_size",
+                                    "num_attention_heads",
+                                    "vocab_size",
+                                    "num_key_value_heads",
+                                    "head_dim",
+                                    "num_experts",
+                                    "num_local_experts",
+                                    "n_routed_experts",
+                                    "moe_num_experts",
+                                    "num_experts_per_tok",
+                                    "moe_k",
+                                    "moe_topk",
+                                    "moe_intermediate_size",
+                                    "intermediate_size_mlp",
+                                    "shared_expert_intermediate_size",
+                                    "n_shared_experts",
+                                    "num_shared_experts",
+                                    "moe_num_shared_experts",
+                                    "first_k_dense_replace",
+                                    "kv_lora_rank",
+                                    "q_lora_rank",
+                                    "qk_rope_head_dim",
+                                    "qk_nope_head_dim",
+                                    "v_head_dim"};
+#define COMMON_SIZES 7u
+
+rp_status rp_hf_missing(const rp_hf_config *config, rp_arena *arena, uint32_t *count_out,
+                        const char **list_out)
+{
+    *count_out = 0;
+    *list_out = "";
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const json_t *value = json_object_get(config->defaults, sizes[i]);
+        if (json_is_integer(value) && json_object_get(config->values, sizes[i]) == NULL) {
+            RP_TRY(rp_arena_print(arena, list_out, "%s%s%s %lld", *list_out,
+                                  *count_out != 0 ? ", " : "", sizes[i],
+                                  (long long)json_integer_value(value)));
+            *count_out += 1;
+        }
+    }
+    return RP_OK;
+}
+
+/* ---- families that fit ------------------------------------------------------------------------
+ */
+
+/* How a family reads an object. */
+typedef struct fit {
+    bool reads;        /* every value */
+    uint32_t missing;  /* sizes that the object has not */
+    uint32_t unread;   /* keys that say shapes and are not read */
+    const char *names; /* of these */
+} fit;
+
+/* @param keys an object */
+static rp_status count_unread(const rp_hf_config *config, json_t *keys, rp_arena *arena,
+                              fit *fit_out)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(keys, key, value)
+    {
+        if (rp_hf_alters_shapes(config, key, value)) {
+            RP_TRY(rp_arena_print(arena, &fit_out->names, "%s%s%.48s", fit_out->names,
+                                  fit_out->unread != 0 ? ", " : "", key));
+            fit_out->unread++;
+        }
+    }
+    return RP_OK;
+}
+
+/* Sizes that every file has leave `rest`. */
+static void take_sizes(const rp_hf_config *config)
+{
+    for (size_t i = 0; i < COMMON_SIZES; i++) {
+        (void)rp_hf_get(config, sizes[i]);
+    }
+}
+
+static rp_status try_family(const rp_hf_config *config, const rp_hf_family *family, rp_arena *arena,
+                            fit *fit_out)
+{
+    char dropped[2] = "";
+    const char *list = "";
+    rp_hf_config trial = {0};
+    rp_model model = {0};
+    *fit_out = (fit){.names = ""};
+    RP_TRY(rp_hf_open(config, config->name, config->values, &trial));
+    rp_log_capture_begin(dropped, sizeof dropped);
+    rp_status status = rp_hf_set_family(&trial, family);
+    status = status == RP_OK ? rp_hf_read_shapes(&trial, arena, &model) : status;
+    trial.assumed = true;
+    status = status == RP_OK ? rp_hf_check_activation(&trial) : status;
+    rp_log_capture_end();
+    fit_out->reads = status == RP_OK;
+    if (status == RP_OK) {
+        status = count_unread(&trial, trial.rest, arena, fit_out);
+    }
+    if (status == RP_OK) {
+        status = rp_hf_missing(&trial, arena, &fit_out->missing, &list);
+    }
+    rp_hf_close(&trial);
+    return status == RP_NO_MEMORY ? status : RP_OK;
+}
+
+/* The first family whose keys an object has: one that reads every key that says shapes, and of
+ * whose sizes none is missing. Where there is none: keys that the nearest one does not read. */
+static rp_status find_closest(const rp_hf_config *config, rp_hf_proposable proposable,
+                              rp_arena *arena, const rp_hf_family **family_out,
+                              const char **unread_out)
+{
+    const rp_hf_family *family = NULL;
+    fit nearest = {.names = ""};
+    *family_out = NULL;
+    for (size_t i = 0; (family = rp_hf_family_at(i)) != NULL; i++) {
+        fit own;
+        if (proposable != NULL && !proposable(family)) {
+            continue;
+        }
+        RP_TRY(try_family(config, family, arena, &own));
+        bool fits = own.reads && own.unread == 0 && own.missing == 0;
+        *family_out = *family_out == NULL && fits ? family : *family_out;
+        if (own.reads && own.unread != 0 && (nearest.unread == 0 || own.unread < nearest.unread)) {
+            nearest = own;
+        }
+    }
+    if (*family_out == NULL && nearest.unread == 0) { /* none gets as far */
+        rp_hf_config others = {0};
+        RP_TRY(rp_hf_open(config, config->name, config->values, &others));
+        take_sizes(&others);
+        rp_status status = count_unread(&others, others.rest, arena, &nearest);
+        rp_hf_close(&others);
+        RP_TRY(status);
+    }
+    *unread_out = nearest.names;
+    return RP_OK;
+}
+
+static rp_status refuse_family(const rp_hf_config *config, const char *type, const char *names,
+                               rp_hf_proposable proposable, rp_arena *arena)
+{
+    const rp_hf_family *family = NULL;
+    const char *unread = "";
+    const char *cause = NULL;
+    const char *valid = NULL;
+    RP_TRY(find_closest(config, proposable, arena, &family, &unread));
+    RP_TRY(rp_arena_print(arena, &cause, "%s%.64s%s", type[0] != '\0' ? "family '" : "no family",
+                          type, type[0] != '\0' ? "' is not known" : " is said"));
+    if (family != NULL) {
+        RP_TRY(rp_arena_print(arena, &valid,
+                              "--assume %s, which reads all its keys that say shapes, and the "
+                              "families %s",
+                              family->type, names));
+    } else {
+        RP_TRY(rp_arena_print(arena, &valid,
+                              "files of traces/models, and the families %s; none of them reads %s",
+                              names, unread[0] != '\0' ? unread : "its values"));
+    }
+    return rp_hf_refuse(config, "model_type", cause, valid);
+}
+
+/* ---- the family -------------------------------------------------------------------------------
+ */
+
+/* All sizes must be the file's own. */
+static rp_status check_assumed(const rp_hf_config *config, rp_arena *arena)
+{
+    uint32_t missing = 0;
+    const char *list = "";
+    RP_TRY(rp_hf_missing(config, arena, &missing, &list));
+    if (missing == 0) {
+        return RP_OK;
+    }
+    rp_log_error("%s: --assume: keys of %s are not there, whose defaults are its own: %s; valid "
+                 "values are families all of whose sizes the file has",
+                 config->path, config->family->type, list);
+    return RP_INPUT;
+}
+
+rp_status rp_hf_choose_family(rp_hf_config *config, const json_t *type, const char *assume,
+                              const char *names, rp_hf_proposable proposable, rp_arena *arena)
+{
+    const char *name = json_is_string(type) ? json_string_value(type) : "";
+    const rp_hf_family *family = rp_hf_family_of(name);
+    const rp_hf_family *assumed = rp_hf_family_of(assume);
+    if (family != NULL) {
+        if (assume != NULL && family != assumed) {
+            rp_log_warning("%s: --assume: family %s is known and read as itself", config->path,
+                           family->type);
+        }
+        return rp_hf_set_family(config, family);
+    }
+    if (assume == NULL) {
+        return refuse_family(config, name, names, proposable, arena);
+    }
+    if (assumed == NULL) {
+        rp_log_error("--assume: '%.64s' is not a family that is known; valid values are %s", assume,
+                     names);
+        return RP_USAGE;
+    }
+    const char *effect = NULL;
+    RP_TRY(rp_arena_print(arena, &effect,
+                          "family '%.64s' is not known; it is read as %s, as --assume says", name,
+                          assumed->type));
+    rp_hf_warn(config, "model_type", effect);
+    config->assumed = true;
+    RP_TRY(rp_hf_set_family(config, assumed));
+    return check_assumed(config, arena);
+}

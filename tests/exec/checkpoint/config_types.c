@@ -1,0 +1,194 @@
+/* Values of wrong types in config.json, for every key of every family: both readers refuse them, or
+ * read what transformers reads (golden/hf/value_types.py asked it). All of them with RP_LONG. */
+#include "common/base/log.h"
+#include "common/inputs/huggingface/config.h"
+#include "exec/checkpoint/weights.h"
+#include "tests/support/assertions.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SAMPLE 29 /* every so-many-th pair of a key and a value */
+
+TestSuite(exec_config_types, .init = rp_test_arena_begin, .fini = rp_test_arena_end,
+          .timeout = 300);
+
+static json_t *load_golden(const char *path)
+{
+    json_error_t error;
+    json_t *root = json_load_file(path, JSON_DECODE_INT_AS_REAL * 0, &error);
+    cr_assert(root != NULL, "%s:%d: %s", path, error.line, error.text);
+    return root;
+}
+
+static bool is_sampled(size_t pair)
+{
+    const char *all = getenv("RP_LONG");
+    return (all != NULL && strcmp(all, "1") == 0) || pair % SAMPLE == 0;
+}
+
+/* "PARAMETERS WINDOWS" */
+static const char *describe(const rp_model *model)
+{
+    const char *text = "";
+    char windows[64] = "";
+    for (uint32_t i = 0; i < model->layers && i < sizeof windows - 1; i++) {
+        windows[i] = rp_model_window(model, i) != 0 ? 's' : 'f';
+    }
+    cr_assert(eq(int,
+                 rp_arena_print(rp_test_arena, &text, "%llu %s",
+                                (unsigned long long)model->total_parameters, windows),
+                 RP_OK));
+    return text;
+}
+
+/* A base with one key set, and without the one that it is another name of. */
+static char *with_key(const json_t *base, const char *key, const json_t *own, const json_t *value)
+{
+    json_t *file = json_copy((json_t *)(uintptr_t)base);
+    if (json_is_string(own)) {
+        (void)json_object_del(file, json_string_value(own));
+    }
+    cr_assert(eq(int, json_object_set(file, key, (json_t *)(uintptr_t)value), 0));
+    char *text = json_dumps(file, 0);
+    json_decref(file);
+    cr_assert(text != NULL);
+    return text;
+}
+
+static const char *read_rpsim(const char *text, char *message, size_t size)
+{
+    rp_model model;
+    rp_log_capture_begin(message, size);
+    rp_status status = rp_hf_model_parse("f", text, strlen(text), NULL, rp_test_arena, &model);
+    rp_log_capture_end();
+    return status == RP_OK ? describe(&model) : NULL;
+}
+
+static const char *read_rpexec(const char *text)
+{
+    rp_model model;
+    char message[4096] = "";
+    char path[] = "/tmp/roundpipe-types-XXXXXX";
+    int descriptor = mkstemp(path);
+    cr_assert(descriptor >= 0);
+    cr_assert(eq(i64, write(descriptor, text, strlen(text)), (int64_t)strlen(text)));
+    (void)close(descriptor);
+    rp_log_capture_begin(message, sizeof message);
+    rp_status status = rpexec_config_load(path, NULL, rp_test_arena, &model);
+    rp_log_capture_end();
+    (void)unlink(path);
+    return status == RP_OK ? describe(&model) : NULL;
+}
+
+/* What the value is in JSON, without numbers in it. */
+static bool is_number(const json_t *value)
+{
+    return json_is_number(value);
+}
+
+typedef struct sweep {
+    uint32_t tried;
+    uint32_t read;     /* of those that transformers reads */
+    uint32_t readable; /* these */
+} sweep;
+
+/* transformers refuses it: so do we, or it is said that it is not used. */
+static void check_pair(const char *text, const char *usual, const json_t *outcome, const char *key,
+                       sweep *s)
+{
+    char message[4096] = "";
+    const char *ours = read_rpsim(text, message, sizeof message);
+    bool refused = json_is_integer(outcome) && json_integer_value(outcome) == 0;
+    const char *theirs = json_is_string(outcome) ? json_string_value(outcome) : usual;
+    s->tried++;
+    if (refused) {
+        cr_expect(ours == NULL || strstr(message, key) != NULL, "%s: %s", text, ours);
+    } else {
+        cr_expect(ours == NULL || strcmp(ours, theirs) == 0, "%s: %s", text, ours);
+        s->readable++;
+        s->read += ours != NULL;
+    }
+}
+
+Test(exec_config_types, rpsim_reads_what_transformers_reads_or_refuses_it)
+{
+    json_t *golden = load_golden(RP_TEST_ROOT "/golden/hf/value_types.json");
+    const json_t *values = json_object_get(golden, "values");
+    json_t *rows = json_object_get(golden, "rows");
+    size_t index;
+    size_t pair = 0;
+    json_t *row;
+    sweep s = {0};
+    const char *usual = NULL;
+    const char *before = "";
+    json_array_foreach(rows, index, row)
+    {
+        const char *family = json_string_value(json_array_get(row, 0));
+        const char *key = json_string_value(json_array_get(row, 1));
+        const json_t *base = json_object_get(json_object_get(golden, "bases"), family);
+        if (strcmp(family, before) != 0) {
+            char message[4096] = "";
+            char *text = json_dumps(base, 0);
+            usual = read_rpsim(text, message, sizeof message);
+            cr_assert(usual != NULL, "%s: %s", text, message);
+            free(text);
+            before = family;
+        }
+        for (size_t i = 0; i < json_array_size(values); i++, pair++) {
+            if (is_sampled(pair)) {
+                char *text = with_key(base, key, json_array_get(row, 2), json_array_get(values, i));
+                check_pair(text, usual, json_array_get(json_array_get(row, 3), i), key, &s);
+                free(text);
+            }
+        }
+    }
+    cr_expect(ge(u32, s.tried, 800));
+    cr_expect(ge(u32, 4 * s.read, 3 * s.readable), "%u of %u", s.read, s.readable);
+    json_decref(golden);
+}
+
+/* The other reader has files of its own (golden/config_keys.json), of which every key is set: what
+ * is no number is refused where transformers does, and the rest is what rpsim reads. */
+Test(exec_config_types, rpexec_reads_what_rpsim_reads_or_refuses_it)
+{
+    json_t *golden = load_golden(RP_TEST_ROOT "/golden/hf/value_types.json");
+    json_t *files = load_golden(RP_TEST_ROOT "/golden/config_keys.json");
+    const json_t *values = json_object_get(golden, "values");
+    json_t *rows = json_object_get(golden, "rows");
+    size_t index;
+    size_t pair = 0;
+    json_t *row;
+    uint32_t read = 0;
+    json_array_foreach(rows, index, row)
+    {
+        const char *family = json_string_value(json_array_get(row, 0));
+        const char *key = json_string_value(json_array_get(row, 1));
+        const json_t *base = json_object_get(json_object_get(files, "models"), family);
+        for (size_t i = 0; base != NULL && i < json_array_size(values); i++, pair++) {
+            if (!is_sampled(pair)) {
+                continue;
+            }
+            char message[4096] = "";
+            const json_t *value = json_array_get(values, i);
+            const json_t *outcome = json_array_get(json_array_get(row, 3), i);
+            bool refused = json_is_integer(outcome) && json_integer_value(outcome) == 0;
+            char *text = with_key(base, key, json_array_get(row, 2), value);
+            const char *ours = read_rpexec(text);
+            const char *others = read_rpsim(text, message, sizeof message);
+            cr_expect(ours == NULL || others != NULL, "%s: %s", text, message);
+            cr_expect(ours == NULL || others == NULL || strcmp(ours, others) == 0, "%s", text);
+            cr_expect(ours == NULL || !refused || is_number(value), "%s", text);
+            read += ours != NULL;
+            free(text);
+        }
+    }
+    cr_expect(ge(u32, read, 10));
+    json_decref(files);
+    json_decref(golden);
+}
