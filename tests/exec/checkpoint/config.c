@@ -124,7 +124,8 @@ Test(exec_config, refusals_name_the_line_and_all_keys)
     static const struct {
         const char *text, *messages[3];
     } cases[] = {
-        {LLAMA "\"x\": {\"auto_map\": 1},\n\"bos_token_id\": \"auto_map\",\n\"auto_map\" : {\"AutoModel\": 3},"
+        {LLAMA "\"x\": {\"auto_map\": 1},\n\"bos_token_id\": \"auto_map\",\n\"auto_map\" : "
+               "{\"AutoModel\": 3},"
                "\n\n\"a\": 1}",
          {":4: x: is not understood", ":6: auto_map: code of its own", ":8: a: is not understood"}},
         {LLAMA "\"factor\": 2,\n\"rope_scaling\": {\"rope_type\": \"dynamic\",\n\"factor\": 4}}",
@@ -263,6 +264,57 @@ Test(exec_config, what_does_not_alter_the_model_is_read)
     cr_expect(eq(str, (char *)m.rope_scaling, "none"));
 }
 
+#define SIZES                                                                                      \
+    ", \"hidden_size\": 32, \"num_attention_heads\": 4, \"num_hidden_layers\": 2,"                 \
+    " \"intermediate_size\": 40, \"vocab_size\": 97, \"max_position_embeddings\": 64,"             \
+    " \"rms_norm_eps\": 1e-6, \"num_key_value_heads\": 2, \"pad_token_id\": null, "
+#define GEMMA_FILE                                                                                 \
+    "{\"model_type\": \"gemma2\", \"hidden_activation\": \"gelu_pytorch_tanh\","                   \
+    " \"sliding_window\": 8, \"query_pre_attn_scalar\": 8, \"head_dim\": 8" SIZES
+#define PHI3_FILE "{\"model_type\": \"phi3\", \"hidden_act\": \"silu\"" SIZES
+#define MOE_FILE                                                                                   \
+    "{\"model_type\": \"qwen3_moe\", \"hidden_act\": \"silu\", \"head_dim\": 16,"                  \
+    " \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 24" SIZES
+
+/* Keys of published files that say of the family what is so anyway; other values are refused.
+ * Qwen2.5 has use_mrope, Gemma 2 sliding_window_size, Phi-4-mini the four of phi3, and Qwen3-Coder
+ * the three of qwen3_moe. */
+Test(exec_config, keys_that_say_what_is_usual_are_read)
+{
+    static const struct {
+        const char *file, *key, *usual, *other;
+    } cases[] = {
+        {LLAMA, "use_mrope", "false", "true"},
+        {LLAMA, "num_experts", "0", "4"},
+        {LLAMA, "n_shared_experts", "null", "1"},
+        {LLAMA, "per_layer_config", "{}", "{\"0\": {\"intermediate_size\": 8}}"},
+        {LLAMA, "qk_layernorm", "false", "true"},
+        {LLAMA, "neftune_noise_alpha", "null", "5"},
+        {LLAMA, "sliding_window_size", "null", "8"},
+        {GEMMA_FILE, "sliding_window_size", "8", "9"},
+        {PHI3_FILE, "full_attn_mod", "1", "2"},
+        {PHI3_FILE, "interpolate_factor", "1", "2"},
+        {PHI3_FILE, "lm_head_bias", "false", "true"},
+        {PHI3_FILE, "mlp_bias", "false", "true"},
+        {MOE_FILE, "qkv_bias", "false", "true"},
+        {MOE_FILE, "use_qk_norm", "true", "false"},
+        {MOE_FILE, "shared_expert_intermediate_size", "0", "24"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[2048] = "";
+        char text[2048];
+        rp_model m;
+        (void)snprintf(text, sizeof text, "%s\"%s\": %s}", cases[i].file, cases[i].key,
+                       cases[i].usual);
+        cr_expect(eq(int, load_text(text, &m, message, sizeof message), RP_OK), "%s: %s", text,
+                  message);
+        (void)snprintf(text, sizeof text, "%s\"%s\": %s}", cases[i].file, cases[i].key,
+                       cases[i].other);
+        cr_expect(eq(int, load_text(text, &m, message, sizeof message), RP_INPUT), "%s", text);
+        cr_expect(strstr(message, cases[i].key) != NULL, "%s: %s", cases[i].key, message);
+    }
+}
+
 #define LLAMA_REST                                                                                 \
     ", \"hidden_size\": 32, \"num_attention_heads\": 4, \"num_hidden_layers\": 2,"                 \
     " \"intermediate_size\": 40, \"vocab_size\": 97, \"max_position_embeddings\": 64,"             \
@@ -293,12 +345,13 @@ Test(exec_config, other_families_are_refused_or_assumed)
          " \"num_key_value_heads\": 2, \"num_experts_per_tok\": 2, \"swiglu_limit\": 0}",
          NULL, ":1: swiglu_limit: valid values are numbers above 0", RP_INPUT},
         {"{\"model_type\": \"nobody\"" LLAMA_REST "}", NULL,
-         "model_type: family 'nobody' is not known; valid values are --assume llama, which reads all "
+         "model_type: family 'nobody' is not known; valid values are --assume llama, which reads "
+         "all "
          "its keys that say shapes, and the families llama, mistral, mixtral, phi3, gemma2, "
          "gemma3_text, qwen2, qwen3, qwen3_moe and gpt_oss",
          RP_INPUT},
-        {"{\"model_type\": \"nobody\"" LLAMA_REST "}", "llama", "it is read as llama, as --assume says",
-         RP_OK},
+        {"{\"model_type\": \"nobody\"" LLAMA_REST "}", "llama",
+         "it is read as llama, as --assume says", RP_OK},
         {"{\"model_type\": \"nobody\"" LLAMA_REST ", \"odd\": 1}", "llama",
          "odd: is not understood, and might alter the model", RP_INPUT},
     };
