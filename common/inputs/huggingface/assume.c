@@ -54,37 +54,25 @@ rp_status rp_hf_missing(const rp_hf_config *config, rp_arena *arena, uint32_t *c
 /* ---- families that fit ------------------------------------------------------------------------
  */
 
+#define MOST_NAMES 16u
+
 /* How a family reads an object. */
 typedef struct fit {
     bool reads;        /* every value */
     uint32_t missing;  /* sizes that the object has not */
     uint32_t unread;   /* keys that say shapes and are not read */
-    const char *names; /* of these */
+    const char *names; /* of these, the first ones */
 } fit;
 
-/* @param keys an object */
-static rp_status count_unread(const rp_hf_config *config, json_t *keys, rp_arena *arena,
-                              fit *fit_out)
+static rp_status add_unread(const char *key, rp_arena *arena, fit *fit_out)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach(keys, key, value)
-    {
-        if (rp_hf_alters_shapes(config, key, value)) {
-            RP_TRY(rp_arena_print(arena, &fit_out->names, "%s%s%.48s", fit_out->names,
-                                  fit_out->unread != 0 ? ", " : "", key));
-            fit_out->unread++;
-        }
+    const char *name = fit_out->unread == MOST_NAMES ? "…" : key;
+    if (fit_out->unread <= MOST_NAMES) {
+        RP_TRY(rp_arena_print(arena, &fit_out->names, "%s%s%.48s", fit_out->names,
+                              fit_out->unread != 0 ? ", " : "", name));
     }
+    fit_out->unread++;
     return RP_OK;
-}
-
-/* Sizes that every file has leave `rest`. */
-static void take_sizes(const rp_hf_config *config)
-{
-    for (size_t i = 0; i < COMMON_SIZES; i++) {
-        (void)rp_hf_get(config, sizes[i]);
-    }
 }
 
 static rp_status try_family(const rp_hf_config *config, const rp_hf_family *family, rp_arena *arena,
@@ -92,9 +80,10 @@ static rp_status try_family(const rp_hf_config *config, const rp_hf_family *fami
 {
     char dropped[2] = "";
     const char *list = "";
+    const char *key;
+    json_t *value;
     rp_hf_config trial = {0};
     rp_model model = {0};
-    *fit_out = (fit){.names = ""};
     RP_TRY(rp_hf_open(config, config->name, config->values, &trial));
     rp_log_capture_begin(dropped, sizeof dropped);
     rp_status status = rp_hf_set_family(&trial, family);
@@ -103,8 +92,10 @@ static rp_status try_family(const rp_hf_config *config, const rp_hf_family *fami
     status = status == RP_OK ? rp_hf_check_activation(&trial) : status;
     rp_log_capture_end();
     fit_out->reads = status == RP_OK;
-    if (status == RP_OK) {
-        status = count_unread(&trial, trial.rest, arena, fit_out);
+    json_object_foreach(trial.rest, key, value)
+    {
+        bool unread = status == RP_OK && rp_hf_alters_shapes(&trial, key, value);
+        status = unread ? add_unread(key, arena, fit_out) : status;
     }
     if (status == RP_OK) {
         status = rp_hf_missing(&trial, arena, &fit_out->missing, &list);
@@ -113,34 +104,67 @@ static rp_status try_family(const rp_hf_config *config, const rp_hf_family *fami
     return status == RP_NO_MEMORY ? status : RP_OK;
 }
 
+/* Keys that some family knows stay in `known`; others that say shapes are read by none. */
+static rp_status sort_keys(const rp_hf_config *config, json_t *known, rp_arena *arena, fit *others)
+{
+    const char *key;
+    json_t *value;
+    bool shape = false;
+    const char *effect = NULL;
+    json_object_foreach(config->values, key, value)
+    {
+        if (rp_hf_is_known(key, &shape, &effect)) {
+            RP_TRY(json_object_set(known, key, value) == 0 ? RP_OK : RP_NO_MEMORY);
+        } else if (rp_hf_alters_shapes(config, key, value)) {
+            RP_TRY(add_unread(key, arena, others));
+        }
+    }
+    return RP_OK;
+}
+
+/* Sizes that every file has leave an object. */
+static void take_sizes(json_t *known)
+{
+    for (size_t i = 0; i < COMMON_SIZES; i++) {
+        (void)json_object_del(known, sizes[i]);
+    }
+}
+
 /* The first family whose keys an object has: one that reads every key that says shapes, and of
  * whose sizes none is missing. Where there is none: keys that the nearest one does not read. */
 static rp_status find_closest(const rp_hf_config *config, rp_hf_proposable proposable,
-                              rp_arena *arena, const rp_hf_family **family_out,
+                              json_t *known, rp_arena *arena, const rp_hf_family **family_out,
                               const char **unread_out)
 {
     const rp_hf_family *family = NULL;
+    fit others = {.names = ""};
     fit nearest = {.names = ""};
+    rp_hf_config of_known = *config;
+    RP_TRY(sort_keys(config, known, arena, &others));
+    of_known.values = known;
     *family_out = NULL;
-    for (size_t i = 0; (family = rp_hf_family_at(i)) != NULL; i++) {
-        fit own;
+    for (size_t i = 0; *family_out == NULL && (family = rp_hf_family_at(i)) != NULL; i++) {
+        fit own = others;
         if (proposable != NULL && !proposable(family)) {
             continue;
         }
-        RP_TRY(try_family(config, family, arena, &own));
+        RP_TRY(try_family(&of_known, family, arena, &own));
         bool fits = own.reads && own.unread == 0 && own.missing == 0;
-        *family_out = *family_out == NULL && fits ? family : *family_out;
-        if (own.reads && own.unread != 0 && (nearest.unread == 0 || own.unread < nearest.unread)) {
+        *family_out = fits ? family : NULL;
+        if (own.reads && (!nearest.reads || own.unread < nearest.unread)) {
             nearest = own;
         }
     }
-    if (*family_out == NULL && nearest.unread == 0) { /* none gets as far */
-        rp_hf_config others = {0};
-        RP_TRY(rp_hf_open(config, config->name, config->values, &others));
-        take_sizes(&others);
-        rp_status status = count_unread(&others, others.rest, arena, &nearest);
-        rp_hf_close(&others);
-        RP_TRY(status);
+    if (*family_out == NULL && !nearest.reads) { /* none gets as far */
+        const char *key;
+        json_t *value;
+        take_sizes(known);
+        nearest = others;
+        json_object_foreach(known, key, value)
+        {
+            RP_TRY(rp_hf_alters_shapes(&of_known, key, value) ? add_unread(key, arena, &nearest)
+                                                              : RP_OK);
+        }
     }
     *unread_out = nearest.names;
     return RP_OK;
@@ -153,7 +177,12 @@ static rp_status refuse_family(const rp_hf_config *config, const char *type, con
     const char *unread = "";
     const char *cause = NULL;
     const char *valid = NULL;
-    RP_TRY(find_closest(config, proposable, arena, &family, &unread));
+    json_t *known = json_object();
+    rp_status status = known == NULL
+                           ? RP_NO_MEMORY
+                           : find_closest(config, proposable, known, arena, &family, &unread);
+    json_decref(known);
+    RP_TRY(status);
     RP_TRY(rp_arena_print(arena, &cause, "%s%.64s%s", type[0] != '\0' ? "family '" : "no family",
                           type, type[0] != '\0' ? "' is not known" : " is said"));
     if (family != NULL) {

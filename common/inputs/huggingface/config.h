@@ -85,6 +85,7 @@ typedef struct rp_hf_family {
 typedef struct rp_hf_cursor {
     size_t at;
     size_t line;
+    uint32_t misses; /* keys that were not found */
     uint32_t depth;
     bool inside;      /**< of the object `name` */
     const char *name; /**< as rp_hf_config's */

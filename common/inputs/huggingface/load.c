@@ -14,6 +14,7 @@
 
 #define NAME_LIMIT 64u /* half of what a cost table's name, MODEL@BACKEND, may have */
 #define FILE_NAME "config.json"
+#define MOST_NAMES 32u /* of keys, in one message */
 
 static bool ends_in(const char *text, const char *end)
 {
@@ -192,6 +193,7 @@ static rp_status read_inner(rp_hf_config *outer, rp_hf_config *inner, rp_arena *
     const char *unused = "";
     const char *key;
     json_t *value;
+    uint32_t count = 0;
     bool tied = false;
     RP_TRY(read_object(inner, arena, model));
     if (json_object_get(outer->values, "tie_word_embeddings") != NULL) { /* it comes first */
@@ -203,10 +205,11 @@ static rp_status read_inner(rp_hf_config *outer, rp_hf_config *inner, rp_arena *
     {
         bool quiet = rp_hf_is_unneeded(key) || strcmp(key, inner->name) == 0 ||
                      strcmp(key, "model_type") == 0 || strcmp(key, "architectures") == 0;
-        if (!quiet) {
-            RP_TRY(rp_arena_print(arena, &unused, "%s%s%s", unused, unused[0] != '\0' ? ", " : "",
-                                  key));
+        if (!quiet && count <= MOST_NAMES) {
+            RP_TRY(rp_arena_print(arena, &unused, "%s%s%s", unused, count != 0 ? ", " : "",
+                                  count == MOST_NAMES ? "…" : key));
         }
+        count += !quiet;
     }
     const char *effect = NULL;
     RP_TRY(rp_arena_print(arena, &effect, "only the text model is simulated%s%s",

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHOWN_BYTES 64u /* of a key, in a message */
+#define SHOWN_BYTES 64u  /* of a key, in a message */
+#define MOST_MISSES 256u /* searches through a whole file */
 
 /* ---- messages ---------------------------------------------------------------------------------
  */
@@ -56,24 +57,29 @@ static bool search(const rp_hf_config *config, const char *key, size_t end, rp_h
     return false;
 }
 
-/* Keys are mostly asked for in the order of the file: the search begins where the last one ended.
- */
+/* Keys are mostly asked for in the order of the file: the search begins where the last one ended. A
+ * key with escapes is not found; of a file full of them only the first ones are searched for. */
 static size_t find_line(const rp_hf_config *config, const char *key)
 {
-    rp_hf_cursor *last = config->cursor;
-    rp_hf_cursor begin = {.line = 1, .name = config->name};
-    rp_hf_cursor from = last != NULL && last->at > 0 && last->name == config->name ? *last : begin;
+    rp_hf_cursor none = {0};
+    rp_hf_cursor *last = config->cursor != NULL ? config->cursor : &none;
+    rp_hf_cursor begin = {.line = 1, .name = config->name, .misses = last->misses};
+    rp_hf_cursor from = last->at > 0 && last->name == config->name ? *last : begin;
     rp_hf_cursor found = from;
-    if (!search(config, key, SIZE_MAX, &found)) {
-        found = begin;
-        if (!search(config, key, from.at, &found)) {
-            return 0;
-        }
+    if (last->misses >= MOST_MISSES) {
+        return 0;
     }
-    if (last != NULL) {
+    if (search(config, key, SIZE_MAX, &found)) {
         *last = found;
+        return found.line;
     }
-    return found.line;
+    found = begin;
+    if (search(config, key, from.at, &found)) {
+        *last = found;
+        return found.line;
+    }
+    last->misses++;
+    return 0;
 }
 
 /* The next "NAME=KEY" of a list; false: there is none. */
@@ -82,7 +88,9 @@ static bool next_name(const char **list, char name[static SHOWN_BYTES],
 {
     int length = 0;
     bool found = *list != NULL && sscanf(*list, " %63[^=]=%63s%n", name, key, &length) == 2;
-    *list += found ? length : 0;
+    if (found) {
+        *list += length;
+    }
     return found;
 }
 
