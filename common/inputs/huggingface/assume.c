@@ -56,7 +56,7 @@ rp_status rp_hf_missing(const rp_hf_config *config, rp_arena *arena, uint32_t *c
 
 #define MOST_NAMES 16u
 
-/* How a family reads an object. */
+/* An object, read as one family. */
 typedef struct fit {
     bool reads;        /* every value */
     uint32_t missing;  /* sizes that the object has not */

@@ -56,6 +56,7 @@ typedef struct rp_hf_family {
     const char *also;  /**< "NAME=KEY …": other names of keys that the class reads; NULL: none */
     const char *derived; /**< keys that follow from others, by spaces; NULL: none */
     bool null_kv_heads;  /**< null means as many as heads; elsewhere it is an error */
+    bool own_head_dim;   /**< it is hidden_size / num_attention_heads, whatever a file says */
     bool null_head_dim;  /**< null means hidden_size / num_attention_heads */
     bool qk_norm;        /**< where use_qk_norm or qk_layernorm, if it has such a key, is true */
     bool wide_qk_norm;   /**< likewise, of all heads together or of each */
@@ -63,13 +64,13 @@ typedef struct rp_hf_family {
     bool one_norm;       /**< rp_model's, as the next two */
     bool layer_norm;
     bool plain_mlp;
-    bool joined;        /**< rp_model's, likewise the next one for three fields */
-    bool gemma;         /**< norms of 1 + w, gates of GELU, scaled embeddings */
-    bool qkv_bias;      /**< always */
-    bool bare_output;   /**< attention_bias is of queries, keys and values alone */
-    bool square_output; /**< the last matrix of attention is [hidden_size, hidden_size] */
-    bool sinks;         /**< a logit per head, and biases of experts and router (gpt-oss) */
-    bool latent;        /**< MLA */
+    bool joined;      /**< rp_model's, likewise the next one for three fields */
+    bool gemma;       /**< norms of 1 + w, gates of GELU, scaled embeddings */
+    bool qkv_bias;    /**< always */
+    bool bare_output; /**< attention_bias is of queries, keys and values alone */
+    bool whole_heads; /**< all heads together are as long as hidden_size */
+    bool sinks;       /**< a logit per head, and biases of experts and router (gpt-oss) */
+    bool latent;      /**< MLA */
     bool shared_gate;
     bool router_bias; /**< rp_model's */
     bool normalises;  /**< experts' weights are divided by their sum, without a key saying so */

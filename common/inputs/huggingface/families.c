@@ -31,7 +31,7 @@
 #define GELU ",\"hidden_act\":\"gelu_pytorch_tanh\""
 #define SPARSE_STEP K(decoder_sparse_step, 1) K(mlp_only_layers, null)
 
-/* What families have in common. */
+/* Fields that several families have. */
 #define NULLS .null_kv_heads = true, .null_head_dim = true
 #define KV_NULL .null_kv_heads = true
 #define GEMMA .gemma = true
@@ -45,7 +45,7 @@
 #define MLA .latent = true, .null_kv_heads = true, .derived = DERIVED
 #define WIDE_QK_NORM .qk_norm = true, .wide_qk_norm = true
 
-/* Why the executor does not compute one. */
+/* Reasons why the executor does not compute a family. */
 #define MULTIPLIERS .other_values = "factors of embedding, residuals, scores and logits"
 #define SIGMOID .other_values = "sigmoid routing in groups"
 #define BEHIND .other_values = "norms behind attention and MLP"
@@ -127,7 +127,7 @@ static const rp_hf_family families[] = {
     {"cohere2", "Cohere2ForCausalLM",
      SIZES(256000, 8192, 22528, 40, 64, null, 8192) K(layer_norm_eps, 1e-5) TIED BIASES WINDOW(4096)
          TYPES K(sliding_window_pattern, 4) END,
-     KV_NULL, PATTERN(4), .one_norm = true, .derived = "head_dim", PAIRS},
+     KV_NULL, PATTERN(4), .one_norm = true, PAIRS},
     {"cwm", "CwmForCausalLM",
      SIZES(128256, 6144, 21504, 64, 48, 8, 131072) EPS(1e-5) K(head_dim, 128) K(mlp_bias, false)
          WINDOW(8192) TYPES END,
@@ -152,13 +152,13 @@ static const rp_hf_family families[] = {
      SIZES(151552, 4096, 13696, 40, 32, 2, 131072) EPS(1.5625e-7) K(head_dim, 128)
          K(attention_bias, true) END,
      .bare_output = true, .four_norms = true, PAIRS},
-    {"glm4v_text", NULL, SIZES(151552, 4096, 13696, 40, 32, 2, 32768) EPS(1e-5) END, KV_NULL,
-     .qkv_bias = true, .four_norms = true, IMAGES},
+    {"glm4v_text", NULL, SIZES(151552, 4096, 13696, 40, 32, 2, 32768) EPS(1e-5) END,
+     .own_head_dim = true, KV_NULL, .qkv_bias = true, .four_norms = true, IMAGES},
     {"granite", "GraniteForCausalLM",
      SIZES(32000, 4096, 11008, 32, 32, null, 2048) EPS(1e-6) ALL_BIASES END, KV_NULL, MULTIPLIERS},
     {"helium", "HeliumForCausalLM",
      SIZES(48000, 2560, 7040, 24, 20, 20, 4096) EPS(1e-8) K(head_dim, 128) ALL_BIASES END,
-     .bare_output = true, .square_output = true, PAIRS},
+     .bare_output = true, .whole_heads = true, PAIRS},
     {"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM",
      SIZES(290943, 4096, 11008, 32, 32, null, 2048) EPS(1e-5) BIASES END, NULLS, .qk_norm = true,
      .other_values = "rotation before norms of queries and keys"},
@@ -190,11 +190,11 @@ static const rp_hf_family families[] = {
      SIZES(50304, 4096, 11008, 32, 32, null, 2048) EPS(1e-5) BIASES WINDOW(4096) TYPES END, KV_NULL,
      WIDE_QK_NORM, PATTERN(4), BEHIND},
     {"qwen2_vl_text", NULL,
-     SIZES(152064, 8192, 29568, 80, 64, 8, 32768) EPS(1e-5) LATE_WINDOWS(4096, 80) END, KV_NULL,
-     IN_LATE, .qkv_bias = true, IMAGES},
+     SIZES(152064, 8192, 29568, 80, 64, 8, 32768) EPS(1e-5) LATE_WINDOWS(4096, 80) END,
+     .own_head_dim = true, KV_NULL, IN_LATE, .qkv_bias = true, IMAGES},
     {"qwen2_5_vl_text", NULL,
-     SIZES(152064, 8192, 29568, 80, 64, 8, 32768) EPS(1e-5) LATE_WINDOWS(4096, 80) END, KV_NULL,
-     IN_LATE, .qkv_bias = true, IMAGES},
+     SIZES(152064, 8192, 29568, 80, 64, 8, 32768) EPS(1e-5) LATE_WINDOWS(4096, 80) END,
+     .own_head_dim = true, KV_NULL, IN_LATE, .qkv_bias = true, IMAGES},
     {"qwen3_vl_text", NULL,
      SIZES(151936, 4096, 22016, 32, 32, 32, 128000) EPS(1e-6) K(head_dim, 128) BIASES END, KV_NULL,
      .qk_norm = true, IMAGES},
@@ -205,7 +205,7 @@ static const rp_hf_family families[] = {
     {"stablelm", "StableLmForCausalLM",
      SIZES(50304, 2560, 6912, 32, 32, 32, 4096) K(layer_norm_eps, 1e-5) K(use_qkv_bias, false)
          K(qk_layernorm, false) K(use_parallel_residual, false) END,
-     .layer_norm = true, .wide_qk_norm = true},
+     .own_head_dim = true, .layer_norm = true, .wide_qk_norm = true},
     {"starcoder2", "Starcoder2ForCausalLM",
      SIZES(49152, 3072, 12288, 30, 24, 2, 4096) K(norm_epsilon, 1e-5) WINDOW(null)
          TIED K(use_bias, true) GELU END,
@@ -253,7 +253,9 @@ static const rp_hf_family families[] = {
     {"glm4_moe_lite", "Glm4MoeLiteForCausalLM",
      SIZES(154880, 2048, 10240, 47, 20, 20, 202752) EPS(1e-5) LATENT(768, 512, 64, 192, 256)
          ROUTED(64, 4, 1536, 1) BIASES K(mlp_layer_types, null) END,
-     MLA, DEEPSEEK, .dense_first = 1, SIGMOID},
+     .latent = true, .null_kv_heads = true, .derived = "qk_head_dim", .mixture = RP_HF_LATE_EXPERTS,
+     .also = "num_local_experts=n_routed_experts head_dim=qk_rope_head_dim", .dense_first = 1,
+     SIGMOID},
     {"granitemoe", "GraniteMoeForCausalLM",
      SIZES(32000, 4096, 11008, 32, 32, null, 2048) EPS(1e-6) BIASES EXPERTS(num_local_experts, 8, 2)
          END,
@@ -291,7 +293,8 @@ static const rp_hf_family families[] = {
      MIXTRAL, WIDE_QK_NORM, SIGMOID},
     {"olmoe", "OlmoeForCausalLM",
      SIZES(50304, 2048, 2048, 16, 16, null, 4096) EPS(1e-5) BIASES EXPERTS(num_experts, 64, 8) END,
-     KV_NULL, WIDE_QK_NORM, .mixture = RP_HF_ALL_EXPERTS, .also = "num_local_experts=num_experts"},
+     .whole_heads = true, KV_NULL, WIDE_QK_NORM, .mixture = RP_HF_ALL_EXPERTS,
+     .also = "num_local_experts=num_experts"},
     {"qwen3_vl_moe_text", NULL,
      SIZES(151936, 2048, 5632, 24, 16, 16, 128000) EPS(1e-6) SPARSE_STEP EXPERTS(num_experts, 60, 4)
          WIDTH(1408) BIASES TIED END,

@@ -108,7 +108,7 @@ typedef enum value_kind {
     OBJECT,
 } value_kind;
 
-/* What a key is for. */
+/* Uses of a key. */
 typedef enum role {
     SHAPE, /* shapes, numbers of layers or of pairs in attention depend on it */
     VALUE, /* values do, shapes do not */
@@ -238,7 +238,7 @@ static const key_row keys[] = {
     {"activation_function", VALUE, .kind = TEXT},
     {"attn_logit_softcapping", VALUE, .kind = POSITIVE, NULL_TOO},
     {"final_logit_softcapping", VALUE, .kind = POSITIVE, NULL_TOO},
-    {"query_pre_attn_scalar", VALUE, .kind = POSITIVE},
+    {"query_pre_attn_scalar", VALUE, WHOLE(1, MOST_WIDTH)},
     {"attention_multiplier", VALUE, .kind = NUMBER, NULL_TOO},
     {"embedding_multiplier", VALUE, .kind = NUMBER, NULL_TOO},
     {"residual_multiplier", VALUE, .kind = NUMBER, NULL_TOO},
@@ -247,9 +247,9 @@ static const key_row keys[] = {
     {"scale_emb", VALUE, .kind = NUMBER, NULL_TOO},
     {"scale_depth", VALUE, .kind = NUMBER, NULL_TOO},
     {"dim_model_base", VALUE, WHOLE(1, MOST_WIDTH), NULL_TOO},
-    {"attn_temperature_tuning", VALUE, SWITCH, NULL_TOO, .other = NUMBER},
+    {"attn_temperature_tuning", VALUE, SWITCH, NULL_TOO, .other = COUNT, .most = 1 << 20},
     {"attn_scale", VALUE, .kind = NUMBER, NULL_TOO},
-    {"floor_scale", VALUE, .kind = NUMBER, NULL_TOO},
+    {"floor_scale", VALUE, WHOLE(1, MOST_POSITIONS), NULL_TOO},
     {"clip_qkv", VALUE, .kind = POSITIVE, NULL_TOO, .usual = is_off},
     {"pad_token_id", VALUE, WHOLE(-MOST_VOCAB, MOST_VOCAB), NULL_TOO},
     {"ep_size", VALUE, WHOLE(1, MOST_EXPERTS), NULL_TOO}, /* experts are not spread */

@@ -44,9 +44,13 @@ static rp_status read_heads(const rp_hf_config *r, rp_model *m)
         return RP_OK;
     }
     uint32_t share = m->hidden / m->heads;
-    share = share > 0 ? share : 1;
-    RP_TRY(rp_hf_count(r, "head_dim", share, f->null_head_dim, &m->head_dim));
-    if (f->square_output && (uint64_t)m->heads * m->head_dim != m->hidden) {
+    m->head_dim = share;
+    RP_TRY(f->own_head_dim ? RP_OK
+                           : rp_hf_count(r, "head_dim", share, f->null_head_dim, &m->head_dim));
+    if (m->head_dim == 0) {
+        return rp_hf_refuse(r, "hidden_size", "", "integers from num_attention_heads on");
+    }
+    if (f->whole_heads && (uint64_t)m->heads * m->head_dim != m->hidden) {
         return rp_hf_refuse(r, "head_dim", "", "hidden_size / num_attention_heads");
     }
     return m->heads % m->kv_heads == 0
@@ -177,7 +181,9 @@ static rp_status read_shared(const rp_hf_config *r, rp_model *m)
     }
     RP_TRY(key != NULL ? rp_hf_count(r, key, 0, false, &count) : RP_OK);
     m->shared_intermediate = count * m->intermediate;
-    return RP_OK;
+    return key == NULL || count != 0 || !m->mlp_bias
+               ? RP_OK
+               : rp_hf_refuse(r, key, "biases of none are not described", "integers from 1 on");
 }
 
 /* Layers of a list have experts, or have none; one that is missing or null says nothing. */
@@ -286,6 +292,9 @@ static rp_status read_experts(const rp_hf_config *r, shapes *s)
     }
     RP_TRY(count_experts(r, m));
     RP_TRY(rp_hf_count(r, own_name(r, own), 0, false, &m->intermediate));
+    if (m->intermediate == 0) {
+        return rp_hf_refuse(r, own_name(r, own), "", "integers from 1 on");
+    }
     RP_TRY(read_shared(r, m));
     RP_TRY(place_experts(r, s));
     bool sparse = true;
@@ -487,7 +496,7 @@ static rp_status set_kinds(const shapes *s, rp_arena *arena)
     return RP_OK;
 }
 
-/* What the family has without a key, and numbers that only rpexec reads. */
+/* Properties that the family has without a key, and numbers that only rpexec reads. */
 static void set_family(const rp_hf_family *f, rp_model *model)
 {
     model->family = f->type;

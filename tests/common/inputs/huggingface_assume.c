@@ -73,8 +73,8 @@ static saved *read_saved(uint32_t *count_out)
     return files;
 }
 
-/* What is lost can only be norms, biases and gates: experts, latent vectors and shared experts are
- * never, nor are layers. */
+/* Norms, biases and gates may be lost: experts, latent vectors and shared experts may not, nor may
+ * layers. */
 static void check_assumed(const saved *file, const rp_model *model, const char *assume)
 {
     double ratio = (double)model->total_parameters / (double)file->parameters;
