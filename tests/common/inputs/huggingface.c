@@ -140,12 +140,39 @@ static void check_windows(const char *name, const rp_model *model, const char *w
     }
 }
 
+static double flops_of(const rp_model *model, uint32_t layer, rp_unit unit)
+{
+    rp_operator operators[RP_MAX_OPERATORS];
+    double flops = 0;
+    for (uint32_t i = 0, n = rp_layer_operators(model, layer, 1, LENGTH, operators); i < n; i++) {
+        flops += operators[i].unit == unit ? operators[i].work[RP_PASS_FORWARD].flops : 0;
+    }
+    return flops;
+}
+
+/* Of the first layer, where the table has them: see the test of FLOP below. */
+static bool check_flops(const rp_csv *table, uint32_t row, const rp_model *model)
+{
+    const char *linear = cell(table, row, "linear");
+    double pairs = rp_attention_pairs(LENGTH, rp_model_window(model, 0));
+    double ours = flops_of(model, 0, RP_UNIT_ATTENTION) * LENGTH * LENGTH / pairs;
+    if (linear[0] == '\0') {
+        return false;
+    }
+    cr_expect(eq(dbl, flops_of(model, 0, RP_UNIT_GEMM), strtod(linear, NULL)), "%s",
+              cell(table, row, "config"));
+    cr_expect(eq(dbl, ours, strtod(cell(table, row, "attention"), NULL)), "%s",
+              cell(table, row, "config"));
+    return true;
+}
+
 /* Random, odd shapes of every family, with every flag, list and null that its class has
  * (golden/hf/variants.py); files for several modes among them. */
 Test(huggingface, small_files_of_every_family_are_what_transformers_makes_of_them)
 {
     rp_csv table = read_csv(RP_TEST_ROOT "/golden/hf/variants.csv");
     uint32_t found = 0;
+    uint32_t compared = 0;
     for (uint32_t row = 0; row < table.rows; row++) {
         char message[4096] = "";
         rp_model model;
@@ -161,6 +188,7 @@ Test(huggingface, small_files_of_every_family_are_what_transformers_makes_of_the
         cr_expect(strstr(message, "is not known") == NULL, "%s: %s", text, message);
         check_layers(text, &model, cell(&table, row, "layers"));
         check_windows(text, &model, cell(&table, row, "windows"));
+        compared += check_flops(&table, row, &model);
         found += row == 0 || strcmp(family, cell(&table, row - 1, "family")) != 0;
     }
     for (size_t i = 0; rp_hf_family_at(i) != NULL; i++) {
@@ -171,6 +199,7 @@ Test(huggingface, small_files_of_every_family_are_what_transformers_makes_of_the
         cr_expect(there, "%s has no row", rp_hf_family_at(i)->type);
     }
     cr_expect(ge(u32, found, 70));
+    cr_expect(ge(u32, compared, 100));
 }
 
 Test(huggingface, layers_have_the_windows_that_transformers_gives_them)
@@ -238,16 +267,6 @@ Test(huggingface, files_of_the_hub_are_read_without_a_word)
 
 /* ---- FLOP -------------------------------------------------------------------------------------
  */
-
-static double flops_of(const rp_model *model, uint32_t layer, rp_unit unit)
-{
-    rp_operator operators[RP_MAX_OPERATORS];
-    double flops = 0;
-    for (uint32_t i = 0, n = rp_layer_operators(model, layer, 1, LENGTH, operators); i < n; i++) {
-        flops += operators[i].unit == unit ? operators[i].work[RP_PASS_FORWARD].flops : 0;
-    }
-    return flops;
-}
 
 /* torch.utils.flop_counter counts products alone, as the roofline does; its attention is over all
  * pairs, ours over the causal half, s^2 / 2, less what windows leave out. */

@@ -46,10 +46,10 @@ def base_of(family):
     while True:
         keys = variant(rng, family, ROWS - 1, None)
         try:
-            config, text, _, _ = build(family, keys)
+            model, text, _, _ = build(family, keys)
         except Exception:
             continue
-        saved = (text if family in WHOLE else config).to_dict()
+        saved = (text if family in WHOLE else model.config).to_dict()
         saved = {k: v for k, v in saved.items() if k not in OTHERS and k != "_name_or_path"}
         if outcome(family, saved) == outcome(family, keys):  # as saved it must load again
             return dict(saved, model_type=family)

@@ -3,7 +3,8 @@
 
 A row is a family, a config.json, and of the model that transformers builds of it on PyTorch's meta
 device the parameters (a tied table once), those of each layer (COUNTxLAYERS, in order) and a letter
-per layer: s where its attention has a sliding window, f where it is full. Shapes are random and odd, and
+per layer: s where its attention has a sliding window, f where it is full; of dense models that run on that
+device FLOP of the first layer, `linear` and `attention`, as in make.py. Shapes are random and odd, and
 every flag, list and null that a class has is set in some row; the last row of a family has all keys, as
 transformers saves them. Families of several modes have their text model and a head inside of the whole
 model's file, or at its top, as `text` says; of these the text model and the head are counted.
@@ -22,7 +23,7 @@ import warnings
 
 import torch
 import transformers
-from make import runs, windows_of
+from make import flops_of, runs, windows_of
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 ROWS = 5  # of a family
@@ -147,7 +148,7 @@ def build(family, keys, outer=None):
         config = type(config)(text_config=text, **beside)
     auto = transformers.AutoModelForImageTextToText if whole else transformers.AutoModelForCausalLM
     with torch.device("meta"):
-        model = auto.from_config(config)
+        model = auto.from_config(config, **({} if whole else dict(attn_implementation="eager")))
     model.tie_weights()
     decoder = model.get_decoder() if whole else model.model
     decoder = getattr(decoder, "language_model", decoder)
@@ -156,26 +157,37 @@ def build(family, keys, outer=None):
     counted.update({id(p): p.numel() for p in model.get_output_embeddings().parameters()})
     if not whole:
         assert sum(counted.values()) == sum({id(p): p.numel() for p in model.parameters()}.values())
-    return model.config, model.config.get_text_config(), decoder.layers, sum(counted.values())
+    return model, model.config.get_text_config(), decoder.layers, sum(counted.values())
+
+
+def flops(model, text, layers):
+    """Of the first layer's products with weights, and of its attention, in make.py's words; where it is dense."""
+    if any("expert" in name for name, _ in model.named_parameters()) or layers is not getattr(model.model, "layers", None):
+        return ["", ""]
+    try:
+        return flops_of(model.eval(), text)[:2]
+    except Exception:  # a class that cannot be run without values
+        return ["", ""]
 
 
 def row_of(rng, family, index, outer=None):
     for _ in range(60):
         keys = variant(rng, family, index, outer)
         try:
-            config, text, layers, total = build(family, keys, outer)
+            model, text, layers, total = build(family, keys, outer)
         except Exception as error:  # not every mix of keys is a model
             last = error
             continue
         full = index == ROWS - 1 and not outer and family not in WHOLE
-        saved = config.to_dict() if full else dict(keys, model_type=family)
+        saved = model.config.to_dict() if full else dict(keys, model_type=family)
         if outer:
             beside = {k: keys.pop(k) for k in ["tie_word_embeddings"] if k in keys}
             saved = dict(beside, model_type=outer, text_config=dict(keys, model_type=family))
         saved.update({"model_type": family} if full else {})
         return [outer or family, json.dumps(saved, sort_keys=True), total,
                 runs(sum(p.numel() for p in layer.parameters()) for layer in layers),
-                windows_of(text) if getattr(text, "sliding_window", None) else "f" * len(layers)]
+                windows_of(text) if getattr(text, "sliding_window", None) else "f" * len(layers),
+                *flops(model, text, layers)]
     sys.exit(f"{outer or family}: {last!r}")
 
 
@@ -189,7 +201,7 @@ def main(folder):
     quiet()
     with open(folder / "variants.csv", "w", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["family", "config", "parameters", "layers", "windows"])
+        writer.writerow(["family", "config", "parameters", "layers", "windows", "linear", "attention"])
         for family in FAMILIES:
             rng = random.Random(family)
             for index in range(ROWS):
