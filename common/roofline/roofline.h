@@ -67,8 +67,8 @@ typedef struct rp_operator {
     rp_gemm_shape gemm; /**< RP_UNIT_GEMM; otherwise zero */
 } rp_operator;
 
-/** Most operators of a layer or of the head. */
-#define RP_MAX_OPERATORS 64u
+/** Most operators of a layer or of the head: adapters make five of each linear layer. */
+#define RP_MAX_OPERATORS 96u
 
 /**
  * The operators of one transformer block.

@@ -166,6 +166,19 @@ static bool check_flops(const rp_csv *table, uint32_t row, const rp_model *model
     return true;
 }
 
+/* Adapters, too, leave room in callers' arrays. */
+static void check_operators(const char *text, rp_model *model)
+{
+    rp_operator operators[2 * RP_MAX_OPERATORS];
+    uint32_t most = 0;
+    rp_model_set_lora_rank(model, model->plain_mlp ? 0 : 4);
+    for (uint32_t i = 0; i < model->layers; i++) {
+        uint32_t count = rp_layer_operators(model, i, 1, LENGTH, operators);
+        most = count > most ? count : most;
+    }
+    cr_expect(le(u32, most, RP_MAX_OPERATORS), "%s", text);
+}
+
 /* Random, odd shapes of every family, with every flag, list and null that its class has
  * (golden/hf/variants.py); files for several modes among them. */
 Test(huggingface, small_files_of_every_family_are_what_transformers_makes_of_them)
@@ -189,6 +202,7 @@ Test(huggingface, small_files_of_every_family_are_what_transformers_makes_of_the
         check_layers(text, &model, cell(&table, row, "layers"));
         check_windows(text, &model, cell(&table, row, "windows"));
         compared += check_flops(&table, row, &model);
+        check_operators(text, &model);
         found += row == 0 || strcmp(family, cell(&table, row - 1, "family")) != 0;
     }
     for (size_t i = 0; rp_hf_family_at(i) != NULL; i++) {
