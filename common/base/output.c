@@ -258,7 +258,8 @@ static void sync_folder_of(const char *path)
     }
 }
 
-bool rp_output_is_abandoned(const char *name)
+/* @return 0: the name is none of an unfinished output */
+static pid_t process_of(const char *name)
 {
     uint64_t process = 0;
     char number[24];
@@ -266,16 +267,26 @@ bool rp_output_is_abandoned(const char *name)
     size_t length = strlen(name);
     if (strncmp(name, TEMPORARY_PREFIX, prefix) != 0 || length < strlen(TEMPORARY_SUFFIX) ||
         strcmp(name + length - strlen(TEMPORARY_SUFFIX), TEMPORARY_SUFFIX) != 0) {
-        return false;
+        return 0;
     }
     size_t digits = strcspn(name + prefix, "-");
     if (digits >= sizeof number) {
-        return false;
+        return 0;
     }
     memcpy(number, name + prefix, digits);
     number[digits] = '\0';
-    return rp_parse_u64(number, 1, INT32_MAX, &process) && kill((pid_t)process, 0) != 0 &&
-           errno == ESRCH;
+    return rp_parse_u64(number, 1, INT32_MAX, &process) ? (pid_t)process : 0;
+}
+
+bool rp_output_is_temporary(const char *name)
+{
+    return process_of(name) != 0;
+}
+
+bool rp_output_is_abandoned(const char *name)
+{
+    pid_t process = process_of(name);
+    return process != 0 && kill(process, 0) != 0 && errno == ESRCH;
 }
 
 static int close_error(rp_output *output)

@@ -71,6 +71,9 @@ rp_status rp_output_open(const char *path, rp_output *output_out);
  */
 rp_status rp_output_commit(rp_output *output);
 
+/** @return true where a file's name is that of an output that is not finished, of any process. */
+bool rp_output_is_temporary(const char *name);
+
 /** @return true where a file's name is that of an output which a process of this machine that has
  * ended since, a killed one, has left unfinished. */
 bool rp_output_is_abandoned(const char *name);

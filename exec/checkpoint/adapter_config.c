@@ -5,6 +5,7 @@
 #include "common/formats/json_read.h"
 #include "common/inputs/huggingface/config.h"
 #include "exec/checkpoint/companions.h"
+#include "exec/checkpoint/links.h"
 
 #include <errno.h>
 #include <math.h>
@@ -250,5 +251,6 @@ rp_status rpexec_adapters_find(const char *folder, rp_arena *arena, rpexec_adapt
     *adapters_out = (rpexec_adapters){0};
     RP_TRY(rp_arena_print(arena, &path, "%s/" FILE_NAME, folder));
     *found_out = access(path, F_OK) == 0;
+    RP_TRY(rpexec_links_check(path));
     return *found_out ? rp_hf_read(path, read_object, adapters_out, arena, &unused) : RP_OK;
 }

@@ -2,12 +2,13 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "exec/checkpoint/run_folder.h"
 #include "exec/checkpoint/weights.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -15,136 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PREFIX "step-"
-#define UNFINISHED ".step-"
-#define REMOVED ".old-"
-#define UNFINISHED_BASE ".base"
 #define LOCK ".lock"
-#define KEPT 2u
-
-/* ---- folders ----------------------------------------------------------------------------------
- */
-
-static rp_status failed(const char *path, const char *what)
-{
-    rp_log_error("%s: %s: %s", path, what, strerror(errno));
-    return RP_IO;
-}
-
-static rp_status sync_folder(const char *path)
-{
-    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) {
-        return failed(path, "open");
-    }
-    int error = fsync(descriptor) != 0 ? errno : 0;
-    (void)close(descriptor);
-    errno = error;
-    return error == 0 ? RP_OK : failed(path, "fsync");
-}
-
-/* Where a new folder's name is. */
-static rp_status sync_parent(const char *path, rp_arena *arena)
-{
-    const char *parent = NULL;
-    RP_TRY(rp_arena_print(arena, &parent, "%s/..", path));
-    return sync_folder(parent);
-}
-
-/* A folder with all that is in it, also what a killed writer has left. */
-static void remove_folder(rp_arena *arena, const char *folder, const char *name)
-{
-    const char *path = NULL;
-    if (rp_arena_print(arena, &path, "%s/%s", folder, name) != RP_OK) {
-        return;
-    }
-    DIR *inside = opendir(path);
-    if (inside == NULL) {
-        return;
-    }
-    for (struct dirent *entry = readdir(inside); entry != NULL; entry = readdir(inside)) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            (void)unlinkat(dirfd(inside), entry->d_name, 0);
-        }
-    }
-    (void)closedir(inside);
-    (void)rmdir(path);
-}
-
-static bool step_of(const char *name, uint64_t *step_out)
-{
-    size_t length = strlen(PREFIX);
-    return strncmp(name, PREFIX, length) == 0 &&
-           rp_parse_u64(name + length, 0, UINT64_MAX, step_out);
-}
-
-/* A checkpoint loses its name first: what is removed halfway must not pass for one. */
-static void remove_checkpoint(rp_arena *arena, const char *folder, const char *name)
-{
-    const char *from = NULL;
-    const char *to = NULL;
-    uint64_t step;
-    if (!step_of(name, &step) || rp_arena_print(arena, &from, "%s/%s", folder, name) != RP_OK ||
-        rp_arena_print(arena, &to, "%s/" REMOVED "%" PRIu64, folder, step) != RP_OK) {
-        return;
-    }
-    remove_folder(arena, folder, strrchr(to, '/') + 1);
-    if (rename(from, to) == 0) {
-        remove_folder(arena, folder, strrchr(to, '/') + 1);
-    }
-}
-
-typedef struct listing {
-    uint64_t newest[KEPT + 1]; /* descending */
-    uint32_t count;
-} listing;
-
-static void insert(listing *l, uint64_t step)
-{
-    uint32_t at = l->count < KEPT + 1 ? l->count++ : KEPT;
-    if (l->count == KEPT + 1 && at == KEPT && l->newest[KEPT] > step && l->count > KEPT) {
-        return;
-    }
-    l->newest[at] = step;
-    for (; at > 0 && l->newest[at - 1] < l->newest[at]; at--) {
-        uint64_t other = l->newest[at - 1];
-        l->newest[at - 1] = l->newest[at];
-        l->newest[at] = other;
-    }
-}
-
-/* Checkpoints that are there, once all but the newest have been removed. */
-static rp_status list(const char *folder, rp_arena *arena, listing *l)
-{
-    *l = (listing){0};
-    DIR *open_folder = opendir(folder);
-    if (open_folder == NULL) {
-        return errno == ENOENT ? RP_OK : failed(folder, "opendir");
-    }
-    for (struct dirent *entry = readdir(open_folder); entry != NULL; entry = readdir(open_folder)) {
-        uint64_t step;
-        if (step_of(entry->d_name, &step)) {
-            insert(l, step);
-        }
-    }
-    rewinddir(open_folder);
-    for (struct dirent *entry = readdir(open_folder); entry != NULL; entry = readdir(open_folder)) {
-        uint64_t step;
-        bool old = step_of(entry->d_name, &step) && l->count >= KEPT && step < l->newest[KEPT - 1];
-        bool broken = strcmp(entry->d_name, UNFINISHED_BASE) == 0 ||
-                      strncmp(entry->d_name, UNFINISHED, strlen(UNFINISHED)) == 0 ||
-                      strncmp(entry->d_name, REMOVED, strlen(REMOVED)) == 0;
-        if (old) {
-            remove_checkpoint(arena, folder, entry->d_name);
-        } else if (broken) {
-            remove_folder(arena, folder, entry->d_name);
-        } else if (rp_output_is_abandoned(entry->d_name)) { /* of a --loss-out beside them, say */
-            (void)unlinkat(dirfd(open_folder), entry->d_name, 0);
-        }
-    }
-    (void)closedir(open_folder);
-    return RP_OK;
-}
 
 /* ---- saving -----------------------------------------------------------------------------------
  */
@@ -167,7 +39,7 @@ static rp_status write_training(rpexec_state *s, const rpexec_progress *progress
         {.name = "working", .dtype = dtype, .rank = 1, .shape = {values}, .values = working},
         {.name = "master", .rank = 1, .shape = {values}, .values = s->master},
     };
-    RP_TRY(rp_arena_print(arena, &path, "%s/training.safetensors", folder));
+    RP_TRY(rp_arena_print(arena, &path, "%s/" RPEXEC_TRAINING, folder));
     RP_TRY(rp_arena_print(arena, &numbers[0], "%" PRIu64, s->step));
     RP_TRY(rp_arena_print(arena, &numbers[1], "%" PRIu64, progress->place));
     RP_TRY(rp_arena_print(arena, &numbers[2], "%" PRIu64, progress->seed));
@@ -177,9 +49,15 @@ static rp_status write_training(rpexec_state *s, const rpexec_progress *progress
     RP_TRY(rp_arena_print(arena, &numbers[6], "%.0f", (double)s->scaler.next));
     RP_TRY(rp_arena_print(arena, &numbers[7], "%" PRIu32, s->scaler.clean));
     const rpexec_metadata metadata[] = {
-        {"step", numbers[0]},       {"place", numbers[1]},   {"seed", numbers[2]},
-        {"seq_len", numbers[3]},    {"skipped", numbers[4]}, {"loss_scale", numbers[5]},
-        {"next_scale", numbers[6]}, {"clean", numbers[7]},   {"dtype", rp_dtype_text(dtype)},
+        {"step", numbers[0]},
+        {"place", numbers[1]},
+        {"seed", numbers[2]},
+        {"seq_len", numbers[3]},
+        {"skipped", numbers[4]},
+        {"loss_scale", numbers[5]},
+        {"next_scale", numbers[6]},
+        {"clean", numbers[7]},
+        {"dtype", rp_dtype_text(dtype)},
         {"recipe", progress->recipe != NULL ? progress->recipe : ""},
         {"data", progress->data != NULL ? progress->data : ""}};
     uint32_t count = dtype == RP_DTYPE_F32 ? 3 : 4; /* fp32 masters are the weights themselves */
@@ -187,62 +65,53 @@ static rp_status write_training(rpexec_state *s, const rpexec_progress *progress
                                     sizeof metadata / sizeof metadata[0]);
 }
 
+static bool needs_base(const rpexec_checkpoints *c, const rpexec_companions *companions)
+{
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s/" RPEXEC_BASE, c->folder);
+    return companions->base.count != 0 && !c->has_base &&
+           !(c->is_resumed && access(path, F_OK) == 0);
+}
+
+rp_status rpexec_checkpoints_check_base(const rpexec_checkpoints *c,
+                                        const rpexec_companions *companions)
+{
+    return !needs_base(c, companions) || rpexec_run_folder_is_free(c->folder, RPEXEC_BASE)
+               ? RP_OK
+               : RP_INPUT;
+}
+
 /* Random weights that adapters are on. Those of a run that left no checkpoint may be others'. */
 static rp_status save_base(rpexec_checkpoints *c, const rpexec_companions *companions,
                            const rpexec_state *s, rp_arena *arena)
 {
     const char *unfinished = NULL;
-    const char *finished = NULL;
-    const char *older = NULL;
-    RP_TRY(rp_arena_print(arena, &unfinished, "%s/" UNFINISHED_BASE, c->folder));
-    RP_TRY(rp_arena_print(arena, &finished, "%s/" RPEXEC_BASE, c->folder));
-    RP_TRY(rp_arena_print(arena, &older, "%s/" REMOVED RPEXEC_BASE, c->folder));
-    if (companions->base.count == 0 || c->has_base ||
-        (c->is_resumed && access(finished, F_OK) == 0)) {
+    if (!needs_base(c, companions)) {
         return RP_OK;
     }
-    if (mkdir(unfinished, 0777) != 0) {
-        return failed(unfinished, "mkdir");
-    }
+    RP_TRY(rpexec_run_folder_make(c->folder, RPEXEC_BASE, arena, &unfinished));
     RP_TRY(rpexec_frozen_write(s, unfinished, RPEXEC_SHARD_BYTES));
     RP_TRY(rpexec_companions_write(&companions->base, unfinished));
-    RP_TRY(sync_folder(unfinished));
-    if (rename(finished, older) == 0) {
-        remove_folder(arena, c->folder, REMOVED RPEXEC_BASE);
-    }
-    if (rename(unfinished, finished) != 0) {
-        return failed(finished, "rename");
-    }
-    c->has_base = true;
-    return sync_folder(c->folder); /* before there is a checkpoint that names it */
+    RP_TRY(rpexec_run_folder_sync(unfinished));
+    RP_TRY(rpexec_run_folder_finish(c->folder, unfinished, RPEXEC_BASE, arena));
+    c->has_base = true; /* before there is a checkpoint that names it */
+    return RP_OK;
 }
 
 static rp_status save(rpexec_checkpoints *c, const rpexec_companions *companions, rpexec_state *s,
                       const rpexec_progress *progress, rp_arena *arena)
 {
-    const char *folder = c->folder;
-    listing l;
     const char *unfinished = NULL;
-    const char *finished = NULL;
-    uint64_t step = rpexec_state_iterations(s);
-    RP_TRY(list(folder, arena, &l)); /* removes what a killed run has left */
+    const char *name = NULL;
     RP_TRY(save_base(c, companions, s, arena));
-    RP_TRY(rp_arena_print(arena, &unfinished, "%s/" UNFINISHED "%" PRIu64, folder, step));
-    RP_TRY(rp_arena_print(arena, &finished, "%s/" PREFIX "%" PRIu64, folder, step));
-    if (mkdir(unfinished, 0777) != 0) {
-        return failed(unfinished, "mkdir");
-    }
+    RP_TRY(rp_arena_print(arena, &name, RPEXEC_STEP "%" PRIu64, rpexec_state_iterations(s)));
+    RP_TRY(rpexec_run_folder_make(c->folder, name, arena, &unfinished));
     RP_TRY(rpexec_weights_write(s, unfinished, RPEXEC_SHARD_BYTES));
     RP_TRY(write_training(s, progress, unfinished, arena));
     RP_TRY(rpexec_companions_write(&companions->step, unfinished));
-    RP_TRY(sync_folder(unfinished));
-    const char *name = strrchr(finished, '/') + 1;
-    remove_checkpoint(arena, folder, name); /* the same step, from a run before this one */
-    if (rename(unfinished, finished) != 0) {
-        return failed(finished, "rename");
-    }
-    RP_TRY(sync_folder(folder));
-    return list(folder, arena, &l);
+    RP_TRY(rpexec_run_folder_sync(unfinished));
+    RP_TRY(rpexec_run_folder_finish(c->folder, unfinished, name, arena));
+    return rpexec_run_folder_clean(c, arena);
 }
 
 rp_status rpexec_checkpoint_save(rpexec_checkpoints *checkpoints,
@@ -289,6 +158,19 @@ static void give_back(rpexec_checkpoints *c)
     c->lock = -1;
 }
 
+/* Empty, or with the number of a process. */
+static bool is_lock(int descriptor)
+{
+    char process[32] = "";
+    uint64_t number = 0;
+    ssize_t length = pread(descriptor, process, sizeof process, 0);
+    char *end = length > 0 ? memchr(process, '\n', (size_t)length) : NULL;
+    if (end != NULL && end + 1 == process + length) {
+        *end = '\0';
+    }
+    return length == 0 || (end != NULL && rp_parse_u64(process, 1, INT32_MAX, &number));
+}
+
 static void write_process(int descriptor)
 {
     if (ftruncate(descriptor, 0) == 0) { /* for the message only */
@@ -323,6 +205,11 @@ static rp_status lock_once(rpexec_checkpoints *c, const char *path, bool *gone_o
         *gone_out = errno == ENOENT; /* the folder has gone again */
         return *gone_out ? RP_OK : refuse_folder(c->folder);
     }
+    if (!is_lock(c->lock)) {
+        give_back(c);
+        rp_log_error("--save: %s is another program's; valid is a folder without " LOCK, path);
+        return RP_INPUT;
+    }
     if (wait_for_lock(c->lock) != 0) {
         if (errno == EWOULDBLOCK) {
             rp_status status = refuse_second(c->folder, c->lock);
@@ -356,42 +243,34 @@ static rp_status lock(rpexec_checkpoints *c, rp_arena *arena)
     return RP_OK;
 }
 
-static bool has_checkpoints(DIR *folder, uint64_t *step_out)
-{
-    bool found = false;
-    for (struct dirent *entry = readdir(folder); entry != NULL && !found; entry = readdir(folder)) {
-        found = step_of(entry->d_name, step_out);
-    }
-    return found;
-}
-
 static rp_status open_locked(rpexec_checkpoints *c, bool anew, rp_arena *arena)
 {
     uint64_t step = 0;
+    const char *parent = NULL;
     RP_TRY(lock(c, arena));
-    DIR *there = access(c->folder, W_OK | X_OK) == 0 ? opendir(c->folder) : NULL;
-    if (there == NULL) {
+    if (access(c->folder, W_OK | X_OK) != 0) {
         return refuse_folder(c->folder);
     }
-    bool found = has_checkpoints(there, &step);
-    (void)closedir(there);
-    if (c->made) {
-        RP_TRY(sync_parent(c->folder, arena));
+    if (c->made) { /* where its name is */
+        RP_TRY(rp_arena_print(arena, &parent, "%s/..", c->folder));
+        RP_TRY(rpexec_run_folder_sync(parent));
     }
-    if (found && anew) {
-        rp_log_error("--save: %s has checkpoints of an earlier run (" PREFIX "%" PRIu64 "); valid "
-                     "are --resume, which goes on from the newest, and a folder without any",
+    RP_TRY(rpexec_run_folder_newest(c->folder, &step));
+    if (step != 0 && anew) {
+        rp_log_error("--save: %s has checkpoints of an earlier run (" RPEXEC_STEP "%" PRIu64
+                     "); valid are --resume, which goes on from the newest, and a folder without "
+                     "any",
                      c->folder, step);
         return RP_USAGE;
     }
-    listing l;
-    return list(c->folder, arena, &l); /* removes what killed runs have left */
+    return rpexec_run_folder_clean(c, arena); /* what killed runs have left */
 }
 
-rp_status rpexec_checkpoints_open(const char *folder, bool anew, rpexec_checkpoints *c)
+rp_status rpexec_checkpoints_open(const char *folder, uint32_t keep, bool anew,
+                                  rpexec_checkpoints *c)
 {
     rp_arena *arena = NULL;
-    *c = (rpexec_checkpoints){.folder = folder, .lock = -1};
+    *c = (rpexec_checkpoints){.folder = folder, .keep = keep, .lock = -1};
     RP_TRY(rp_arena_create(&arena));
     rp_status status = open_locked(c, anew, arena);
     rp_arena_destroy(arena);
@@ -522,17 +401,17 @@ static rp_status read_training(const rpexec_safetensors *file, rpexec_state *s,
 static rp_status resume(const char *folder, rpexec_state *s, rpexec_progress *progress,
                         rp_arena *scratch, rp_arena *arena, bool *found_out)
 {
-    listing l;
     const char *path = NULL;
+    uint64_t step = 0;
     rpexec_safetensors file;
-    RP_TRY(list(folder, scratch, &l));
-    *found_out = l.count > 0;
-    if (l.count == 0) {
+    RP_TRY(rpexec_run_folder_newest(folder, &step));
+    *found_out = step != 0;
+    if (step == 0) {
         return RP_OK;
     }
-    RP_TRY(rp_arena_print(scratch, &path, "%s/" PREFIX "%" PRIu64, folder, l.newest[0]));
+    RP_TRY(rp_arena_print(scratch, &path, "%s/" RPEXEC_STEP "%" PRIu64, folder, step));
     RP_TRY(s->model->rank != 0 ? rpexec_adapters_load(path, s) : rpexec_weights_load(path, s));
-    RP_TRY(rp_arena_print(scratch, &path, "%s/training.safetensors", path));
+    RP_TRY(rp_arena_print(scratch, &path, "%s/" RPEXEC_TRAINING, path));
     RP_TRY(rpexec_safetensors_open(path, scratch, &file));
     rp_status status = read_training(&file, s, progress, scratch, arena);
     rpexec_safetensors_close(&file);

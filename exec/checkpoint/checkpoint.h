@@ -6,9 +6,10 @@
  * the working weights of the next step, and in the metadata step, place in the data, seed, storage
  * type, scale of the loss, the optimizer's settings and what tells the data from others. A step's
  * folder gets its name when all of it is on disk, so a killed run leaves whole checkpoints and what
- * is ignored and removed by the next one, when it has the lock. The newest two are kept. With LoRA
- * the weights are those of the adapters alone, in adapter_model.safetensors as PEFT names them: a
- * resuming run brings the frozen ones. Random ones are saved once, in RPEXEC_BASE.
+ * is ignored and removed by the next one, when it has the lock. The newest ones are kept; what else
+ * is in the folder is the user's and stays (run_folder.h). With LoRA the weights are those of the
+ * adapters alone, in adapter_model.safetensors as PEFT names them: a resuming run brings the frozen
+ * ones. Random ones are saved once, in RPEXEC_BASE.
  *
  * Resuming equals continuing, bit for bit: asynchronous training begins its next step with weights
  * one step old, which is why working weights are saved.
@@ -30,10 +31,12 @@ typedef struct rpexec_progress {
 /** A run's folder. One process at a time has it, since saving removes what others leave. */
 typedef struct rpexec_checkpoints {
     const char *folder; /**< borrowed */
+    uint32_t keep;      /**< so many checkpoints, the newest ones; at least 1 */
     int lock;           /**< descriptor of the locked FOLDER/.lock; -1: not open */
     bool made;          /**< the folder was not there before */
     bool is_resumed;    /**< from a checkpoint */
     bool has_base;      /**< this run has saved the weights that its adapters are on */
+    bool warned;        /**< of a folder that could not be removed */
 } rpexec_checkpoints;
 
 /**
@@ -42,12 +45,19 @@ typedef struct rpexec_checkpoints {
  * warned about and used.
  * @param anew nothing is resumed: a folder with checkpoints is refused, since those of a longer run
  *        would be taken for newer
+ * @param keep checkpoints, at least 1
  * @param checkpoints_out given back with rpexec_checkpoints_close
- * @retval RP_OK, RP_INPUT (it cannot be made or written; logged), RP_USAGE (another process has it,
+ * @retval RP_OK, RP_INPUT (it cannot be made or written, or a file or a link is called as a
+ *         checkpoint; logged), RP_USAGE (another process has it,
  *         or it has checkpoints; logged), RP_NO_MEMORY
  */
-rp_status rpexec_checkpoints_open(const char *folder, bool anew,
+rp_status rpexec_checkpoints_open(const char *folder, uint32_t keep, bool anew,
                                   rpexec_checkpoints *checkpoints_out);
+
+/** Looks, before a run, whether the weights that its adapters are on could be saved: under
+ * RPEXEC_BASE there may be others than rpexec's. @retval RP_OK, RP_INPUT (logged) */
+rp_status rpexec_checkpoints_check_base(const rpexec_checkpoints *checkpoints,
+                                        const rpexec_companions *companions);
 
 /** Gives the lock back, and removes a folder that was made and has got no checkpoint. Harmless on
  * what is not open. */

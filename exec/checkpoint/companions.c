@@ -1,6 +1,7 @@
 #include "exec/checkpoint/companions.h"
 
 #include "common/base/log.h"
+#include "exec/checkpoint/links.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #define CONFIG "config.json"
+#define ADAPTERS "adapter_config.json"
 
 /* Tokenizers of many languages have tens of MB. */
 #define LIMIT_BYTES ((size_t)256 << 20)
@@ -28,6 +30,15 @@ static const char *const carried[] = {"generation_config.json",
                                       "chat_template.json"};
 
 _Static_assert(sizeof carried / sizeof *carried < RPEXEC_MOST_COMPANIONS, "and a configuration");
+
+bool rpexec_companion_is_file(const char *name)
+{
+    bool found = strcmp(name, CONFIG) == 0 || strcmp(name, ADAPTERS) == 0;
+    for (size_t i = 0; i < sizeof carried / sizeof *carried && !found; i++) {
+        found = strcmp(name, carried[i]) == 0;
+    }
+    return found;
+}
 
 static rp_status add(rpexec_companion_list *c, const char *name, const rp_text *text,
                      rp_arena *arena)
@@ -50,6 +61,7 @@ static rp_status print_config(const rpexec_origin *origin, const rpexec_model *m
         return rpexec_config_print(model->config, model->dtype, text, found_out);
     }
     rp_text from = {0};
+    RP_TRY(rpexec_links_check(origin->config));
     rp_status status = rp_text_read_file(origin->config, LIMIT_BYTES, &from);
     status =
         status == RP_OK ? rpexec_config_carry(origin->config, &from, model->dtype, text) : status;
@@ -102,7 +114,7 @@ static rp_status add_adapters(const rpexec_origin *origin, const rpexec_model *m
         RP_TRY(rp_arena_print(arena, &base, "%s/" RPEXEC_BASE, base));
     }
     rp_status status = rpexec_adapter_config_print(model, base, &text);
-    status = status == RP_OK ? add(&c->step, "adapter_config.json", &text, arena) : status;
+    status = status == RP_OK ? add(&c->step, ADAPTERS, &text, arena) : status;
     rp_text_fini(&text);
     return status;
 }
@@ -133,6 +145,7 @@ static rp_status carry(const char *path, const char *name, rp_arena *arena,
     if (has(list, name) || (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))) {
         return RP_OK;
     }
+    RP_TRY(rpexec_links_check(path));
     rp_status status = rp_text_read_file(path, LIMIT_BYTES, &text);
     status = status == RP_OK ? add(list, name, &text, arena) : status;
     rp_text_fini(&text);

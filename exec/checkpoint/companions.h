@@ -58,6 +58,9 @@ rp_status rpexec_companions_gather(const rpexec_origin *origin, const rpexec_mod
  * RP_NO_MEMORY */
 rp_status rpexec_companions_write(const rpexec_companion_list *list, const char *folder);
 
+/** @return true of the names that files of a list may have. */
+bool rpexec_companion_is_file(const char *name);
+
 /* ---- inside of exec/checkpoint, and for tests -------------------------------------------------
  */
 

@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "exec/checkpoint/links.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -376,6 +377,7 @@ rp_status rpexec_safetensors_open(const char *path, rp_arena *arena, rpexec_safe
     struct stat about;
     *file_out = (rpexec_safetensors){.descriptor = -1};
     RP_TRY(copy_text(arena, path, &file_out->path));
+    RP_TRY(rpexec_links_check(path));
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused */
     if (descriptor < 0 || fstat(descriptor, &about) != 0) {
         rp_log_error("%s: %s", path, strerror(errno));

@@ -57,7 +57,8 @@ rp_status rpexec_safetensors_parse(const char *path, const unsigned char *bytes,
                                    uint64_t file_bytes, rp_arena *arena,
                                    rpexec_safetensors *file_out);
 
-/** Opens a regular file and checks its header. Close it with rpexec_safetensors_close.
+/** Opens a regular file, or a link as links.h allows it, and checks its header. Close it with
+ * rpexec_safetensors_close.
  * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY */
 rp_status rpexec_safetensors_open(const char *path, rp_arena *arena, rpexec_safetensors *file_out);
 

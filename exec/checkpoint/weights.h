@@ -1,8 +1,9 @@
 /** @file weights.h  Checkpoints of Hugging Face's layout: a folder with config.json and weights.
  *
- * Weights are one model.safetensors, or shards named in model.safetensors.index.json. Every
- * expected tensor must be there with its shape; unknown names are refused. A tied head may be
- * absent, or present and equal to the embedding (executor.md 4.2).
+ * Weights are one model.safetensors, or without it shards named in model.safetensors.index.json.
+ * Every expected tensor must be there with its shape; unknown names are refused, but for buffers
+ * that the configuration determines. Of a tied table the embedding or the head may be absent, or
+ * both be present and equal (executor.md 4.2).
  */
 #pragma once
 
@@ -81,6 +82,9 @@ rp_status rpexec_weights_write(const rpexec_state *state, const char *folder, ui
 /** The same of the weights that LoRA leaves as they are, named as those of the model without
  * adapters. */
 rp_status rpexec_frozen_write(const rpexec_state *state, const char *folder, uint64_t shard_bytes);
+
+/** @return true of the names of files that the two functions above write. */
+bool rpexec_weights_is_file(const char *name);
 
 /**
  * Looks for tensors that hold a NaN or an infinity, among the weights that are computed with and

@@ -3,10 +3,26 @@
 #include "common/formats/json.h"
 #include "exec/checkpoint/weights.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #define FILE_NAME "model.safetensors"
 #define SHARD_NAME "model-%05u-of-%05u.safetensors"
 #define INDEX_NAME "model.safetensors.index.json"
 #define ADAPTERS_NAME "adapter_model.safetensors"
+
+bool rpexec_weights_is_file(const char *name)
+{
+    unsigned shard = 0;
+    unsigned shards = 0;
+    char same[64];
+    if (sscanf(name, "model-%5u-of-%5u", &shard, &shards) == 2) {
+        (void)snprintf(same, sizeof same, SHARD_NAME, shard, shards);
+        return strcmp(name, same) == 0;
+    }
+    return strcmp(name, FILE_NAME) == 0 || strcmp(name, INDEX_NAME) == 0 ||
+           strcmp(name, ADAPTERS_NAME) == 0;
+}
 
 typedef struct weights {
     const char *folder;

@@ -344,6 +344,7 @@ static const rp_option_rule rules[] = {
      .without = "eval-data",
      .message = "valid only with --eval-data F, whose loss it asks for"},
     {.given = "save-every", .without = "save", .message = "valid only with --save DIR"},
+    {.given = "keep", .without = "save", .message = "valid only with --save DIR"},
     {.given = "resume",
      .without = "save",
      .message = "valid only with --save DIR, whose newest checkpoint it takes"},
@@ -409,6 +410,7 @@ static rp_status complete(rpexec_options *o)
             o->virtual_gpus != 0 ? o->virtual_gpus : default_gpus(rpexec_backend_find(o->backend));
     }
     o->save_every = o->save_every == 0 ? 50 : o->save_every;
+    o->keep = o->keep == 0 ? 2 : o->keep;
     o->model = o->model == NULL ? "tiny" : o->model;
     RP_TRY(check_servers(o));
     if (o->servers > 1 && o->data_parallel == 0) {

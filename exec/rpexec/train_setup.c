@@ -3,6 +3,7 @@
 #include "common/inputs/huggingface/config.h"
 #include "common/roofline/roofline.h"
 #include "common/schedule/even.h"
+#include "exec/checkpoint/links.h"
 #include "exec/checkpoint/weights.h"
 #include "exec/rpexec/program_in.h"
 #include "exec/rpexec/train_internal.h"
@@ -43,6 +44,7 @@ static rp_status load_config(rpexec_trainer *t)
     RP_TRY(find_weights(t));
     if (file) {
         RP_TRY(rp_arena_print(t->arena, &path, "%s/config.json", t->origin.weights));
+        RP_TRY(rpexec_links_check(path));
     }
     file = file || rp_hf_is_config(path);
     RP_TRY(file ? rpexec_config_load(path, t->o->assume, t->arena, &t->config)
@@ -135,13 +137,16 @@ static rp_status set_state(rpexec_trainer *t)
     rpexec_progress resumed = t->progress;
     bool found = false;
     if (t->o->save != NULL && rpexec_trainer_leads(t)) {
-        RP_TRY(rpexec_checkpoints_open(t->o->save, !t->o->resume, &t->checkpoints));
+        RP_TRY(rpexec_checkpoints_open(t->o->save, t->o->keep, !t->o->resume, &t->checkpoints));
         t->origin.save = t->o->save;
         RP_TRY(rpexec_companions_gather(&t->origin, &t->model, t->arena, &t->companions));
     }
     if (t->o->resume && rpexec_trainer_leads(t)) {
         RP_TRY(rpexec_checkpoint_resume(&t->checkpoints, &t->state, &resumed, t->arena, &found));
         t->progress.place = resumed.place;
+    }
+    if (t->o->save != NULL && rpexec_trainer_leads(t)) {
+        RP_TRY(rpexec_checkpoints_check_base(&t->checkpoints, &t->companions));
     }
     if (found && (resumed.seed != t->o->seed || resumed.seq_len != t->o->seq_len)) {
         rp_log_error("--resume: the checkpoint was made with --seed %" PRIu64 " --seq-len %" PRIu32
@@ -229,8 +234,8 @@ static rp_status set_network(rpexec_trainer *t)
         rp_log_warning("--predict: the record is of a process that had this machine alone, and "
                        "several share it now; valid is a record of as many (mpirun)");
     }
-    t->prediction.network_gb_per_s = recorded == 0 || (given > 0 && given < recorded) ? given
-                                                                                      : recorded;
+    t->prediction.network_gb_per_s =
+        recorded == 0 || (given > 0 && given < recorded) ? given : recorded;
     return RP_OK;
 }
 
@@ -353,16 +358,15 @@ static rp_status check_steps(const rpexec_trainer *t)
 static rp_status attach(rpexec_trainer *t)
 {
     const rp_layout layout = rpexec_options_layout(t->o);
-    const rpexec_devices_config config = {.gpus = t->o->gpus,
-                                          .is_virtual = t->o->virtual_gpus != 0,
-                                          .graphs = t->o->graphs,
-                                          .attention = t->o->attention,
-                                          .transport = t->o->transport,
-                                          .collectives =
-                                              rp_is_data_parallel(&t->o->schedule->traits) ||
-                                              rp_layout_gpus(&layout) > 1,
-                                          .layout = layout,
-                                          .half_accumulation = t->o->half_accumulation};
+    const rpexec_devices_config config = {
+        .gpus = t->o->gpus,
+        .is_virtual = t->o->virtual_gpus != 0,
+        .graphs = t->o->graphs,
+        .attention = t->o->attention,
+        .transport = t->o->transport,
+        .collectives = rp_is_data_parallel(&t->o->schedule->traits) || rp_layout_gpus(&layout) > 1,
+        .layout = layout,
+        .half_accumulation = t->o->half_accumulation};
     t->driver = rpexec_backend_find(t->o->backend)->driver();
     if (t->driver->attach == NULL) {
         return RP_OK;

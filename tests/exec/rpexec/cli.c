@@ -280,6 +280,63 @@ Test(exec_cli, weights_that_are_not_finite_stop_the_run)
     cr_expect(ne(int, access(rp_test_path(rp_test_tool_folder(), "kept/step-1"), F_OK), 0));
 }
 
+/* ---- folders of users and strangers ---- */
+
+static void shell(const char *command)
+{
+    const char *whole = NULL;
+    (void)rp_arena_print(rp_test_tool_arena(), &whole, "cd %s && %s", rp_test_tool_folder(),
+                         command);
+    cr_assert(eq(int, system(whole), 0), "%s", whole); // NOLINT(cert-env33-c)
+}
+
+Test(exec_cli, saving_leaves_what_others_have_put_there)
+{
+#define SAVE "--gpus 1 --model tiny --seq-len 4 --save @DIR@/s --save-every 1 "
+    shell("mkdir -p v s/.step-old && touch v/config.json v/model.safetensors s/.step-old/notes && "
+          "ln -s ../v s/.step-99 && mkdir s/step-01 && touch s/step-01/mine");
+    rp_test_outcome first = run(SAVE "--steps 3");
+    cr_expect(eq(int, first.status, 0), "%s", first.messages);
+    cr_expect(strstr(first.messages, "s/.step-99 is called as rpexec calls") != NULL, "%s",
+              first.messages);
+    shell("test -e v/config.json && test -e v/model.safetensors && test -L s/.step-99 && "
+          "test -e s/.step-old/notes && test -e s/step-01/mine && touch s/step-2/mine && "
+          "test ! -e s/step-1 && test -e s/step-3/config.json");
+    rp_test_outcome second = run(SAVE "--steps 8 --resume --keep 3");
+    cr_expect(eq(int, second.status, 0), "%s", second.messages);
+    shell("test -e v/config.json && test -e s/step-2/mine && test -e s/step-2/config.json && "
+          "test \"$(ls s | tr '\\n' ' ')\" = 'step-01 step-2 step-6 step-7 step-8 '");
+#undef SAVE
+}
+
+Test(exec_cli, links_in_a_model_that_lead_elsewhere_are_refused)
+{
+    static const char *const files[] = {"tokenizer.json", "vocab.txt", "generation_config.json",
+                                        "config.json", "model.safetensors"};
+    shell("echo '{\"secret\": 1}' > secret");
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        const char *command = NULL;
+        const char *expected = NULL;
+        (void)rp_arena_print(rp_test_tool_arena(), &command,
+                             "rm -rf m && cp -r " LLAMA " m && chmod -R u+w m && "
+                             "ln -sf %s m/%s",
+                             i == 0 ? "/proc/self/environ" : "../secret", files[i]);
+        (void)rp_arena_print(rp_test_tool_arena(), &expected, "m/%s: a link to /", files[i]);
+        shell(command);
+        rp_test_outcome refused =
+            run("--gpus 1 --weights @DIR@/m --steps 1 --seq-len 4 --save @DIR@/linked");
+        cr_expect(eq(int, refused.status, 2), "%s: %s", files[i], refused.messages);
+        cr_expect(strstr(refused.messages, expected) != NULL, "%s: %s", files[i], refused.messages);
+        shell("test ! -e linked");
+    }
+    shell("rm -rf m && mkdir -p hub/blobs hub/snapshots/abc && cp " LLAMA "/* hub/blobs && "
+          "for f in $(ls hub/blobs); do ln -s ../../blobs/$f hub/snapshots/abc/$f; done");
+    rp_test_outcome taken =
+        run("--gpus 1 --weights @DIR@/hub/snapshots/abc --steps 1 --seq-len 4 --save @DIR@/hf");
+    cr_expect(eq(int, taken.status, 0), "%s", taken.messages);
+    shell("test -e hf/step-1/config.json && test ! -L hf/step-1/config.json");
+}
+
 Test(exec_cli, full_outputs_fail_the_run)
 {
     static const char *const outputs[] = {"--trace-out", "--loss-out", "--program-out"};
