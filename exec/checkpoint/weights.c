@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "exec/checkpoint/joined.h"
+#include "exec/checkpoint/links.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -223,6 +224,7 @@ static rp_status open_index(folder *f, const char *index)
 {
     rp_text text = {0};
     json_error_t error;
+    RP_TRY(rpexec_links_check(index));
     RP_TRY(rp_text_read_file(index, INDEX_LIMIT_BYTES, &text));
     f->index = json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES, &error);
     rp_text_fini(&text);
@@ -235,6 +237,25 @@ static rp_status open_index(folder *f, const char *index)
     return open_map(f, index);
 }
 
+/* Weights that are there in a form that is not read. */
+static rp_status refuse_form(const folder *f, const char *single)
+{
+    static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
+                                         "adapter_model.bin"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        const char *path = NULL;
+        RP_TRY(rp_arena_print(f->arena, &path, "%s/%s", f->path, others[i]));
+        if (access(path, F_OK) == 0) {
+            rp_log_error("%s: there is %s, which is not read; valid are safetensors, which "
+                         "save_pretrained of transformers and PEFT writes",
+                         single, others[i]);
+            return RP_INPUT;
+        }
+    }
+    return RP_OK; /* what is missing is said when it is opened */
+}
+
+/* As transformers 5 chooses (_get_resolved_checkpoint_files): the single file comes first. */
 static rp_status open_folder(folder *f, bool adapters)
 {
     const char *index = NULL;
@@ -242,9 +263,17 @@ static rp_status open_folder(folder *f, bool adapters)
     RP_TRY(rp_arena_print(f->arena, &index, "%s/model.safetensors.index.json", f->path));
     RP_TRY(rp_arena_print(f->arena, &single, "%s/%s", f->path,
                           adapters ? "adapter_model.safetensors" : "model.safetensors"));
-    if (!adapters && access(index, F_OK) == 0) {
+    bool whole = access(single, F_OK) == 0;
+    bool indexed = !adapters && access(index, F_OK) == 0;
+    if (indexed && !whole) {
         return open_index(f, index);
     }
+    if (indexed) {
+        rp_log_warning("%s: its weights are taken, as transformers does; %s is there, too, and "
+                       "what it lists is not read",
+                       single, index);
+    }
+    RP_TRY(whole ? RP_OK : refuse_form(f, single));
     RP_TRY(rp_arena_alloc(f->arena, 1, sizeof *f->files, &f->files));
     RP_TRY(rpexec_safetensors_open(single, f->arena, &f->files[0]));
     f->count = 1;
@@ -340,14 +369,26 @@ static rp_status load_part(folder *f, const char *own, const rpexec_layer *layer
     return RP_OK;
 }
 
+/* What a tied table is stored as: tools that drop one of two equal tensors keep either. */
+static const char *stored_table(const folder *f, const rpexec_model *model)
+{
+    uint32_t file = 0;
+    const char *name = model->embedding.tensors[0].name;
+    const char *tied = model->head.tensors[RPEXEC_HEAD_TABLE].name;
+    bool head =
+        model->config->tied_head && find(f, name, &file) == NULL && find(f, tied, &file) != NULL;
+    return head ? tied : name;
+}
+
 /* A tied table may be stored twice; then both must be equal. */
-static rp_status check_tied(folder *f, const rpexec_model *model, const char *name)
+static rp_status check_tied(folder *f, const rpexec_model *model)
 {
     uint32_t file = 0;
     float *tables[2] = {NULL, NULL};
     const rpexec_tensor *tensor = &model->embedding.tensors[0];
+    const char *name = model->head.tensors[RPEXEC_HEAD_TABLE].name;
     uint64_t count = tensor->rows * tensor->columns;
-    if (find(f, name, &file) == NULL) {
+    if (find(f, name, &file) == NULL || stored_table(f, model) == name) {
         return RP_OK;
     }
     RP_TRY(rp_arena_alloc(f->arena, count, sizeof(float), &tables[0]));
@@ -357,7 +398,7 @@ static rp_status check_tied(folder *f, const rpexec_model *model, const char *na
     if (memcmp(tables[0], tables[1], count * sizeof(float)) != 0) {
         rp_log_error(
             "%s: tensor \"%s\" differs from the embedding's table, to which the model ties "
-            "it; valid are equal tables, or none",
+            "it; valid are equal tables, or one of them",
             f->path, name);
         return RP_INPUT;
     }
@@ -372,16 +413,27 @@ static rp_status load_one(folder *f, rpexec_state *state, uint32_t layer, uint32
     const rpexec_tensor *t = &l->tensors[tensor];
     bool trained = rpexec_tensor_trained(l, t);
     const char *name = NULL;
-    RP_TRY(name_of(state->model, layer, t, "", f->arena, &name));
     if (is_tied_table(state->model, layer, tensor)) {
-        return check_tied(f, state->model, name);
+        return check_tied(f, state->model);
     }
+    RP_TRY(name_of(state->model, layer, t, "", f->arena, &name));
+    name = layer == 0 ? stored_table(f, state->model) : name;
     float *to = trained ? state->master + state->trained[layer] + t->offset - l->frozen : buffer;
     RP_TRY(t->part != NULL ? load_part(f, name, l, t, to) : load_tensor(f, name, t, to));
     if (!trained) {
         rpexec_state_freeze(state, layer, t, buffer);
     }
     return RP_OK;
+}
+
+/* Tensors that a configuration determines, and that versions of transformers saved nevertheless:
+ * rotary embeddings have no others (inv_freq, cos_cached, …), and Gemma's factor is sqrt(d). */
+static bool is_computed(const char *name)
+{
+    const char *last = strrchr(name, '.');
+    const char *module = strstr(name, "rotary_emb");
+    return (module != NULL && (module == name || module[-1] == '.')) ||
+           (last != NULL && strcmp(last, ".embed_scale") == 0);
 }
 
 /* All of a model, or with LoRA either the frozen weights or the adapters. */
@@ -409,7 +461,7 @@ static rp_status load_all(folder *f, rpexec_state *state, bool adapters)
     }
     for (uint32_t i = 0; i < f->count; i++) {
         for (uint32_t k = 0; k < f->files[i].count; k++) {
-            if (!f->used[i][k]) {
+            if (!f->used[i][k] && !is_computed(f->files[i].tensors[k].name)) {
                 rp_log_error("%s: tensor \"%s\" is none of %s", f->files[i].path,
                              f->files[i].tensors[k].name, model->config->name);
                 return RP_INPUT;
