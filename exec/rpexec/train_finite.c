@@ -1,5 +1,7 @@
 /* Stops a run whose weights are not finite: its losses mean nothing, and no checkpoint may keep
- * them. With fp16 a loss that is not finite is no reason by itself: such a step is skipped. */
+ * them. With fp16 a loss that is not finite is no reason by itself: such a step is skipped, until
+ * one overflows that no smaller scale can mend. DeepSpeed ends there as well ("Current loss scale
+ * already at minimum"). */
 #include "common/base/log.h"
 #include "exec/checkpoint/weights.h"
 #include "exec/rpexec/train_internal.h"
@@ -28,17 +30,35 @@ static rp_status look(const rpexec_trainer *t, uint64_t step, const double *loss
     return RP_TOOL;
 }
 
+static rp_status look_at_scale(const rpexec_trainer *t)
+{
+    uint64_t step = t->state.exhausted;
+    if (step == 0) {
+        return RP_OK;
+    }
+    double loss = t->outcome->losses[step - t->outcome->first_step - 1];
+    rp_log_error("step %" PRIu64 ": the loss is %g, and %s overflows fp16 at the smallest loss "
+                 "scale, 1; no scale makes a step of it, and nothing is saved; valid are --dtype "
+                 "bf16, whose range is that of fp32, and fp32",
+                 step, loss, isfinite(loss) ? "a gradient" : "the forward");
+    return RP_TOOL;
+}
+
 rp_status rpexec_trainer_finite(const rpexec_trainer *t, uint32_t done, uint32_t steps, bool always)
 {
     const double *losses = t->outcome->losses;
     uint64_t first = t->outcome->first_step + 1;
+    uint32_t last = done + steps - 1;
     if (steps == 0) {
         return look(t, first, NULL);
     }
     for (uint32_t i = done; i < done + steps; i++) {
         if (!isfinite(losses[i])) {
-            return look(t, first + i, &losses[i]);
+            RP_TRY(look(t, first + i, &losses[i]));
+            always = false;
+            break;
         }
     }
-    return always ? look(t, first + done + steps - 1, &losses[done + steps - 1]) : RP_OK;
+    RP_TRY(always ? look(t, first + last, &losses[last]) : RP_OK);
+    return look_at_scale(t);
 }

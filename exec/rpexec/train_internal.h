@@ -110,8 +110,9 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *trainer);
 
 /**
  * Weights that are not finite end the run. They are looked at where a loss of `steps` steps behind
- * `done` is not finite, and where `always`. With steps == 0: before the first step.
- * @retval RP_OK, RP_TOOL (a tensor is not finite; logged with step and name), RP_NO_MEMORY
+ * `done` is not finite, and where `always`. With steps == 0: before the first step. So does a step
+ * that has overflowed at the smallest scale of the loss.
+ * @retval RP_OK, RP_TOOL (a tensor is not finite, or the step; logged), RP_NO_MEMORY
  */
 rp_status rpexec_trainer_finite(const rpexec_trainer *trainer, uint32_t done, uint32_t steps,
                                 bool always);

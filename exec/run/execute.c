@@ -80,7 +80,8 @@ static double own_loss(const rpexec_run *r, uint32_t iteration)
     for (uint32_t m = 0; m < r->program->microbatch_count; m++) {
         sum += of[m];
     }
-    return sum / (double)r->e->batches[iteration].valid_tokens;
+    double loss = sum / (double)r->e->batches[iteration].valid_tokens;
+    return isnan(loss) ? NAN : loss; /* is printed: without a sign */
 }
 
 /* Of all processes, which ask for the same iterations in ascending order.
@@ -207,7 +208,7 @@ static bool decided(rpexec_run *r, uint32_t iteration)
         return true;
     }
     if (r->e->nodes == NULL || rpexec_nodes_rank(r->e->nodes) == 0) {
-        bool begins = f->begins(f->context, iteration);
+        bool begins = f->begins(f->context, iteration) && !r->exhausted;
         const rpexec_message verdict = {
             .kind = VERDICT, .number = iteration, .values = {begins ? 1 : 0}};
         if (r->e->nodes != NULL) {
@@ -388,6 +389,7 @@ static rp_status rewind_run(rpexec_run *r)
     memset(r->loss_of, 0, loss_count(r) * sizeof *r->loss_of);
     r->begun = 0;
     r->losses_known = 0;
+    r->exhausted = false;
     memset(r->verdicts, 0, r->program->iteration_count * sizeof *r->verdicts);
     r->run_most = r->e->evaluates != 0 ? r->e->evaluates : r->program->iteration_count;
     atomic_store(&r->uploaded, 0);

@@ -18,7 +18,8 @@ typedef struct rpexec_batch {
 typedef struct rpexec_follower {
     void *context;
     /** An iteration's first op is about to run; called in ascending order. @return false: neither
-     * this iteration nor a later one runs. NULL: all run. */
+     * this iteration nor a later one runs. So it is, whatever is said here, behind a step that has
+     * exhausted the scale of the loss (state.h). NULL: all run. */
     bool (*begins)(void *context, uint32_t iteration);
     /** An iteration's compute ops have ended, and the norm of its gradients is known; called in
      * ascending order, from the thread that called rpexec_execute. NULL: nobody wants to know. */
@@ -42,8 +43,8 @@ typedef struct rpexec_execution {
     rpexec_nodes *nodes; /**< other processes with copies of their own, of which each has another
                               part of a batch. All run the same program, process 0 asks its
                               follower for all. NULL: there are none */
-    uint32_t evaluates; /**< not 0: so many iterations run forward alone. Nothing is trained, and
-                             only `losses` are results */
+    uint32_t evaluates;  /**< not 0: so many iterations run forward alone. Nothing is trained, and
+                              only `losses` are results */
     /* Results. */
     uint32_t iterations; /**< that have run: the program's, or fewer where the follower said so */
     double *losses;      /**< [iteration] mean over the valid tokens */

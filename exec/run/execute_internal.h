@@ -35,6 +35,7 @@ struct rpexec_run {
     /* Iterations, below the same lock. */
     uint32_t begun;    /**< of which an op has run or runs */
     uint32_t run_most; /**< that run at most: begun, once the follower has ended the run */
+    bool exhausted;    /**< the state's: none begins any more */
     float *scales;     /**< [iteration + 1] of the loss */
     double *norms;     /**< [iteration] of the gradients */
     struct rpexec_agreement *agreements; /**< [iteration] */
@@ -62,7 +63,7 @@ typedef struct rpexec_agreement {
     uint32_t arrived;
     rpexec_squares squares; /**< of those that have arrived */
     double clip;            /**< factor of the step's gradients; valid when all have arrived */
-    uint64_t step; /**< number of the step, from 1 on; valid when all have arrived */
+    uint64_t step;          /**< number of the step, from 1 on; valid when all have arrived */
 } rpexec_agreement;
 
 /** Room for a run's loss scales. @retval RP_OK, RP_NO_MEMORY */

@@ -332,6 +332,9 @@ void rpexec_run_optimise(rpexec_run *r, uint32_t op)
         memcpy(to, state->gradients, state->trained[r->plan->model->layer_count] * sizeof *to);
     }
     rpexec_state_optimise(state, &r->e->adam);
+    pthread_mutex_lock(&r->lock);
+    r->exhausted = state->exhausted != 0;
+    pthread_mutex_unlock(&r->lock);
 }
 
 rp_status rpexec_run_keep(rpexec_run *r, uint32_t op, const rpexec_update *update, float *to)

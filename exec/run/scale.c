@@ -39,8 +39,11 @@ static void decide(rpexec_run *r, uint16_t iteration)
         bool overflow = a->squares.not_finite != 0;
         rpexec_scaler_step(&state->scaler, overflow);
         state->scaler.next = r->scales[iteration + 1] = state->scaler.scale;
-        state->skipped += overflow ? 1 : 0;
         a->step = overflow ? 0 : ++state->step;
+        if (overflow) {
+            rpexec_state_skip(state, r->scales[iteration]);
+            r->exhausted = state->exhausted != 0;
+        }
     }
     pthread_cond_broadcast(&r->submitted_one);
 }

@@ -21,6 +21,11 @@ rpexec_scaler rpexec_scaler_initial(rp_dtype dtype)
     return (rpexec_scaler){.scale = scale, .next = scale};
 }
 
+bool rpexec_scaler_is_smallest(float scale)
+{
+    return scale <= SMALLEST;
+}
+
 void rpexec_scaler_step(rpexec_scaler *s, bool overflow)
 {
     s->clean = overflow ? 0 : s->clean + 1;

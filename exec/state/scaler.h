@@ -3,6 +3,7 @@
  * A power of two, so that dividing by it is exact: 2^16 at first, halved when a gradient is not
  * finite, doubled after 2000 steps in a row without that (executor.md 5.2). Between 1 and 2^24: a
  * loss that is not finite itself must not take the scale to zero, nor a vanishing one to infinity.
+ * A step that overflows at 1 ends a training run.
  * Other types need none: their scale stays 1.
  *
  * An iteration's gradients are divided by the scale that its own loss had. With the asynchronous
@@ -24,6 +25,9 @@ bool rpexec_scaler_needed(rp_dtype dtype);
 
 /** @return 2^16, or 1 where it is not needed. */
 rpexec_scaler rpexec_scaler_initial(rp_dtype dtype);
+
+/** @return true of the smallest scale: a loss that overflows with it does so with every other. */
+bool rpexec_scaler_is_smallest(float scale);
 
 /** A step has been taken, or skipped because of an overflow: `scale` and `clean` change. */
 void rpexec_scaler_step(rpexec_scaler *scaler, bool overflow);

@@ -165,6 +165,7 @@ rp_status rpexec_state_initialise(rpexec_state *s, uint64_t seed, bool base)
     }
     s->step = 0;
     s->skipped = 0;
+    s->exhausted = 0;
     s->scaler = rpexec_scaler_initial(s->model->dtype);
     for (uint32_t i = 0; i < s->model->layer_count; i++) {
         rpexec_state_refresh(s, i);
@@ -196,9 +197,8 @@ static void take_gradients(rpexec_state *s, uint32_t layer, const void *gradient
  * slot when the embedding delivers (executor.md 1.8). */
 void rpexec_state_collect(rpexec_state *s, uint32_t layer, float scale)
 {
-    if (s->is_fused) {
-        s->collected_scale = scale;
-    } else {
+    s->collected_scale = scale;
+    if (!s->is_fused) {
         take_gradients(s, layer, rpexec_state_slot(s, layer), scale, false);
     }
 }
@@ -208,6 +208,7 @@ void rpexec_state_collect_part(rpexec_state *s, uint32_t layer, float scale, boo
     bool finite = rpexec_pass_collect(s->pool, s->model->dtype, floats_of(s, layer),
                                       rpexec_state_slot(s, layer), scale, add,
                                       s->gradients + s->trained[layer]);
+    s->collected_scale = scale;
     s->overflow |= !finite;
 }
 
@@ -312,6 +313,14 @@ static void step_layer(rpexec_state *s, uint32_t layer, const rpexec_adam *adam)
     }
 }
 
+void rpexec_state_skip(rpexec_state *s, float scale)
+{
+    s->skipped++;
+    if (s->exhausted == 0 && rpexec_scaler_is_smallest(scale)) {
+        s->exhausted = rpexec_state_iterations(s);
+    }
+}
+
 void rpexec_state_optimise(rpexec_state *s, const rpexec_adam *adam)
 {
     rpexec_adam clipped = *adam;
@@ -324,7 +333,7 @@ void rpexec_state_optimise(rpexec_state *s, const rpexec_adam *adam)
         rpexec_scaler_step(&s->scaler, overflow);
     }
     if (overflow) {
-        s->skipped++;
+        rpexec_state_skip(s, s->collected_scale);
         return;
     }
     s->step++;

@@ -28,10 +28,12 @@ typedef struct rpexec_state {
     uint64_t step;    /**< optimizer steps that have been taken */
     uint64_t skipped; /**< and those that were not, because of an overflow (fp16) */
     rpexec_scaler scaler;
-    bool overflow;         /**< of the step that is being collected */
-    rpexec_pool *pool;     /**< works on the arrays; NULL for small models */
-    bool is_fused;         /**< a step is one pass (rpexec_state_fuse) */
-    float collected_scale; /**< of what a fused step finds in the slots */
+    uint64_t exhausted; /**< the first step that has overflowed although its loss had the smallest
+                             scale; 0: none */
+    bool overflow;      /**< of the step that is being collected */
+    rpexec_pool *pool;  /**< works on the arrays; NULL for small models */
+    bool is_fused;      /**< a step is one pass (rpexec_state_fuse) */
+    float collected_scale;  /**< that the loss of that step had */
     rpexec_squares squares; /**< of the gradients that have been measured for the next step */
     double norm;            /**< of the last step's gradients; NaN where one was not finite */
 } rpexec_state;
@@ -84,6 +86,9 @@ void rpexec_state_measure(rpexec_state *state, uint32_t layer);
  * and no rpexec_state_add.
  */
 void rpexec_state_fuse(rpexec_state *state, bool fused);
+
+/** A step is skipped, since it has overflowed. @param scale that its loss had */
+void rpexec_state_skip(rpexec_state *state, float scale);
 
 /** OPTIMIZER: one Adam step of all layers from the master gradients, by the pool; none after an
  * overflow. Gradients are clipped to `adam`'s norm by that of all that has been measured, which is

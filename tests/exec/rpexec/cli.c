@@ -1,5 +1,6 @@
 /* rpexec as a user meets it: bad command lines (tests/bad/rpexec.tsv), artefacts, --list. */
 #include "common/schedule/schedule_type.h"
+#include "exec/checkpoint/safetensors.h"
 #include "exec/run/backend.h"
 #include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
@@ -280,7 +281,7 @@ Test(exec_cli, weights_that_are_not_finite_stop_the_run)
     cr_expect(ne(int, access(rp_test_path(rp_test_tool_folder(), "kept/step-1"), F_OK), 0));
 }
 
-/* ---- folders of users and strangers ---- */
+/* ---- losses that fp16 cannot hold, folders of users and strangers ---- */
 
 static void shell(const char *command)
 {
@@ -288,6 +289,66 @@ static void shell(const char *command)
     (void)rp_arena_print(rp_test_tool_arena(), &whole, "cd %s && %s", rp_test_tool_folder(),
                          command);
     cr_assert(eq(int, system(whole), 0), "%s", whole); // NOLINT(cert-env33-c)
+}
+
+static const char *joined(const char *a, const char *b)
+{
+    const char *text = NULL;
+    (void)rp_arena_print(rp_test_tool_arena(), &text, "%s%s", a, b);
+    return text;
+}
+
+/* A checkpoint in @DIR@ whose final norm is finite in fp16, and what it gives is not. */
+static void make_large_weights(void)
+{
+    rpexec_safetensors file;
+    rpexec_writable tensors[64];
+    rp_arena *arena = rp_test_tool_arena();
+    cr_assert(eq(int, rpexec_safetensors_open(LLAMA "/model.safetensors", arena, &file), RP_OK));
+    cr_assert(le(u32, file.count, 64));
+    for (uint32_t i = 0; i < file.count; i++) {
+        const rpexec_stored *t = &file.tensors[i];
+        float *values = NULL;
+        cr_assert(eq(int, rp_arena_alloc(arena, t->elements, sizeof *values, &values), RP_OK));
+        cr_assert(eq(int, rpexec_safetensors_read(&file, t, values), RP_OK));
+        for (uint64_t k = 0; strcmp(t->name, "model.norm.weight") == 0 && k < t->elements; k++) {
+            values[k] = 6e4f;
+        }
+        tensors[i] = (rpexec_writable){.name = t->name, .rank = t->rank, .values = values};
+        memcpy(tensors[i].shape, t->shape, sizeof t->shape);
+    }
+    cr_assert(eq(int,
+                 rpexec_safetensors_write(rp_test_path(rp_test_tool_folder(), "model.safetensors"),
+                                          tensors, file.count, NULL, 0),
+                 RP_OK));
+    rpexec_safetensors_close(&file);
+    const char *config = rp_test_tool_read(LLAMA "/config.json");
+    write_bytes("config.json", config, strlen(config));
+}
+
+/* From 2^16 the scale is 1 in step 17, as PyTorch's GradScaler and DeepSpeed halve it. */
+Test(exec_cli, overflows_at_the_smallest_scale_stop_the_run)
+{
+    static const char *const runs[] = {"--gpus 1", "--gpus 2 --schedule 1f1b",
+                                       "--gpus 2 --schedule fsdp --save-every 100"};
+    make_large_weights();
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        const char *line = NULL;
+        (void)rp_arena_print(rp_test_tool_arena(), &line,
+                             "%s --weights @DIR@ --seq-len 4 --steps 25 --save @DIR@/s --loss-out "
+                             "@DIR@/loss.csv --dtype ",
+                             runs[i]);
+        expect_stopped(joined(line, "fp16"), "step 17: the loss is nan, and the forward ",
+                       "valid are --dtype bf16, whose range");
+        cr_expect(ne(int, access(rp_test_path(rp_test_tool_folder(), "s"), F_OK), 0));
+        const char *losses = rp_test_tool_read(rp_test_tool_expand("@DIR@/loss.csv", 14));
+        cr_expect(strstr(losses, "\n17,nan,") != NULL && strstr(losses, "\n19,") == NULL, "%s",
+                  losses);
+        rp_test_outcome wide = run(joined(line, i % 2 == 0 ? "bf16" : "fp32"));
+        cr_expect(eq(int, wide.status, 0), "%s", wide.messages);
+        cr_expect(eq(int, access(rp_test_path(rp_test_tool_folder(), "s/step-25"), F_OK), 0));
+        shell("rm -rf s");
+    }
 }
 
 Test(exec_cli, saving_leaves_what_others_have_put_there)

@@ -8,6 +8,7 @@
 #include "tests/support/gpu_case.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,6 +164,78 @@ Test(exec_follow, programs_run_again_on_gpus)
                                  .devices = {.stage_bytes = 1000}};
     all_schedules(&twist, twice, 1);
 }
+
+/* ---- the end of the loss scale ----------------------------------------------------------------
+ */
+
+/* A final norm whose output is beyond 65504 in fp16, and in no other type; the scale is 4. */
+static void overflow(void *context, rp_arena *in, rp_test_run *run)
+{
+    float *norm = run->state.master + rp_test_offset_of(run, "model.norm.weight");
+    (void)context;
+    (void)in;
+    for (uint32_t i = 0; i < run->model.config->hidden; i++) {
+        norm[i] = 6e4f;
+    }
+    for (uint32_t layer = 0; layer < run->model.layer_count; layer++) {
+        rpexec_state_refresh(&run->state, layer);
+    }
+    run->state.scaler = (rpexec_scaler){.scale = 4, .next = 4};
+}
+
+static bool always(void *context, uint32_t iteration)
+{
+    (void)context;
+    (void)iteration;
+    return true;
+}
+
+/* Scales of 4, 2 and 1, as PyTorch's GradScaler halves them: the third step is the last, or one
+ * more that had begun. With the asynchronous optimizer of the host scales are a step older. */
+static void exhaust(const rp_model *config, rp_compile_config work, rp_test_twist twist,
+                    uint32_t most)
+{
+    rp_test_run run;
+    rp_test_run wide;
+    const char *mode = work.asynchronous ? "async" : "sync";
+    const char *name = work.schedule->name;
+    bool late = work.asynchronous && work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
+    uint32_t last = late ? 4 : 3;
+    (void)most;
+    twist.prepare = overflow;
+    twist.follower = (rpexec_follower){.begins = always};
+    work.iterations = 7;
+    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, &work, &twist, &run), RP_OK));
+    cr_expect(eq(u64, run.state.exhausted, last), "%s %s", name, mode);
+    cr_expect(run.iterations_run == last || run.iterations_run == last + 1, "%s %s: %u", name, mode,
+              run.iterations_run);
+    cr_expect(eq(u64, run.state.step, 0), "%s %s", name, mode);
+    cr_expect(isnan(run.losses[0]) && !signbit(run.losses[0]), "%s %s", name, mode);
+    twist.dtype = RP_DTYPE_BF16;
+    cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, &work, &twist, &wide), RP_OK));
+    cr_expect(eq(u64, wide.state.exhausted, 0), "%s %s", name, mode);
+    cr_expect(eq(u32, wide.iterations_run, 7), "%s %s", name, mode);
+}
+
+Test(exec_follow, a_run_ends_when_no_smaller_scale_is_left)
+{
+    const rp_test_twist twist = {.dtype = RP_DTYPE_F16};
+    all_schedules(&twist, exhaust, 2);
+}
+
+Test(exec_follow, gpus_end_when_no_smaller_scale_is_left)
+{
+    const emulated_machine machine = {.devices = 2, .peers = true, .seed = 3, .delay_us = 100};
+    const rp_test_twist twist = {.dtype = RP_DTYPE_F16,
+                                 .driver_type = rp_fake_cuda_driver(&machine)};
+    rp_model config = rp_test_small_decoder(6, true, true);
+    config.heads = 4;
+    exhaust(&config, rp_test_work("1f1b", 2, 4, STEPS), twist, 0);
+    exhaust(&config, rp_test_work("fsdp", 2, 4, STEPS), twist, 0);
+}
+
+/* ---- weights stay -----------------------------------------------------------------------------
+ */
 
 static uint32_t transfers;
 
