@@ -136,6 +136,8 @@ typedef struct rp_model {
     double lora_alpha;       /**< adapters are scaled by lora_alpha / lora_rank; 0: not scaled */
     bool has_padding;        /**< the embedding's row of padding_token is not trained */
     uint32_t padding_token; /**< config.json's pad_token_id */
+    bool padding_begins;    /**< it is bos_token_id, too */
+    bool padding_ends;      /**< it is eos_token_id, too, or one of those */
     bool raw_routing; /**< experts' weights are the softmax's own: config.json's norm_topk_prob is
                            false. Otherwise the chosen ones are divided by their sum */
     /* Of config.json alone (huggingface/config.h): */

@@ -479,6 +479,34 @@ static rp_status read_gemma(const rp_hf_config *r, rp_model *m)
     return RP_OK;
 }
 
+/* True where a key has the token, alone or in a list. */
+static bool has_token(const rp_hf_config *r, const char *key, uint32_t token)
+{
+    const json_t *value = rp_hf_get(r, key);
+    bool found = json_is_integer(value) && json_integer_value(value) == token;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *one = json_array_get(value, i);
+        found |= json_is_integer(one) && json_integer_value(one) == token;
+    }
+    return found;
+}
+
+/* Without eos_token_id it is that of transformers' class. */
+static bool is_end(const rp_hf_config *r, uint32_t token)
+{
+    static const struct {
+        const char *type;
+        uint32_t eos;
+    } usual[] = {{"llama", 2},    {"mistral", 2}, {"mixtral", 2},
+                 {"phi3", 32000}, {"gemma2", 1},  {"gemma3_text", 1}};
+    bool found = has_token(r, "eos_token_id", token);
+    bool missing = rp_hf_get(r, "eos_token_id") == NULL;
+    for (size_t i = 0; missing && i < sizeof usual / sizeof usual[0]; i++) {
+        found |= strcmp(usual[i].type, r->family->type) == 0 && usual[i].eos == token;
+    }
+    return found;
+}
+
 /* The row of the embedding that is not trained. As PyTorch has it, negative numbers count from the
  * end of the table. */
 static rp_status read_padding(const rp_hf_config *r, rp_model *m)
@@ -495,6 +523,8 @@ static rp_status read_padding(const rp_hf_config *r, rp_model *m)
     }
     m->has_padding = true;
     m->padding_token = (uint32_t)(token < 0 ? token + rows : token);
+    m->padding_begins = has_token(r, "bos_token_id", m->padding_token);
+    m->padding_ends = is_end(r, m->padding_token);
     return RP_OK;
 }
 

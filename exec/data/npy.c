@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define MAGIC_BYTES (sizeof RPEXEC_NPY_MAGIC - 1)
-#define MOST_DIMENSIONS 3 /* one more than can be read, so that a message tells them */
+#define MOST_DIMENSIONS 4 /* one more than can be read, so that a message tells them */
 
 typedef struct literal {
     const unsigned char *at;
@@ -157,20 +157,25 @@ static rp_status set_shape(const char *path, const literal *l, uint64_t bytes, r
                      path);
         return RP_INPUT;
     }
-    if (l->dimensions != 1 && l->dimensions != 2) {
-        rp_log_error("%s: NumPy's array has %" PRIu32 " dimensions; valid are [tokens] and "
-                     "[sequences, length]",
+    f->labelled = l->dimensions == 3;
+    if (l->dimensions < 1 || l->dimensions > 3 || (f->labelled && l->shape[0] != 2)) {
+        rp_log_error("%s: NumPy's array has %" PRIu32 " dimensions; valid are [tokens], "
+                     "[sequences, length] and, of tokens and their labels, [2, sequences, length]: "
+                     "numpy.stack([input_ids, labels])",
                      path, l->dimensions);
         return RP_INPUT;
     }
-    f->row = l->dimensions == 2 ? l->shape[1] : 0;
-    f->count = l->shape[0];
-    bool beyond = l->dimensions == 2 && __builtin_mul_overflow(f->count, f->row, &f->count);
-    if (beyond || f->count == 0 || bytes % f->width != 0 || f->count != bytes / f->width) {
-        rp_log_error("%s: NumPy's header says %" PRIu64 " x %" PRIu64 " values of %" PRIu32
-                     " bytes, the file has %" PRIu64 " bytes behind it; valid are 1 token and "
-                     "more, and nothing else",
-                     path, l->shape[0], l->dimensions == 2 ? l->shape[1] : 1, f->width, bytes);
+    const uint64_t *shape = l->shape + (f->labelled ? 1 : 0);
+    uint64_t arrays = f->labelled ? 2 : 1;
+    uint64_t values = 0;
+    f->row = l->dimensions > 1 ? shape[1] : 0;
+    bool beyond = __builtin_mul_overflow(shape[0], l->dimensions > 1 ? f->row : 1, &f->count) ||
+                  __builtin_mul_overflow(f->count, arrays, &values);
+    if (beyond || f->count == 0 || bytes % f->width != 0 || values != bytes / f->width) {
+        rp_log_error("%s: NumPy's header says %" PRIu64 " x %" PRIu64 " x %" PRIu64
+                     " values of %" PRIu32 " bytes, the file has %" PRIu64 " bytes behind it; "
+                     "valid are 1 token and more, and nothing else",
+                     path, arrays, shape[0], l->dimensions > 1 ? f->row : 1, f->width, bytes);
         return RP_INPUT;
     }
     return RP_OK;

@@ -154,10 +154,32 @@ static rp_status refuse_token(const rpexec_tokens *t, uint64_t index, uint32_t v
 {
     uint64_t value = rpexec_token_file_at(&t->file, index);
     bool negative = t->file.is_signed && value > INT64_MAX;
-    rp_log_error("%s: token %" PRIu64 " is %s%" PRIu64 "; valid for this model are 0 to %" PRIu32
-                 ": make the file with its own tokenizer (" CONVERTER ")",
-                 t->path, index, negative ? "-" : "", negative ? -value : value, vocab - 1);
+    bool label = index >= t->file.count;
+    rp_log_error("%s: %s %" PRIu64 " is %s%" PRIu64 "; valid for this model are 0 to %" PRIu32
+                 "%s: make the file with its own tokenizer (" CONVERTER ")",
+                 t->path, label ? "label" : "token", label ? index - t->file.count : index,
+                 negative ? "-" : "", negative ? -value : value, vocab - 1,
+                 label                             ? ", and -100 for none"
+                 : negative && t->file.row != 0    ? ", and -100 behind a row's text (labels of "
+                                                     "their own: numpy.stack([input_ids, labels]))"
+                                                   : "");
     return RP_INPUT;
+}
+
+/* A label that is none, as it is stored; no token of a type without sign is so large. */
+#define NO_LABEL ((uint64_t)(int64_t)RPEXEC_IGNORED)
+
+/* @return the end of the row, where it is filled with NO_LABEL from the token on; otherwise the
+ * token */
+static uint64_t behind_filling(const rpexec_token_file *f, uint64_t index)
+{
+    uint64_t end = f->row == 0 ? index : (index / f->row + 1) * f->row;
+    for (uint64_t i = index; i < end; i++) {
+        if (rpexec_token_file_at(f, i) != NO_LABEL) {
+            return index;
+        }
+    }
+    return end;
 }
 
 /* In blocks that stay in a cache, so that the first bad one is found in its block. */
@@ -169,13 +191,23 @@ static rp_status check_values(const rpexec_tokens *t, uint32_t vocab)
         return RP_OK;
     }
     (void)madvise(t->mapping, t->mapped_bytes, MADV_SEQUENTIAL);
-    for (uint64_t first = 0; first < f->count; first += block) {
+    for (uint64_t first = 0; first < f->count;) {
         uint64_t count = f->count - first < block ? f->count - first : block;
-        if (!fits(f, first, count, vocab)) {
-            while (rpexec_token_file_at(f, first) < vocab) {
-                first++;
+        uint64_t end = first + count;
+        first = fits(f, first, count, vocab) ? end : first;
+        while (first < end) {
+            bool fine = rpexec_token_file_at(f, first) < vocab;
+            uint64_t next = fine ? first + 1 : behind_filling(f, first);
+            if (next == first) {
+                return refuse_token(t, first, vocab);
             }
-            return refuse_token(t, first, vocab);
+            first = next;
+        }
+    }
+    for (uint64_t i = f->count; f->labelled && i < 2 * f->count; i++) {
+        uint64_t label = rpexec_token_file_at(f, i);
+        if (label >= vocab && label != NO_LABEL) {
+            return refuse_token(t, i, vocab);
         }
     }
     (void)madvise(t->mapping, t->mapped_bytes, MADV_NORMAL);
@@ -235,10 +267,103 @@ static rp_status check_length(const rpexec_tokens *t)
     return RP_OK;
 }
 
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static bool is_padding(const rpexec_tokens *t, uint64_t at)
+{
+    uint64_t token = rpexec_token_file_at(&t->file, at);
+    return token == NO_LABEL || (t->padding.is_known && token == t->padding.token);
+}
+
+/* Tokens of a row that are text; the others are padding. */
+typedef struct text_place {
+    uint64_t begin;
+    uint64_t end;
+} text_place;
+
+static text_place text_of(const rpexec_tokens *t, uint64_t row)
+{
+    const uint64_t begin = row * t->file.row;
+    const uint64_t end = begin + t->file.row;
+    text_place p = {begin, end};
+    while (p.end > p.begin && is_padding(t, p.end - 1)) {
+        p.end--;
+    }
+    while (p.begin < p.end && is_padding(t, p.begin)) {
+        p.begin++;
+    }
+    p.begin -= t->padding.begins && p.begin > begin ? 1 : 0;
+    bool filled = p.end < end && rpexec_token_file_at(&t->file, p.end) == NO_LABEL;
+    p.end += t->padding.ends && p.end < end && !filled ? 1 : 0;
+    return p;
+}
+
+/* A token of a row as a label. */
+static int32_t label_at(const rpexec_tokens *t, const text_place *text, uint64_t at)
+{
+    const rpexec_token_file *f = &t->file;
+    uint64_t label = rpexec_token_file_at(f, f->labelled ? f->count + at : at);
+    bool by_place = t->padding.begins || t->padding.ends;
+    bool padding = at < text->begin || at >= text->end || (!by_place && is_padding(t, at));
+    return label == NO_LABEL || (padding && !f->labelled) ? RPEXEC_IGNORED : (int32_t)label;
+}
+
+static bool has_label(const rpexec_tokens *t)
+{
+    for (uint64_t row = 0; row < t->sequences; row++) {
+        const text_place text = text_of(t, row);
+        for (uint64_t i = row * t->file.row + 1; i < (row + 1) * t->file.row; i++) {
+            if (label_at(t, &text, i) != RPEXEC_IGNORED) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Rows that end in runs of a token which nothing calls padding. */
+static void warn_of_runs(const rpexec_tokens *t)
+{
+    const rpexec_token_file *f = &t->file;
+    uint64_t token = UINT64_MAX;
+    uint64_t rows = 0;
+    for (uint64_t row = 0; f->row > 2 && !f->labelled && row < t->sequences; row++) {
+        uint64_t end = (row + 1) * f->row;
+        uint64_t last = rpexec_token_file_at(f, end - 1);
+        bool runs = last == rpexec_token_file_at(f, end - 2) && !is_padding(t, end - 1);
+        token = runs && token == UINT64_MAX ? last : token;
+        rows += runs && token == last ? 1 : 0;
+    }
+    if (rows > 1 && 2 * rows >= t->sequences) {
+        rp_log_warning("%s: %" PRIu64 " of its %" PRIu64 " rows end in a run of token %" PRIu64
+                       ", which is learned; if it is padding, valid are its number as pad_token_id "
+                       "in the model's config.json, and -100 in its place",
+                       t->path, rows, t->sequences, token);
+    }
+}
+
+static rp_status check_rows(const rpexec_tokens *t)
+{
+    if (t->file.row == 0) {
+        return RP_OK;
+    }
+    if (!has_label(t)) {
+        rp_log_error("%s: no token is a label: all rows are padding, or labelled -100; valid are "
+                     "rows of two tokens and more that are none",
+                     t->path);
+        return RP_INPUT;
+    }
+    warn_of_runs(t);
+    return RP_OK;
+}
+
 rp_status rpexec_tokens_open(const char *path, const rpexec_tokens_wanted *wanted, rp_arena *arena,
                              rpexec_tokens *tokens_out)
 {
-    rpexec_tokens t = {.path = path, .seq_len = wanted->seq_len, .seed = wanted->seed};
+    rpexec_tokens t = {.path = path,
+                       .seq_len = wanted->seq_len,
+                       .seed = wanted->seed,
+                       .padding = wanted->padding};
     const char *index_path = NULL;
     rp_status status = map_both(path, arena, &t, &index_path);
     status = status == RP_OK ? parse(index_path, wanted, &t) : status;
@@ -246,11 +371,14 @@ rp_status rpexec_tokens_open(const char *path, const rpexec_tokens_wanted *wante
     status = status == RP_OK ? check_vocab(&t, wanted->vocab) : status;
     status = status == RP_OK ? check_length(&t) : status;
     status = status == RP_OK ? check_values(&t, wanted->vocab) : status;
+    if (status == RP_OK) {
+        t.sequences = t.file.row != 0 ? t.file.count / t.file.row : (t.file.count - 1) / t.seq_len;
+        status = check_rows(&t);
+    }
     if (status != RP_OK) {
         rpexec_tokens_close(&t);
         return status;
     }
-    t.sequences = t.file.row != 0 ? t.file.count / t.file.row : (t.file.count - 1) / t.seq_len;
     *tokens_out = t;
     return RP_OK;
 }
@@ -265,21 +393,30 @@ static uint64_t hash_block(const rpexec_token_file *f, uint64_t first, uint64_t 
     return hash;
 }
 
-rp_status rpexec_tokens_identity(const rpexec_tokens *t, rp_arena *arena, const char **text_out)
+static uint64_t hash_of(const rpexec_token_file *f, uint64_t hash)
 {
-    const rpexec_token_file *f = &t->file;
     const uint64_t most = (f->count + HASHED_BLOCK - 1) / HASHED_BLOCK;
     const uint64_t blocks = most < HASHED_BLOCKS ? most : HASHED_BLOCKS;
     const uint64_t last = f->count > HASHED_BLOCK ? f->count - HASHED_BLOCK : 0;
-    uint64_t hash = f->documents;
-    if (t->mapping == NULL) {
-        return rp_arena_print(arena, text_out, "random tokens");
-    }
     for (uint64_t i = 0; i < blocks; i++) {
         bool all = most <= HASHED_BLOCKS;
         hash = hash_block(f, all ? i * HASHED_BLOCK : last / (HASHED_BLOCKS - 1) * i, hash);
     }
-    hash = hash_block(f, last, hash);
+    return hash_block(f, last, hash);
+}
+
+rp_status rpexec_tokens_identity(const rpexec_tokens *t, rp_arena *arena, const char **text_out)
+{
+    const rpexec_token_file *f = &t->file;
+    if (t->mapping == NULL) {
+        return rp_arena_print(arena, text_out, "random tokens");
+    }
+    uint64_t hash = hash_of(f, f->documents);
+    if (f->labelled) {
+        rpexec_token_file labels = *f;
+        labels.values += f->count * f->width;
+        hash = hash_of(&labels, hash);
+    }
     return rp_arena_print(arena, text_out,
                           "%" PRIu64 " tokens, rows of %" PRIu64 ", %" PRIu64
                           " documents, hash %016" PRIx64,
@@ -306,13 +443,13 @@ static uint64_t document_behind(const rpexec_token_file *f, uint64_t token)
 
 /* @param at the sequence's first token
  * @return labels that stay */
-static uint64_t read_labels(const rpexec_tokens *t, uint64_t at, int32_t *labels)
+static uint64_t read_stream(const rpexec_tokens *t, uint64_t at, int32_t *ids, int32_t *labels)
 {
     const rpexec_token_file *f = &t->file;
-    uint32_t last = f->row == t->seq_len ? t->seq_len - 1 : t->seq_len;
-    uint64_t valid = last;
+    uint64_t valid = t->seq_len;
     for (uint32_t k = 0; k < t->seq_len; k++) {
-        labels[k] = k < last ? (int32_t)rpexec_token_file_at(f, at + k + 1) : RPEXEC_IGNORED;
+        ids[k] = (int32_t)rpexec_token_file_at(f, at + k);
+        labels[k] = (int32_t)rpexec_token_file_at(f, at + k + 1);
     }
     for (uint64_t d = document_behind(f, at); d < f->documents; d++) {
         uint64_t start = rpexec_token_file_start(f, d);
@@ -325,6 +462,23 @@ static uint64_t read_labels(const rpexec_tokens *t, uint64_t at, int32_t *labels
     return valid;
 }
 
+/* @return labels that stay */
+static uint64_t read_row(const rpexec_tokens *t, uint64_t row, int32_t *ids, int32_t *labels)
+{
+    const rpexec_token_file *f = &t->file;
+    const text_place text = text_of(t, row);
+    const uint64_t end = (row + 1) * f->row;
+    uint64_t valid = 0;
+    for (uint32_t k = 0; k < t->seq_len; k++) {
+        uint64_t at = row * f->row + k;
+        uint64_t id = rpexec_token_file_at(f, at);
+        ids[k] = (int32_t)(id == NO_LABEL ? t->padding.token : id); /* 0 where it is not known */
+        labels[k] = at + 1 < end ? label_at(t, &text, at + 1) : RPEXEC_IGNORED;
+        valid += labels[k] != RPEXEC_IGNORED ? 1 : 0;
+    }
+    return valid;
+}
+
 uint64_t rpexec_tokens_read(const rpexec_tokens *t, uint64_t place, uint32_t count, int32_t *ids,
                             int32_t *labels)
 {
@@ -333,11 +487,10 @@ uint64_t rpexec_tokens_read(const rpexec_tokens *t, uint64_t place, uint32_t cou
         uint64_t epoch = (place + i) / t->sequences;
         uint64_t sequence = rpexec_random_permute(rpexec_random_bits(t->seed, epoch, 0),
                                                   t->sequences, (place + i) % t->sequences);
-        uint64_t at = sequence * (t->file.row != 0 ? t->file.row : t->seq_len);
-        for (uint32_t k = 0; k < t->seq_len; k++) {
-            ids[(uint64_t)i * t->seq_len + k] = (int32_t)rpexec_token_file_at(&t->file, at + k);
-        }
-        valid += read_labels(t, at, labels + (uint64_t)i * t->seq_len);
+        uint64_t first = (uint64_t)i * t->seq_len;
+        valid += t->file.row != 0
+                     ? read_row(t, sequence, ids + first, labels + first)
+                     : read_stream(t, sequence * t->seq_len, ids + first, labels + first);
     }
     return valid;
 }

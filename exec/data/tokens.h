@@ -11,6 +11,13 @@
  * positions go on. A table's rows are sequences of their own: S + 1 tokens, or S, whose last one
  * has no label.
  *
+ * Rows may be padded, at either end, with a token that the model knows as that, or behind their
+ * text with RPEXEC_IGNORED. Padding is no label, and neither is the same token within the text, as
+ * with transformers' DataCollatorForLanguageModeling. But where texts begin or end with that token,
+ * too, place decides: of a run of it at that end of a row the innermost one is text, and so are all
+ * within the text. A table that has labels (token_file.h) says itself which tokens are.
+ * Attention is not masked: tokens see padding that is before them, and positions count it.
+ *
  * Each epoch is a permutation of all sequences by the seed; place n of the stream is sequence n mod
  * count of epoch n / count. The place is all there is to resume.
  */
@@ -19,6 +26,14 @@
 #include "common/base/mem.h"
 #include "exec/data/token_file.h"
 
+/** The token that rows are padded with. */
+typedef struct rpexec_padding {
+    bool is_known;
+    uint32_t token;
+    bool begins; /**< texts begin with it as well */
+    bool ends;   /**< and end */
+} rpexec_padding;
+
 /** Conditions that a run sets to its data. */
 typedef struct rpexec_tokens_wanted {
     uint32_t seq_len;
@@ -26,6 +41,7 @@ typedef struct rpexec_tokens_wanted {
     uint64_t seed;  /**< of the order */
     bool bytes;     /**< texts are taken for models with more than 256 tokens, too */
     bool joined;    /**< first tokens of documents are labels, too */
+    rpexec_padding padding;
 } rpexec_tokens_wanted;
 
 typedef struct rpexec_tokens {
@@ -35,6 +51,7 @@ typedef struct rpexec_tokens {
     void *index; /**< Megatron's; NULL: there is none */
     uint64_t index_bytes;
     rpexec_token_file file;
+    rpexec_padding padding;
     uint32_t seq_len;
     uint64_t sequences; /**< of an epoch, at least 1 */
     uint64_t seed;
@@ -46,7 +63,7 @@ typedef struct rpexec_tokens {
  * @param arena for the other one's name
  * @param tokens_out given back with rpexec_tokens_close
  * @retval RP_OK, RP_INPUT (not readable, damaged, too short, of another vocabulary, a token out of
- *         range; logged with its place and what to do), RP_NO_MEMORY
+ *         range, no label; logged with its place and what to do), RP_NO_MEMORY
  */
 rp_status rpexec_tokens_open(const char *path, const rpexec_tokens_wanted *wanted, rp_arena *arena,
                              rpexec_tokens *tokens_out);

@@ -386,7 +386,11 @@ static rp_status open_data(rpexec_trainer *t)
                                          .vocab = t->config.vocab,
                                          .seed = t->o->seed,
                                          .bytes = t->o->bytes,
-                                         .joined = t->o->join_documents};
+                                         .joined = t->o->join_documents,
+                                         .padding = {.is_known = t->config.has_padding,
+                                                     .token = t->config.padding_token,
+                                                     .begins = t->config.padding_begins,
+                                                     .ends = t->config.padding_ends}};
     if (t->o->data != NULL) {
         RP_TRY(rpexec_tokens_open(t->o->data, &wanted, t->arena, &t->tokens));
     }

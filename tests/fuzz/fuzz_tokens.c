@@ -14,9 +14,10 @@ static void check(const rpexec_token_file *f, const uint8_t *data, size_t size)
     uint64_t most = rpexec_token_file_most(f);
     fuzz_require(f->values >= data && f->values <= data + size, "tokens begin in the file");
     fuzz_require(f->width > 0 && f->count > 0, "there are tokens");
-    fuzz_require(f->count <= (size_t)(data + size - f->values) / f->width,
-                 "tokens end in the file");
-    for (uint64_t i = 0; i < f->count; i++) {
+    uint64_t arrays = f->labelled ? 2 : 1;
+    fuzz_require(f->count <= (size_t)(data + size - f->values) / f->width / arrays,
+                 "tokens and labels end in the file");
+    for (uint64_t i = 0; i < arrays * f->count; i++) {
         uint64_t token = rpexec_token_file_at(f, i);
         fuzz_require(token <= most || f->is_signed, "a token is one of its type");
     }

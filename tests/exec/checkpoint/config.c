@@ -365,6 +365,38 @@ Test(exec_config, other_families_are_refused_or_assumed)
     }
 }
 
+/* Whether texts begin or end with the padding token; of files without eos_token_id as transformers'
+ * classes have it (LlamaConfig: 2). */
+Test(exec_config, padding_may_begin_and_end_texts)
+{
+    static const struct {
+        const char *keys;
+        bool known, begins, ends;
+    } cases[] = {
+        {"\"pad_token_id\": null, \"eos_token_id\": 2", false, false, false},
+        {"\"eos_token_id\": 2, \"bos_token_id\": 2", false, false, false},
+        {"\"pad_token_id\": 0, \"eos_token_id\": 2, \"bos_token_id\": 1", true, false, false},
+        {"\"pad_token_id\": 2, \"eos_token_id\": 2, \"bos_token_id\": 1", true, false, true},
+        {"\"pad_token_id\": 1, \"eos_token_id\": 2, \"bos_token_id\": 1", true, true, false},
+        {"\"pad_token_id\": 2, \"eos_token_id\": 2, \"bos_token_id\": 2", true, true, true},
+        {"\"pad_token_id\": 5, \"eos_token_id\": [2, 5]", true, false, true},
+        {"\"pad_token_id\": 5, \"eos_token_id\": [2, 6]", true, false, false},
+        {"\"pad_token_id\": 2", true, false, true},
+        {"\"pad_token_id\": 1", true, false, false},
+        {"\"pad_token_id\": 2, \"eos_token_id\": null", true, false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[1024];
+        char message[1024] = "";
+        rp_model m;
+        (void)snprintf(text, sizeof text, "{\"model_type\": \"llama\"" LLAMA_REST ", %s}",
+                       cases[i].keys);
+        cr_assert(eq(int, load_text(text, &m, message, sizeof message), RP_OK), "%s", message);
+        cr_expect(eq(int, m.has_padding, cases[i].known), "%s", cases[i].keys);
+        cr_expect(eq(int, m.padding_begins, cases[i].begins), "%s", cases[i].keys);
+        cr_expect(eq(int, m.padding_ends, cases[i].ends), "%s", cases[i].keys);
+    }
+}
+
 /* Models that rpsim reads are refused as well where they come another way. */
 Test(exec_config, models_of_rpsim_are_refused_for_what_is_not_computed)
 {

@@ -1,0 +1,243 @@
+/* Labels of rows, padded in every way, by a second definition that looks at each token alone: what
+ * transformers' collators do (data_collator.py: DataCollatorForLanguageModeling has -100 wherever
+ * the padding token is, DataCollatorForSeq2Seq in the places that it adds), and files that are
+ * refused. Losses of both are in packing.c. RP_LONG=1: longer rows. */
+#include "exec/data/tokens.h"
+#include "exec/operators/operators.h"
+#include "tests/support/assertions.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define VOCAB 7u
+#define PADDING 2
+#define MOST_LENGTH 6u
+
+static char path[] = "/tmp/rp-rows-XXXXXX";
+
+static void begin(void)
+{
+    rp_test_log_begin();
+    int descriptor = mkstemp(path);
+    cr_assert(descriptor >= 0 && close(descriptor) == 0);
+}
+
+static void end(void)
+{
+    rp_test_none_left(unlink(path) != 0, "files");
+    rp_test_log_end();
+}
+
+TestSuite(exec_data_rows, .init = begin, .fini = end, .timeout = 300);
+
+/* numpy.save of int32: version 1, [rows, length] or, with `labels`, [2, rows, length]. */
+static void write_npy(uint32_t rows, uint32_t length, const int32_t *ids, const int32_t *labels)
+{
+    char header[128];
+    FILE *stream = fopen(path, "wb");
+    cr_assert(stream != NULL);
+    int count = snprintf(header, sizeof header,
+                         "{'descr': '<i4', 'fortran_order': False, 'shape': (%s%u, %u), }\n",
+                         labels != NULL ? "2, " : "", rows, length);
+    const unsigned char magic[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)count, 0};
+    size_t values = (size_t)rows * length;
+    (void)fwrite(magic, 1, sizeof magic, stream);
+    (void)fwrite(header, 1, (size_t)count, stream);
+    (void)fwrite(ids, sizeof *ids, values, stream);
+    (void)fwrite(labels, sizeof *labels, labels != NULL ? values : 0, stream);
+    cr_assert(eq(int, fclose(stream), 0));
+}
+
+static rp_status open_rows(uint32_t seq_len, rpexec_padding padding, rpexec_tokens *t)
+{
+    const rpexec_tokens_wanted wanted = {
+        .seq_len = seq_len, .vocab = VOCAB, .seed = 5, .padding = padding};
+    *t = (rpexec_tokens){0};
+    rp_test_log_again();
+    return rpexec_tokens_open(path, &wanted, rp_test_arena, t);
+}
+
+/* ---- the second definition --------------------------------------------------------------------
+ */
+
+/* Whether all of [from, to) could be padding. */
+static bool pads(const int32_t *row, uint32_t from, uint32_t to, bool known)
+{
+    bool all = true;
+    for (uint32_t i = from; i < to; i++) {
+        all = all && (row[i] == RPEXEC_IGNORED || (known && row[i] == PADDING));
+    }
+    return all;
+}
+
+static int32_t expected_label(const int32_t *row, uint32_t length, uint32_t i, rpexec_padding p)
+{
+    bool one = pads(row, i, i + 1, p.is_known);
+    if (!p.begins && !p.ends) {
+        return one ? RPEXEC_IGNORED : row[i];
+    }
+    bool last = pads(row, i, length, p.is_known);
+    bool first = pads(row, 0, i + 1, p.is_known);
+    bool ends_text = p.ends && row[i] == PADDING && !pads(row, i - 1, i, true);
+    bool begins_text = p.begins && i + 1 < length && !pads(row, i + 1, i + 2, true);
+    return (last && !ends_text) || (first && !last && !begins_text) || row[i] == RPEXEC_IGNORED
+               ? RPEXEC_IGNORED
+               : row[i];
+}
+
+/* One row with every padding. @param labels its own; NULL: none */
+static void check_row(const int32_t *row, uint32_t length, const int32_t *labels)
+{
+    static const rpexec_padding paddings[] = {{0},
+                                              {.is_known = true, .token = PADDING},
+                                              {true, PADDING, true, false},
+                                              {true, PADDING, false, true},
+                                              {true, PADDING, true, true}};
+    write_npy(1, length, row, labels);
+    for (size_t n = 0; n < 2 * sizeof paddings / sizeof paddings[0]; n++) {
+        const rpexec_padding p = paddings[n / 2];
+        uint32_t seq_len = length - 1 + n % 2;
+        int32_t ids[MOST_LENGTH];
+        int32_t got[MOST_LENGTH];
+        int32_t right[MOST_LENGTH];
+        uint64_t valid = 0;
+        rpexec_tokens t;
+        for (uint32_t k = 0; k < seq_len; k++) {
+            bool none = k + 1 == length;
+            right[k] = none             ? RPEXEC_IGNORED
+                       : labels != NULL ? labels[k + 1]
+                                        : expected_label(row, length, k + 1, p);
+            valid += right[k] != RPEXEC_IGNORED ? 1 : 0;
+        }
+        rp_status status = open_rows(seq_len, p, &t);
+        cr_assert(eq(int, status, valid > 0 ? RP_OK : RP_INPUT), "%s", rp_test_messages);
+        cr_expect(valid > 0 || strstr(rp_test_messages, "no token is a label") != NULL, "%s",
+                  rp_test_messages);
+        if (valid > 0) {
+            cr_expect(eq(u64, rpexec_tokens_read(&t, 3, 1, ids, got), valid));
+        }
+        for (uint32_t k = 0; valid > 0 && k < seq_len; k++) {
+            int32_t id = row[k] != RPEXEC_IGNORED ? row[k] : p.is_known ? PADDING : 0;
+            cr_expect(eq(i32, ids[k], id));
+            cr_expect(eq(i32, got[k], right[k]), "%d %d %d %d ...: label %u, padding %zu", row[0],
+                      row[1], row[2], row[3], k, n / 2);
+        }
+        rpexec_tokens_close(&t);
+    }
+}
+
+/* All rows of three tokens, of which one is the padding; with -100 behind them, too, and with
+ * labels of their own. */
+Test(exec_data_rows, labels_are_those_of_a_look_at_each_token)
+{
+    static const int32_t alphabet[] = {PADDING, 3, 0};
+    const char *long_run = getenv("RP_LONG");
+    uint32_t length = long_run != NULL && strcmp(long_run, "1") == 0 ? MOST_LENGTH : 4;
+    uint32_t count = 1;
+    for (uint32_t i = 0; i < length; i++) {
+        count *= 3;
+    }
+    for (uint32_t number = 0; number < count; number++) {
+        int32_t row[MOST_LENGTH];
+        int32_t labels[MOST_LENGTH];
+        uint32_t rest = number;
+        for (uint32_t i = 0; i < length; i++) {
+            row[i] = alphabet[rest % 3];
+            labels[i] = (number * 7 + i * 5) % 4 < 2 ? RPEXEC_IGNORED : (int32_t)(rest % VOCAB);
+            rest /= 3;
+        }
+        check_row(row, length, NULL);
+        check_row(row, length, labels);
+        for (uint32_t filled = 1; filled <= length - 1; filled += 2) {
+            row[length - filled] = RPEXEC_IGNORED;
+            for (uint32_t i = length - filled; i < length; i++) {
+                row[i] = RPEXEC_IGNORED;
+            }
+            check_row(row, length, NULL);
+        }
+    }
+}
+
+/* ---- files ------------------------------------------------------------------------------------
+ */
+
+Test(exec_data_rows, bad_tokens_and_labels_have_their_place)
+{
+    static const struct {
+        int32_t ids[6];
+        int32_t labels[6];
+        bool labelled;
+        const char *cause;
+    } files[] = {{{1, 1, 1, -100, 1, 1},
+                  {0},
+                  false,
+                  "token 3 is -100; valid for this model are 0 to 6, and "
+                  "-100 behind a row's text (labels of their own: "},
+                 {{1, -100, 1, 1, 1, 1}, {0}, false, "token 1 is -100"},
+                 {{1, 1, -100, 1, 1, 7}, {0}, false, "token 5 is 7"},
+                 {{1, 1, -99, 1, 1, 1}, {0}, false, "token 2 is -99"},
+                 {{1, 1, 1, 1, 1, 1},
+                  {1, 1, 1, 1, -101, 1},
+                  true,
+                  "label 4 is -101; valid for this model "
+                  "are 0 to 6, and -100 for none"},
+                 {{1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 7}, true, "label 5 is 7"},
+                 {{1, 1, 1, 1, 1, 1}, {1, -100, -100, 1, -100, -100}, true, "no token is a label"},
+                 {{1, -100, -100, 1, -100, -100}, {0}, false, "no token is a label"}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        rpexec_tokens t;
+        write_npy(2, 3, files[i].ids, files[i].labelled ? files[i].labels : NULL);
+        cr_expect(eq(int, open_rows(2, (rpexec_padding){0}, &t), RP_INPUT), "%zu", i);
+        cr_expect(strstr(rp_test_messages, files[i].cause) != NULL, "%s", rp_test_messages);
+        rpexec_tokens_close(&t);
+    }
+}
+
+/* A checkpoint of one set of labels does not go on with another. */
+Test(exec_data_rows, identities_are_of_labels_too)
+{
+    const int32_t ids[6] = {1, 2, 3, 4, 5, 6};
+    const char *texts[8];
+    for (uint32_t i = 0; i < 8; i++) {
+        int32_t labels[6] = {1, 2, 3, 4, 5, 6};
+        rpexec_tokens t;
+        if (i < 6) {
+            labels[i] = RPEXEC_IGNORED;
+        }
+        write_npy(2, 3, ids, i == 7 ? NULL : labels);
+        cr_assert(eq(int, open_rows(2, (rpexec_padding){0}, &t), RP_OK), "%s", rp_test_messages);
+        cr_assert(eq(int, rpexec_tokens_identity(&t, rp_test_arena, &texts[i]), RP_OK));
+        rpexec_tokens_close(&t);
+        for (uint32_t k = 0; k < i; k++) {
+            cr_expect(ne(str, (char *)texts[i], (char *)texts[k]), "%u and %u", i, k);
+        }
+    }
+}
+
+/* Padding that nothing names is learned: it is said where it looks like that. */
+Test(exec_data_rows, runs_at_the_ends_of_rows_are_warned_about)
+{
+    static const struct {
+        int32_t ids[12];
+        rpexec_padding padding;
+        bool warns;
+    } files[] = {{{1, 5, 5, 3, 5, 5, 1, 4, 5, 3, 2, 1}, {0}, true},
+                 {{1, 5, 5, 3, 5, 5, 1, 4, 5, 3, 2, 1}, {.is_known = true, .token = 4}, true},
+                 {{1, 5, 5, 3, 5, 5, 1, 4, 5, 3, 2, 1}, {.is_known = true, .token = 5}, false},
+                 {{1, 5, 5, 3, 5, 5, 1, 4, 5, 3, 2, 1}, {true, 5, true, true}, false},
+                 {{1, 5, 5, 3, 4, 5, 1, 4, 5, 3, 2, 1}, {0}, false},
+                 {{1, 5, 5, 3, 4, 4, 1, 4, 5, 3, 2, 1}, {0}, false}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        rpexec_tokens t;
+        write_npy(4, 3, files[i].ids, NULL);
+        cr_assert(eq(int, open_rows(2, files[i].padding, &t), RP_OK), "%s", rp_test_messages);
+        const char *said = strstr(rp_test_messages, "2 of its 4 rows end in a run of token 5");
+        cr_expect(eq(int, said != NULL, files[i].warns), "%zu: %s", i, rp_test_messages);
+        cr_expect(files[i].warns || rp_test_messages[0] == '\0', "%s", rp_test_messages);
+        rpexec_tokens_close(&t);
+    }
+}
