@@ -130,8 +130,9 @@ typedef struct rp_model {
                                 has   measured are computed kernel by kernel (roofline/kernels.c) */
     double step_host_ms;     /**< that the host takes in each step while GPUs that step themselves
                                   wait */
-    uint32_t lora_rank;      /**< of adapters on all linear layers of the blocks; 0: none, all
+    uint32_t lora_rank;      /**< of adapters on linear layers of the blocks; 0: none, all
                                   parameters are trained */
+    uint32_t lora_linears;   /**< those layers: bits of RP_LORA_LINEARS in their order; 0: all */
     uint32_t sliding_window; /**< tokens that even layers (0, 2, …) attend to; 0: all layers full */
     double lora_alpha;       /**< adapters are scaled by lora_alpha / lora_rank; 0: not scaled */
     bool has_padding;        /**< the embedding's row of padding_token is not trained */
@@ -190,9 +191,21 @@ typedef struct rp_model {
     uint64_t total_parameters;     /**< layers, embedding, positions that are learned, head unless
                                         tied, final norm */
     uint64_t active_parameters;    /**< total with only the active experts counted */
-    uint64_t adapter_parameters;   /**< one layer: lora_rank * (in + out) of q, k, v, o and of gate,
-                                        up and down of every expert; counted in none of the above */
+    uint64_t adapter_parameters;   /**< one layer: lora_rank * (in + out) of those of q, k, v, o and
+                                        of gate, up and down of every expert that have adapters;
+                                        counted in none of the above */
 } rp_model;
+
+/** Linear layers that adapters may leave out, by the names that rp_model_attention_linears and
+ * operators have for them. */
+#define RP_LORA_LINEARS "q", "k", "v", "o", "gate", "up", "down"
+#define RP_LORA_LINEAR_COUNT 7u
+
+/** @return whether a model's adapters are on the linear layers of that name. */
+bool rp_model_adapts(const rp_model *model, const char *linear);
+
+/** @return how many of gate, up and down they are on. */
+uint32_t rp_model_adapted_mlp(const rp_model *model);
 
 /** @return the model with all layers like this one: 0, 1, … layers - 1. */
 static inline const rp_model *rp_model_of_layer(const rp_model *model, uint32_t layer)
@@ -328,8 +341,12 @@ static inline uint64_t rp_model_of_sequence(const rp_model *model, uint64_t whol
     return model->sequence_ranks > 1 ? whole / model->sequence_ranks : whole;
 }
 
-/** Gives a model adapters of rank `rank` instead of those it has; 0: none. */
+/** Gives a model adapters of rank `rank`, on all linear layers, instead of those it has; 0: none.
+ */
 void rp_model_set_lora_rank(rp_model *model, uint32_t rank);
+
+/** The same on some linear layers. @param linears rp_model.lora_linears */
+void rp_model_set_lora(rp_model *model, uint32_t rank, uint32_t linears);
 
 /**
  * Loads a model and checks its parameter counts against the published ones in the file.

@@ -2,6 +2,8 @@
 #include "common/base/log.h"
 #include "common/inputs/model.h"
 
+#include <string.h>
+
 static rp_model_linear linear(const char *name, uint64_t in, uint64_t out, bool bias)
 {
     return (rp_model_linear){name, in, out, bias};
@@ -86,6 +88,23 @@ static uint64_t count_norms(const rp_model *m)
     return total + m->kv_rank + m->q_rank;
 }
 
+bool rp_model_adapts(const rp_model *model, const char *linear)
+{
+    static const char *const names[] = {RP_LORA_LINEARS};
+    bool adapts = model->lora_linears == 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        bool has = (model->lora_linears >> i & 1) != 0;
+        adapts |= has && strcmp(names[i], linear) == 0;
+    }
+    return adapts;
+}
+
+uint32_t rp_model_adapted_mlp(const rp_model *model)
+{
+    return (rp_model_adapts(model, "gate") ? 1 : 0) + (rp_model_adapts(model, "up") ? 1 : 0) +
+           (rp_model_adapts(model, "down") ? 1 : 0);
+}
+
 /* Low-rank pairs [rank, in] and [out, rank] on the linear layers of attention, on gate, up and down
  * of every expert, and of the shared ones. The router is frozen. */
 static uint64_t count_adapters(const rp_model *model)
@@ -94,10 +113,12 @@ static uint64_t count_adapters(const rp_model *model)
     uint32_t count = rp_model_attention_linears(model, linears);
     uint64_t d = model->hidden;
     uint64_t shared = model->shared_intermediate;
-    uint64_t widths = 3 * (d + model->intermediate) * rp_model_held_experts(model);
-    widths += shared != 0 ? 3 * (d + shared) : 0;
+    uint64_t mlp = rp_model_adapted_mlp(model);
+    uint64_t widths = mlp * (d + model->intermediate) * rp_model_held_experts(model);
+    widths += shared != 0 ? mlp * (d + shared) : 0;
     for (uint32_t i = 0; i < count; i++) {
-        widths += linears[i].in + linears[i].out;
+        bool adapts = rp_model_adapts(model, linears[i].name);
+        widths += adapts ? linears[i].in + linears[i].out : 0;
     }
     return model->lora_rank * widths;
 }
@@ -214,7 +235,8 @@ uint64_t rp_model_expert_trained(const rp_model *m)
     uint64_t d = m->hidden;
     uint64_t f = m->intermediate;
     uint64_t matrices = rp_model_mlp_matrices(m) * d * f + (m->expert_bias ? 2 * f + d : 0);
-    uint64_t each = m->lora_rank != 0 ? m->lora_rank * 3 * (d + f) : matrices;
+    uint64_t adapters = m->lora_rank * rp_model_adapted_mlp(m) * (d + f);
+    uint64_t each = m->lora_rank != 0 ? adapters : matrices;
     return m->experts > 1 ? rp_model_held_experts(m) * each : 0;
 }
 
@@ -271,13 +293,19 @@ rp_status rp_model_cut(const rp_model *model, const rp_layout *layout, rp_arena 
     return RP_OK;
 }
 
-void rp_model_set_lora_rank(rp_model *model, uint32_t rank)
+void rp_model_set_lora(rp_model *model, uint32_t rank, uint32_t linears)
 {
     model->lora_rank = rank;
+    model->lora_linears = linears;
     model->adapter_parameters = count_adapters(model);
     for (uint32_t k = 0; k < model->kind_count; k++) {
-        rp_model_set_lora_rank(&model->kinds[k], rank);
+        rp_model_set_lora(&model->kinds[k], rank, linears);
     }
+}
+
+void rp_model_set_lora_rank(rp_model *model, uint32_t rank)
+{
+    rp_model_set_lora(model, rank, 0);
 }
 
 static double estimate_layer(const rp_model *m)

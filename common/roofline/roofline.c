@@ -173,7 +173,7 @@ static void add_linear(builder *b, const char *name, double rows, double in, dou
     if (b->model->linear_bias) {
         add_bias(b, rows * out, copies);
     }
-    if (b->model->lora_rank != 0) {
+    if (b->model->lora_rank != 0 && rp_model_adapts(b->model, name)) {
         add_adapter(b, rows, in, out, copies);
     }
 }
@@ -305,10 +305,15 @@ static double rotated_of(const rp_model *m)
 }
 
 /* Matrices of a layer, each with a kernel that adds its gradient up; adapters have two of their
- * own.
+ * own, on some layers maybe.
  */
 static double accumulations(const rp_model *m, double of_attention)
 {
+    if (m->lora_linears != 0) {
+        uint32_t linears = (uint32_t)__builtin_popcount(m->lora_linears);
+        uint32_t of_mlp = rp_model_adapted_mlp(m);
+        return 2.0 * (linears - of_mlp + of_mlp * rp_model_held_experts(m));
+    }
     double matrices = of_attention + (double)rp_model_mlp_matrices(m) * rp_model_held_experts(m);
     matrices += m->shared_intermediate != 0 ? 3 : 0;
     return matrices * (m->lora_rank != 0 ? 2 : 1);

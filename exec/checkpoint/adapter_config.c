@@ -6,8 +6,10 @@
 #include "common/inputs/huggingface/config.h"
 #include "exec/checkpoint/companions.h"
 #include "exec/checkpoint/links.h"
+#include "exec/checkpoint/safetensors.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -88,10 +90,11 @@ rp_status rpexec_adapter_config_print(const rpexec_model *model, const char *bas
     json_object_set_new(root, "lora_alpha",
                         whole ? json_integer((json_int_t)alpha) : json_real(alpha));
     json_object_set_new(root, "target_modules", target_modules(model));
-    if (is_joined(model)) {
+    bool on_parameters = is_joined(model) && model->linears[RPEXEC_GATE].rank != 0;
+    if (on_parameters) {
         add_parameters(model, alpha, root);
     }
-    bool complete = json_object_size(root) == (is_joined(model) ? 17 : 16) &&
+    bool complete = json_object_size(root) == (on_parameters ? 17 : 16) &&
                     json_dump_callback(root, append, text, JSON_INDENT(2) | JSON_SORT_KEYS) == 0;
     json_decref(root);
     if (!complete) {
@@ -146,7 +149,7 @@ static bool leaves_base(const json_t *value)
     return json_is_boolean(value) || is_text(value, "gaussian");
 }
 
-/* Keys that may be more than null, false and empty; which modules have adapters say the tensors. */
+/* Keys that may be more than null, false and empty; modules are looked at below. */
 static const struct {
     const char *key;
     bool (*holds)(const json_t *value);
@@ -220,9 +223,161 @@ static rp_status check_pattern(const rp_hf_config *r, const char *key, double tw
                : rp_hf_refuse(r, key, "", "none, and twice the adapters' number for " GATE_UP);
 }
 
+/* ---- modules ----------------------------------------------------------------------------------
+ */
+
+#define PREFIX "base_model.model.model.layers."
+#define NOT_KNOWN UINT32_MAX /* modules by a pattern */
+
+/* Modules by the last part of their names, and their bits of rp_model.lora_linears; those of
+ * parameters by the names that PEFT's wrappers have. */
+static const struct {
+    const char *module;
+    uint32_t linears;
+} modules[] = {{"q_proj", 1},      {"k_proj", 2},        {"v_proj", 4},     {"o_proj", 8},
+               {"qkv_proj", 7},    {"gate_proj", 16},    {"w1", 16},        {"up_proj", 32},
+               {"w3", 32},         {"gate_up_proj", 48}, {"down_proj", 64}, {"w2", 64},
+               {"base_layer", 48}, {"experts", 64}};
+#define MODULES                                                                                    \
+    "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj, or what checkpoints of "    \
+    "the "                                                                                         \
+    "family have for them, in every layer"
+
+/* @param name of `length` bytes @return 0: adapters on it are not computed */
+static uint32_t linears_of(const char *name, size_t length)
+{
+    while (length > 0 && memchr(name, '.', length) != NULL) {
+        length--;
+        name++;
+    }
+    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++) {
+        if (strlen(modules[i].module) == length && memcmp(modules[i].module, name, length) == 0) {
+            return modules[i].linears;
+        }
+    }
+    return 0;
+}
+
+/* Of target_modules, and of target_parameters, which are those of all experts together. */
+static rp_status read_targets(const rp_hf_config *r, uint32_t *linears_out)
+{
+    const json_t *names = json_object_get(r->values, "target_modules");
+    const json_t *parameters = json_object_get(r->values, "target_parameters");
+    bool pattern = json_is_string(names) || json_array_size(parameters) != 0;
+    *linears_out = pattern ? NOT_KNOWN : 0;
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        uint32_t linears = name == NULL ? 0 : linears_of(name, strlen(name));
+        if (linears == 0) {
+            return rp_hf_refuse(r, "target_modules", name != NULL ? name : "", MODULES);
+        }
+        *linears_out |= linears;
+    }
+    return RP_OK;
+}
+
+/* A tensor's layer, and the linear layers that it is of. */
+static bool place_of(const char *name, uint64_t *layer_out, uint32_t *linears_out)
+{
+    char number[24] = "";
+    const char *module = name + strlen(PREFIX);
+    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0) {
+        return false;
+    }
+    size_t digits = strcspn(module, ".");
+    const char *end = strstr(module, ".lora_");
+    if (end == NULL || digits >= sizeof number) {
+        return false;
+    }
+    memcpy(number, module, digits);
+    *linears_out = linears_of(module, (size_t)(end - module));
+    return *linears_out != 0 && rp_parse_u64(number, 0, UINT32_MAX - 1, layer_out);
+}
+
+static rp_status read_tensors(const rp_hf_config *r, const rpexec_safetensors *file,
+                              rp_arena *scratch, rpexec_adapters *adapters)
+{
+    uint32_t *has = NULL; /* [layers] */
+    uint64_t most = 0;
+    const char *cause = NULL;
+    for (int pass = 0; pass < 2; pass++) {
+        RP_TRY(pass == 0 ? RP_OK : rp_arena_alloc(scratch, most, sizeof *has, &has));
+        for (uint32_t i = 0; i < file->count; i++) {
+            uint64_t layer = 0;
+            uint32_t linears = 0;
+            if (!place_of(file->tensors[i].name, &layer, &linears) || layer >= file->count) {
+                return rp_hf_refuse(r, "target_modules", file->tensors[i].name, MODULES);
+            }
+            most = layer + 1 > most ? layer + 1 : most;
+            if (pass == 1) {
+                has[layer] |= linears;
+            }
+        }
+    }
+    for (uint64_t layer = 0; layer < most; layer++) {
+        if (has[layer] != has[0]) {
+            RP_TRY(rp_arena_print(scratch, &cause,
+                                  "layer %" PRIu64 " has adapters on others than layer 0", layer));
+            return rp_hf_refuse(r, "target_modules", cause, MODULES);
+        }
+    }
+    adapters->layers = (uint32_t)most;
+    adapters->linears = most == 0 ? 0 : has[0];
+    return RP_OK;
+}
+
+/* Files that are missing are said when they are loaded. */
+static rp_status survey(const rp_hf_config *r, const char *path, rp_arena *arena,
+                        rpexec_adapters *adapters)
+{
+    rpexec_safetensors file;
+    rp_arena *scratch = NULL;
+    uint32_t named = 0;
+    size_t line = rp_hf_line(r, "target_modules");
+    RP_TRY(rp_arena_print(arena, &adapters->targets, line == 0 ? "%s" : "%s:%zu", r->path, line));
+    RP_TRY(read_targets(r, &named));
+    if (access(path, F_OK) != 0) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_create(&scratch));
+    rp_status status = rpexec_safetensors_open(path, scratch, &file);
+    if (status == RP_OK) {
+        status = read_tensors(r, &file, scratch, adapters);
+        rpexec_safetensors_close(&file);
+    }
+    rp_arena_destroy(scratch);
+    RP_TRY(status);
+    if (named != NOT_KNOWN && named != adapters->linears) {
+        return rp_hf_refuse(r, "target_modules", "its tensors are on other modules", MODULES);
+    }
+    const uint32_t all = (1u << RP_LORA_LINEAR_COUNT) - 1;
+    adapters->linears = adapters->linears == all ? 0 : adapters->linears;
+    return RP_OK;
+}
+
+rp_status rpexec_adapters_check(const rpexec_adapters *adapters, const rp_model *model)
+{
+    if (adapters->layers == 0 || adapters->layers == model->layers) {
+        return RP_OK;
+    }
+    rp_log_error("%s: target_modules: %" PRIu32 " layers have adapters, %s has %" PRIu32
+                 "; valid values are " MODULES,
+                 adapters->targets, adapters->layers, model->name, model->layers);
+    return RP_INPUT;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------
+ */
+
+typedef struct reading {
+    rpexec_adapters *adapters;
+    const char *tensors; /* path */
+} reading;
+
 static rp_status read_object(rp_hf_config *r, rp_arena *arena, void *context, rp_model *model)
 {
-    rpexec_adapters *adapters = context;
+    const reading *reads = context;
+    rpexec_adapters *adapters = reads->adapters;
     (void)model;
     const json_t *rank = rp_hf_get(r, "r");
     if (!rp_json_is_integer(rank, 1, MOST_RANK)) {
@@ -240,17 +395,20 @@ static rp_status read_object(rp_hf_config *r, rp_arena *arena, void *context, rp
     RP_TRY(check_pattern(r, "rank_pattern", 2.0 * adapters->rank));
     RP_TRY(check_pattern(r, "alpha_pattern", 2 * alpha));
     RP_TRY(read_base(r, arena, adapters));
-    return check_rest(r);
+    RP_TRY(check_rest(r));
+    return survey(r, reads->tensors, arena, adapters);
 }
 
 rp_status rpexec_adapters_find(const char *folder, rp_arena *arena, rpexec_adapters *adapters_out,
                                bool *found_out)
 {
     const char *path = NULL;
+    reading reads = {.adapters = adapters_out};
     rp_model unused;
     *adapters_out = (rpexec_adapters){0};
+    RP_TRY(rp_arena_print(arena, &reads.tensors, "%s/adapter_model.safetensors", folder));
     RP_TRY(rp_arena_print(arena, &path, "%s/" FILE_NAME, folder));
     *found_out = access(path, F_OK) == 0;
     RP_TRY(rpexec_links_check(path));
-    return *found_out ? rp_hf_read(path, read_object, adapters_out, arena, &unused) : RP_OK;
+    return *found_out ? rp_hf_read(path, read_object, &reads, arena, &unused) : RP_OK;
 }

@@ -17,14 +17,21 @@
 /* ---- what was recorded ------------------------------------------------------------------------
  */
 
-rp_status rpexec_predict_conditions(rp_dtype dtype, uint32_t lora_rank, bool half_accumulation,
+rp_status rpexec_predict_conditions(rp_dtype dtype, const rp_model *model, bool half_accumulation,
                                     rpexec_attention_by attention, rp_arena *arena,
                                     const char **text_out)
 {
-    char adapters[32] = "";
+    static const char *const names[] = {RP_LORA_LINEARS};
+    char adapters[96] = "";
     char by[32] = "";
-    if (lora_rank != 0) {
-        snprintf(adapters, sizeof adapters, ", LoRA of rank %u", lora_rank);
+    if (model->lora_rank != 0) {
+        int length = snprintf(adapters, sizeof adapters, ", LoRA of rank %u", model->lora_rank);
+        for (size_t i = 0; model->lora_linears != 0 && i < sizeof names / sizeof names[0]; i++) {
+            length += (model->lora_linears >> i & 1) == 0
+                          ? 0
+                          : snprintf(adapters + length, sizeof adapters - (size_t)length, " %s",
+                                     names[i]);
+        }
     }
     if (attention != RPEXEC_ATTENTION_OWN) {
         snprintf(by, sizeof by, ", attention %s", rpexec_attention_text(attention));

@@ -33,7 +33,7 @@ typedef struct rpexec_measured {
 
 /** Conditions that a layer's time depends on, apart from sizes: storage, adapters, where fp16 adds
  * up, whose attention was asked for. */
-rp_status rpexec_predict_conditions(rp_dtype dtype, uint32_t lora_rank, bool half_accumulation,
+rp_status rpexec_predict_conditions(rp_dtype dtype, const rp_model *model, bool half_accumulation,
                                     rpexec_attention_by attention, rp_arena *arena,
                                     const char **text_out);
 

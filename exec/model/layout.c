@@ -303,6 +303,24 @@ static rp_status add_adapter(rpexec_model *model, rpexec_block_tensor which, boo
     return RP_OK;
 }
 
+/* True where a layer has adapters; those of one joined matrix, or parameter, all have or none. */
+static bool is_adapted(const rp_model *c, rpexec_block_tensor which)
+{
+    static const char *const names[] = {
+        [RPEXEC_Q] = "q",       [RPEXEC_K] = "k",   [RPEXEC_V] = "v",      [RPEXEC_O] = "o",
+        [RPEXEC_GATE] = "gate", [RPEXEC_UP] = "up", [RPEXEC_DOWN] = "down"};
+    bool experts = c->experts > 1 && names_of(c)->joined && which >= RPEXEC_GATE;
+    const joint in = joint_of(c, which);
+    bool adapted = rp_model_adapts(c, names[which]);
+    for (uint32_t other = RPEXEC_Q; other <= RPEXEC_DOWN; other++) {
+        const joint its = names[other] != NULL ? joint_of(c, other) : (joint){0};
+        bool together = (experts && other >= RPEXEC_GATE) ||
+                        (in.name != NULL && its.name != NULL && strcmp(in.name, its.name) == 0);
+        adapted |= together && rp_model_adapts(c, names[other]);
+    }
+    return adapted;
+}
+
 /* Tensors that LoRA trains: adapters of the blocks' linear layers, but for the router. */
 static rp_status add_adapters(const rp_model *c, rp_arena *arena, rpexec_model *model)
 {
@@ -318,8 +336,11 @@ static rp_status add_adapters(const rp_model *c, rp_arena *arena, rpexec_model *
     model->head.frozen = model->head.floats;
     model->block.frozen = model->block.floats;
     for (size_t i = 0; i < sizeof linears / sizeof linears[0]; i++) {
-        RP_TRY(add_adapter(model, linears[i], false, arena));
-        RP_TRY(add_adapter(model, linears[i], true, arena));
+        if (is_adapted(c, linears[i])) {
+            model->linears[linears[i]].rank = model->rank;
+            RP_TRY(add_adapter(model, linears[i], false, arena));
+            RP_TRY(add_adapter(model, linears[i], true, arena));
+        }
     }
     return RP_OK;
 }

@@ -16,14 +16,14 @@ static matrix w_of(const rpexec_linear *l)
     return (matrix){{l->in, l->out, l->weight_stride}, l->weight};
 }
 
-static matrix a_of(const rpexec_compute *c, const rpexec_linear *l)
+static matrix a_of(const rpexec_linear *l)
 {
-    return (matrix){{l->in, c->model->rank, l->a_stride}, l->a};
+    return (matrix){{l->in, l->rank, l->a_stride}, l->a};
 }
 
-static matrix b_of(const rpexec_compute *c, const rpexec_linear *l)
+static matrix b_of(const rpexec_linear *l)
 {
-    return (matrix){{c->model->rank, l->out, l->b_stride}, l->b};
+    return (matrix){{l->rank, l->out, l->b_stride}, l->b};
 }
 
 /* Of gathered rows base is NULL or y. */
@@ -107,10 +107,10 @@ void rpexec_linear_forward(const rpexec_compute *c, const void *weights, rpexec_
         base = y;
     }
     forward(c, weights, w_of(l), rows, x, base, y);
-    if (c->model->rank != 0) {
-        forward(c, weights, a_of(c, l), rows, x, NULL, h);
-        c->operators->scale(c->lane, rows.count * c->model->rank, c->model->adapter_scale, h);
-        forward(c, weights, b_of(c, l), rows, h, y, y);
+    if (l->rank != 0) {
+        forward(c, weights, a_of(l), rows, x, NULL, h);
+        c->operators->scale(c->lane, rows.count * l->rank, c->model->adapter_scale, h);
+        forward(c, weights, b_of(l), rows, h, y, y);
     }
 }
 
@@ -119,10 +119,10 @@ void rpexec_linear_input(const rpexec_compute *c, const void *weights, rpexec_bl
 {
     const rpexec_linear *l = linear_of(c, which);
     backward(c, weights, w_of(l), rows, dy, add, dx);
-    if (c->model->rank != 0) {
-        backward(c, weights, b_of(c, l), rows, dy, false, dh);
-        c->operators->scale(c->lane, rows.count * c->model->rank, c->model->adapter_scale, dh);
-        backward(c, weights, a_of(c, l), rows, dh, true, dx);
+    if (l->rank != 0) {
+        backward(c, weights, b_of(l), rows, dy, false, dh);
+        c->operators->scale(c->lane, rows.count * l->rank, c->model->adapter_scale, dh);
+        backward(c, weights, a_of(l), rows, dh, true, dx);
     }
 }
 
@@ -153,6 +153,8 @@ void rpexec_linear_weight(const rpexec_compute *c, void *gradients, rpexec_block
         }
         return;
     }
-    gradient(c, gradients, a_of(c, l), rows, dh, x);
-    gradient(c, gradients, b_of(c, l), rows, dy, h);
+    if (l->rank != 0) {
+        gradient(c, gradients, a_of(l), rows, dh, x);
+        gradient(c, gradients, b_of(l), rows, dy, h);
+    }
 }

@@ -1,4 +1,5 @@
-/** @file linear.h  The linear layers of a block with their adapters. Inside of exec/model.
+/** @file linear.h  The linear layers of a block with the adapters that some or all have. Inside of
+ * exec/model.
  *
  * y = x W^T + bias + scale (x A^T) B^T. With LoRA W and the bias are frozen: they have no
  * gradients. A bias comes first, and products add to it: one rounding. Where the experts have the
@@ -15,7 +16,7 @@ typedef struct rpexec_rows {
 } rpexec_rows;
 
 /** y[rows, out] = base + the layer of x[rows, in]; base is as of the operator `linear`, and NULL or
- * y of gathered rows. Keeps scale x A^T in h[rows, rank] with LoRA. */
+ * y of gathered rows. Keeps scale x A^T in h[rows, rank] of the layer. */
 void rpexec_linear_forward(const rpexec_compute *compute, const void *weights,
                            rpexec_block_tensor which, rpexec_rows rows, const void *x,
                            const void *base, void *y, void *h);
@@ -33,7 +34,7 @@ void rpexec_linear_row_weights(const rpexec_compute *compute, const void *weight
                                rpexec_block_tensor which, rpexec_rows rows, const void *dy,
                                float *dweights);
 
-/** dx[rows, in] (+)= gradient of x. Keeps scale dy B in dh[rows, rank] with LoRA. */
+/** dx[rows, in] (+)= gradient of x. Keeps scale dy B in dh[rows, rank] of the layer. */
 void rpexec_linear_input(const rpexec_compute *compute, const void *weights,
                          rpexec_block_tensor which, rpexec_rows rows, const void *dy, bool add,
                          void *dx, void *dh);

@@ -18,7 +18,7 @@ rpexec_mlp_tape rpexec_mlp_cut_tape(const rpexec_model *m, uint64_t tokens, rpex
     rpexec_mlp_tape tape = {.gate = rpexec_cut(c, rows * m->config->intermediate)};
     tape.up = rpexec_cut(c, rows * m->config->intermediate);
     for (size_t i = 0; i < 3; i++) {
-        tape.h[i] = rpexec_cut(c, rows * m->rank);
+        tape.h[i] = rpexec_cut(c, rows * m->linears[RPEXEC_GATE + i].rank);
     }
     if (has_experts(m)) {
         uint64_t experts = m->config->experts;
@@ -43,7 +43,7 @@ rpexec_mlp_weight_tape rpexec_mlp_cut_weight_tape(const rpexec_model *m, uint64_
     rpexec_mlp_weight_tape tape = {.dgate = rpexec_cut(c, rows * m->config->intermediate)};
     tape.dup = rpexec_cut(c, rows * m->config->intermediate);
     for (size_t i = 0; i < 3; i++) {
-        tape.dh[i] = rpexec_cut(c, rows * m->rank);
+        tape.dh[i] = rpexec_cut(c, rows * m->linears[RPEXEC_GATE + i].rank);
     }
     tape.dlogits = rpexec_cut(c, has_experts(m) ? tokens * m->config->experts : 0);
     return tape;

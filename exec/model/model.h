@@ -80,16 +80,17 @@ typedef enum rpexec_block_tensor {
     RPEXEC_BLOCK_TENSORS
 } rpexec_block_tensor;
 
-/** Matrices of a block's linear layer, [out, in], its bias, and its adapters A [rank, in] and B
- * [out, rank]: y = x W^T + bias + scale (x A^T) B^T. Offsets in values from the beginning of the
- * layer's array; the experts' matrices lie one stride after the other. */
+/** Matrices of a block's linear layer, [out, in], its bias, and, where it has them, adapters A
+ * [rank, in] and B [out, rank]: y = x W^T + bias + scale (x A^T) B^T. Offsets in values from the
+ * beginning of the layer's array; the experts' matrices lie one stride after the other. */
 typedef struct rpexec_linear {
     uint32_t in;
     uint32_t out;
     uint32_t experts; /**< 1: all rows have the same matrix */
     uint64_t weight;
     uint64_t weight_stride;
-    uint64_t a; /**< with LoRA */
+    uint32_t rank; /**< of its adapters, the model's; 0: it has none */
+    uint64_t a;
     uint64_t a_stride;
     uint64_t b;
     uint64_t b_stride;
@@ -109,7 +110,7 @@ typedef struct rpexec_model {
     rpexec_layer head; /**< a tied head has the table here, too: a copy of the embedding's */
     uint32_t block_tensors[RPEXEC_BLOCK_TENSORS]; /**< indices into block.tensors */
     rpexec_linear linears[RPEXEC_DOWN + 1];       /**< RPEXEC_Q .. O, GATE .. DOWN */
-    uint32_t rank;                                /**< of LoRA's adapters; 0: none */
+    uint32_t rank;                                /**< of LoRA's adapters; 0: all is trained */
     float adapter_scale;                          /**< alpha / rank */
     uint32_t rotated;       /**< values of a head that are rotated, its first ones */
     uint32_t rotary_tables; /**< 1; 2: the second one is that of layers with windows */

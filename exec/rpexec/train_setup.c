@@ -56,15 +56,16 @@ static rp_status load_config(rpexec_trainer *t)
     bool given = t->adapters.rank != 0;
     uint32_t rank = given ? t->adapters.rank : t->o->lora_rank;
     if (rank != 0) {
-        rp_model_set_lora_rank(&t->config, rank);
+        rp_model_set_lora(&t->config, rank, t->adapters.linears);
     }
+    RP_TRY(rpexec_adapters_check(&t->adapters, &t->config));
     if (t->o->lora_alpha != 0 && t->config.lora_rank == 0) {
         rp_log_error("--lora-alpha: %s has no adapters; valid only with --lora-rank",
                      t->config.name);
         return RP_USAGE;
     }
     t->config.lora_alpha = given ? t->adapters.alpha : t->o->lora_alpha;
-    return rpexec_predict_conditions(t->o->dtype, t->config.lora_rank, t->o->half_accumulation,
+    return rpexec_predict_conditions(t->o->dtype, &t->config, t->o->half_accumulation,
                                      t->o->attention, t->arena, &t->conditions);
 }
 

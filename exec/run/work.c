@@ -9,7 +9,7 @@ static int64_t values_per_token(const rpexec_model *model, bool adapters)
     int64_t values = !adapters && m->experts > 1 ? (int64_t)m->experts * m->hidden : 0;
     for (int i = RPEXEC_Q; i <= RPEXEC_DOWN; i++) {
         const rpexec_linear *l = &model->linears[i]; /* zeroes for the norm between them */
-        int64_t one = adapters ? model->rank * ((int64_t)l->in + l->out) : (int64_t)l->in * l->out;
+        int64_t one = adapters ? l->rank * ((int64_t)l->in + l->out) : (int64_t)l->in * l->out;
         values += one * (l->experts > 1 ? m->active_experts : 1);
     }
     return values;

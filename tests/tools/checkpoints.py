@@ -6,8 +6,10 @@ with adapters, in fp32 and bf16. Each checkpoint is opened by AutoModelForCausal
 with LoRA by PeftModel.from_pretrained, and by rpexec --weights. A step of rpexec with --lr 0 on one
 sequence tells the sum of the log-probabilities of its tokens: those of many random sequences of one
 token, which name every token of the vocabulary, and of more are compared, sorted, since rpexec
-shuffles them. Models that rpexec makes from sizes follow, shards, and gpt-oss with experts' weights in
-blocks of MXFP4. Needs PyTorch, transformers 5, PEFT and tokenizers.
+shuffles them. So are adapters that PEFT has made on some linear layers, and folders as other programs
+leave them: with rotary buffers, of a tied table the head alone, a single file beside an index. Models
+that rpexec makes from sizes follow, shards, and gpt-oss with experts' weights in blocks of MXFP4. Needs
+PyTorch, transformers 5, PEFT and tokenizers.
 Usage: checkpoints.py RPEXEC SAVE_SHARDS FOLDER [FAMILY...]   (only these, and nothing that follows)
 """
 import csv
@@ -189,6 +191,52 @@ def check_of_peft(base):
                 fail(f"adapters with {key}: {error}")
 
 
+def check_subsets(base, sets):
+    """Adapters of PEFT on some modules: opened, trained, and saved as PEFT opens them."""
+    for number, modules in enumerate(sets):
+        torch.manual_seed(9)
+        plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+        net = get_peft_model(plain, LoraConfig(r=4, lora_alpha=6, target_modules=modules, task_type="CAUSAL_LM"))
+        with torch.no_grad():
+            for key, parameter in net.named_parameters():
+                if "lora_B" in key:
+                    parameter.add_(0.1 * torch.randn_like(parameter))
+        folder = WORK / f"subset-{base.name}-{number}"
+        net.save_pretrained(folder)
+        name = f"{base.name} with adapters on {modules}"
+        compare(name, folder, net)
+        saved = train(["--weights", folder], WORK / f"subset-{base.name}-{number}-saved")
+        plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+        compare(f"{name}, saved", saved, PeftModel.from_pretrained(plain, saved))
+        wanted = {key.split(".lora_")[0].rsplit(".", 1)[1] for key in load_file(folder / "adapter_model.safetensors")}
+        if set(json.loads((saved / "adapter_config.json").read_text())["target_modules"]) != wanted:
+            fail(f"{name}: other target_modules are saved")
+
+
+def check_variants(base):
+    """What transformers reads of a folder, rpexec reads."""
+    tensors = load_file(base / "model.safetensors")
+    config = (base / "config.json").read_text()
+    tied = json.loads(config).get("tie_word_embeddings", "lm_head.weight" not in tensors)
+    others = {key: value + 0.05 * torch.randn_like(value) for key, value in tensors.items()}
+    buffers = {f"model.layers.{layer}.self_attn.rotary_emb.inv_freq": torch.ones(8) for layer in range(2)}
+    head = {("lm_head.weight" if key == "model.embed_tokens.weight" else key): value
+            for key, value in tensors.items() if key != "lm_head.weight"}
+    for name, files in (("buffers", {"model": {**tensors, **buffers}}), ("head", {"model": head} if tied else {}),
+                        ("index", {"model": tensors, "model-00001-of-00001": others})):
+        folder = WORK / f"{base.name}-{name}"
+        folder.mkdir()
+        (folder / "config.json").write_text(config)
+        for file, content in files.items():
+            save_file(content, folder / f"{file}.safetensors", metadata={"format": "pt"})
+        if name == "index":
+            (folder / "model.safetensors.index.json").write_text(json.dumps(
+                {"metadata": {}, "weight_map": {key: "model-00001-of-00001.safetensors" for key in others}}))
+        if files:
+            compare(f"{base.name} with {name}", folder,
+                    AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32))
+
+
 def check_packed(base):
     """gpt-oss with random blocks: opened, trained and saved unpacked, and as the base of adapters."""
     folder = WORK / "packed-model"
@@ -286,11 +334,17 @@ def main():
         if name == "llama":
             check_tokenizer(base, folder)
             check_tokenizer(base, WORK / f"{name}-bf16-lora" / "step-4")
+        check_variants(base)
         if name == "gpt-oss":
             check_packed(base)
     if sys.argv[4:]:
         finish()
     check_of_peft(WORK / "qwen3-model")
+    check_subsets(WORK / "qwen3-model", (["q_proj", "v_proj"], r".*self_attn\.(q|k|v|o)_proj", ["down_proj"],
+                                         ["o_proj", "gate_proj"], "all-linear"))
+    for name in ("mixtral", "qwen3-moe", "gpt-oss"):
+        check_subsets(WORK / f"{name}-model", (["q_proj", "v_proj"],))
+    check_subsets(WORK / "phi3-model", (["qkv_proj"], ["gate_up_proj", "down_proj"]))
     global VOCAB
     VOCAB = 256
     DTYPES["fp16"] = torch.float16

@@ -8,6 +8,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SEQ_LEN 6u
@@ -154,4 +155,135 @@ Test(exec_adapters, only_gradients_of_adapters_are_moved)
     cr_expect(eq(u64, config.adapter_parameters * sizeof(float), adapters));
     cr_expect(eq(u64, run.uploaded_bytes, STEPS * up));
     cr_expect(eq(u64, run.downloaded_bytes, STEPS * down));
+}
+
+/* ---- adapters on some linear layers -----------------------------------------------------------
+ */
+
+static const char *const modules[] = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                      "gate_proj", "up_proj", "down_proj"};
+
+static bool has_module(const char *tensor, uint32_t linears)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < 7; i++) {
+        has |= (linears >> i & 1) != 0 && strstr(tensor, modules[i]) != NULL;
+    }
+    return has;
+}
+
+/* Of a block, from 0 on, in the arrays of what is trained. */
+static uint64_t place_of(const rp_test_run *run, uint32_t block, const rpexec_tensor *tensor)
+{
+    return run->state.trained[block + 1] + tensor->offset - run->model.block.frozen;
+}
+
+/* Adapters by their names alone; of modules that are left out B is 0, so that they add nothing. */
+static void fill(void *context, rp_arena *arena, rp_test_run *run)
+{
+    uint32_t linears = *(const uint32_t *)context;
+    const rpexec_layer *block = &run->model.block;
+    (void)arena;
+    for (uint32_t layer = 0; layer < run->model.config->layers; layer++) {
+        for (uint32_t k = 0; k < block->tensor_count; k++) {
+            const rpexec_tensor *t = &block->tensors[k];
+            const char *lora = strstr(t->name, ".lora_");
+            uint32_t state = layer + 1;
+            for (const char *c = t->name; *c != '\0'; c++) {
+                state = state * 31u + (unsigned char)*c;
+            }
+            for (uint64_t i = 0; lora != NULL && i < t->rows * t->columns; i++) {
+                state = state * 1664525u + 1013904223u;
+                bool zero = lora[6] == 'B' && !has_module(t->name, linears);
+                run->state.master[place_of(run, layer, t) + i] =
+                    zero ? 0 : (float)(state >> 8) / 8e7f - 0.1f;
+            }
+        }
+    }
+    for (uint32_t layer = 0; layer < run->model.layer_count; layer++) {
+        rpexec_state_refresh(&run->state, layer);
+    }
+}
+
+static const rpexec_tensor *called(const rp_test_run *run, const char *name)
+{
+    const rpexec_tensor *t = run->model.block.tensors;
+    while (strcmp(t->name, name) != 0) {
+        t++;
+        cr_assert(t < run->model.block.tensors + run->model.block.tensor_count, "%s", name);
+    }
+    return t;
+}
+
+/* A model with adapters on some layers is the one with all of them, of which the others add zeroes:
+ * loss and gradients are equal; and only what is there has room. */
+static void check_subset(uint32_t linears, uint32_t experts)
+{
+    rp_model some = mixture(experts, experts > 1 ? 2 : 1, 3);
+    rp_model all = some;
+    rp_compile_config work = rp_test_work("roundpipe", 1, 2, 1);
+    rp_test_twist twist = {.prepare = fill, .context = &linears};
+    rp_test_run run[2];
+    const uint64_t widths[] = {32 + 32, 32 + 16, 32 + 16, 32 + 32, 32 + 16, 32 + 16, 32 + 16};
+    uint64_t values = 0;
+    some.layers = all.layers = 2;
+    rp_model_set_lora(&some, 3, linears);
+    for (uint32_t i = 0; i < 7; i++) {
+        values += (linears >> i & 1) * 3 * widths[i] * (i < 4 ? 1 : experts);
+    }
+    cr_assert(
+        eq(int, rp_test_single_from(rp_test_arena, &some, SEQ_LEN, &work, &twist, &run[0]), RP_OK));
+    cr_assert(
+        eq(int, rp_test_single_from(rp_test_arena, &all, SEQ_LEN, &work, &twist, &run[1]), RP_OK));
+    cr_expect(eq(dbl, run[0].losses[0], run[1].losses[0]), "%u", linears);
+    cr_expect(eq(u64, rpexec_layer_trained(&run[0].model.block), values), "%u", linears);
+    cr_expect(eq(u64, some.adapter_parameters, values), "%u", linears);
+    cr_expect(linears == 127 ||
+              rpexec_tape_bytes(&run[0].model, 1, 64) < rpexec_tape_bytes(&run[1].model, 1, 64));
+    const rpexec_layer *block = &run[0].model.block;
+    uint32_t tensors = 0;
+    for (uint32_t k = 0; k < block->tensor_count; k++) {
+        const rpexec_tensor *t = &block->tensors[k];
+        if (strstr(t->name, ".lora_") == NULL) {
+            continue;
+        }
+        const float *got = run[0].state.gradients + place_of(&run[0], 1, t);
+        const float *right =
+            run[1].state.gradients + place_of(&run[1], 1, called(&run[1], t->name));
+        bool same = has_module(t->name, linears);
+        for (uint64_t i = 0; i < t->rows * t->columns; i++) {
+            same = same && got[i] == right[i];
+        }
+        cr_expect(same, "%u: %s", linears, t->name);
+        tensors++;
+    }
+    uint32_t expected = 0;
+    for (uint32_t i = 0; i < 7; i++) {
+        expected += (linears >> i & 1) * 2 * (i < 4 ? 1 : experts);
+    }
+    cr_expect(eq(u32, tensors, expected));
+    rp_test_arena_again();
+}
+
+/* Every set of linear layers; a tenth of them without RP_LONG. */
+Test(exec_adapters, some_linear_layers_train_as_if_others_had_none)
+{
+    bool all = getenv("RP_LONG") != NULL;
+    for (uint32_t linears = 1; linears < 128; linears++) {
+        if (all || linears % 10 == 5) { /* q and v are 5, attention is 15 */
+            check_subset(linears, linears % 2 == 0 ? 4 : 1);
+        }
+    }
+}
+
+Test(exec_adapters, some_linear_layers_train_alike_everywhere)
+{
+    static const uint32_t sets[] = {5, 15, 64, 80, 35};
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        rp_model config = mixture(i % 2 == 0 ? 1 : 5, i % 2 == 0 ? 1 : 2, 4);
+        rp_compile_config work = rp_test_work(schedules[i % 4], 1 + i % 3, 6, 3);
+        rp_model_set_lora(&config, 4, sets[i]);
+        work.asynchronous = i % 2 == 1;
+        compare(&config, &work, i == 3 ? RP_DTYPE_BF16 : RP_DTYPE_F32);
+    }
 }
