@@ -49,7 +49,7 @@ static bool step_of(const char *name, uint64_t *step_out)
     return strncmp(name, RPEXEC_STEP, length) == 0 && number_of(name + length, step_out);
 }
 
-/* What killed runs leave. */
+/* Names that killed runs leave. */
 static bool is_leftover(const char *name)
 {
     char stem[NAME_MAX + 1];

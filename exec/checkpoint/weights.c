@@ -369,7 +369,8 @@ static rp_status load_part(folder *f, const char *own, const rpexec_layer *layer
     return RP_OK;
 }
 
-/* What a tied table is stored as: tools that drop one of two equal tensors keep either. */
+/* The name that a tied table is stored under: tools that drop one of two equal tensors keep
+ * either. */
 static const char *stored_table(const folder *f, const rpexec_model *model)
 {
     uint32_t file = 0;

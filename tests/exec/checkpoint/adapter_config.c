@@ -274,7 +274,7 @@ Test(exec_adapter_config, other_modules_are_refused_by_line)
     }
 }
 
-/* What is saved names the modules that have adapters, of every set of them. */
+/* Files that are saved name the modules that have adapters, of every set of them. */
 Test(exec_adapter_config, saved_adapters_name_their_modules)
 {
     static const char *const names[] = {"q_proj",    "k_proj",  "v_proj",   "o_proj",

@@ -365,7 +365,7 @@ Test(exec_config, other_families_are_refused_or_assumed)
     }
 }
 
-/* Whether texts begin or end with the padding token; of files without eos_token_id as transformers'
+/* Texts may begin or end with the padding token; of files without eos_token_id as transformers'
  * classes have it (LlamaConfig: 2). */
 Test(exec_config, padding_may_begin_and_end_texts)
 {

@@ -96,7 +96,7 @@ static uint32_t checkpoints_in_run(void)
     return count;
 }
 
-/* What stands under a name: shell that makes $p, and whether rpexec made such. */
+/* Things that stand under a name: shell that makes $p, and whether rpexec made such. */
 static const struct content {
     const char *what;
     const char *make;

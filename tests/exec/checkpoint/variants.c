@@ -25,17 +25,17 @@ static void begin(void)
     cr_assert(mkdtemp(folder) != NULL);
 }
 
-static void clear(void)
+static int clear(void)
 {
     const char *command = NULL;
     (void)rp_arena_print(rp_test_arena, &command, "rm -rf %s/*", folder);
-    cr_assert(eq(int, system(command), 0)); // NOLINT(cert-env33-c)
+    return system(command); // NOLINT(cert-env33-c)
 }
 
 static void end(void)
 {
-    clear();
-    rp_test_none_left(rmdir(folder) != 0, "folders");
+    int status = clear();
+    rp_test_none_left(status != 0 || rmdir(folder) != 0, "folders");
     rp_test_log_end();
 }
 
@@ -127,7 +127,7 @@ static void expect_equal(const original *o, const char *what, const char *messag
     cr_expect(message != NULL ? strstr(rp_test_messages, message) != NULL
                               : rp_test_messages[0] == '\0',
               "%s, %s: %s", o->golden, what, rp_test_messages);
-    clear();
+    cr_assert(eq(int, clear(), 0));
 }
 
 static void expect_refused(const original *o, const char *what, const char *message)
@@ -137,7 +137,7 @@ static void expect_refused(const original *o, const char *what, const char *mess
     cr_expect(eq(int, status, RP_INPUT), "%s, %s is taken", o->golden, what);
     cr_expect(strstr(rp_test_messages, message) != NULL, "%s, %s: %s", o->golden, what,
               rp_test_messages);
-    clear();
+    cr_assert(eq(int, clear(), 0));
 }
 
 /* ---- variants ---------------------------------------------------------------------------------

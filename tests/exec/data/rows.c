@@ -64,7 +64,7 @@ static rp_status open_rows(uint32_t seq_len, rpexec_padding padding, rpexec_toke
 /* ---- the second definition --------------------------------------------------------------------
  */
 
-/* Whether all of [from, to) could be padding. */
+/* True where all of [from, to) could be padding. */
 static bool pads(const int32_t *row, uint32_t from, uint32_t to, bool known)
 {
     bool all = true;
