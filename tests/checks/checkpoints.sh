@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # checkpoints.sh SOURCE BUILD: checkpoints of rpexec, whole and of adapters, of each family and type, opened as they are
 # by transformers and PEFT, with equal logits (tests/tools/checkpoints.py). Skipped where Python has not these packages:
-# RP_PYTHON=FOLDER/bin/python after tests/tools/checkpoints_venv.sh FOLDER. Half a minute.
+# RP_PYTHON=FOLDER/bin/python after tests/tools/checkpoints_venv.sh FOLDER. A minute.
 # Sanitized: --long
 source "$(dirname "$0")/lib/check.sh"
 build=$2
