@@ -321,24 +321,28 @@ static bool has_label(const rpexec_tokens *t)
     return false;
 }
 
-/* Rows that end in runs of a token which nothing calls padding. */
+/* Rows that end in runs of a token which nothing calls padding; of many a sample. */
+#define SAMPLED_ROWS UINT64_C(4096)
 static void warn_of_runs(const rpexec_tokens *t)
 {
     const rpexec_token_file *f = &t->file;
+    const uint64_t step = t->sequences / SAMPLED_ROWS + 1;
     uint64_t token = UINT64_MAX;
     uint64_t rows = 0;
-    for (uint64_t row = 0; f->row > 2 && !f->labelled && row < t->sequences; row++) {
+    uint64_t all = 0;
+    for (uint64_t row = 0; f->row > 2 && !f->labelled && row < t->sequences; row += step) {
         uint64_t end = (row + 1) * f->row;
         uint64_t last = rpexec_token_file_at(f, end - 1);
         bool runs = last == rpexec_token_file_at(f, end - 2) && !is_padding(t, end - 1);
         token = runs && token == UINT64_MAX ? last : token;
         rows += runs && token == last ? 1 : 0;
+        all++;
     }
-    if (rows > 1 && 2 * rows >= t->sequences) {
-        rp_log_warning("%s: %" PRIu64 " of its %" PRIu64 " rows end in a run of token %" PRIu64
+    if (rows > 1 && 2 * rows >= all) {
+        rp_log_warning("%s: %" PRIu64 " of %" PRIu64 " rows end in a run of token %" PRIu64
                        ", which is learned; if it is padding, valid are its number as pad_token_id "
                        "in the model's config.json, and -100 in its place",
-                       t->path, rows, t->sequences, token);
+                       t->path, rows, all, token);
     }
 }
 
