@@ -182,6 +182,7 @@ static const rp_config_field fields[] = {
      .optional = true,
      .offset = offsetof(rp_platform, rails)},
     RATE(spine_oversubscription, true, 1, 1000, NULL),
+    RATE(layer_time_factor, true, 0.1, 100, NULL),
 };
 
 static const rp_config_either either[] = {{{FIELD_LINK, FIELD_PCIE_GEN}},
@@ -513,7 +514,8 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
                                   .sockets = 1,
                                   .nodes = 1,
                                   .adapters = 1,
-                                  .spine_oversubscription = 1};
+                                  .spine_oversubscription = 1,
+                                  .layer_time_factor = 1};
     RP_TRY(rp_config_parse(name, text->bytes, text->length, &rp_platform_schema, arena,
                            platform_out, lines));
     const two_units units[] = {

@@ -93,6 +93,8 @@ typedef struct rp_platform {
     double gemm_efficiency;    /**< of the peak with fp16 accumulation, 0 to 1 */
     double link_efficiency;    /**< of the nominal link, where no effective rate was measured */
     double launch_overhead_us; /**< per kernel */
+    double layer_time_factor;  /**< times of layers at hardware fidelity over what tables and
+                                    roofline give; 1, and 0 stands for 1 */
     /* The same in detail (common/roofline/kernels.c); sms 0: not described. */
     uint32_t sms;                    /**< streaming multiprocessors */
     double sm_clock_ghz;             /**< at which the peaks are stated */

@@ -44,7 +44,8 @@ static bool is_derived(const rp_platform *p, const char *key)
                 {"link_gb_per_s", p->pcie_gen > 0},
                 {"pcie_lanes", p->pcie_gen == 0},
                 {"adapters", p->adapters == 1},
-                {"spine_oversubscription", p->spine_oversubscription == 1}};
+                {"spine_oversubscription", p->spine_oversubscription == 1},
+                {"layer_time_factor", p->layer_time_factor == 1}};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (strcmp(keys[i].key, key) == 0) {
             return keys[i].derived;

@@ -20,6 +20,7 @@ typedef struct layer_scaling {
 
 /* One layer's or the head's times for a given number of tokens, in seconds. */
 typedef struct scaling {
+    double factor; /* of every time but collectives' */
     double tokens; /* of the microbatch, relative to the table's */
     const rp_model *model;
     layer_scaling layers[RP_MODEL_KINDS]; /* by kind_of */
@@ -103,6 +104,7 @@ static scaling make_scaling(const rp_costs *table, const rp_model *model,
     double tokens = (double)sequences * seq_len / slices;
     double head_parameters = model->lora_rank != 0 ? 0 : (double)model->embedding_parameters;
     scaling s = {
+        .factor = rates->time_factor > 0 ? rates->time_factor : 1,
         .tokens = tokens / reference_tokens,
         .model = model,
         .fixed_head_bwd = 6.0 * head_parameters / rates->memory_bytes_per_s,
@@ -134,13 +136,13 @@ static void add_layers(const rp_costs *table, const rp_stage *stage, const scali
         double beyond = seconds(table->bwd_ps[i]) - 2 * seconds(table->fwd_ps[i]);
         double fixed = layer->experts_write_dw ? fmax(layer->fixed_bwd, beyond) : layer->fixed_bwd;
         fixed += 2 * layer->launches_fwd;
-        *fwd_out += scale(seconds(table->fwd_ps[i]), layer->launches_fwd, layer->attention_fwd,
-                          layer->growth, s->tokens);
+        *fwd_out += s->factor * scale(seconds(table->fwd_ps[i]), layer->launches_fwd,
+                                      layer->attention_fwd, layer->growth, s->tokens);
         double bwd =
             scale(seconds(table->bwd_ps[i]), fixed, layer->attention_bwd, layer->growth, s->tokens);
         double weight = seconds(table->bwd_ps[i] - table->bwd_input_ps[i]);
-        *bwd_out += bwd;
-        *weight_out += fmin(scale(weight, fixed, 0, 1, s->tokens), bwd);
+        *bwd_out += s->factor * bwd;
+        *weight_out += s->factor * fmin(scale(weight, fixed, 0, 1, s->tokens), bwd);
     }
 }
 
@@ -167,9 +169,11 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
     double weight = 0;
     add_layers(table, stage, s, &fwd, &bwd, &weight);
     bool head = (stage->roles & RP_STAGE_HEAD) != 0;
-    double head_fwd = head ? scale(seconds(table->head_fwd_ps), 0, 0, 1, s->tokens) : 0;
-    double head_bwd =
-        head ? scale(seconds(table->head_bwd_ps), s->fixed_head_bwd, 0, 1, s->tokens) + s->loss : 0;
+    double of_head = head ? s->factor : 0;
+    double head_fwd = of_head * scale(seconds(table->head_fwd_ps), 0, 0, 1, s->tokens);
+    double head_bwd = of_head * (scale(seconds(table->head_bwd_ps), s->fixed_head_bwd, 0, 1,
+                                       s->tokens) +
+                                 s->loss);
     double head_collective = head ? s->collective_head_bwd : 0;
     double collective_bwd = 0;
     add_collectives(stage, s, &head_fwd, &collective_bwd);

@@ -31,6 +31,7 @@ typedef struct rpsim_gpu_rates {
     double loss_bytes_per_logit; /**< memory traffic of an unfused loss; 0: fused */
     uint32_t loss_chunk_tokens;  /**< of a fused loss; 0: it takes all tokens at once */
     double launch_s;             /**< least time of a kernel */
+    double time_factor;          /**< of all times of layers and head; 0: 1 */
     /** Losses of a layer's forward and backward to FSDP's collectives beside them and to what
      * prepares these (sim/model.md section 13): seconds, and seconds per parameter. */
     double collective_fwd_s;

@@ -78,6 +78,7 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
         .attention_bwd_flops = 1e12 * platform->attention_bwd_tflops,
         .memory_bytes_per_s = 1e9 * platform->memory_effective_gb_per_s,
         .launch_s = 1e-6 * platform->launch_overhead_us,
+        .time_factor = platform->layer_time_factor,
     };
     in->machine.module_ps = rp_ms_to_ps(1e-3 * platform->dispatch_us_per_module);
     in->machine.object_ps = rp_ms_to_ps(1e-3 * platform->optimizer_us_per_object);
