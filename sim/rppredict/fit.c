@@ -2,48 +2,69 @@
 
 #include "common/base/log.h"
 #include "common/inputs/platform_write.h"
+#include "common/inputs/provenance.h"
+#include "sim/rppredict/least_squares.h"
 
-#include <gsl/gsl_blas.h>
-#include <gsl/gsl_errno.h>
-#include <gsl/gsl_multifit_nlinear.h>
 #include <math.h>
 #include <string.h>
 
-#define STEP 0.05      /* of a logarithm: larger than the whole picoseconds of a run show */
-#define MOST_STEPS 30u /* of Levenberg and Marquardt */
-#define TOLERANCE 1e-4 /* of a logarithm */
-#define DETERMINED 0.5 /* of the deviation that a constant has without runs */
-#define EVALUATE 4.0   /* a constant's range is left by this factor while it is looked for */
+#define STEP 0.05   /* of a logarithm: larger than the whole picoseconds of a run show */
+#define PULL 0.01   /* weight of a logarithm's square: what the runs leave open stays */
+#define SHOWN 0.01  /* of a run's speed, over the whole range of a constant */
+#define AS_WELL 4.0 /* more squares of RPSIM_FIT_RUN_SIGMA: two deviations of one run */
+#define KNOWN                                                                                      \
+    0.15 /* deviation of a logarithm that the runs leave to a constant they agree with             \
+          */
 
-/* Where a constant can be: of what the platform says, or by itself. */
+/* Servers that a range is of. */
+typedef enum joined { ANY, BY_NVLINK, THROUGH_HOST } joined;
+
+/* Where a constant can be: of what the data sheet says, or by itself. */
 typedef struct declared {
     const char *key;
     double low, high;
     const char *of; /* low and high are parts of this key's value; NULL: values */
-    bool usual;     /* set where no list is given */
+    joined by;
+    bool usual; /* set where no list is given */
 } declared;
 
-/* Sources. Host: one channel of DDR4 up to 24 of DDR5-6400. Link and memory: no copy is below 0.3
- * of the nominal rate unless something is broken. Collectives: staged through the host up to all of
- * an NVLink switch. Host work for each module and tensor: C++ to a slow Python. Launch: empty
- * kernels, 1.5 to 10 us apart. */
+/* Sources. Layers: tables have 0.5 to 0.82 of the peak, torch.mm reaches 0.87 (Bekman, Machine
+ * Learning Engineering); trainings reach down to 0.21 (Chowdhery et al., PaLM, 2022, table 3), of
+ * which a part is not compute. Link, NVLink and memory: no copy or collective is below 0.3 of the
+ * nominal rate unless something is broken (nccl-tests and BabelStream: traces/ranges.csv). Through
+ * the host: constants.csv has 0.06 to 0.11 of the link. Host: half of two channels of DDR4-2400 up
+ * to 24 of DDR5-6400. DeepSpeed's gradients, Python's work for each module and tensor:
+ * constants.csv, times the 3 by which processors differ (pyperformance). Launch: empty kernels, 1.5
+ * to 10 us apart. */
 static const declared list[] = {
-    {"host_optimizer_gb_per_s", 5, 1200, NULL, true},
-    {"host_adam_gb_per_s", 5, 1200, NULL, false},
-    {"host_refresh_gb_per_s", 5, 1200, NULL, false},
-    {"host_collect_gb_per_s", 5, 1200, NULL, false},
-    {"link_effective_gb_per_s", 0.3, 1, "link_gb_per_s", true},
-    {"link_efficiency", 0.3, 1, NULL, true},
-    {"collective_gb_per_s", 0.3, 900, NULL, true},
-    {"zero_gradient_gb_per_s", 1, 500, NULL, true},
-    {"dispatch_us_per_module", 5, 500, NULL, true},
-    {"optimizer_us_per_object", 0.5, 500, NULL, true},
-    {"memory_effective_gb_per_s", 0.5, 1, "memory_gb_per_s", false},
-    {"launch_overhead_us", 1, 10, NULL, false},
-    {"gemm_efficiency", 0.3, 1, NULL, false},
+    {"layer_time_factor", 0.8, 3, NULL, ANY, true},
+    {"host_optimizer_gb_per_s", 15, 1200, NULL, ANY, true},
+    {"host_adam_gb_per_s", 15, 1200, NULL, ANY, false},
+    {"host_refresh_gb_per_s", 8, 1200, NULL, ANY, false},
+    {"host_collect_gb_per_s", 8, 1200, NULL, ANY, false},
+    {"link_effective_gb_per_s", 0.3, 1, "link_gb_per_s", ANY, true},
+    {"link_efficiency", 0.3, 1, NULL, ANY, true},
+    {"collective_gb_per_s", 0.3, 1, "peer_gb_per_s", BY_NVLINK, true},
+    {"collective_gb_per_s", 0.03, 1, "link_gb_per_s", THROUGH_HOST, true},
+    {"zero_gradient_gb_per_s", 3, 50, NULL, ANY, true},
+    {"dispatch_us_per_module", 6, 240, NULL, ANY, true},
+    {"optimizer_us_per_object", 1, 35, NULL, ANY, true},
+    {"memory_effective_gb_per_s", 0.5, 1, "memory_gb_per_s", ANY, false},
+    {"launch_overhead_us", 1, 10, NULL, ANY, false},
+    {"gemm_efficiency", 0.3, 1, NULL, ANY, false},
 };
 
 #define DECLARED (sizeof list / sizeof list[0])
+#define MOST RPSIM_FIT_MOST
+#define NONE UINT32_MAX
+
+_Static_assert(MOST <= RPSIM_LEAST_SQUARES_MOST && DECLARED <= MOST, "constants have a place");
+
+/* Logarithms of constants over the platform's, and the sum of squares there. */
+typedef struct point {
+    double x[MOST];
+    double sum;
+} point;
 
 typedef struct fitter {
     rpsim_fit *out;
@@ -52,9 +73,12 @@ typedef struct fitter {
     uint32_t *rows;            /* [row_count] of the question */
     uint32_t fit_count;
     rpsim_answer *answers;
-    uint32_t active[RPSIM_FIT_MOST]; /* constants that are looked for */
-    uint32_t active_count;
-    rp_status status; /* of the last run that failed */
+    rp_arena *arena;
+    bool shown[MOST];    /* the runs change over the constant's range */
+    point ends[MOST][2]; /* with one constant at an end of its range */
+    point all;           /* all constants that are shown are free */
+    point without[MOST]; /* all but this one */
+    bool needed[MOST];   /* without it the runs cannot be explained as well */
 } fitter;
 
 /* ---- constants --------------------------------------------------------------------------------
@@ -101,7 +125,9 @@ static rp_status refuse_key(const char *key, const char *cause)
     char known[512] = "";
     size_t used = 0;
     for (size_t i = 0; i < DECLARED; i++) {
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", list[i].key);
+        if (list[i].by != THROUGH_HOST) { /* its key is in the list before */
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", list[i].key);
+        }
     }
     rp_log_error("--fit-constants: '%.64s' %s; valid are %swhere the platform file has them", key,
                  cause, known);
@@ -122,6 +148,17 @@ static rp_status check_keys(const char *const *keys, uint32_t count)
     return RP_OK;
 }
 
+/* The range of a constant on this platform. @return false: it is of other servers */
+static bool find_range(const declared *d, rp_platform *platform, rpsim_fit_constant *c)
+{
+    bool nvlink = platform->peer_access == RP_PEER_NVLINK && platform->nvlink_gpus == 0;
+    const double *of = d->of != NULL ? rp_platform_rate(platform, d->of) : NULL;
+    double unit = of != NULL ? *of : 1;
+    c->low = fmin(d->low * unit, c->before);
+    c->high = fmax(d->high * unit, c->before);
+    return d->by == ANY || (d->by == BY_NVLINK) == nvlink;
+}
+
 static rp_status choose_constants(const char *const *keys, uint32_t count, rpsim_fit *fit)
 {
     RP_TRY(check_keys(keys, count));
@@ -130,126 +167,166 @@ static rp_status choose_constants(const char *const *keys, uint32_t count, rpsim
         if (value == NULL) {
             return rp_broken(); /* the list names what is no key */
         }
-        if (!wanted(&list[i], keys, count)) {
+        rpsim_fit_constant c = {
+            .key = list[i].key, .before = *value, .value = *value, .rivals = ""};
+        if (!wanted(&list[i], keys, count) || !find_range(&list[i], &fit->platform, &c)) {
             continue;
         }
-        if (!(*value > 0)) {
-            if (count > 0) {
-                return refuse_key(list[i].key, "is not in the platform file");
-            }
-            continue;
+        if (*value > 0) {
+            fit->constants[fit->constant_count++] = c;
+        } else if (count > 0) {
+            return refuse_key(list[i].key, "is not in the platform file");
         }
-        const double *of = list[i].of != NULL ? rp_platform_rate(&fit->platform, list[i].of) : NULL;
-        double unit = of != NULL ? *of : 1;
-        fit->constants[fit->constant_count++] = (rpsim_fit_constant){.key = list[i].key,
-                                                                     .low = list[i].low * unit,
-                                                                     .high = list[i].high * unit,
-                                                                     .before = *value,
-                                                                     .value = *value,
-                                                                     .spread_pct = NAN};
     }
     return RP_OK;
 }
 
-/* Of the logarithm, without runs. */
-static double prior_sigma(const rpsim_fit_constant *c)
+static double log_low(const rpsim_fit_constant *c)
 {
-    return log(c->high / c->low) / 4;
+    return log(c->low / c->before);
 }
 
-/* ---- least squares ----------------------------------------------------------------------------
+static double log_high(const rpsim_fit_constant *c)
+{
+    return log(c->high / c->before);
+}
+
+/* ---- runs -------------------------------------------------------------------------------------
  */
 
-static rp_status answer(fitter *f, const gsl_vector *x, uint32_t count)
+/* @param x [constant_count] logarithms over the platform's values; NULL: the constants' values */
+static rp_status answer(fitter *f, const double *x, uint32_t count)
 {
     rp_platform platform = f->platform;
     for (uint32_t i = 0; i < f->out->constant_count; i++) {
-        rpsim_fit_set(&platform, f->out->constants[i].key, f->out->constants[i].value);
-    }
-    for (uint32_t i = 0; x != NULL && i < f->active_count; i++) {
-        const rpsim_fit_constant *c = &f->out->constants[f->active[i]];
-        double value = c->before * exp(gsl_vector_get(x, i));
-        value = fmin(fmax(value, c->low / EVALUATE), c->high * EVALUATE);
+        const rpsim_fit_constant *c = &f->out->constants[i];
+        double value = x == NULL ? c->value : x[i] == 0 ? c->before : c->before * exp(x[i]);
         rpsim_fit_set(&platform, c->key, value);
     }
     return rpsim_answer_all(&platform, f->questions, count, f->answers);
 }
 
-/* Runs in units of their deviation, then the constants' own values. */
-static int residuals(const gsl_vector *x, void *context, gsl_vector *r)
+/* Of the runs to fit, in units of their deviation. */
+static rp_status residuals(void *context, const double *x, double *r)
 {
     fitter *f = context;
-    f->status = answer(f, x, f->fit_count);
-    if (f->status != RP_OK) {
-        return GSL_EFAILED;
-    }
+    RP_TRY(answer(f, x, f->fit_count));
     for (uint32_t i = 0; i < f->fit_count; i++) {
         double measured = f->out->rows[f->rows[i]].measured_tokens_per_s;
-        gsl_vector_set(r, i, log(f->answers[i].tokens_per_s / measured) / RPSIM_FIT_RUN_SIGMA);
+        r[i] = log(f->answers[i].tokens_per_s / measured) / RPSIM_FIT_RUN_SIGMA;
     }
-    for (uint32_t i = 0; i < f->active_count; i++) {
-        double sigma = prior_sigma(&f->out->constants[f->active[i]]);
-        gsl_vector_set(r, f->fit_count + i, gsl_vector_get(x, i) / sigma);
-    }
-    return GSL_SUCCESS;
+    return RP_OK;
 }
 
-static int derivatives(const gsl_vector *x, void *context, gsl_matrix *jacobian)
+/* ---- what the runs say ------------------------------------------------------------------------
+ */
+
+/* Bounds of a search. */
+typedef struct bounds {
+    double low[MOST];
+    double high[MOST];
+} bounds;
+
+static rpsim_least_squares problem_of(fitter *f, const bool *free, bounds *b)
 {
-    gsl_vector *at = gsl_vector_alloc(x->size);
-    gsl_vector *above = gsl_vector_alloc(jacobian->size1);
-    gsl_vector *below = gsl_vector_alloc(jacobian->size1);
-    int code = at != NULL && above != NULL && below != NULL ? GSL_SUCCESS : GSL_ENOMEM;
-    for (size_t i = 0; i < x->size && code == GSL_SUCCESS; i++) {
-        gsl_vector_memcpy(at, x);
-        gsl_vector_set(at, i, gsl_vector_get(x, i) + STEP);
-        code = residuals(at, context, above);
-        gsl_vector_set(at, i, gsl_vector_get(x, i) - STEP);
-        code = code == GSL_SUCCESS ? residuals(at, context, below) : code;
-        for (size_t row = 0; row < jacobian->size1 && code == GSL_SUCCESS; row++) {
-            double slope = (gsl_vector_get(above, row) - gsl_vector_get(below, row)) / (2 * STEP);
-            gsl_matrix_set(jacobian, row, i, slope);
+    for (uint32_t i = 0; i < f->out->constant_count; i++) {
+        b->low[i] = free[i] ? log_low(&f->out->constants[i]) : 0;
+        b->high[i] = free[i] ? log_high(&f->out->constants[i]) : 0;
+    }
+    return (rpsim_least_squares){.rows = f->fit_count,
+                                 .count = f->out->constant_count,
+                                 .low = b->low,
+                                 .high = b->high,
+                                 .step = STEP,
+                                 .pull = PULL,
+                                 .residuals = residuals,
+                                 .context = f};
+}
+
+/* The best of two searches: from the platform's values, and from the end of one constant's range
+ * that comes nearest. A run that a constant limits only at the far end does not show that at the
+ * platform's value. */
+static rp_status search(fitter *f, const bool *free, double enough, point *best)
+{
+    bounds b;
+    rpsim_least_squares problem = problem_of(f, free, &b);
+    point starts[2] = {0};
+    starts[1].sum = INFINITY;
+    for (uint32_t i = 0; i < f->out->constant_count; i++) {
+        for (int end = 0; free[i] && end < 2; end++) {
+            starts[1] = f->ends[i][end].sum < starts[1].sum ? f->ends[i][end] : starts[1];
         }
     }
-    gsl_vector_free(below);
-    gsl_vector_free(above);
-    gsl_vector_free(at);
-    return code;
+    problem.enough = enough;
+    best->sum = INFINITY;
+    for (int i = 0; i < 2 && best->sum > enough; i++) {
+        RP_TRY(rpsim_least_squares_run(&problem, starts[i].x, &starts[i].sum));
+        *best = starts[i].sum < best->sum ? starts[i] : *best;
+    }
+    return RP_OK;
 }
 
-static rp_status solve(fitter *f, gsl_multifit_nlinear_workspace *w, gsl_matrix *covariance)
+static double squares(const double *r, uint32_t count)
 {
-    int info = 0;
-    gsl_multifit_nlinear_fdf system = {.f = residuals,
-                                       .df = derivatives,
-                                       .n = f->fit_count + f->active_count,
-                                       .p = f->active_count,
-                                       .params = f};
-    gsl_vector *start = gsl_vector_alloc(f->active_count);
-    if (start == NULL) {
-        return RP_NO_MEMORY;
+    double sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        sum += r[i] * r[i];
     }
-    for (uint32_t i = 0; i < f->active_count; i++) {
-        const rpsim_fit_constant *c = &f->out->constants[f->active[i]];
-        gsl_vector_set(start, i, log(c->value / c->before));
+    return sum;
+}
+
+/* Which constants the runs show: at an end of its range, all others being the platform's. */
+static rp_status find_shown(fitter *f, double *here, double *there)
+{
+    const double none[MOST] = {0};
+    RP_TRY(residuals(f, none, here));
+    for (uint32_t i = 0; i < f->out->constant_count; i++) {
+        const rpsim_fit_constant *c = &f->out->constants[i];
+        for (int end = 0; end < 2; end++) {
+            point *at = &f->ends[i][end];
+            *at = (point){.sum = INFINITY};
+            at->x[i] = end == 0 ? log_low(c) : log_high(c);
+            RP_TRY(residuals(f, at->x, there));
+            at->sum = squares(there, f->fit_count);
+            for (uint32_t row = 0; row < f->fit_count; row++) {
+                double change = fabs(there[row] - here[row]) * RPSIM_FIT_RUN_SIGMA;
+                f->shown[i] = f->shown[i] || change > SHOWN;
+            }
+        }
     }
-    int code = gsl_multifit_nlinear_init(start, &system, w);
-    gsl_vector_free(start);
-    code = code == GSL_SUCCESS ? gsl_multifit_nlinear_driver(MOST_STEPS, TOLERANCE, TOLERANCE, 0,
-                                                             NULL, NULL, &info, w)
-                               : code;
-    if (f->status != RP_OK) {
-        return f->status;
+    return RP_OK;
+}
+
+/* Searches with all constants, then without each. One that the others make up for is not needed. */
+static rp_status find_needed(fitter *f)
+{
+    uint32_t count = f->out->constant_count;
+    RP_TRY(search(f, f->shown, AS_WELL / 8, &f->all));
+    for (uint32_t i = 0; i < count; i++) {
+        if (!f->shown[i]) {
+            continue;
+        }
+        bool free[MOST];
+        memcpy(free, f->shown, sizeof free);
+        free[i] = false;
+        RP_TRY(search(f, free, f->all.sum + AS_WELL, &f->without[i]));
+        f->needed[i] = f->without[i].sum > f->all.sum + AS_WELL;
+        if (f->without[i].sum < f->all.sum) { /* the first search had not found the best */
+            f->all = f->without[i];
+        }
     }
-    if (code == GSL_ENOMEM) {
-        return RP_NO_MEMORY;
-    }
-    (void)gsl_multifit_nlinear_covar(gsl_multifit_nlinear_jac(w), 0, covariance);
-    const gsl_vector *found = gsl_multifit_nlinear_position(w);
-    for (uint32_t i = 0; i < f->active_count; i++) {
-        rpsim_fit_constant *c = &f->out->constants[f->active[i]];
-        c->value = c->before * exp(gsl_vector_get(found, i));
-        c->spread_pct = 100 * sqrt(gsl_matrix_get(covariance, i, i));
+    return RP_OK;
+}
+
+/* The constants that the others would have to be instead, or "". */
+static rp_status name_rivals(const fitter *f, uint32_t of, const char **text_out)
+{
+    *text_out = "";
+    for (uint32_t i = 0; i < f->out->constant_count; i++) {
+        if (i != of && fabs(f->without[of].x[i]) > STEP) {
+            RP_TRY(rp_arena_print(f->arena, text_out, "%s%s%s", *text_out,
+                                  **text_out != '\0' ? " and " : "", f->out->constants[i].key));
+        }
     }
     return RP_OK;
 }
@@ -261,144 +338,96 @@ static double rounded(double value)
     return round(value * scale) / scale;
 }
 
-static rp_status fit_active(fitter *f)
+static void set_constant(const point *found, double deviation, uint32_t i, rpsim_fit_constant *c)
 {
-    const gsl_multifit_nlinear_parameters parameters = gsl_multifit_nlinear_default_parameters();
-    gsl_multifit_nlinear_workspace *w = gsl_multifit_nlinear_alloc(
-        gsl_multifit_nlinear_trust, &parameters, f->fit_count + f->active_count, f->active_count);
-    gsl_matrix *covariance = gsl_matrix_alloc(f->active_count, f->active_count);
-    rp_status status = w != NULL && covariance != NULL ? solve(f, w, covariance) : RP_NO_MEMORY;
-    gsl_matrix_free(covariance);
-    gsl_multifit_nlinear_free(w);
-    return status;
+    if (found->x[i] <= log_low(c) + STEP / 10 || found->x[i] >= log_high(c) - STEP / 10) {
+        c->state = RPSIM_FIT_AT_END;
+        return;
+    }
+    c->state = RPSIM_FIT_SET;
+    c->value = rounded(c->before * exp(found->x[i]));
+    c->spread_pct = 100 * deviation;
 }
 
-/* ---- which constants --------------------------------------------------------------------------
- */
-
-static void drop(fitter *f, uint32_t at)
+/* What is left of the runs' error once the constants are found counts as theirs. */
+static rp_status find_deviation(fitter *f, const bool *free, const point *found, double *deviation)
 {
-    f->active_count--;
-    memmove(&f->active[at], &f->active[at + 1], (f->active_count - at) * sizeof f->active[0]);
+    bounds b;
+    rpsim_least_squares problem = problem_of(f, free, &b);
+    RP_TRY(rpsim_least_squares_deviation(&problem, found->x, deviation));
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < f->out->constant_count; i++) {
+        used += free[i] ? 1 : 0;
+    }
+    double left = f->fit_count > used ? found->sum / (f->fit_count - used) : 1;
+    for (uint32_t i = 0; i < f->out->constant_count; i++) {
+        deviation[i] *= sqrt(fmax(1, left));
+    }
+    return RP_OK;
 }
 
-/* The constant that the runs tell the least about. @return UINT32_MAX: they tell enough about all
- */
-static uint32_t find_undetermined(const fitter *f)
+/* The needed constants by themselves, where they explain the runs as well as all together do.
+ * Otherwise the others hide a part of them: then beside the others. */
+static rp_status settle(fitter *f)
 {
-    uint32_t worst = UINT32_MAX;
-    double most = DETERMINED;
-    for (uint32_t i = 0; i < f->active_count; i++) {
-        const rpsim_fit_constant *c = &f->out->constants[f->active[i]];
-        double left = c->spread_pct / 100 / prior_sigma(c);
-        worst = left > most ? i : worst;
-        most = fmax(left, most);
+    point found;
+    double alone[MOST];
+    double beside[MOST];
+    const bool *free = f->needed;
+    RP_TRY(search(f, free, 0, &found));
+    if (found.sum > f->all.sum + AS_WELL) {
+        found = f->all;
+        free = f->shown;
     }
-    return worst;
+    RP_TRY(find_deviation(f, free, &found, alone));
+    RP_TRY(find_deviation(f, f->shown, &found, beside));
+    for (uint32_t i = 0; i < f->out->constant_count; i++) {
+        rpsim_fit_constant *c = &f->out->constants[i];
+        if (f->needed[i]) {
+            set_constant(&found, alone[i], i, c);
+        } else if (f->shown[i]) {
+            c->state = beside[i] < KNOWN ? RPSIM_FIT_AGREES : RPSIM_FIT_RIVALS;
+            RP_TRY(name_rivals(f, i, &c->rivals));
+        }
+    }
+    return RP_OK;
 }
 
-static bool drop_undetermined(fitter *f)
+/* What stands in the table and, where the constant is one to doubt, in a warning. */
+static rp_status report(const fitter *f, rpsim_fit_constant *c)
 {
-    uint32_t worst = find_undetermined(f);
-    if (worst == UINT32_MAX) {
-        return false;
+    static const char *const words[] = {
+        [RPSIM_FIT_UNSEEN] = "not used: the runs do not show it",
+        [RPSIM_FIT_AGREES] = "kept: the runs agree with it",
+        [RPSIM_FIT_RIVALS] = "not used: the runs are explained as well by ",
+        [RPSIM_FIT_AT_END] = "not used: the runs ask for the end of its range",
+        [RPSIM_FIT_SET] = "set on runs"};
+    bool rivals = c->state == RPSIM_FIT_RIVALS;
+    RP_TRY(rp_arena_print(f->arena, &c->said, "%s%s", words[c->state],
+                          !rivals              ? ""
+                          : *c->rivals != '\0' ? c->rivals
+                                               : "the platform's value"));
+    if (c->state == RPSIM_FIT_UNSEEN || rivals) {
+        rp_log_warning("%s: the runs to fit do not determine it; it stays at %.4g (%s)", c->key,
+                       c->value, c->said);
+    } else if (c->state == RPSIM_FIT_AT_END) {
+        rp_log_warning("%s: the runs ask for the end of its physical range, %.4g to %.4g; it stays "
+                       "at %.4g, and something else is wrong",
+                       c->key, c->low, c->high, c->value);
     }
-    rpsim_fit_constant *c = &f->out->constants[f->active[worst]];
-    c->undetermined = true;
-    c->value = c->before;
-    c->spread_pct = NAN;
-    drop(f, worst);
-    return true;
-}
-
-/* Before anything is looked for: where all constants have their own values. */
-static rp_status screen(fitter *f)
-{
-    uint32_t count = f->active_count;
-    gsl_matrix *jacobian = gsl_matrix_calloc(f->fit_count + count, count);
-    gsl_matrix *covariance = gsl_matrix_alloc(count, count);
-    gsl_vector *start = gsl_vector_calloc(count);
-    rp_status status = RP_NO_MEMORY;
-    if (jacobian != NULL && covariance != NULL && start != NULL) {
-        (void)derivatives(start, f, jacobian);
-        status = f->status;
-    }
-    while (status == RP_OK && f->active_count > 0) {
-        gsl_matrix_const_view j =
-            gsl_matrix_const_submatrix(jacobian, 0, 0, jacobian->size1, f->active_count);
-        gsl_matrix_view c =
-            gsl_matrix_submatrix(covariance, 0, 0, f->active_count, f->active_count);
-        (void)gsl_multifit_nlinear_covar(&j.matrix, 0, &c.matrix);
-        for (uint32_t i = 0; i < f->active_count; i++) {
-            f->out->constants[f->active[i]].spread_pct =
-                100 * sqrt(gsl_matrix_get(&c.matrix, i, i));
-        }
-        uint32_t worst = find_undetermined(f);
-        if (!drop_undetermined(f)) {
-            break;
-        }
-        for (size_t i = worst; i < f->active_count; i++) { /* its column goes */
-            gsl_matrix_swap_columns(jacobian, i, i + 1);
-        }
-    }
-    gsl_vector_free(start);
-    gsl_matrix_free(covariance);
-    gsl_matrix_free(jacobian);
-    return status;
-}
-
-/* Holds a constant that has left its range at its end. @return false: none has */
-static bool hold_at_end(fitter *f)
-{
-    for (uint32_t i = 0; i < f->active_count; i++) {
-        rpsim_fit_constant *c = &f->out->constants[f->active[i]];
-        if (c->value < c->low || c->value > c->high) {
-            c->at_end = true;
-            c->asked = c->value;
-            c->value = c->value < c->low ? c->low : c->high;
-            drop(f, i);
-            return true;
-        }
-    }
-    return false;
-}
-
-static void report_doubts(const rpsim_fit *fit)
-{
-    for (uint32_t i = 0; i < fit->constant_count; i++) {
-        const rpsim_fit_constant *c = &fit->constants[i];
-        if (c->undetermined) {
-            rp_log_warning("%s: the runs to fit do not determine it; it stays at %.4g", c->key,
-                           c->value);
-        }
-        if (c->at_end) {
-            rp_log_warning("%s: the runs ask for %.4g, outside of its physical range, %.4g to "
-                           "%.4g; it is held at %.4g, and something else is wrong",
-                           c->key, c->asked, c->low, c->high, c->value);
-        }
-    }
+    return RP_OK;
 }
 
 static rp_status fit_constants(fitter *f)
 {
-    f->active_count = f->out->constant_count;
-    for (uint32_t i = 0; i < f->active_count; i++) {
-        f->active[i] = i;
+    double *r = NULL;
+    RP_TRY(rp_arena_alloc(f->arena, 2 * (size_t)f->fit_count, sizeof *r, &r));
+    RP_TRY(find_shown(f, r, r + f->fit_count));
+    RP_TRY(find_needed(f));
+    RP_TRY(settle(f));
+    for (uint32_t i = 0; i < f->out->constant_count; i++) {
+        RP_TRY(report(f, &f->out->constants[i]));
     }
-    if (f->active_count > 0) {
-        RP_TRY(screen(f));
-    }
-    while (f->active_count > 0) {
-        RP_TRY(fit_active(f));
-        if (!drop_undetermined(f) && !hold_at_end(f)) {
-            break;
-        }
-    }
-    for (uint32_t i = 0; i < f->active_count; i++) {
-        rpsim_fit_constant *c = &f->out->constants[f->active[i]];
-        c->value = rounded(c->value);
-    }
-    report_doubts(f->out);
     return RP_OK;
 }
 
@@ -455,23 +484,37 @@ static rp_status read_rows(const rpsim_cells *cells, rp_arena *arena, fitter *f)
     return RP_OK;
 }
 
+/* Layers that have been measured here are no unknown, unless they are asked for. */
+static void leave_known_layers(fitter *f, uint32_t key_count)
+{
+    rpsim_fit *fit = f->out;
+    bool known = key_count == 0 && fit->constant_count > 0 &&
+                 strcmp(fit->constants[0].key, list[0].key) == 0;
+    for (uint32_t i = 0; i < f->fit_count; i++) {
+        known = known && f->questions[i].costs != NULL;
+    }
+    if (known) {
+        fit->constant_count--;
+        memmove(&fit->constants[0], &fit->constants[1],
+                fit->constant_count * sizeof fit->constants[0]);
+    }
+}
+
 rp_status rpsim_fit_run(const char *path, const rpsim_cells_inputs *inputs, const char *const *keys,
                         uint32_t key_count, rp_arena *arena, rpsim_fit *fit_out)
 {
     rpsim_cells cells;
-    fitter f = {.out = fit_out, .platform = inputs->platform};
+    fitter f = {.out = fit_out, .platform = inputs->platform, .arena = arena};
     *fit_out = (rpsim_fit){.platform = inputs->platform};
     RP_TRY(choose_constants(keys, key_count, fit_out));
     RP_TRY(rpsim_cells_read(path, inputs, arena, &cells));
     RP_TRY(read_rows(&cells, arena, &f));
+    leave_known_layers(&f, key_count);
     RP_TRY(answer(&f, NULL, fit_out->row_count));
     for (uint32_t i = 0; i < fit_out->row_count; i++) {
         fit_out->rows[f.rows[i]].before_tokens_per_s = f.answers[i].tokens_per_s;
     }
-    gsl_error_handler_t *handler = gsl_set_error_handler_off();
-    rp_status status = fit_constants(&f);
-    gsl_set_error_handler(handler);
-    RP_TRY(status);
+    RP_TRY(fit_constants(&f));
     RP_TRY(answer(&f, NULL, fit_out->row_count));
     for (uint32_t i = 0; i < fit_out->row_count; i++) {
         fit_out->rows[f.rows[i]].predicted_tokens_per_s = f.answers[i].tokens_per_s;
@@ -512,13 +555,6 @@ static void write_mean(const rpsim_fit *fit, bool fitted, FILE *stream)
     }
 }
 
-static const char *state_of(const rpsim_fit_constant *c)
-{
-    return c->undetermined ? "not determined by these runs"
-           : c->at_end     ? "held at the end of its range"
-                           : "set";
-}
-
 void rpsim_fit_write(const rpsim_fit *fit, FILE *stream)
 {
     fputs("| constant | before | now | ± % | physical range | |\n|---|---|---|---|---|---|\n",
@@ -526,11 +562,11 @@ void rpsim_fit_write(const rpsim_fit *fit, FILE *stream)
     for (uint32_t i = 0; i < fit->constant_count; i++) {
         const rpsim_fit_constant *c = &fit->constants[i];
         char spread[32] = "";
-        if (!c->undetermined && !c->at_end) {
+        if (c->state == RPSIM_FIT_SET) {
             snprintf(spread, sizeof spread, "%.1f", c->spread_pct);
         }
         fprintf(stream, "| %s | %.4g | %.4g | %s | %.4g to %.4g | %s |\n", c->key, c->before,
-                c->value, spread, c->low, c->high, state_of(c));
+                c->value, spread, c->low, c->high, c->said);
     }
     fputs("\n| system | model | GPUs | use | measured tokens/s | predicted | error % | before % |\n"
           "|---|---|---|---|---|---|---|---|\n",
@@ -550,19 +586,22 @@ void rpsim_fit_write(const rpsim_fit *fit, FILE *stream)
     write_mean(fit, false, stream);
 }
 
-void rpsim_fit_write_platform(const rpsim_fit *fit, const char *name, const char *runs,
-                              FILE *stream)
+rp_status rpsim_fit_write_platform(const rpsim_fit *fit, const char *name, const char *runs,
+                                   rp_arena *arena, FILE *stream)
 {
     rp_platform_note notes[RPSIM_FIT_MOST];
-    uint32_t count = 0;
     rp_platform platform = fit->platform;
     platform.name = name;
     for (uint32_t i = 0; i < fit->constant_count; i++) {
-        if (!fit->constants[i].undetermined) {
-            notes[count++] = (rp_platform_note){fit->constants[i].key, "set on runs"};
+        const rpsim_fit_constant *c = &fit->constants[i];
+        notes[i] = (rp_platform_note){c->key, c->said};
+        if (c->state != RPSIM_FIT_SET) {
+            const char *kind = rp_provenance_text(rp_platform_provenance(&platform, c->key));
+            RP_TRY(rp_arena_print(arena, &notes[i].text, "%s: %s", kind, c->said));
         }
     }
     fprintf(stream, "# %s with constants that rppredict --fit %s has set.\n", fit->platform.name,
             runs);
-    rp_platform_write(&platform, "", notes, count, stream);
+    rp_platform_write(&platform, "", notes, fit->constant_count, stream);
+    return RP_OK;
 }

@@ -4,12 +4,19 @@
  * The table is one of cells (cells.h) with two columns more: `tokens_per_s`, measured, and `use`,
  * which is `fit` for runs that constants are set on and `predict` for the others.
  *
- * Least squares of the logarithms of predicted over measured, over the logarithms of the constants
- * (GSL, Levenberg-Marquardt), each run counting with RPSIM_FIT_RUN_SIGMA. A constant's own value
- * counts as one more measurement, whose deviation is a quarter of the logarithm of its physical
- * range: runs that say something overrule it, and what they do not say stays. A constant that the
- * runs tell less than half better than its range does is not determined: it is left as it is, with
- * a warning. One that leaves its physical range is held at its end, with a warning.
+ * A constant is only set where the runs leave no other explanation. Each has a range that hardware
+ * and software allow, most of them parts of what the data sheet says, and the runs a deviation of
+ * RPSIM_FIT_RUN_SIGMA. Within these ranges the sum of the squared logarithms of predicted over
+ * measured is made least (least_squares.h):
+ *  - with all constants free whose range changes a run by more than 1 %;
+ *  - for each of them with the platform's value for it and the others free. Where that is as good,
+ *    by less than 4 squared deviations, the runs do not need the constant: they agree with it, or
+ *    others (the layers' times first of all) explain them as well, and it stays as it is;
+ *  - with the constants that are needed and the platform's values for the rest.
+ * A needed constant that ends at an end of its range stays as well: something is wrong that is no
+ * constant. Times of layers are one of the constants (`layer_time_factor`), so that no link or
+ * host is blamed for compute that is slow; where every run to fit has a cost table of its own they
+ * are known and stay.
  */
 #pragma once
 
@@ -21,16 +28,25 @@
 /** Most constants. */
 #define RPSIM_FIT_MOST 16u
 
+/** What becomes of a constant. */
+typedef enum rpsim_fit_state {
+    RPSIM_FIT_UNSEEN, /**< left: the runs are the same over all of its range */
+    RPSIM_FIT_AGREES, /**< left: the runs say that it is what the platform has */
+    RPSIM_FIT_RIVALS, /**< left: others explain the runs as well */
+    RPSIM_FIT_AT_END, /**< left: the runs ask for an end of its range, or more */
+    RPSIM_FIT_SET,
+} rpsim_fit_state;
+
 typedef struct rpsim_fit_constant {
     const char *key; /**< of the platform file */
     double low;      /**< physical range */
     double high;
     double before; /**< as the platform file has it */
     double value;
-    double spread_pct; /**< one standard deviation; NaN where it was not fitted */
-    bool undetermined; /**< left as it was */
-    bool at_end;       /**< the runs ask for more than its range: held at its end */
-    double asked;      /**< what they ask for, where `at_end` */
+    double spread_pct; /**< one standard deviation, where it is set */
+    rpsim_fit_state state;
+    const char *rivals; /**< keys that would be others instead; "": none */
+    const char *said;   /**< what becomes of it, for people */
 } rpsim_fit_constant;
 
 typedef struct rpsim_fit_row {
@@ -70,8 +86,9 @@ void rpsim_fit_set(rp_platform *platform, const char *key, double value);
 void rpsim_fit_write(const rpsim_fit *fit, FILE *stream);
 
 /**
- * Writes the platform with the constants set, each with where it comes from.
+ * Writes the platform with the constants set, each with what has become of it.
  * @param name of the platform in the file
+ * @retval RP_OK, RP_NO_MEMORY
  */
-void rpsim_fit_write_platform(const rpsim_fit *fit, const char *name, const char *runs,
-                              FILE *stream);
+rp_status rpsim_fit_write_platform(const rpsim_fit *fit, const char *name, const char *runs,
+                                   rp_arena *arena, FILE *stream);

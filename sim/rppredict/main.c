@@ -188,7 +188,9 @@ static rp_status fit(const options *o, const rpsim_cells_inputs *inputs, rp_aren
         status = rp_data_name_of(o->platform_out, 64, "fitted", arena, &name);
     }
     if (status == RP_OK && o->platform_out != NULL) {
-        rpsim_fit_write_platform(&result, name, o->fit, output.stream);
+        status = rpsim_fit_write_platform(&result, name, o->fit, arena, output.stream);
+    }
+    if (status == RP_OK && o->platform_out != NULL) {
         status = rp_output_commit(&output);
     }
     rp_output_discard(&output);
