@@ -13,16 +13,10 @@
 /* One server, and several, whose network is known (traces/platforms). */
 static const char *const platforms[] = {"a100-80x8", "a100-80x8-hdr"};
 
-static const char *const columns[] = {"hidden",
-                                      "heads",
-                                      "layers",
-                                      "seq_len",
-                                      "gpus",
-                                      "tensor_parallel",
-                                      "data_parallel",
-                                      "pipeline_parallel",
-                                      "microbatch_size",
-                                      "global_batch"};
+
+static const char *const columns[] = {"hidden", "heads", "layers", "seq_len", "gpus",
+                                      "tensor_parallel", "data_parallel", "pipeline_parallel",
+                                      "microbatch_size", "global_batch"};
 
 enum { HIDDEN, HEADS, LAYERS, SEQ_LEN, GPUS, TENSOR, DATA, PIPELINE, SIZE, BATCH, NUMBERS };
 

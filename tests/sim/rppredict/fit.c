@@ -40,49 +40,6 @@ static void end(void)
 
 TestSuite(fit, .init = begin, .fini = end);
 
-static const struct {
-    const char *framework;
-    const char *model;
-    uint32_t gpus;
-    const char *use;
-} runs[] = {{"roundpipe-sync", "llama3.1-8b", 8, "fit"},
-            {"roundpipe-sync", "llama3.1-8b", 4, "fit"},
-            {"roundpipe-sync", "llama3.1-8b", 6, "predict"},
-            {"roundpipe", "qwen3-1.7b", 4, "predict"}};
-
-/* Writes the runs as the simulator does them with a constant other than the platform's. */
-static void write_runs(const char *key, double value)
-{
-    rpsim_question questions[COUNT(runs)];
-    rpsim_answer answers[COUNT(runs)];
-    rpsim_cells_inputs truth = inputs;
-    rpsim_cells cells;
-    static const char header[] = "framework,model,seq_len,gpus,global_batch,microbatches,calls,"
-                                 "grain,sequence_slices,tokens_per_s,use\n";
-    FILE *stream = fopen(path, "w");
-    cr_assert(stream != NULL);
-    fputs(header, stream);
-    for (size_t i = 0; i < COUNT(runs); i++) {
-        fprintf(stream, "%s,%s,2048,%u,,,,,,1,%s\n", runs[i].framework, runs[i].model, runs[i].gpus,
-                runs[i].use);
-    }
-    fclose(stream);
-    rpsim_fit_set(&truth.platform, key, value);
-    cr_assert(eq(int, rpsim_cells_read(path, &truth, arena, &cells), RP_OK), "%s", messages);
-    for (size_t i = 0; i < COUNT(runs); i++) {
-        questions[i] = cells.questions[i];
-    }
-    cr_assert(eq(int, rpsim_answer_all(&truth.platform, questions, COUNT(runs), answers), RP_OK));
-    stream = fopen(path, "w");
-    cr_assert(stream != NULL);
-    fputs(header, stream);
-    for (size_t i = 0; i < COUNT(runs); i++) {
-        fprintf(stream, "%s,%s,2048,%u,,,,,,%.6f,%s\n", runs[i].framework, runs[i].model,
-                runs[i].gpus, answers[i].tokens_per_s, runs[i].use);
-    }
-    fclose(stream);
-}
-
 static const rpsim_fit_constant *find(const rpsim_fit *fit, const char *key)
 {
     for (uint32_t i = 0; i < fit->constant_count; i++) {
@@ -99,77 +56,253 @@ static double error_of(const rpsim_fit_row *row)
     return fabs(row->predicted_tokens_per_s / row->measured_tokens_per_s - 1);
 }
 
-/* A constant that the runs were made with is found again, and with it the runs that it was not
- * looked for on are predicted. Constants that these runs do not show are not moved. */
-static void find_again(const char *key, double value)
+/* ---- constants that made the runs ---- */
+
+/* Systems whose runs are simulated in milliseconds, and rest on different constants. */
+static const struct {
+    const char *framework;
+    uint32_t gpus;
+    const char *sizes; /* global_batch to sequence_slices */
+} systems[] = {{"fsdp", 8, "8,8,1,layer,1"},           {"zero2", 8, "8,8,1,layer,1"},
+               {"zero-infinity", 8, "8,8,1,layer,1"},  {"megatron-tp", 8, "8,8,1,layer,8"},
+               {"megatron-pp", 8, "16,8,1,stage,1"},   {"roundpipe-sync", 4, "8,4,1,layer,1"},
+               {"roundpipe-sync", 8, "16,8,1,layer,1"}};
+
+#define SYSTEMS COUNT(systems)
+#define ROUNDPIPES (32u | 64u) /* the last two, as bits */
+
+/* A constant that is another than the platform file's. */
+typedef struct change {
+    const char *key; /* NULL: none */
+    double factor;
+} change;
+
+#define LINK "link" /* the key that the platform has of its host link */
+
+static const change changes[] = {{"layer_time_factor", 1.15},
+                                 {"layer_time_factor", 1.4},
+                                 {"layer_time_factor", 0.9},
+                                 {"collective_gb_per_s", 0.6},
+                                 {LINK, 0.7},
+                                 {"host_optimizer_gb_per_s", 0.5},
+                                 {"host_optimizer_gb_per_s", 1.7},
+                                 {"collective_gb_per_s", 1.2}};
+
+/* The tables of runs: which systems are to be fitted, as bits. */
+static const unsigned fitted_sets[] = {1,  2,  4,  8,  16, 32, 64, 3, 9,
+                                       17, 24, 33, 36, 80, 96, 57, 61};
+
+typedef struct truth {
+    const char *platform;
+    change changes[2];
+    unsigned fitted;
+} truth;
+
+static const char *key_of(const change *c, const rp_platform *platform)
+{
+    bool measured = platform->link_effective_gb_per_s > 0;
+    return strcmp(c->key, LINK) != 0 ? c->key
+           : measured                ? "link_effective_gb_per_s"
+                                     : "link_efficiency";
+}
+
+static void write_table(unsigned fitted, const rpsim_answer *answers)
+{
+    FILE *stream = fopen(path, "w");
+    cr_assert(stream != NULL);
+    fputs("framework,model,seq_len,gpus,global_batch,microbatches,calls,grain,sequence_slices,"
+          "tokens_per_s,use\n",
+          stream);
+    for (size_t i = 0; i < SYSTEMS; i++) {
+        fprintf(stream, "%s,qwen3-1.7b,2048,%u,%s,%.6f,%s\n", systems[i].framework, systems[i].gpus,
+                systems[i].sizes, answers[i].tokens_per_s,
+                (fitted & 1u << i) != 0 ? "fit" : "predict");
+    }
+    fclose(stream);
+}
+
+static void make_runs(const truth *t)
+{
+    rpsim_answer answers[SYSTEMS] = {0};
+    rpsim_cells cells;
+    rpsim_cells_inputs true_inputs = inputs;
+    for (size_t i = 0; i < 2 && t->changes[i].key != NULL; i++) {
+        const char *key = key_of(&t->changes[i], &inputs.platform);
+        double value = *rp_platform_rate(&inputs.platform, key) * t->changes[i].factor;
+        rpsim_fit_set(&true_inputs.platform, key, value);
+    }
+    write_table(t->fitted, answers);
+    cr_assert(eq(int, rpsim_cells_read(path, &true_inputs, arena, &cells), RP_OK), "%s", messages);
+    cr_assert(
+        eq(int, rpsim_answer_all(&true_inputs.platform, cells.questions, SYSTEMS, answers), RP_OK));
+    write_table(t->fitted, answers);
+}
+
+static const change *change_of(const truth *t, const char *key)
+{
+    for (size_t i = 0; i < 2 && t->changes[i].key != NULL; i++) {
+        if (strcmp(key_of(&t->changes[i], &inputs.platform), key) == 0) {
+            return &t->changes[i];
+        }
+    }
+    return NULL;
+}
+
+/* By itself a constant that the runs were made with is found again, whatever else might explain
+ * them, and with it the runs that it was not looked for on are predicted. */
+static void find_again(const char *key, double factor)
 {
     rpsim_fit fit;
-    write_runs(key, value);
+    const truth t = {"rtx4090x8", {{key, factor}}, ROUNDPIPES};
+    make_runs(&t);
     cr_assert(eq(int, rpsim_fit_run(path, &inputs, &key, 1, arena, &fit), RP_OK), "%s", messages);
     const rpsim_fit_constant *c = find(&fit, key);
-    cr_expect(lt(dbl, fabs(c->value / value - 1), 0.02), "%s: %g, not %g", key, c->value, value);
-    cr_expect(not(c->undetermined));
-    cr_expect(not(c->at_end));
+    cr_expect(lt(dbl, fabs(c->value / c->before / factor - 1), 0.02), "%s: %g", key, c->value);
+    cr_expect(eq(int, c->state, RPSIM_FIT_SET), "%s", c->said);
     cr_expect(lt(dbl, c->spread_pct, 20), "%g", c->spread_pct);
-    cr_assert(eq(u32, fit.row_count, COUNT(runs)));
+    cr_assert(eq(u32, fit.row_count, SYSTEMS));
     for (uint32_t i = 0; i < fit.row_count; i++) {
         cr_expect(lt(dbl, error_of(&fit.rows[i]), 0.005), "row %u: %g", i, error_of(&fit.rows[i]));
-        cr_expect(eq(int, fit.rows[i].fit, strcmp(runs[i].use, "fit") == 0));
+        cr_expect(eq(int, fit.rows[i].fit, (ROUNDPIPES >> i & 1) != 0));
     }
-    cr_expect(gt(dbl, fabs(fit.rows[0].before_tokens_per_s / fit.rows[0].measured_tokens_per_s - 1),
+    double before = fit.rows[SYSTEMS - 1].before_tokens_per_s;
+    cr_expect(gt(dbl, fabs(before / fit.rows[SYSTEMS - 1].measured_tokens_per_s - 1),
                  0.03)); /* it was needed */
     cr_expect(eq(dbl, *rp_platform_rate(&fit.platform, key), c->value));
 }
 
 Test(fit, finds_the_host_rate_again)
 {
-    find_again("host_optimizer_gb_per_s", 60);
+    find_again("host_optimizer_gb_per_s", 0.63);
+    find_again("host_optimizer_gb_per_s", 1.37);
 }
 
-Test(fit, finds_a_faster_host_again)
-{
-    if (getenv("RP_LONG") == NULL) {
-        cr_skip_test("RP_LONG=1 runs it");
-    }
-    find_again("host_optimizer_gb_per_s", 130);
-}
-
-/* All usual constants at once: collectives and gradients of DeepSpeed are in none of these runs. */
-Test(fit, says_what_runs_do_not_show)
-{
-    rpsim_fit fit;
-    write_runs("host_optimizer_gb_per_s", 60);
-    cr_assert(eq(int, rpsim_fit_run(path, &inputs, NULL, 0, arena, &fit), RP_OK), "%s", messages);
-    const rpsim_fit_constant *host = find(&fit, "host_optimizer_gb_per_s");
-    cr_expect(lt(dbl, fabs(host->value / 60 - 1), 0.03), "%g", host->value);
-    static const char *const unseen[] = {"collective_gb_per_s", "zero_gradient_gb_per_s",
-                                         "dispatch_us_per_module"};
-    for (size_t i = 0; i < COUNT(unseen); i++) {
-        const rpsim_fit_constant *c = find(&fit, unseen[i]);
-        cr_expect(c->undetermined, "%s", unseen[i]);
-        cr_expect(eq(dbl, c->value, c->before), "%s", unseen[i]);
-        char message[128];
-        snprintf(message, sizeof message, "%s: the runs to fit do not determine it; it stays",
-                 unseen[i]);
-        cr_expect(strstr(messages, message) != NULL, "%s", messages);
-    }
-}
-
-/* No host is as slow as the one that made these runs: it is said. */
-Test(fit, holds_what_leaves_its_range)
+/* No host is as slow as the one that made these runs: it is said, and nothing is set. */
+Test(fit, leaves_what_ends_at_its_edge)
 {
     static const char *const host = "host_optimizer_gb_per_s";
     rpsim_fit fit;
-    write_runs(host, 1);
+    make_runs(&(truth){"rtx4090x8", {{host, 0.01}}, ROUNDPIPES});
     cr_assert(eq(int, rpsim_fit_run(path, &inputs, &host, 1, arena, &fit), RP_OK), "%s", messages);
     const rpsim_fit_constant *c = find(&fit, host);
-    cr_expect(c->at_end);
-    cr_expect(eq(dbl, c->value, 5));
-    cr_expect(lt(dbl, c->asked, 5));
-    cr_expect(strstr(messages, "host_optimizer_gb_per_s: the runs ask for ") != NULL, "%s",
-              messages);
-    cr_expect(strstr(messages, "outside of its physical range, 5 to 1200; it is held at 5") != NULL,
+    cr_expect(eq(int, c->state, RPSIM_FIT_AT_END));
+    cr_expect(eq(dbl, c->value, c->before));
+    cr_expect(eq(dbl, fit.platform.host_optimizer_gb_per_s, 95));
+    cr_expect(strstr(messages, "host_optimizer_gb_per_s: the runs ask for the end of its physical "
+                               "range, 15 to 1200; it stays at 95") != NULL,
               "%s", messages);
+}
+
+/* What is set is what made the runs, no run that was only predicted comes out worse than without
+ * the fit, and runs of several systems show what their constants are. */
+static void check_fit(const truth *t, const rpsim_fit *fit, const char *what)
+{
+    uint32_t set = 0;
+    for (uint32_t i = 0; i < fit->constant_count; i++) {
+        const rpsim_fit_constant *c = &fit->constants[i];
+        const change *made = change_of(t, c->key);
+        bool is_set = c->state == RPSIM_FIT_SET;
+        set += is_set ? 1 : 0;
+        cr_expect(eq(int, is_set, c->value != c->before), "%s: %s", what, c->key);
+        cr_expect(not(is_set && made == NULL), "%s: %s %g", what, c->key, c->value);
+        double off = made != NULL ? fabs(log(c->value / c->before / made->factor)) : 0;
+        cr_expect(not(is_set && off > 0.15), "%s: %s %g", what, c->key, c->value);
+        bool several = t->fitted == 57 || t->fitted == 61; /* one of each limit */
+        cr_expect(not(several && made != NULL && strncmp(c->key, LINK, 4) != 0 && off > 0.03),
+                  "%s: %s %g, %s", what, c->key, c->value, c->said);
+    }
+    cr_expect(le(u32, set, 2), "%s", what);
+    for (uint32_t i = 0; i < fit->row_count; i++) {
+        const rpsim_fit_row *row = &fit->rows[i];
+        double before = fabs(row->before_tokens_per_s / row->measured_tokens_per_s - 1);
+        cr_expect(le(dbl, error_of(row), fmax(before, 0) + 0.03), "%s: %s %g, was %g", what,
+                  row->question->framework, error_of(row), before);
+    }
+}
+
+static void try_truth(const truth *t)
+{
+    char what[160];
+    rpsim_fit fit;
+    snprintf(what, sizeof what, "%s, %s %g and %s %g, rows %u", t->platform, t->changes[0].key,
+             t->changes[0].factor, t->changes[1].key != NULL ? t->changes[1].key : "nothing",
+             t->changes[1].factor, t->fitted);
+    cr_assert(eq(int, rpsim_cells_load(t->platform, NULL, 0, arena, &inputs), RP_OK));
+    make_runs(t);
+    cr_assert(eq(int, rpsim_fit_run(path, &inputs, NULL, 0, arena, &fit), RP_OK), "%s: %s", what,
+              messages);
+    check_fit(t, &fit, what);
+}
+
+/* Each constant, and each two, of each platform, shown by the runs of one or of several systems. A
+ * plain test has a few of them. */
+Test(fit, sets_nothing_but_what_made_the_runs)
+{
+    static const char *const platforms[] = {"h100x8", "a100-80x8", "rtx4090x8"};
+    uint32_t stride = getenv("RP_LONG") != NULL ? 1 : 397;
+    uint32_t number = 0;
+    for (size_t p = 0; p < COUNT(platforms); p++) {
+        for (size_t a = 0; a < COUNT(changes); a++) {
+            for (size_t b = a; b < COUNT(changes); b++) {
+                for (size_t s = 0; s < COUNT(fitted_sets); s++) {
+                    bool same = a != b && strcmp(changes[a].key, changes[b].key) == 0;
+                    if (!same && number++ % stride == 0) {
+                        try_truth(&(truth){platforms[p],
+                                           {changes[a], a != b ? changes[b] : (change){0}},
+                                           fitted_sets[s]});
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* One system that waits for its collectives as much as it computes: either may be slow. */
+Test(fit, refuses_what_two_constants_explain)
+{
+    rpsim_fit fit;
+    cr_assert(eq(int, rpsim_cells_load("h100x8", NULL, 0, arena, &inputs), RP_OK));
+    make_runs(&(truth){"h100x8", {{"collective_gb_per_s", 0.6}}, 1});
+    cr_assert(eq(int, rpsim_fit_run(path, &inputs, NULL, 0, arena, &fit), RP_OK), "%s", messages);
+    static const char *const either[] = {"layer_time_factor", "collective_gb_per_s"};
+    for (size_t i = 0; i < COUNT(either); i++) {
+        const rpsim_fit_constant *c = find(&fit, either[i]);
+        cr_expect(eq(int, c->state, RPSIM_FIT_RIVALS), "%s: %s", c->key, c->said);
+        cr_expect(eq(str, (char *)c->rivals, (char *)either[1 - i]));
+        cr_expect(eq(dbl, c->value, c->before));
+    }
+    cr_expect(strstr(messages, "collective_gb_per_s: the runs to fit do not determine it; it stays "
+                               "at 295 (not used: the runs are explained as well by "
+                               "layer_time_factor)") != NULL,
+              "%s", messages);
+    cr_expect(eq(int, find(&fit, "dispatch_us_per_module")->state, RPSIM_FIT_UNSEEN));
+}
+
+/* pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md: Llama 3.1 8B under FSDP2 on 8
+ * H100, two sequences of 8192 tokens each, eager 5762 and compiled 6667 tokens/s per GPU. No NVLink
+ * between 0.3 of its data sheet's rate and all of it makes runs so slow: the passes do. Held out:
+ * nanotron on 8 H100 (huggingface/nanotron benchmarks), which no fit has seen. */
+Test(fit, slow_passes_are_no_slow_nvlink)
+{
+    rpsim_fit fit;
+    cr_assert(eq(int, rpsim_cells_load("h100x8", NULL, 0, arena, &inputs), RP_OK));
+    FILE *stream = fopen(path, "w");
+    cr_assert(stream != NULL);
+    fputs("framework,model,seq_len,global_batch,microbatches,calls,grain,sequence_slices,"
+          "tokens_per_s,use\n"
+          "fsdp,llama3.1-8b,8192,16,8,1,layer,1,46096,fit\n"
+          "fsdp,llama3.1-8b,8192,16,8,1,layer,1,53336,fit\n",
+          stream);
+    fclose(stream);
+    cr_assert(eq(int, rpsim_fit_run(path, &inputs, NULL, 0, arena, &fit), RP_OK), "%s", messages);
+    const rpsim_fit_constant *layers = find(&fit, "layer_time_factor");
+    const rpsim_fit_constant *nvlink = find(&fit, "collective_gb_per_s");
+    cr_expect(eq(int, layers->state, RPSIM_FIT_SET), "%s", layers->said);
+    cr_expect(gt(dbl, layers->value, 1.1), "%g", layers->value);
+    cr_expect(eq(dbl, nvlink->value, 295), "%s", nvlink->said);
+    cr_expect(eq(dbl, nvlink->low, 0.3 * 450));
+    cr_expect(eq(dbl, nvlink->high, 450));
+    cr_expect(eq(dbl, fit.platform.collective_gb_per_s, 295));
 }
 
 /* ---- rppredict ---- */
@@ -281,7 +414,8 @@ Test(fit_cli, mistakes)
          "roundpipe,qwen3-1.7b,2048,,,,,,fit\n",
          "", "tokens_per_s"},
         {HEAD "roundpipe,qwen3-1.7b,2048,,,,,,100,fit\n", "--fit-constants gpus",
-         "'gpus' is no constant that can be set; valid are host_optimizer_gb_per_s"},
+         "'gpus' is no constant that can be set; valid are layer_time_factor, "
+         "host_optimizer_gb_per_s"},
         {HEAD "roundpipe,qwen3-1.7b,2048,,,,,,100,fit\n",
          "--platform " RP_TEST_ROOT
          "/bad/data/good-platform.yaml --fit-constants optimizer_us_per_object",
