@@ -13,6 +13,8 @@
  * MoE layers whose experts are trained: a backward is bwd - 2 fwd there, since each expert's
  * backward writes a full dW for any number of tokens (the same source, for gpt-oss).
  *
+ * A platform's layer_time_factor multiplies all of this, head and loss included.
+ *
  * The table's head had the logits of all tokens at once. A fused loss goes over chunks of tokens,
  * which adds memory traffic to the head's backward; an unfused one has its own.
  */

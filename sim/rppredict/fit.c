@@ -393,23 +393,22 @@ static rp_status settle(fitter *f)
     return RP_OK;
 }
 
-/* What stands in the table and, where the constant is one to doubt, in a warning. */
+/* What becomes of a constant, for the table, and why, for warnings and the platform's file. */
 static rp_status report(const fitter *f, rpsim_fit_constant *c)
 {
-    static const char *const words[] = {
-        [RPSIM_FIT_UNSEEN] = "not used: the runs do not show it",
-        [RPSIM_FIT_AGREES] = "kept: the runs agree with it",
-        [RPSIM_FIT_RIVALS] = "not used: the runs are explained as well by ",
-        [RPSIM_FIT_AT_END] = "not used: the runs ask for the end of its range",
-        [RPSIM_FIT_SET] = "set on runs"};
-    bool rivals = c->state == RPSIM_FIT_RIVALS;
-    RP_TRY(rp_arena_print(f->arena, &c->said, "%s%s", words[c->state],
-                          !rivals              ? ""
-                          : *c->rivals != '\0' ? c->rivals
-                                               : "the platform's value"));
-    if (c->state == RPSIM_FIT_UNSEEN || rivals) {
-        rp_log_warning("%s: the runs to fit do not determine it; it stays at %.4g (%s)", c->key,
-                       c->value, c->said);
+    static const char *const words[][2] = {
+        [RPSIM_FIT_UNSEEN] = {"left: not shown", "the runs do not show it"},
+        [RPSIM_FIT_AGREES] = {"left: the runs agree", "the runs agree with it"},
+        [RPSIM_FIT_RIVALS] = {"left: others explain the runs", "the runs are explained as well by "},
+        [RPSIM_FIT_AT_END] = {"left: at the end of its range", "the runs ask for more than it can"},
+        [RPSIM_FIT_SET] = {"set", "set on runs"}};
+    const char *rivals = *c->rivals != '\0' ? c->rivals : "what the platform has";
+    c->said = words[c->state][0];
+    RP_TRY(rp_arena_print(f->arena, &c->why, "%s%s", words[c->state][1],
+                          c->state == RPSIM_FIT_RIVALS ? rivals : ""));
+    if (c->state == RPSIM_FIT_UNSEEN || c->state == RPSIM_FIT_RIVALS) {
+        rp_log_warning("%s: the runs to fit do not determine it; it stays at %.4g: %s", c->key,
+                       c->value, c->why);
     } else if (c->state == RPSIM_FIT_AT_END) {
         rp_log_warning("%s: the runs ask for the end of its physical range, %.4g to %.4g; it stays "
                        "at %.4g, and something else is wrong",

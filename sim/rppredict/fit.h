@@ -46,7 +46,8 @@ typedef struct rpsim_fit_constant {
     double spread_pct; /**< one standard deviation, where it is set */
     rpsim_fit_state state;
     const char *rivals; /**< keys that would be others instead; "": none */
-    const char *said;   /**< what becomes of it, for people */
+    const char *said;   /**< what becomes of it, in a few words */
+    const char *why;    /**< in more */
 } rpsim_fit_constant;
 
 typedef struct rpsim_fit_row {

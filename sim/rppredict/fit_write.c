@@ -72,10 +72,10 @@ rp_status rpsim_fit_write_platform(const rpsim_fit *fit, const char *name, const
     platform.name = name;
     for (uint32_t i = 0; i < fit->constant_count; i++) {
         const rpsim_fit_constant *c = &fit->constants[i];
-        notes[i] = (rp_platform_note){c->key, c->said};
+        notes[i] = (rp_platform_note){c->key, c->why};
         if (c->state != RPSIM_FIT_SET) {
             const char *kind = rp_provenance_text(rp_platform_provenance(&platform, c->key));
-            RP_TRY(rp_arena_print(arena, &notes[i].text, "%s: %s", kind, c->said));
+            RP_TRY(rp_arena_print(arena, &notes[i].text, "%s: left, %s", kind, c->why));
         }
     }
     fprintf(stream, "# %s with constants that rppredict --fit %s has set.\n", fit->platform.name,
