@@ -115,3 +115,23 @@ Test(layer_costs, launches_do_not_shrink)
         }
     }
 }
+
+/* A platform's factor is one of every time of a pass. */
+Test(layer_costs, factor_of_all_times)
+{
+    rpsim_gpu_rates slow = plain;
+    slow.time_factor = 1.5;
+    slow.loss_chunk_tokens = RP_LOSS_CHUNK_TOKENS;
+    rpsim_gpu_rates fast = slow;
+    fast.time_factor = 0;
+    for (int head = 0; head < 2; head++) {
+        int64_t here[RP_OP_KIND_COUNT];
+        int64_t there[RP_OP_KIND_COUNT];
+        times("llama3.1-8b", &fast, 3, head == 1, here);
+        times("llama3.1-8b", &slow, 3, head == 1, there);
+        for (uint32_t kind = 0; kind < RP_OP_KIND_COUNT; kind++) {
+            cr_expect(le(dbl, fabs((double)there[kind] - 1.5 * (double)here[kind]), 2), "%u", kind);
+        }
+        cr_expect(gt(i64, here[RP_OP_BACKWARD], 0));
+    }
+}
