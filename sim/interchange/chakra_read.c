@@ -212,18 +212,23 @@ static rp_status take_field(reader *r, const rp_protobuf_field *field, draft *d)
     }
 }
 
+/* A node may leave out its own end, as ASTRA-sim's custom collectives do, and a tag of 0. */
 static rp_status check_peers(const reader *r, draft *d)
 {
     bool sends = d->node.type == RPSIM_CHAKRA_SEND;
-    if (!d->has[INTEGER_SOURCE] || !d->has[INTEGER_DESTINATION] || !d->has[INTEGER_TAG]) {
-        return bad_node(r, &d->node, "a SEND or RECV without all of comm_src, comm_dst, comm_tag",
-                        "are nodes with the three");
+    int own = sends ? INTEGER_SOURCE : INTEGER_DESTINATION;
+    int other = sends ? INTEGER_DESTINATION : INTEGER_SOURCE;
+    if (!d->has[other]) {
+        char cause[40];
+        snprintf(cause, sizeof cause, "a %s without %s", sends ? "SEND" : "RECV",
+                 integers[other].name);
+        return bad_node(r, &d->node, cause, "are nodes that name the other rank");
     }
+    d->value[own] = d->has[own] ? d->value[own] : r->rank;
     d->node.source = (int32_t)d->value[INTEGER_SOURCE];
     d->node.destination = (int32_t)d->value[INTEGER_DESTINATION];
     d->node.tag = (int32_t)d->value[INTEGER_TAG];
-    if (d->value[sends ? INTEGER_SOURCE : INTEGER_DESTINATION] != r->rank ||
-        d->node.source == d->node.destination) {
+    if (d->value[own] != r->rank || d->value[other] == r->rank) {
         char valid[80];
         snprintf(valid, sizeof valid, "in this file are %s %" PRIu32 " and another rank",
                  sends ? "SENDs from rank" : "RECVs to rank", r->rank);

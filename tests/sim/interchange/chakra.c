@@ -131,8 +131,7 @@ Test(chakra, traces_of_other_programs)
 static void export_all(const rp_timeline *timeline, int64_t hop_ps)
 {
     rpsim_chakra_export *x = NULL;
-    cr_assert(eq(int,
-                 rpsim_chakra_prepare(timeline, hop_ps, 64, RPSIM_CHAKRA_HOST_KEEP, arena, &x),
+    cr_assert(eq(int, rpsim_chakra_prepare(timeline, hop_ps, 64, RPSIM_CHAKRA_HOST_KEEP, arena, &x),
                  RP_OK));
     for (uint32_t rank = 0; rank < timeline->program->gpu_count; rank++) {
         rp_text file = {0};
@@ -277,7 +276,11 @@ Test(chakra, bad_traces)
         CASE(FILE_OF("\x0c\x08\x01\x18\x04\x38\xff\xff\xff\xff\xff\xff\x01"), "",
              "node 1 (): takes too long; valid durations are up to 1e12 microseconds"),
         CASE(FILE_OF("\x04\x08\x01\x18\x05"), "",
-             "a SEND or RECV without all of comm_src, comm_dst, comm_tag; valid are nodes with"),
+             "a SEND without comm_dst; valid are nodes that name the other rank"),
+        CASE(FILE_OF("\x12\x08\x01\x18\x06" ATTRIBUTE("comm_dst", "\x00")), "",
+             "a RECV without comm_src; valid are nodes that name the other rank"),
+        CASE(FILE_OF("\x12\x08\x01\x18\x05" ATTRIBUTE("comm_dst", "\x00")), "",
+             "its ranks do not fit; valid in this file are SENDs from rank 0 and another rank"),
         CASE(FILE_OF(PEER("\x01", "\x05", "\x01", "\x00")), "",
              "its ranks do not fit; valid in this file are SENDs from rank 0 and another rank"),
         CASE(FILE_OF(PEER("\x01", "\x06", "\x00", "\x01")), "", "RECVs to rank 0 and another"),
@@ -320,6 +323,110 @@ Test(chakra, bad_traces)
             const char *newline = strchr(messages, '\n');
             cr_expect(newline != NULL && newline[1] == '\0', "%zu: %s", i, messages);
         }
+    }
+}
+
+/* ---- rings of SENDs and RECVs ---- */
+
+/* How a ring is written. */
+typedef struct ring {
+    uint32_t ranks;
+    bool names_source; /* of RECVs as well as SENDs, likewise destinations */
+    bool names_destination;
+    bool names_tag;   /* the step; otherwise none has one */
+    bool packed;      /* dependencies */
+    uint32_t integer; /* field of the attributes' values */
+} ring;
+
+#define RING_BYTES 1000000u
+
+static void put_integer(rp_protobuf_writer *node, const ring *r, const char *name, uint64_t value)
+{
+    rp_protobuf_writer attribute = {0};
+    rp_protobuf_put_bytes(&attribute, RPSIM_CHAKRA_ATTRIBUTE_NAME, name, strlen(name));
+    rp_protobuf_put_number(&attribute, r->integer, value);
+    rp_protobuf_put_part(node, RPSIM_CHAKRA_NODE_ATTRIBUTE, &attribute);
+    rp_protobuf_writer_fini(&attribute);
+}
+
+static void put_dependency(rp_protobuf_writer *node, const ring *r, uint64_t id)
+{
+    rp_protobuf_writer list = {0};
+    if (!r->packed) {
+        rp_protobuf_put_number(node, RPSIM_CHAKRA_NODE_DATA_DEPS, id);
+        return;
+    }
+    rp_protobuf_put_varint(&list, id);
+    rp_protobuf_put_part(node, RPSIM_CHAKRA_NODE_DATA_DEPS, &list);
+    rp_protobuf_writer_fini(&list);
+}
+
+/* A part goes to the next rank in each step, which sends it on. Ids: 2 step, 2 step + 1. */
+static void put_step(rp_protobuf_writer *file, const ring *r, uint32_t rank, uint32_t step,
+                     bool sends)
+{
+    rp_protobuf_writer node = {0};
+    uint32_t next = (rank + 1) % r->ranks;
+    uint32_t before = (rank + r->ranks - 1) % r->ranks;
+    rp_protobuf_put_number(&node, RPSIM_CHAKRA_NODE_ID, 2 * step + (sends ? 0 : 1));
+    rp_protobuf_put_number(&node, RPSIM_CHAKRA_NODE_TYPE,
+                           sends ? RPSIM_CHAKRA_SEND : RPSIM_CHAKRA_RECV);
+    if (step > 0) {
+        put_dependency(&node, r, 2 * step - 1);
+    }
+    put_integer(&node, r, "comm_size", RING_BYTES / r->ranks);
+    if (!sends || r->names_source) {
+        put_integer(&node, r, "comm_src", sends ? rank : before);
+    }
+    if (sends || r->names_destination) {
+        put_integer(&node, r, "comm_dst", sends ? next : rank);
+    }
+    if (r->names_tag) {
+        put_integer(&node, r, "comm_tag", step);
+    }
+    rp_protobuf_put_varint(file, node.text.length);
+    cr_assert(eq(int, rp_text_append(&file->text, node.text.bytes, node.text.length), RP_OK));
+    rp_protobuf_writer_fini(&node);
+}
+
+static int64_t run_ring(const ring *r)
+{
+    again();
+    for (uint32_t rank = 0; rank < r->ranks; rank++) {
+        rp_protobuf_writer file = {0};
+        const char *bytes = NULL;
+        cr_assert(eq(int, rp_text_append(&file.text, METADATA, sizeof METADATA - 1), RP_OK));
+        for (uint32_t step = 0; step < 2 * (r->ranks - 1); step++) {
+            put_step(&file, r, rank, step, true);
+            put_step(&file, r, rank, step, false);
+        }
+        cr_assert(
+            eq(int, rp_arena_copy_text(arena, file.text.bytes, file.text.length, &bytes), RP_OK));
+        cr_assert(eq(int, rpsim_chakra_add(&trace, "ring", bytes, file.text.length), RP_OK), "%s",
+                  messages);
+        rp_protobuf_writer_fini(&file);
+    }
+    return run_trace();
+}
+
+/* An all-reduce of a ring takes 2 (n - 1) steps of a part each (Patarasuk and Yuan, Bandwidth
+ * optimal all-reduce algorithms, 2009). ASTRA-sim's custom collectives (examples/system/
+ * custom_collectives) name the other end alone: it is the same ring. */
+Test(chakra, rings_that_name_one_end)
+{
+    static const uint32_t integers[] = {RPSIM_CHAKRA_ATTRIBUTE_INT32, RPSIM_CHAKRA_ATTRIBUTE_INT64,
+                                        RPSIM_CHAKRA_ATTRIBUTE_UINT32,
+                                        RPSIM_CHAKRA_ATTRIBUTE_UINT64};
+    static const uint32_t sizes[] = {2, 4, 5, 8};
+    for (uint32_t way = 0; way < 16 * COUNT(integers) * COUNT(sizes); way++) {
+        const ring r = {.ranks = sizes[way / 64],
+                        .names_source = (way & 1) != 0,
+                        .names_destination = (way & 2) != 0,
+                        .names_tag = (way & 4) != 0,
+                        .packed = (way & 8) != 0,
+                        .integer = integers[way / 16 % 4]};
+        int64_t part_ps = (int64_t)RING_BYTES / r.ranks * 1000; /* at rates.peer */
+        cr_expect(eq(i64, run_ring(&r), 2 * ((int64_t)r.ranks - 1) * part_ps), "%u", way);
     }
 }
 
