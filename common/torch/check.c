@@ -376,10 +376,6 @@ static rp_status check_complete(const checker *c)
             if (a->stage + 1 < csv->stage_count) {
                 RP_TRY(check_pair(c, i, a->stage, a->stage + 1));
             }
-        } else if (a->type == RP_TORCH_UNSHARD && (c->sharding[a->stage] & STAGE_UNSHARDED) != 0) {
-            return rp_torch_refuse(csv, csv->stage_ranks[a->stage], a,
-                                   "leaves its stage unsharded; valid is a %uRESHARD behind it",
-                                   a->stage);
         }
     }
     return RP_OK;

@@ -111,7 +111,8 @@ rp_status rp_torch_csv_parse(const char *name, const char *text, size_t length, 
  * after its I, all on the stage's rank. Then: M forwards and M backwards per stage. Lowered files
  * also: transfers between neighbouring stages on different ranks, each sent after it is computed
  * and received before it is used; UNSHARD and RESHARD alternate and a stage that has them computes
- * between the two; REDUCE_GRAD after the last weight gradient; waits after what they wait for.
+ * between the two, the end of the row standing for a last RESHARD, which PyTorch 2.5 to 2.9 does
+ * not write; REDUCE_GRAD after the last weight gradient; waits after what they wait for.
  * At last the dry run, each rank in its row's order: a computation starts after its input, a
  * receive after its send. Where ranks wait for each other in a circle, the smallest number of
  * columns is searched whose cells alone do so, and the circle is told.

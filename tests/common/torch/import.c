@@ -300,6 +300,28 @@ Test(torch_csv_import_cli, identity_on_the_cells)
     cr_expect(eq(str, (char *)rp_test_tool_read(first), (char *)rp_test_tool_read(second)));
 }
 
+/* What PyTorch 2.9 lowers takes as long as what it lowers today. */
+Test(torch_csv_import_cli, rows_that_end_gathered)
+{
+    static const char *const names[] = {"interleaved-1f1b-p2v2m4", "zb1p-p4v1m8", "zbv-p4v2m8"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        double ms[2];
+        static const char *const forms[] = {"asap-2.9", "asap-no-waits"};
+        for (size_t f = 0; f < 2; f++) {
+            const char *line = NULL;
+            cr_assert(eq(int,
+                         rp_arena_print(rp_test_tool_arena(), &line,
+                                        "--torch-csv-in " RP_TEST_ROOT "/golden/torch/%s.%s.csv "
+                                        "--intervals off",
+                                        names[i], forms[f]),
+                         RP_OK));
+            ms[f] = makespan(line, "torch-csv");
+        }
+        cr_expect(gt(dbl, ms[0], 0));
+        cr_expect(eq(dbl, ms[0], ms[1]), "%s", names[i]);
+    }
+}
+
 /* A forward and a backward of one stage are a pair, as PyTorch has it (tests/golden/torch): its
  * file comes back, and the pair saves its share of the shorter one (schedules.md 4). */
 Test(torch_csv_import_cli, overlaps_within_a_stage)

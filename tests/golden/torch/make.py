@@ -1,4 +1,7 @@
-# Makes the golden schedule CSVs with PyTorch's own classes and its own writer.
+# Makes the golden schedule CSVs with PyTorch's own classes and its own writer. make.py FOLDER SCHEDULES.py: the form
+# asap-2.9 of the compute-only files in FOLDER, with the passes of an older version's file.
+import csv
+import importlib.util
 import sys
 import torch
 import torch.distributed.pipelining.schedules as S
@@ -20,6 +23,19 @@ def make(cls, ranks, chunks, m, **kw):
     return cls(stages, m, loss_fn=lambda a, b: a.sum(), **kw)
 
 out = sys.argv[1]
+if len(sys.argv) > 2:
+    spec = importlib.util.spec_from_file_location("torch.distributed.pipelining.schedules_old", sys.argv[2])
+    old = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(old)
+    for name in ("interleaved-1f1b-p2v2m4", "interleaved-1f1b-p4v3m4", "zb1p-p4v1m8", "zbv-p4v2m8"):
+        with open(f"{out}/{name}.compute.csv", newline="") as file:
+            rows = {rank: [old._Action.from_str(a) for a in row] for rank, row in enumerate(csv.reader(file))}
+        rank_of = {a.stage_index: rank for rank, row in rows.items() for a in row if a is not None}
+        rows = {rank: old._add_unshard_reshard(row) for rank, row in rows.items()}
+        rows = old._add_send_recv(rows, lambda stage: rank_of[stage], len(rank_of))
+        with open(f"{out}/{name}.asap-2.9.csv", "w", newline="") as file:
+            csv.writer(file).writerows(rows[rank] for rank in rows)
+    sys.exit()
 cases = [("loopedbfs", S.ScheduleLoopedBFS, 2, 2, 3), ("loopedbfs", S.ScheduleLoopedBFS, 4, 2, 8), ("interleaved-1f1b", S.ScheduleInterleaved1F1B, 2, 2, 4),
   ("interleaved-1f1b", S.ScheduleInterleaved1F1B, 4, 2, 8), ("interleaved-1f1b", S.ScheduleInterleaved1F1B, 4, 3, 4), ("zb1p", S.ScheduleInterleavedZeroBubble, 4, 1, 8),
   ("zb1p", S.ScheduleInterleavedZeroBubble, 4, 2, 8), ("zbv", S.ScheduleZBVZeroBubble, 4, 2, 8), ("dualpipev", S.ScheduleDualPipeV, 4, 2, 10), ("dualpipev", S.ScheduleDualPipeV, 2, 2, 4)]
