@@ -27,7 +27,7 @@ static rp_status read_lowered(rp_reader *r)
     RP_TRY(rp_arena_alloc(p->arena, p->microbatch_count, sizeof(uint32_t), &p->sequences));
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
         uint64_t sequences = 0;
-        RP_TRY(rp_read_number(r, "sequences of a microbatch", 0, UINT32_MAX, &sequences));
+        RP_TRY(rp_read_number(r, "sequences of a microbatch", 0, RP_MAX_SEQUENCES, &sequences));
         p->sequences[m] = (uint32_t)sequences;
     }
     return rp_read_line_end(r);
@@ -167,13 +167,28 @@ static int compare_waits(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+/* Sums that are made of what is read cannot wrap. */
+static rp_status read_size(rp_reader *r, const char *of, uint64_t low, uint64_t *total,
+                           uint64_t *bytes_out)
+{
+    char what[32];
+    snprintf(what, sizeof what, "bytes of the %s", of);
+    RP_TRY(rp_read_number(r, what, low, RP_MAX_BYTES, bytes_out));
+    *total += *bytes_out;
+    if (*total > RP_MAX_TOTAL_BYTES) {
+        RP_READ_FAIL(r, "the %ss up to here have %llu bytes; valid are up to %llu in a program", of,
+                     (unsigned long long)*total, (unsigned long long)RP_MAX_TOTAL_BYTES);
+    }
+    return RP_OK;
+}
+
 static rp_status read_bytes(rp_reader *r, const rp_op *op)
 {
     rp_program *p = r->program;
     if (p->op_bytes == NULL) {
         RP_READ_FAIL(r, "bytes: valid only in lowered programs");
     }
-    return rp_read_number(r, "bytes of the op", 1, UINT64_MAX, &p->op_bytes[op - p->ops]);
+    return read_size(r, "op", 1, &r->op_total, &p->op_bytes[op - p->ops]);
 }
 
 static uint8_t flag_of(const char *word)
@@ -332,7 +347,7 @@ static rp_status read_buffer(rp_reader *r)
             r->word);
     }
     uint64_t value = 0;
-    RP_TRY(rp_read_number(r, "buffer's bytes", 0, UINT64_MAX, &buffer->bytes));
+    RP_TRY(read_size(r, "buffer", 0, &r->buffer_total, &buffer->bytes));
     buffer->place = RP_PLACE_HOST;
     if (rp_read_word(r) && strcmp(r->word, "gpu") == 0) {
         RP_TRY(rp_read_number(r, "buffer's GPU", 0, p->gpu_count - 1, &value));

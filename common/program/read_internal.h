@@ -20,6 +20,8 @@ typedef struct rp_reader {
     uint64_t wait_capacity;
     uint64_t last_wait; /* the highest op that is waited for, and the line that says so */
     size_t last_wait_line;
+    uint64_t op_total; /* bytes so far */
+    uint64_t buffer_total;
     bool saw_end;
 } rp_reader;
 

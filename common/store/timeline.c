@@ -38,13 +38,20 @@ static bool take_row(sqlite3_stmt *s, rp_timeline_row *row)
 {
     const char *queue = (const char *)sqlite3_column_text(s, 0);
     const char *kind = (const char *)sqlite3_column_text(s, 2);
-    row->gpu = (uint16_t)sqlite3_column_int(s, 1);
-    row->op.stage = (uint16_t)sqlite3_column_int(s, 3);
+    const int64_t most[] = {RP_MAX_GPUS, 2 * RP_MAX_STAGES, RP_MAX_MICROBATCHES, RP_MAX_ITERATIONS};
+    static const int columns[] = {1, 3, 4, 5};
+    bool fits = true;
+    for (int i = 0; i < 4; i++) {
+        int64_t value = sqlite3_column_int64(s, columns[i]);
+        fits = fits && value >= 0 && value < most[i];
+    }
+    row->gpu = (uint16_t)sqlite3_column_int64(s, 1);
+    row->op.stage = (uint16_t)sqlite3_column_int64(s, 3);
     row->op.microbatch = (uint32_t)sqlite3_column_int64(s, 4);
-    row->op.iteration = (uint16_t)sqlite3_column_int(s, 5);
+    row->op.iteration = (uint16_t)sqlite3_column_int64(s, 5);
     row->start_ps = sqlite3_column_int64(s, 6);
     row->end_ps = sqlite3_column_int64(s, 7);
-    return queue != NULL && kind != NULL && rp_timeline_row_kinds(queue, kind, row) &&
+    return fits && queue != NULL && kind != NULL && rp_timeline_row_kinds(queue, kind, row) &&
            row->start_ps >= 0 && row->end_ps >= row->start_ps;
 }
 

@@ -142,11 +142,11 @@ static rp_status read_row(const rp_csv *t, const columns *c, uint32_t i, rp_time
     }
     RP_TRY(rp_csv_u64(t, i, c->op, i, i, &op));
     if (on_gpu) {
-        RP_TRY(rp_csv_u64(t, i, c->gpu, 0, UINT16_MAX - 1, &gpu));
+        RP_TRY(rp_csv_u64(t, i, c->gpu, 0, RP_MAX_GPUS - 1, &gpu));
     }
-    RP_TRY(rp_csv_u64(t, i, c->stage, 0, UINT16_MAX - 1, &stage));
-    RP_TRY(rp_csv_u64(t, i, c->microbatch, 0, UINT32_MAX - 1, &microbatch));
-    RP_TRY(rp_csv_u64(t, i, c->iteration, 0, UINT16_MAX - 1, &iteration));
+    RP_TRY(rp_csv_u64(t, i, c->stage, 0, 2 * RP_MAX_STAGES - 1, &stage));
+    RP_TRY(rp_csv_u64(t, i, c->microbatch, 0, RP_MAX_MICROBATCHES - 1, &microbatch));
+    RP_TRY(rp_csv_u64(t, i, c->iteration, 0, RP_MAX_ITERATIONS - 1, &iteration));
     RP_TRY(rp_csv_u64(t, i, c->start, 0, INT64_MAX, &start));
     RP_TRY(rp_csv_u64(t, i, c->end, start, INT64_MAX, &end));
     row->gpu = (uint16_t)gpu;

@@ -53,7 +53,7 @@ static rp_status read_run(const char *path, uint64_t run, rp_read_timeline *out)
     return status;
 }
 
-static rp_status read_timeline(const char *name, rp_arena *arena, rp_read_timeline *out)
+static rp_status read_any(const char *name, rp_arena *arena, rp_read_timeline *out)
 {
     struct stat there;
     const char *path = NULL;
@@ -66,6 +66,22 @@ static rp_status read_timeline(const char *name, rp_arena *arena, rp_read_timeli
         return read_run(path, run, out);
     }
     return rp_timeline_read_file(name, out);
+}
+
+/* Times of all GPUs are added up. */
+static rp_status read_timeline(const char *name, rp_arena *arena, rp_read_timeline *out)
+{
+    RP_TRY(read_any(name, arena, out));
+    const rp_program *p = out->program;
+    int64_t most = INT64_MAX / (p->gpu_count > 0 ? p->gpu_count : 1);
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        if (out->timeline->end_ps[i] > most) {
+            rp_log_error("%s: op %u ends at %lld ps; valid are ends up to %lld with %u GPUs", name,
+                         i, (long long)out->timeline->end_ps[i], (long long)most, p->gpu_count);
+            return RP_INPUT;
+        }
+    }
+    return RP_OK;
 }
 
 /* ---- pictures ---------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ static const char transfers[] =
     "queue act-upload 1\n1UPLOAD_ACT0\n1UPLOAD_GRAD0\n"
     "queue download 0\n0DOWNLOAD_ACT0 order 0\n0DOWNLOAD_GRAD0 order 1\n"
     "queue dispatch\nREFRESH\nqueue optimizer\nOPTIMIZER order 1 3 13\n"
-    "buffer weight 18446744073709551615 gpu 1 8 9\nbuffer gradient 5 host 12 13\nend\n";
+    "buffer weight 1000000000000000 gpu 1 8 9\nbuffer gradient 5 host 12 13\nend\n";
 
 /* Recomputed layer by layer: two stages of two layers, the head with the second one. */
 static const char layered[] =
