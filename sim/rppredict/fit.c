@@ -349,7 +349,7 @@ static void set_constant(const point *found, double deviation, uint32_t i, rpsim
     c->spread_pct = 100 * deviation;
 }
 
-/* What is left of the runs' error once the constants are found counts as theirs. */
+/* Deviations of the constants: errors that runs still have count as the runs' own. */
 static rp_status find_deviation(fitter *f, const bool *free, const point *found, double *deviation)
 {
     bounds b;
@@ -393,13 +393,14 @@ static rp_status settle(fitter *f)
     return RP_OK;
 }
 
-/* What becomes of a constant, for the table, and why, for warnings and the platform's file. */
+/* Words for a constant: its state in the table, the reason in warnings and the platform's file. */
 static rp_status report(const fitter *f, rpsim_fit_constant *c)
 {
     static const char *const words[][2] = {
         [RPSIM_FIT_UNSEEN] = {"left: not shown", "the runs do not show it"},
         [RPSIM_FIT_AGREES] = {"left: the runs agree", "the runs agree with it"},
-        [RPSIM_FIT_RIVALS] = {"left: others explain the runs", "the runs are explained as well by "},
+        [RPSIM_FIT_RIVALS] = {"left: others explain the runs",
+                              "the runs are explained as well by "},
         [RPSIM_FIT_AT_END] = {"left: at the end of its range", "the runs ask for more than it can"},
         [RPSIM_FIT_SET] = {"set", "set on runs"}};
     const char *rivals = *c->rivals != '\0' ? c->rivals : "what the platform has";

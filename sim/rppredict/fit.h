@@ -28,7 +28,7 @@
 /** Most constants. */
 #define RPSIM_FIT_MOST 16u
 
-/** What becomes of a constant. */
+/** Outcome for a constant. */
 typedef enum rpsim_fit_state {
     RPSIM_FIT_UNSEEN, /**< left: the runs are the same over all of its range */
     RPSIM_FIT_AGREES, /**< left: the runs say that it is what the platform has */

@@ -1,4 +1,4 @@
-/* What a fit has found: the report, and the platform with the constants set. */
+/* The report of a fit, and the platform with the constants set. */
 #include "common/inputs/platform_write.h"
 #include "common/inputs/provenance.h"
 #include "sim/rppredict/fit.h"

@@ -300,7 +300,7 @@ Test(torch_csv_import_cli, identity_on_the_cells)
     cr_expect(eq(str, (char *)rp_test_tool_read(first), (char *)rp_test_tool_read(second)));
 }
 
-/* What PyTorch 2.9 lowers takes as long as what it lowers today. */
+/* A schedule that PyTorch 2.9 has lowered takes as long as lowered today. */
 Test(torch_csv_import_cli, rows_that_end_gathered)
 {
     static const char *const names[] = {"interleaved-1f1b-p2v2m4", "zb1p-p4v1m8", "zbv-p4v2m8"};

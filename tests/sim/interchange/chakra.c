@@ -328,7 +328,7 @@ Test(chakra, bad_traces)
 
 /* ---- rings of SENDs and RECVs ---- */
 
-/* How a ring is written. */
+/* A ring, and the form of its nodes. */
 typedef struct ring {
     uint32_t ranks;
     bool names_source; /* of RECVs as well as SENDs, likewise destinations */

@@ -193,15 +193,16 @@ Test(fit, leaves_what_ends_at_its_edge)
               "%s", messages);
 }
 
-/* Whether a change makes runs slower. */
+/* True where a change makes runs slower. */
 static bool slows(const change *c)
 {
     return (strcmp(c->key, "layer_time_factor") == 0) == (c->factor > 1);
 }
 
-/* What is set is what made the runs; what another change of the same runs hides is in it, too. Runs
- * of several systems show what their constants are. No run that was only predicted comes out worse
- * than without the fit, unless two changes have made up for each other there. */
+/* Constants that are set are those that made the runs; a part of another change of the same runs
+ * may be in them. Runs of several systems show what their constants are. No run that was only
+ * predicted comes out worse than without the fit, unless two changes have made up for each other
+ * there. */
 static void check_fit(const truth *t, const rpsim_fit *fit, const char *what)
 {
     bool several = t->fitted == 57 || t->fitted == 61; /* one of each limit */
@@ -283,23 +284,15 @@ Test(fit, refuses_what_two_constants_explain)
     cr_expect(eq(int, find(&fit, "dispatch_us_per_module")->state, RPSIM_FIT_UNSEEN));
 }
 
-/* pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md: Llama 3.1 8B under FSDP2 on 8
- * H100, two sequences of 8192 tokens each, eager 5762 and compiled 6667 tokens/s per GPU. No NVLink
- * between 0.3 of its data sheet's rate and all of it makes runs so slow: the passes do. Held out:
- * nanotron on 8 H100 (huggingface/nanotron benchmarks), which no fit has seen. */
+/* Benchmarks of pytorch/torchtitan (December 2024): Llama 3.1 8B under FSDP2 on 8 H100, eager and
+ * compiled. No NVLink between 0.3 of its data sheet's rate and all of it makes runs so slow: the
+ * passes do. */
 Test(fit, slow_passes_are_no_slow_nvlink)
 {
     rpsim_fit fit;
+    const char *runs = RP_TEST_ROOT "/golden/torchtitan_h100.csv";
     cr_assert(eq(int, rpsim_cells_load("h100x8", NULL, 0, arena, &inputs), RP_OK));
-    FILE *stream = fopen(path, "w");
-    cr_assert(stream != NULL);
-    fputs("framework,model,seq_len,global_batch,microbatches,calls,grain,sequence_slices,"
-          "tokens_per_s,use\n"
-          "fsdp,llama3.1-8b,8192,16,8,1,layer,1,46096,fit\n"
-          "fsdp,llama3.1-8b,8192,16,8,1,layer,1,53336,fit\n",
-          stream);
-    fclose(stream);
-    cr_assert(eq(int, rpsim_fit_run(path, &inputs, NULL, 0, arena, &fit), RP_OK), "%s", messages);
+    cr_assert(eq(int, rpsim_fit_run(runs, &inputs, NULL, 0, arena, &fit), RP_OK), "%s", messages);
     const rpsim_fit_constant *layers = find(&fit, "layer_time_factor");
     const rpsim_fit_constant *nvlink = find(&fit, "collective_gb_per_s");
     cr_expect(eq(int, layers->state, RPSIM_FIT_SET), "%s", layers->said);

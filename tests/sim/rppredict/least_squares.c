@@ -109,7 +109,7 @@ static rp_status one_sum(void *context, const double *x, double *r)
     return RP_OK;
 }
 
-/* What the residuals leave open is divided by the pull, and its deviation is none. */
+/* The pull divides a sum that the residuals leave open, and the deviation is huge. */
 Test(least_squares, says_what_is_open)
 {
     rpsim_least_squares p = problem();
