@@ -4,7 +4,6 @@
 #include "sim/rppredict/fit.h"
 
 #include <math.h>
-#include <string.h>
 
 static double error_pct(double predicted, double measured)
 {
