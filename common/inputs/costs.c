@@ -23,6 +23,8 @@ typedef struct cost_file {
     double head_bwd_ms;
     double hop_ms;
     double overlap_saving;
+    const char *dtype;
+    const char *accumulation;
 } cost_file;
 
 #define COUNT(member, most)                                                                        \
@@ -36,7 +38,24 @@ typedef struct cost_file {
         .unit = "ms", .offset = offsetof(cost_file, member)                                        \
     }
 
-enum { FIELD_LAYERS = 2, FIELD_FWD, FIELD_BWD, FIELD_BWD_INPUT };
+#define WORD(member, words)                                                                        \
+    {                                                                                              \
+        .key = #member, .type = RP_CONFIG_TEXT, .optional = true, .high = 16, .choices = words,    \
+        .offset = offsetof(cost_file, member)                                                      \
+    }
+
+enum {
+    FIELD_LAYERS = 2,
+    FIELD_FWD,
+    FIELD_BWD,
+    FIELD_BWD_INPUT,
+    FIELD_DTYPE = 12,
+    FIELD_ACCUMULATION
+};
+
+#define DTYPE_WORD(name, stored, text, alias, bytes) text,
+static const char *const dtypes[] = {RP_DTYPE_LIST(DTYPE_WORD) NULL};
+static const char *const accumulations[] = {"fp16", "fp32", NULL};
 
 static const rp_config_field fields[] = {
     {.key = "name", .type = RP_CONFIG_NAME, .high = 128, .offset = offsetof(cost_file, name)},
@@ -60,6 +79,8 @@ static const rp_config_field fields[] = {
      .offset = offsetof(cost_file, overlap_saving)},
     COUNT(microbatch_size, 1048576),
     COUNT(seq_len, 16777216),
+    [FIELD_DTYPE] = WORD(dtype, dtypes),
+    [FIELD_ACCUMULATION] = WORD(accumulation, accumulations),
 };
 
 const rp_config_schema rp_costs_schema = {
@@ -124,6 +145,37 @@ static rp_status check_total(const char *name, const size_t *lines, const rp_cos
     return RP_OK;
 }
 
+/* Of bf16 and fp32 there is one accumulation, of fp16 the file says which. */
+static rp_status set_arithmetic(const char *name, const size_t *lines, const cost_file *file,
+                                rp_arithmetic *arithmetic)
+{
+    if (file->dtype == NULL && file->accumulation == NULL) {
+        return RP_OK;
+    }
+    if (file->dtype == NULL) {
+        rp_log_error_at(name, lines[FIELD_ACCUMULATION],
+                        "'accumulation' without 'dtype'; valid is 'dtype: fp16' beside it");
+        return RP_INPUT;
+    }
+    (void)rp_dtype_parse(file->dtype, &arithmetic->dtype);
+    arithmetic->accumulation = RP_ACCUMULATION_F32;
+    if (file->accumulation != NULL) {
+        (void)rp_accumulation_parse(file->accumulation, &arithmetic->accumulation);
+    } else if (arithmetic->dtype == RP_DTYPE_F16) {
+        rp_log_error_at(name, lines[FIELD_DTYPE],
+                        "products of fp16 add up in fp16 or in fp32, and the file does not say "
+                        "which; valid is 'accumulation: fp16' or 'accumulation: fp32' beside it");
+        return RP_INPUT;
+    }
+    if (!rp_arithmetic_exists(*arithmetic)) {
+        rp_log_error_at(name, lines[FIELD_ACCUMULATION],
+                        "products of %s add up in fp32; valid is 'accumulation: fp32'",
+                        file->dtype);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
 static rp_status convert(const char *name, const size_t *lines, const cost_file *file,
                          rp_arena *arena, rp_costs *costs)
 {
@@ -145,6 +197,7 @@ static rp_status convert(const char *name, const size_t *lines, const cost_file 
         RP_TRY(spread(name, lines, FIELD_BWD_INPUT, file->layers, &file->bwd_input_ms, arena,
                       &costs->bwd_input_ps));
     }
+    RP_TRY(set_arithmetic(name, lines, file, &costs->arithmetic));
     RP_TRY(check_input_parts(name, lines, costs));
     return check_total(name, lines, costs);
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "common/inputs/platform.h"
+#include "common/program/dtype.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +25,10 @@
 typedef struct rp_costs {
     const char *name;
     const char *source; /**< where the times come from; "" where the file does not say */
-    rp_provenance kind; /**< measured: a file; moved: of another GPU; assumed: roofline */
+    /** measured: a file; moved: of another GPU or arithmetic; assumed: roofline */
+    rp_provenance kind;
+    rp_arithmetic arithmetic; /**< that they were measured in, or are for; accumulation USUAL: the
+                                   file does not say it */
     uint32_t layers;
     int64_t *fwd_ps;       /**< [layers] */
     int64_t *bwd_ps;       /**< [layers], full backward without recompute */

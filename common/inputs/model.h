@@ -123,6 +123,7 @@ typedef struct rp_model {
     bool megatron_kernels; /**< those of Megatron-LM in 2022: attention's scores of all pairs,
                                 masked ones too, are stored between kernels, there is dropout, the
                                 loss is unfused, and a step's passes are its optimizer's */
+    bool bf16;             /**< its config.json says that its weights are bfloat16 */
     bool fused_loss;       /**< its cross-entropy is one kernel each way */
     uint32_t
         loss_metrics; /**< cross-entropies of each microbatch's logits besides, to report them */

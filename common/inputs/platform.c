@@ -173,6 +173,7 @@ static const rp_config_field fields[] = {
     RATE(optimizer_us_per_object, true, 0, 1e6, "us"),
     RATE(reserved_gib, true, 0, 1e4, "GiB"),
     RATE(process_gb, true, 0, 1e4, "GB"),
+    RATE(fp32_tflops, true, 0, 1e6, "TFLOP/s"),
     RATE(collective_part_gb_per_s, true, 0, 1e5, "GB/s"),
     LIST(gpu_names),
     COUNT(adapters, 1, 4096),

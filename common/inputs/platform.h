@@ -32,7 +32,8 @@ typedef struct rp_platform {
     const char *gpu_names;          /**< products that it is, with commas between; NULL: none */
     uint32_t gpus;                  /**< of all nodes together */
     double fp16_tflops_fp16_acc;    /**< dense tensor peak with fp16 accumulation */
-    double fp16_tflops_fp32_acc;    /**< dense tensor peak with fp32 accumulation */
+    double fp16_tflops_fp32_acc;    /**< dense tensor peak with fp32 accumulation; bf16's, too */
+    double fp32_tflops;             /**< peak of fp32, without tensor cores; 0: unknown */
     double memory_gb;               /**< device memory, all that there is */
     double memory_gib;              /**< the same as the file may say it; memory_gb counts */
     double memory_gb_per_s;         /**< HBM or GDDR bandwidth */

@@ -28,3 +28,43 @@ bool rp_dtype_parse(const char *text, rp_dtype *dtype_out)
     }
     return false;
 }
+
+static const char *const accumulations[] = {[RP_ACCUMULATION_USUAL] = "usual",
+                                            [RP_ACCUMULATION_F16] = "fp16",
+                                            [RP_ACCUMULATION_F32] = "fp32"};
+
+bool rp_arithmetic_exists(rp_arithmetic arithmetic)
+{
+    return arithmetic.dtype == RP_DTYPE_F16 || arithmetic.accumulation != RP_ACCUMULATION_F16;
+}
+
+bool rp_arithmetic_equal(rp_arithmetic a, rp_arithmetic b)
+{
+    return a.dtype == b.dtype && a.accumulation == b.accumulation;
+}
+
+const char *rp_accumulation_text(rp_accumulation accumulation)
+{
+    return accumulations[accumulation];
+}
+
+bool rp_accumulation_parse(const char *text, rp_accumulation *accumulation_out)
+{
+    for (int i = RP_ACCUMULATION_F16; i <= RP_ACCUMULATION_F32; i++) {
+        if (strcmp(text, accumulations[i]) == 0) {
+            *accumulation_out = (rp_accumulation)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *rp_arithmetic_text(rp_arithmetic arithmetic)
+{
+    static const char *const of_half[] = {[RP_ACCUMULATION_USUAL] = "fp16",
+                                          [RP_ACCUMULATION_F16] = "fp16 with fp16 accumulation",
+                                          [RP_ACCUMULATION_F32] = "fp16 with fp32 accumulation"};
+    return arithmetic.dtype == RP_DTYPE_F16    ? of_half[arithmetic.accumulation]
+           : arithmetic.dtype == RP_DTYPE_BF16 ? "bf16 with fp32 accumulation"
+                                               : "fp32";
+}

@@ -1,4 +1,5 @@
-/** @file dtype.h  Types that tensors are stored in: fp32, fp16 and bf16. */
+/** @file dtype.h  Types that tensors are stored in, fp32, fp16 and bf16, and what products of them
+ * are added up in. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,3 +37,36 @@ const char *rp_dtype_text(rp_dtype dtype);
 
 /** @retval true and *dtype_out for one of those names (nothing is logged otherwise) */
 bool rp_dtype_parse(const char *text, rp_dtype *dtype_out);
+
+/** What a matrix product adds up in. Tensor cores of NVIDIA's GeForce cards do so at half the rate
+ * in fp32 (NVIDIA Ada GPU architecture whitepaper, appendix A: RTX 4090, 330.3 and 165.2 TFLOP/s).
+ */
+typedef enum rp_accumulation {
+    RP_ACCUMULATION_USUAL, /**< of a run: not asked for; of a cost table: its file does not say */
+    RP_ACCUMULATION_F16,   /**< of fp16 only */
+    RP_ACCUMULATION_F32,
+} rp_accumulation;
+
+/** Their names on the command line in that order; the first one is the lack of an option. */
+#define RP_ACCUMULATIONS "usual|fp16|fp32"
+
+/** What a run computes in: the type of its values, and what their products add up in. */
+typedef struct rp_arithmetic {
+    rp_dtype dtype;
+    rp_accumulation accumulation;
+} rp_arithmetic;
+
+/** @return false for products of bf16 and fp32 that are to add up in fp16: no GPU does that. */
+bool rp_arithmetic_exists(rp_arithmetic arithmetic);
+
+/** @return whether both are the same; USUAL is the same as itself alone. */
+bool rp_arithmetic_equal(rp_arithmetic a, rp_arithmetic b);
+
+/** @return the accumulation's name on the command line, "usual" included; static. */
+const char *rp_accumulation_text(rp_accumulation accumulation);
+
+/** @retval true and *accumulation_out for "fp16" and "fp32" (nothing is logged otherwise) */
+bool rp_accumulation_parse(const char *text, rp_accumulation *accumulation_out);
+
+/** @return "fp16 with fp32 accumulation", for people; "fp32" where there is no other; static. */
+const char *rp_arithmetic_text(rp_arithmetic arithmetic);

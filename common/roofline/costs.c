@@ -1,4 +1,5 @@
-/* Cost tables made of the roofline, and measured ones moved by it. */
+/* Cost tables made of the roofline, and measured ones moved by it: to other GPUs, and to what runs
+ * compute in. */
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "common/inputs/data.h"
@@ -11,6 +12,7 @@
 /* Seconds of the passes of a layer or of the head. */
 typedef struct times {
     double pass[RP_PASS_COUNT];
+    double least[RP_PASS_COUNT]; /* of its FLOP at the peak */
 } times;
 
 typedef struct table {
@@ -19,12 +21,12 @@ typedef struct table {
     double hop_s;
 } table;
 
-static times sum(const rp_operator *operators, uint32_t count, const rp_platform *platform)
+static times sum(const rp_operator *operators, uint32_t count, const rp_roof *roof)
 {
-    times total = {{0}};
+    times total = {{0}, {0}};
     for (uint32_t i = 0; i < count; i++) {
         for (int p = 0; p < RP_PASS_COUNT; p++) {
-            total.pass[p] += rp_pass_s(&operators[i], (rp_pass)p, platform);
+            total.pass[p] += rp_pass_s(&operators[i], (rp_pass)p, roof);
         }
     }
     return total;
@@ -33,7 +35,7 @@ static times sum(const rp_operator *operators, uint32_t count, const rp_platform
 /* In detail. The host launches a pass's kernels one after the other: a pass takes no less. */
 static times sum_kernels(const rp_operator *operators, uint32_t count, const rp_kernel_run *run)
 {
-    times total = {{0}};
+    times total = {{0}, {0}};
     for (int p = 0; p < RP_PASS_COUNT; p++) {
         double launches = 0;
         for (uint32_t i = 0; i < count; i++) {
@@ -45,15 +47,9 @@ static times sum_kernels(const rp_operator *operators, uint32_t count, const rp_
     return total;
 }
 
-static times total_of(const rp_operator *operators, uint32_t count, const rp_kernel_run *run,
-                      bool detailed)
+static double backward(const double pass[RP_PASS_COUNT])
 {
-    return detailed ? sum_kernels(operators, count, run) : sum(operators, count, run->platform);
-}
-
-static double backward(const times *t)
-{
-    return t->pass[RP_PASS_BACKWARD_INPUT] + t->pass[RP_PASS_BACKWARD_WEIGHT];
+    return pass[RP_PASS_BACKWARD_INPUT] + pass[RP_PASS_BACKWARD_WEIGHT];
 }
 
 /* Where only some GPUs are joined, most hops go through the host. */
@@ -63,20 +59,37 @@ static double hop_bytes_per_s(const rp_platform *platform)
     return peers ? rp_peer_bytes_per_s(platform) : rp_link_bytes_per_s(platform);
 }
 
-static rp_status compute(const rp_model *model, const rp_platform *platform, uint32_t sequences,
-                         uint32_t seq_len, bool detailed, rp_arena *arena, table *t)
+/* @param layer model->layers: the head */
+static times total_of(const rp_model *model, uint32_t layer, uint32_t sequences,
+                      const rp_kernel_run *run, bool detailed)
 {
     rp_operator operators[RP_MAX_OPERATORS];
-    const rp_kernel_run run = {platform, seq_len, model->host_launch_us};
-    RP_TRY(rp_roofline_check(platform));
+    uint32_t seq_len = (uint32_t)run->seq_len;
+    uint32_t count = layer < model->layers
+                         ? rp_layer_operators(model, layer, sequences, seq_len, operators)
+                         : rp_head_operators(model, sequences, seq_len, operators);
+    times t = detailed ? sum_kernels(operators, count, run) : sum(operators, count, &run->roof);
+    double peak = rp_peak_flops_per_s(&run->roof);
+    rp_layer_flop(model, layer, sequences, seq_len, t.least);
+    for (int p = 0; p < RP_PASS_COUNT; p++) {
+        t.least[p] /= peak;
+    }
+    return t;
+}
+
+static rp_status compute(const rp_model *model, const rp_roof *roof, uint32_t sequences,
+                         uint32_t seq_len, bool detailed, rp_arena *arena, table *t)
+{
+    const rp_kernel_run run = {*roof, seq_len, model->host_launch_us};
+    double values = (double)rp_dtype_bytes(roof->arithmetic.dtype) / 2; /* of 16 bits in one */
+    RP_TRY(rp_roofline_check(roof));
     RP_TRY(rp_arena_alloc(arena, model->layers, sizeof *t->layers, &t->layers));
     for (uint32_t i = 0; i < model->layers; i++) {
-        uint32_t count = rp_layer_operators(model, i, sequences, seq_len, operators);
-        t->layers[i] = total_of(operators, count, &run, detailed);
+        t->layers[i] = total_of(model, i, sequences, &run, detailed);
     }
-    uint32_t count = rp_head_operators(model, sequences, seq_len, operators);
-    t->head = total_of(operators, count, &run, detailed);
-    t->hop_s = rp_boundary_bytes(model, sequences, seq_len) / hop_bytes_per_s(platform);
+    t->head = total_of(model, model->layers, sequences, &run, detailed);
+    t->hop_s =
+        values * rp_boundary_bytes(model, sequences, seq_len) / hop_bytes_per_s(roof->platform);
     return RP_OK;
 }
 
@@ -96,9 +109,9 @@ static rp_status allocate_times(uint32_t layers, rp_arena *arena, rp_costs *cost
 static rp_status check_total(const rp_model *model, const table *t, uint32_t sequences,
                              uint32_t seq_len)
 {
-    double total_s = t->head.pass[RP_PASS_FORWARD] + backward(&t->head) + t->hop_s;
+    double total_s = t->head.pass[RP_PASS_FORWARD] + backward(t->head.pass) + t->hop_s;
     for (uint32_t i = 0; i < model->layers; i++) {
-        total_s += 2 * t->layers[i].pass[RP_PASS_FORWARD] + backward(&t->layers[i]);
+        total_s += 2 * t->layers[i].pass[RP_PASS_FORWARD] + backward(t->layers[i].pass);
     }
     double most_s = 1e-3 * rp_ps_to_ms(RP_MAX_MICROBATCH_PS);
     if (total_s > most_s) {
@@ -110,17 +123,26 @@ static rp_status check_total(const rp_model *model, const table *t, uint32_t seq
     return RP_OK;
 }
 
-rp_status rp_roofline_costs(const rp_model *model, const rp_platform *platform, uint32_t sequences,
+/* What computes nothing that is added up otherwise accumulates in fp32. */
+static rp_arithmetic resolved(rp_arithmetic asked)
+{
+    bool usual = asked.accumulation == RP_ACCUMULATION_USUAL;
+    return (rp_arithmetic){asked.dtype, usual ? RP_ACCUMULATION_F32 : asked.accumulation};
+}
+
+rp_status rp_roofline_costs(const rp_model *model, const rp_roof *roof, uint32_t sequences,
                             uint32_t seq_len, rp_arena *arena, rp_costs *costs_out)
 {
     table t;
-    RP_TRY(compute(model, platform, sequences, seq_len,
-                   platform->sms != 0 && model->host_launch_us > 0, arena, &t));
+    const rp_platform *platform = roof->platform;
+    RP_TRY(compute(model, roof, sequences, seq_len, platform->sms != 0 && model->host_launch_us > 0,
+                   arena, &t));
     RP_TRY(check_total(model, &t, sequences, seq_len));
     rp_costs costs = {.kind = RP_ASSUMED,
+                      .arithmetic = resolved(roof->arithmetic),
                       .layers = model->layers,
                       .head_fwd_ps = to_ps(t.head.pass[RP_PASS_FORWARD]),
-                      .head_bwd_ps = to_ps(backward(&t.head)),
+                      .head_bwd_ps = to_ps(backward(t.head.pass)),
                       .hop_ps = to_ps(t.hop_s),
                       .microbatch_size = sequences,
                       .seq_len = seq_len};
@@ -132,7 +154,7 @@ rp_status rp_roofline_costs(const rp_model *model, const rp_platform *platform, 
     RP_TRY(allocate_times(model->layers, arena, &costs));
     for (uint32_t i = 0; i < model->layers; i++) {
         costs.fwd_ps[i] = to_ps(t.layers[i].pass[RP_PASS_FORWARD]);
-        costs.bwd_ps[i] = to_ps(backward(&t.layers[i]));
+        costs.bwd_ps[i] = to_ps(backward(t.layers[i].pass));
         int64_t input_ps = to_ps(t.layers[i].pass[RP_PASS_BACKWARD_INPUT]);
         costs.bwd_input_ps[i] = input_ps < costs.bwd_ps[i] ? input_ps : costs.bwd_ps[i];
     }
@@ -140,9 +162,9 @@ rp_status rp_roofline_costs(const rp_model *model, const rp_platform *platform, 
     return RP_OK;
 }
 
-static int64_t move(int64_t measured_ps, double from_s, double to_s)
+static int64_t move(int64_t measured_ps, double from_s, double to_s, double least_s)
 {
-    return to_ps((double)measured_ps * 1e-12 * (to_s / from_s));
+    return to_ps(fmax((double)measured_ps * 1e-12 * (to_s / from_s), least_s));
 }
 
 static void move_times(const rp_costs *measured, const table *from, const table *to,
@@ -151,17 +173,21 @@ static void move_times(const rp_costs *measured, const table *from, const table 
     for (uint32_t i = 0; i < measured->layers; i++) {
         const times *f = &from->layers[i];
         const times *t = &to->layers[i];
-        costs->fwd_ps[i] =
-            move(measured->fwd_ps[i], f->pass[RP_PASS_FORWARD], t->pass[RP_PASS_FORWARD]);
-        costs->bwd_ps[i] = move(measured->bwd_ps[i], backward(f), backward(t));
+        costs->fwd_ps[i] = move(measured->fwd_ps[i], f->pass[RP_PASS_FORWARD],
+                                t->pass[RP_PASS_FORWARD], t->least[RP_PASS_FORWARD]);
+        costs->bwd_ps[i] =
+            move(measured->bwd_ps[i], backward(f->pass), backward(t->pass), backward(t->least));
         int64_t input_ps = move(measured->bwd_input_ps[i], f->pass[RP_PASS_BACKWARD_INPUT],
-                                t->pass[RP_PASS_BACKWARD_INPUT]);
+                                t->pass[RP_PASS_BACKWARD_INPUT], t->least[RP_PASS_BACKWARD_INPUT]);
         costs->bwd_input_ps[i] = input_ps < costs->bwd_ps[i] ? input_ps : costs->bwd_ps[i];
     }
-    costs->head_fwd_ps = move(measured->head_fwd_ps, from->head.pass[RP_PASS_FORWARD],
-                              to->head.pass[RP_PASS_FORWARD]);
-    costs->head_bwd_ps = move(measured->head_bwd_ps, backward(&from->head), backward(&to->head));
-    costs->hop_ps = move(measured->hop_ps, from->hop_s, to->hop_s);
+    const times *f = &from->head;
+    const times *t = &to->head;
+    costs->head_fwd_ps = move(measured->head_fwd_ps, f->pass[RP_PASS_FORWARD],
+                              t->pass[RP_PASS_FORWARD], t->least[RP_PASS_FORWARD]);
+    costs->head_bwd_ps =
+        move(measured->head_bwd_ps, backward(f->pass), backward(t->pass), backward(t->least));
+    costs->hop_ps = move(measured->hop_ps, from->hop_s, to->hop_s, 0);
 }
 
 /* The measured times are in range; what they are multiplied by is bounded here. */
@@ -188,8 +214,33 @@ static rp_status check_moved(const rp_costs *costs, const table *from, const tab
     return RP_OK;
 }
 
-rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const rp_platform *from,
-                         const rp_platform *to, rp_arena *arena, rp_costs *costs_out)
+/* "MODEL@GPU (moved from GPU, bf16)", or "TABLE (bf16)" where the GPU is the same. */
+static rp_status name_moved(const rp_costs *measured, const rp_model *model, const rp_roof *from,
+                            const rp_roof *to, rp_arena *arena, rp_costs *costs)
+{
+    const rp_platform *there = to->platform;
+    bool half = to->arithmetic.dtype == RP_DTYPE_F16;
+    bool same = rp_arithmetic_equal(from->arithmetic, to->arithmetic);
+    const char *type = same   ? ""
+                       : half ? rp_accumulation_text(to->arithmetic.accumulation)
+                              : rp_dtype_text(to->arithmetic.dtype);
+    const char *before = same ? "" : half ? "fp16/" : "";
+    if (from->platform == there) {
+        RP_TRY(rp_arena_print(arena, &costs->name, "%s (%s%s)", measured->name, before, type));
+        return rp_arena_print(
+            arena, &costs->source, "moved: %s (%s) from %s to %s by the peaks of platform %s",
+            measured->name, measured->source, rp_arithmetic_text(from->arithmetic),
+            rp_arithmetic_text(to->arithmetic), there->name);
+    }
+    RP_TRY(rp_arena_print(arena, &costs->name, "%s@%s (moved from %s%s%s%s)", model->name,
+                          there->gpu, from->platform->gpu, same ? "" : ", ", before, type));
+    return rp_arena_print(arena, &costs->source,
+                          "moved: %s (%s) x roofline of platform %s / roofline of platform %s",
+                          measured->name, measured->source, there->name, from->platform->name);
+}
+
+rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const rp_roof *from,
+                         const rp_roof *to, rp_arena *arena, rp_costs *costs_out)
 {
     if (measured->layers != model->layers) {
         rp_log_error("cost table %s has %u layers, model %s %u; valid is a table of the same model",
@@ -202,16 +253,44 @@ rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const 
     RP_TRY(compute(model, from, sequences, measured->seq_len, false, arena, &here));
     RP_TRY(compute(model, to, sequences, measured->seq_len, false, arena, &there));
     RP_TRY(check_moved(measured, &here, &there));
+    RP_TRY(check_total(model, &there, sequences, measured->seq_len));
     rp_costs costs = *measured;
-    RP_TRY(rp_arena_print(arena, &costs.name, "%s@%s (moved from %s)", model->name, to->gpu,
-                          from->gpu));
-    RP_TRY(rp_arena_print(arena, &costs.source,
-                          "moved: %s (%s) x roofline of platform %s / roofline of platform %s",
-                          measured->name, measured->source, to->name, from->name));
+    RP_TRY(name_moved(measured, model, from, to, arena, &costs));
     RP_TRY(allocate_times(model->layers, arena, &costs));
     move_times(measured, &here, &there, &costs);
     costs.kind = RP_MOVED;
+    costs.arithmetic = resolved(to->arithmetic);
     *costs_out = costs;
+    return RP_OK;
+}
+
+/* Of a run that does not say what its fp16 adds up in: as the table, which before tables said it
+ * was fp16. */
+static rp_arithmetic of_run(const rp_costs *measured, rp_arithmetic asked)
+{
+    rp_arithmetic of_table = measured->arithmetic;
+    bool usual = asked.accumulation == RP_ACCUMULATION_USUAL && asked.dtype == RP_DTYPE_F16;
+    if (usual && of_table.accumulation == RP_ACCUMULATION_USUAL) {
+        asked.accumulation = RP_ACCUMULATION_F16;
+    } else if (usual && of_table.dtype == RP_DTYPE_F16) {
+        asked.accumulation = of_table.accumulation;
+    }
+    return resolved(asked);
+}
+
+rp_status rp_costs_for_run(const rp_costs *measured, const rp_model *model, const rp_roof *run,
+                           rp_arena *arena, rp_costs *costs_out)
+{
+    const rp_roof from = {run->platform, measured->arithmetic};
+    const rp_roof to = {run->platform, of_run(measured, run->arithmetic)};
+    bool known = measured->arithmetic.accumulation != RP_ACCUMULATION_USUAL;
+    bool alike = (from.arithmetic.dtype == RP_DTYPE_F32) == (to.arithmetic.dtype == RP_DTYPE_F32) &&
+                 rp_peak_flops_per_s(&from) == rp_peak_flops_per_s(&to);
+    if (known && !alike) {
+        return rp_moved_costs(measured, model, &from, &to, arena, costs_out);
+    }
+    *costs_out = *measured;
+    costs_out->arithmetic = to.arithmetic;
     return RP_OK;
 }
 
@@ -233,7 +312,7 @@ static rp_status find_platform(const char *gpu, rp_arena *arena, rp_platform *pl
 }
 
 /* The model's tables in order of their names; the first one whose GPU has a platform file moves. */
-static rp_status find_moved(const rp_model *model, const rp_platform *platform, rp_arena *arena,
+static rp_status find_moved(const rp_model *model, const rp_roof *run, rp_arena *arena,
                             rp_costs *costs_out, bool *found_out)
 {
     const char **names = NULL;
@@ -250,29 +329,34 @@ static rp_status find_moved(const rp_model *model, const rp_platform *platform, 
         if (*found_out) {
             rp_costs measured;
             RP_TRY(rp_costs_load(names[i], arena, &measured));
-            RP_TRY(rp_moved_costs(&measured, model, &from, platform, arena, costs_out));
+            const rp_roof to = {run->platform, of_run(&measured, run->arithmetic)};
+            bool known = measured.arithmetic.accumulation != RP_ACCUMULATION_USUAL;
+            const rp_roof there = {&from, known ? measured.arithmetic : to.arithmetic};
+            RP_TRY(rp_moved_costs(&measured, model, &there, &to, arena, costs_out));
         }
     }
     return RP_OK;
 }
 
-rp_status rp_find_costs(const rp_model *model, const rp_platform *platform, uint32_t sequences,
+rp_status rp_find_costs(const rp_model *model, const rp_roof *run, uint32_t sequences,
                         uint32_t seq_len, rp_arena *arena, rp_costs *costs_out)
 {
     const char *name = NULL;
     const char **names = NULL;
     uint32_t count = 0;
     if (model->recorded == NULL) {
-        return rp_roofline_costs(model, platform, sequences, seq_len, arena, costs_out);
+        return rp_roofline_costs(model, run, sequences, seq_len, arena, costs_out);
     }
-    RP_TRY(rp_arena_print(arena, &name, "%s@%s", model->recorded, platform->gpu));
+    RP_TRY(rp_arena_print(arena, &name, "%s@%s", model->recorded, run->platform->gpu));
     RP_TRY(rp_data_list("costs", arena, &names, &count));
     for (uint32_t i = 0; i < count; i++) {
         if (strcmp(names[i], name) == 0) {
-            return rp_costs_load(name, arena, costs_out);
+            rp_costs measured;
+            RP_TRY(rp_costs_load(name, arena, &measured));
+            return rp_costs_for_run(&measured, model, run, arena, costs_out);
         }
     }
     bool moved = false;
-    RP_TRY(find_moved(model, platform, arena, costs_out, &moved));
-    return moved ? RP_OK : rp_roofline_costs(model, platform, sequences, seq_len, arena, costs_out);
+    RP_TRY(find_moved(model, run, arena, costs_out, &moved));
+    return moved ? RP_OK : rp_roofline_costs(model, run, sequences, seq_len, arena, costs_out);
 }

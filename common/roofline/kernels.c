@@ -24,27 +24,33 @@ static const tile tiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64},
 /* cuBLAS splits the inner dimension of products whose results have few tiles. */
 #define MOST_SPLITS 16.0
 
-/* Clocks that one tile takes: the inner loop at the rate of the tensor cores or of the operands,
- * the first operands' latency, the result's way out. */
-static double tile_clocks(tile t, double inner, double flops_per_clock)
+/* An SM, and the bytes of a value. */
+typedef struct sm {
+    double flops_per_clock;
+    double value_bytes;
+} sm;
+
+/* Clocks that one tile takes: the inner loop at the rate of the arithmetic units or of the
+ * operands, the first operands' latency, the result's way out. */
+static double tile_clocks(tile t, double inner, sm m)
 {
-    double flops = 2 * t.rows * t.columns / flops_per_clock;
-    double operands = 2 * (t.rows + t.columns) / SM_BYTES_PER_CLOCK;
-    double result = 2 * t.rows * t.columns / SM_BYTES_PER_CLOCK;
+    double flops = 2 * t.rows * t.columns / m.flops_per_clock;
+    double operands = m.value_bytes * (t.rows + t.columns) / SM_BYTES_PER_CLOCK;
+    double result = m.value_bytes * t.rows * t.columns / SM_BYTES_PER_CLOCK;
     return inner * fmax(flops, operands) + FILL_CLOCKS + result;
 }
 
 /* The library picks the tile that is fastest. SMs work in waves: the last one may be partly empty.
  */
 static double product_clocks(double rows, double columns, double inner, double copies, double sms,
-                             double flops_per_clock)
+                             sm m)
 {
     double best = INFINITY;
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         double count = copies * ceil(rows / tiles[i].rows) * ceil(columns / tiles[i].columns);
         for (double splits = 1; splits <= MOST_SPLITS; splits *= 2) {
             double waves = ceil(count * splits / sms);
-            double clocks = waves * tile_clocks(tiles[i], inner / splits, flops_per_clock);
+            double clocks = waves * tile_clocks(tiles[i], inner / splits, m);
             /* Parts of a split product are added up in fp32: written once, read once. */
             double sums = splits > 1 ? 8 * splits * copies * rows * columns : 0;
             best = fmin(best, clocks + sums / (SM_BYTES_PER_CLOCK * sms));
@@ -53,23 +59,24 @@ static double product_clocks(double rows, double columns, double inner, double c
     return best;
 }
 
-static double gemm_s(const rp_gemm_shape *g, rp_pass pass, const rp_platform *p)
+static double gemm_s(const rp_gemm_shape *g, rp_pass pass, const rp_roof *roof)
 {
+    const rp_platform *p = roof->platform;
     double rows = ceil(g->rows / g->copies); /* of one matrix */
-    double peak = 1e12 * p->fp16_tflops_fp32_acc;
+    double peak = rp_peak_flops_per_s(roof);
     double clock = 1e9 * p->sm_clock_ghz;
-    double flops_per_clock = peak / (p->sms * clock);
+    const sm m = {peak / (p->sms * clock), (double)rp_dtype_bytes(roof->arithmetic.dtype)};
     double clocks = 0;
     switch (pass) {
     case RP_PASS_BACKWARD_INPUT:
-        clocks = product_clocks(rows, g->in, g->out, g->copies, p->sms, flops_per_clock);
+        clocks = product_clocks(rows, g->in, g->out, g->copies, p->sms, m);
         break;
     case RP_PASS_BACKWARD_WEIGHT:
-        clocks = product_clocks(g->out, g->in, rows, g->copies, p->sms, flops_per_clock);
+        clocks = product_clocks(g->out, g->in, rows, g->copies, p->sms, m);
         break;
     case RP_PASS_FORWARD:
     case RP_PASS_COUNT:
-        clocks = product_clocks(rows, g->out, g->in, g->copies, p->sms, flops_per_clock);
+        clocks = product_clocks(rows, g->out, g->in, g->copies, p->sms, m);
         break;
     }
     return clocks / (clock * p->gemm_fp32_acc_efficiency);
@@ -82,22 +89,20 @@ static double gemm_s(const rp_gemm_shape *g, rp_pass pass, const rp_platform *p)
 
 static double attention_s(double flops, rp_pass pass, const rp_kernel_run *run)
 {
-    const rp_platform *p = run->platform;
-    double rate = 1e12 * (pass == RP_PASS_FORWARD ? p->flash_fwd_tflops : p->flash_bwd_tflops);
     double masked = 1 + fmin(ATTENTION_BLOCK, run->seq_len) / run->seq_len;
-    return flops * masked / rate;
+    return flops * masked / rp_flash_flops_per_s(&run->roof, pass);
 }
 
 double rp_kernel_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run)
 {
     const rp_pass_work *work = &op->work[pass];
-    const rp_platform *p = run->platform;
+    const rp_platform *p = run->roof.platform;
     double compute_s = 0;
     if (op->unit == RP_UNIT_GEMM && work->flops > 0) {
-        compute_s = gemm_s(&op->gemm, pass, p);
+        compute_s = gemm_s(&op->gemm, pass, &run->roof);
     } else if (op->unit == RP_UNIT_ATTENTION) {
         compute_s = attention_s(work->flops, pass, run);
     }
-    double memory_s = work->traffic / (1e9 * p->memory_effective_gb_per_s);
+    double memory_s = rp_pass_traffic(work, &run->roof) / (1e9 * p->memory_effective_gb_per_s);
     return fmax(compute_s, memory_s) + work->launches * 1e-6 * p->launch_overhead_us;
 }

@@ -24,6 +24,8 @@ typedef struct vector_pass {
  * 2 of a weight that stays in cache: 34. Backward: weight 4, casts 12, r 8, gradient of r 16,
  * square 16, sum of both branches 12 = 68, and 8 for the weight's own gradient. */
 static const vector_pass norm_passes[RP_PASS_COUNT] = {{4, 4, 34, 6}, {9, 6, 68, 11}, {0, 0, 8, 1}};
+/* Traffic in fp32: no casts, twice as much for the weight. All other passes move twice as much. */
+static const double wide_norm[RP_PASS_COUNT] = {28, 60, 16};
 /* a cos 4, negate half 2, concatenate 4, times sin 4, add 6. Backward: two products 8, slices that
  * write zeros and copy 10, negate 2, two sums 10. */
 static const vector_pass rope_passes[RP_PASS_COUNT] = {
@@ -117,9 +119,11 @@ static void add_vector(builder *b, const char *name, const vector_pass *passes, 
     for (int p = 0; p < RP_PASS_COUNT; p++) {
         bool runs = p != BW || b->trained;
         const vector_pass *v = &passes[p];
-        op->work[p] = runs ? (rp_pass_work){v->flops * elements, v->bytes * elements,
-                                            v->traffic * elements, v->launches * copies}
-                           : (rp_pass_work){0};
+        double wide = passes == norm_passes ? wide_norm[p] : 2 * v->traffic;
+        op->work[p] =
+            runs ? (rp_pass_work){v->flops * elements, v->bytes * elements, v->traffic * elements,
+                                  v->launches * copies, wide * elements}
+                 : (rp_pass_work){0};
     }
 }
 
@@ -129,7 +133,7 @@ static void add_gemm(builder *b, const char *name, double rows, double in, doubl
 {
     rp_operator *op = add_operator(b, name, RP_UNIT_GEMM);
     double bytes = 2 * (rows * in + copies * in * out + rows * out);
-    rp_pass_work work = {2 * rows * in * out, bytes, bytes, copies};
+    rp_pass_work work = {2 * rows * in * out, bytes, bytes, copies, 2 * bytes};
     op->gemm = (rp_gemm_shape){rows, in, out, copies};
     op->work[F] = op->work[BI] = work;
     if (trained) {
@@ -142,7 +146,8 @@ static void add_gemm(builder *b, const char *name, double rows, double in, doubl
 static void add_accumulation(builder *b, double parameters, double kernels)
 {
     rp_operator *op = add_operator(b, "gradient accumulation", RP_UNIT_VECTOR);
-    op->work[BW] = (rp_pass_work){parameters, 2 * parameters, 6 * parameters, kernels};
+    op->work[BW] =
+        (rp_pass_work){parameters, 2 * parameters, 6 * parameters, kernels, 12 * parameters};
 }
 
 /* x A^T, times B^T, scaled and added to the frozen matrix's output. */
@@ -214,8 +219,8 @@ static void add_attention(builder *b, const rp_model *layers, uint32_t layer, do
     double widths = (double)m->head_dim + rp_model_value_dim(m);
     double flops = 2 * pairs * m->heads * widths;
     double bytes = 2 * sequences * seq_len * ((double)m->heads + m->kv_heads) * widths;
-    op->work[F] = (rp_pass_work){flops, bytes, bytes, 1};
-    op->work[BI] = (rp_pass_work){2.5 * flops, 2 * bytes, 2 * bytes, 3};
+    op->work[F] = (rp_pass_work){flops, bytes, bytes, 1, 2 * bytes};
+    op->work[BI] = (rp_pass_work){2.5 * flops, 2 * bytes, 2 * bytes, 3, 4 * bytes};
 }
 
 /* Experts that every token goes through, as one gated MLP; its output is weighted and added. */
@@ -386,36 +391,98 @@ double rp_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq
     return 2.0 * sequences * seq_len * model->hidden;
 }
 
-rp_status rp_roofline_check(const rp_platform *platform)
+void rp_layer_flop(const rp_model *model, uint32_t layer, uint32_t sequences, uint32_t seq_len,
+                   double flop_out[RP_PASS_COUNT])
 {
+    rp_operator operators[RP_MAX_OPERATORS];
+    uint32_t count = layer < model->layers
+                         ? rp_layer_operators(model, layer, sequences, seq_len, operators)
+                         : rp_head_operators(model, sequences, seq_len, operators);
+    for (int p = 0; p < RP_PASS_COUNT; p++) {
+        flop_out[p] = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            bool counts = operators[i].unit != RP_UNIT_VECTOR;
+            flop_out[p] += counts ? operators[i].work[p].flops : 0;
+        }
+    }
+}
+
+/* ---- rates ------------------------------------------------------------------------------------
+ */
+
+rp_status rp_roofline_check(const rp_roof *roof)
+{
+    const rp_platform *platform = roof->platform;
     const rp_needed_rate needed[] = {
         {"gemm_efficiency", platform->gemm_efficiency},
         {"attention_fwd_tflops", platform->attention_fwd_tflops},
         {"attention_bwd_tflops", platform->attention_bwd_tflops},
         {"memory_effective_gb_per_s", platform->memory_effective_gb_per_s},
         {"link_effective_gb_per_s or link_efficiency", rp_link_bytes_per_s(platform)},
+        {"fp32_tflops", rp_peak_flops_per_s(roof)}, /* the others are required */
     };
     return rp_platform_need(platform, needed, sizeof needed / sizeof needed[0],
                             "which costs that nobody has measured are computed from");
 }
 
-static double flops_per_s(const rp_platform *p, rp_unit unit, rp_pass pass)
+double rp_peak_flops_per_s(const rp_roof *roof)
+{
+    const rp_platform *p = roof->platform;
+    if (roof->arithmetic.dtype == RP_DTYPE_F32) {
+        return 1e12 * p->fp32_tflops;
+    }
+    bool half = roof->arithmetic.accumulation == RP_ACCUMULATION_F16;
+    return 1e12 * (half ? p->fp16_tflops_fp16_acc : p->fp16_tflops_fp32_acc);
+}
+
+/* A kernel's rate was measured, or moved, in 16 bits with fp32 accumulation, whatever products of
+ * matrices add up in. */
+static double attention_rate(const rp_roof *roof, double tflops)
+{
+    const rp_platform *p = roof->platform;
+    double peak = rp_peak_flops_per_s(roof);
+    double rate = 1e12 * tflops;
+    if (roof->arithmetic.dtype == RP_DTYPE_F32 && p->fp32_tflops > 0) {
+        rate *= p->fp32_tflops / p->fp16_tflops_fp32_acc;
+    }
+    return peak > 0 ? fmin(rate, peak) : rate;
+}
+
+double rp_attention_flops_per_s(const rp_roof *roof, rp_pass pass)
+{
+    const rp_platform *p = roof->platform;
+    return attention_rate(roof, pass == F ? p->attention_fwd_tflops : p->attention_bwd_tflops);
+}
+
+double rp_flash_flops_per_s(const rp_roof *roof, rp_pass pass)
+{
+    const rp_platform *p = roof->platform;
+    return attention_rate(roof, pass == F ? p->flash_fwd_tflops : p->flash_bwd_tflops);
+}
+
+double rp_pass_traffic(const rp_pass_work *work, const rp_roof *roof)
+{
+    return roof->arithmetic.dtype == RP_DTYPE_F32 ? work->wide : work->traffic;
+}
+
+static double flops_per_s(const rp_roof *roof, rp_unit unit, rp_pass pass)
 {
     switch (unit) {
     case RP_UNIT_GEMM:
-        return 1e12 * p->fp16_tflops_fp16_acc * p->gemm_efficiency;
+        return rp_peak_flops_per_s(roof) * roof->platform->gemm_efficiency;
     case RP_UNIT_ATTENTION:
-        return 1e12 * (pass == F ? p->attention_fwd_tflops : p->attention_bwd_tflops);
+        return rp_attention_flops_per_s(roof, pass);
     case RP_UNIT_VECTOR: /* far from any arithmetic limit */
         break;
     }
-    return 1e12 * p->fp16_tflops_fp16_acc;
+    return INFINITY;
 }
 
-double rp_pass_s(const rp_operator *op, rp_pass pass, const rp_platform *platform)
+double rp_pass_s(const rp_operator *op, rp_pass pass, const rp_roof *roof)
 {
     const rp_pass_work *work = &op->work[pass];
-    double compute_s = work->flops / flops_per_s(platform, op->unit, pass);
-    double memory_s = work->traffic / (1e9 * platform->memory_effective_gb_per_s);
-    return fmax(compute_s, memory_s) + work->launches * 1e-6 * platform->launch_overhead_us;
+    const rp_platform *p = roof->platform;
+    double compute_s = work->flops / flops_per_s(roof, op->unit, pass);
+    double memory_s = rp_pass_traffic(work, roof) / (1e9 * p->memory_effective_gb_per_s);
+    return fmax(compute_s, memory_s) + work->launches * 1e-6 * p->launch_overhead_us;
 }

@@ -59,6 +59,7 @@ static rp_status describe_threads(description *d, FILE *stream)
                                    .gpus = 1,
                                    .optimizer_threads = host.threads,
                                    .rates = &rates,
+                                   .dtype = RP_DTYPE_F16,
                                    .host = &host,
                                    .links = &links,
                                    .starts = &starts};

@@ -5,6 +5,7 @@
 #include "exec/plan/plan.h"
 #include "exec/run/work.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -319,14 +320,20 @@ rp_status rpexec_measure(const rpexec_plan *plan, const rp_timeline *timeline,
     RP_TRY(rp_arena_alloc(arena, plan->program->op_count, sizeof *values, &values));
     RP_TRY(measure_compute(&m, arena, costs_out));
     costs_out->hop_ps = hop_ps(&m, values);
-    *rates_out = (rpexec_rates){
-        .upload_Bps = link_rate(&m, goes_up, values),
-        .download_Bps = link_rate(&m, comes_down, values),
-        .peer_Bps = link_rate(&m, is_sent, values),
-        .collective_Bps = link_rate(&m, is_collective, values),
-        .host_Bps = host_rate(&m),
-        .forward_flops = flop_rate(flops->fwd_ps, costs_out->fwd_ps, flops->layers),
-        .backward_flops = flop_rate(flops->bwd_ps, costs_out->bwd_ps, flops->layers)};
+    double forward = flop_rate(flops->fwd_ps, costs_out->fwd_ps, flops->layers);
+    double backward = flop_rate(flops->bwd_ps, costs_out->bwd_ps, flops->layers);
+    /* Adapters leave the head's table as it is, and its gradient is not computed. */
+    int64_t head = flops->head_fwd_ps + flops->head_bwd_ps / (plan->model->rank != 0 ? 2 : 1);
+    int64_t head_ps = costs_out->head_fwd_ps + costs_out->head_bwd_ps;
+    *rates_out =
+        (rpexec_rates){.upload_Bps = link_rate(&m, goes_up, values),
+                       .download_Bps = link_rate(&m, comes_down, values),
+                       .peer_Bps = link_rate(&m, is_sent, values),
+                       .collective_Bps = link_rate(&m, is_collective, values),
+                       .host_Bps = host_rate(&m),
+                       .forward_flops = forward,
+                       .backward_flops = backward,
+                       .most_flops = fmax(fmax(forward, backward), flop_rate(&head, &head_ps, 1))};
     return RP_OK;
 }
 

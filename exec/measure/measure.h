@@ -22,6 +22,7 @@ typedef struct rpexec_rates {
     double host_Bps;       /**< bytes of host ops over their time */
     double forward_flops;  /**< FLOP/s of a layer's forward, and backward */
     double backward_flops;
+    double most_flops; /**< FLOP/s of the fastest of forward, backward and head */
 } rpexec_rates;
 
 /**

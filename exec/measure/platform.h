@@ -18,6 +18,7 @@ typedef struct rpexec_platform_of {
     bool bound;                    /**< GPUs' threads stay on a core each */
     uint32_t optimizer_threads;
     const rpexec_rates *rates; /**< of a run; zeroes: of none */
+    rp_dtype dtype;            /**< of it */
     const rpexec_host_rates *host;
     const rpexec_link_rates *links; /**< zeroes: none were measured */
     const rpexec_starts *starts;    /**< likewise */

@@ -85,6 +85,8 @@ static void print_costs(const rpexec_recorded *r, const rp_costs *c, double busy
             rp_ps_to_ms(c->head_bwd_ps));
     fprintf(stream, "hop_ms: %.9f\n", rp_ps_to_ms(c->hop_ps));
     fprintf(stream, "microbatch_size: %u\nseq_len: %u\n", c->microbatch_size, c->seq_len);
+    fprintf(stream, "dtype: %s\naccumulation: %s\n", rp_dtype_text(r->arithmetic.dtype),
+            rp_accumulation_text(r->arithmetic.accumulation));
 }
 
 /* ---- the platform -----------------------------------------------------------------------------
@@ -145,6 +147,7 @@ static rp_status print_platform(const rpexec_recorded *r, const rpexec_rates *ra
         .bound = r->site->bound,
         .optimizer_threads = optimizer_threads(plan->model, &c->host),
         .rates = rates,
+        .dtype = plan->model->dtype,
         .host = &c->host,
         .links = &c->links,
         .starts = &c->idle,

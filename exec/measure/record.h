@@ -58,6 +58,7 @@ typedef struct rpexec_recorded {
     const char *model;
     const char *backend;
     const char *conditions;        /**< of the times, without sizes (rpexec_predict_conditions) */
+    rp_arithmetic arithmetic;      /**< of the run; its accumulation is not USUAL */
     const rpexec_machine *machine; /**< whose topology the platform file keeps */
     const rpexec_site *site; /**< where to measure; gpu_bytes 0: GPUs are the host's threads */
     uint32_t sharing_gpus;   /**< that are parts of one device, and share its link; 0: none */

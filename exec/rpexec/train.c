@@ -293,6 +293,7 @@ static rp_status record(rpexec_trainer *t, const rp_timeline *timeline, uint32_t
     const rpexec_recorded recorded = {.model = t->config.name,
                                       .backend = t->o->backend,
                                       .conditions = t->conditions,
+                                      .arithmetic = rpexec_trainer_arithmetic(t),
                                       .machine = &t->machine,
                                       .site = &site,
                                       .sharing_gpus = t->o->virtual_gpus,

@@ -155,6 +155,10 @@ rp_status rpexec_check_segment(rpexec_trainer *trainer, const rpexec_batch *batc
 void rpexec_check_tensor(const float *got, const float *expected, uint64_t elements,
                          rpexec_outcome *out);
 
+/** @return what the run computes in: products of fp16 add up in fp32 unless it was told otherwise.
+ */
+rp_arithmetic rpexec_trainer_arithmetic(const rpexec_trainer *trainer);
+
 /**
  * @return how far gradients of one step may be from plain loops: in fp32 what max_grad_rel_err may
  * be, in 16 bits max_grad_rms_err

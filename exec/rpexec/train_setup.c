@@ -166,6 +166,12 @@ static rp_status set_state(rpexec_trainer *t)
     return rpexec_trainer_finite(t, 0, 0, true);
 }
 
+rp_arithmetic rpexec_trainer_arithmetic(const rpexec_trainer *t)
+{
+    bool half = t->o->half_accumulation;
+    return (rp_arithmetic){t->o->dtype, half ? RP_ACCUMULATION_F16 : RP_ACCUMULATION_F32};
+}
+
 /* A platform's GPU is planned for as rpsim does it: by a table of its times, or by its rates. One
  * that does not say them, and no platform, leave proportions of FLOP counts. */
 static rp_status set_costs(rpexec_trainer *t)
@@ -178,8 +184,9 @@ static rp_status set_costs(rpexec_trainer *t)
     }
     rp_log_capture_begin(message, sizeof message);
     rp_costs costs;
+    const rp_roof roof = {platform, rpexec_trainer_arithmetic(t)};
     rp_status status =
-        rp_find_costs(&t->config, platform, t->o->microbatch_size, t->o->seq_len, t->arena, &costs);
+        rp_find_costs(&t->config, &roof, t->o->microbatch_size, t->o->seq_len, t->arena, &costs);
     rp_log_capture_end();
     if (status == RP_INPUT || status == RP_USAGE) {
         rp_log_warning("partitions balance FLOP counts, not times of %s: %.*s", platform->name,

@@ -35,6 +35,11 @@ static uint32_t kind_of(const rp_model *model, uint32_t layer)
     return model->kinds != NULL ? model->kind_of[layer] : layer % 2;
 }
 
+static double value_bytes(const rpsim_gpu_rates *rates)
+{
+    return rates->value_bytes > 0 ? rates->value_bytes : 2;
+}
+
 static double seconds(int64_t ps)
 {
     return (double)ps * 1e-12;
@@ -64,6 +69,7 @@ static double pairs_per_token(uint32_t window, double seq_len)
 static double loss_bytes(const rp_model *model, const rpsim_gpu_rates *rates, double tokens,
                          double trained)
 {
+    double values = value_bytes(rates) / 2; /* of 16 bits in one */
     double unfused = rates->loss_bytes_per_logit * model->vocab * tokens;
     if (rates->loss_chunk_tokens == 0) {
         return unfused;
@@ -72,7 +78,7 @@ static double loss_bytes(const rp_model *model, const rpsim_gpu_rates *rates, do
     double table = 6 * (chunks - 1) + 4;
     double zeros_and_copies = 2 * (chunks - 1) + 4 * chunks;
     double input = zeros_and_copies + 6 * (chunks - 1) + 4;
-    return unfused + table * trained + input * tokens * model->hidden;
+    return unfused + values * (table * trained + input * tokens * model->hidden);
 }
 
 static layer_scaling scale_layer(const rp_costs *table, const rp_model *model, uint32_t window,
@@ -89,7 +95,8 @@ static layer_scaling scale_layer(const rp_costs *table, const rp_model *model, u
         .growth = pairs_per_token(window, seq_len) / in_table,
         .launches_fwd =
             model->experts > 1 ? rates->launch_s * (double)rpsim_layer_launches(model) : 0,
-        .fixed_bwd = 6.0 * (double)rp_model_trainable_layer(model) / rates->memory_bytes_per_s,
+        .fixed_bwd = 3 * value_bytes(rates) * (double)rp_model_trainable_layer(model) /
+                     rates->memory_bytes_per_s,
         .experts_write_dw = model->experts > 1 && model->lora_rank == 0,
         .collective_fwd = rates->collective_fwd_s + rates->collective_fwd_parameter_s * layer,
         .collective_bwd = rates->collective_bwd_s + rates->collective_bwd_parameter_s * layer,
@@ -107,7 +114,7 @@ static scaling make_scaling(const rp_costs *table, const rp_model *model,
         .factor = rates->time_factor > 0 ? rates->time_factor : 1,
         .tokens = tokens / reference_tokens,
         .model = model,
-        .fixed_head_bwd = 6.0 * head_parameters / rates->memory_bytes_per_s,
+        .fixed_head_bwd = 3 * value_bytes(rates) * head_parameters / rates->memory_bytes_per_s,
         .loss = loss_bytes(model, rates, tokens, head_parameters) / rates->memory_bytes_per_s,
         .collective_head_bwd = rates->collective_bwd_parameter_s * head_parameters,
     };

@@ -5,7 +5,7 @@
  * section 2, term 1) with T the table's time for tok_ref tokens in sequences of s_ref; att(s) the
  * causal attention's time for tok_ref tokens, 2 s H h FLOP per token forward (less in layers with a
  * sliding window) and 2.5 times that backward; a the part that does not depend on tokens: backward
- * 6 bytes per trained parameter (accumulating dW) at memory bandwidth. In MoE layers the launches
+ * 3 values per trained parameter (accumulating dW) at memory bandwidth. In MoE layers the launches
  * of a pass at least so long each come on top, in both passes: experts' kernels are short.
  *
  * a is at most T, and att(s_ref) at most T - a; where it is cut, att(s) shrinks with it. So times
@@ -30,6 +30,7 @@ typedef struct rpsim_gpu_rates {
     double attention_fwd_flops; /**< FLOP/s of the attention kernel, forward */
     double attention_bwd_flops;
     double memory_bytes_per_s;   /**< effective */
+    double value_bytes;          /**< of a weight; 0: 2 */
     double loss_bytes_per_logit; /**< memory traffic of an unfused loss; 0: fused */
     uint32_t loss_chunk_tokens;  /**< of a fused loss; 0: it takes all tokens at once */
     double launch_s;             /**< least time of a kernel */

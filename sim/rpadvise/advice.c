@@ -476,10 +476,11 @@ static rp_status host_bytes(const rpadvise_advice *a, const rp_model *model, uin
 {
     const rpadvise_search *s = a->search;
     const rp_sharding *sharding = &a->least_schedule->traits.sharding;
+    rp_dtype dtype = s->bench->work->arithmetic.dtype;
     rp_sizes sizes;
-    RP_TRY(rp_sizes_of_model(model, s->seq_len, RP_DTYPE_F16, s->arena, &sizes));
+    RP_TRY(rp_sizes_of_model(model, s->seq_len, dtype, s->arena, &sizes));
     *bytes_out = sharding->host_collects
-                     ? rpsim_zero_host_bytes(sharding, model, RP_DTYPE_F16, s->gpus, true)
+                     ? rpsim_zero_host_bytes(sharding, model, dtype, s->gpus, true)
                      : rp_sizes_host_bytes(&sizes, 1);
     return RP_OK;
 }

@@ -74,6 +74,12 @@ static void add_work(list *l, const rpadvise_work *work, const rpadvise_candidat
     if (c->tensor_parallel > 1) {
         add_count(l, "--tensor-parallel", c->tensor_parallel);
     }
+    if (work->arithmetic.dtype != RP_DTYPE_F16) { /* rpsim's default */
+        add(l, "--dtype", rp_dtype_text(work->arithmetic.dtype));
+    }
+    if (work->arithmetic.accumulation != RP_ACCUMULATION_USUAL) {
+        add(l, "--accumulation", rp_accumulation_text(work->arithmetic.accumulation));
+    }
     if (work->seq_len != 0) {
         add_count(l, "--seq-len", work->seq_len);
     }

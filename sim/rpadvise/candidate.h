@@ -2,18 +2,20 @@
 #pragma once
 
 #include "common/base/mem.h"
+#include "common/program/dtype.h"
 #include "common/schedule/schedule_type.h"
 
 /** Work and server, which all candidates of a search share. */
 typedef struct rpadvise_work {
     const char *model;
     const char *platform;
-    uint32_t gpus;         /**< as given, of a server with nodes; 0: the platform's */
-    uint32_t nodes;        /**< as given; 0: as the platform's file says */
-    uint32_t lora_rank;    /**< as given; 0: as the model says */
-    const char *assume;    /**< as given; NULL: not */
-    uint32_t seq_len;      /**< as given; 0: the cost table's */
-    uint32_t global_batch; /**< as given; 0: free */
+    uint32_t gpus;            /**< as given, of a server with nodes; 0: the platform's */
+    uint32_t nodes;           /**< as given; 0: as the platform's file says */
+    uint32_t lora_rank;       /**< as given; 0: as the model says */
+    const char *assume;       /**< as given; NULL: not */
+    rp_arithmetic arithmetic; /**< accumulation USUAL: as not given */
+    uint32_t seq_len;         /**< as given; 0: the cost table's */
+    uint32_t global_batch;    /**< as given; 0: free */
     uint64_t seed;
     const char *change; /**< of --set, what if the server were another one; NULL: none */
 } rpadvise_work;

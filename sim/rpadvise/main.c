@@ -10,15 +10,33 @@
 
 #include <unistd.h>
 
+static rp_status choose_arithmetic(const rpadvise_options *o, const rp_model *model,
+                                   rp_arithmetic *arithmetic_out)
+{
+    *arithmetic_out = (rp_arithmetic){.dtype = o->dtype_given ? o->dtype
+                                               : model->bf16  ? RP_DTYPE_BF16
+                                                              : RP_DTYPE_F16,
+                                      .accumulation = o->accumulation};
+    if (!rp_arithmetic_exists(*arithmetic_out)) {
+        rp_log_error("--accumulation: products of %s%s add up in fp32; valid are fp32, and --dtype "
+                     "fp16",
+                     rp_dtype_text(arithmetic_out->dtype),
+                     o->dtype_given ? "" : ", the type of the model,");
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
 /* Aloud, once: what is wrong with the inputs is no reason of a schedule's. */
-static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, uint32_t *gpus_out,
-                              uint32_t *seq_len_out)
+static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpadvise_work *work,
+                              uint32_t *gpus_out, uint32_t *seq_len_out)
 {
     rp_platform platform;
     rp_model model;
-    rp_costs costs = {.seq_len = o->seq_len};
+    rp_costs costs;
     RP_TRY(rp_platform_load(o->platform, arena, &platform));
     RP_TRY(rp_model_load_as(o->model, o->assume, arena, &model));
+    RP_TRY(choose_arithmetic(o, &model, &work->arithmetic));
     if (o->nodes != 0) {
         RP_TRY(rp_platform_set_nodes(&platform, o->nodes, o->gpus));
     }
@@ -28,13 +46,13 @@ static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, uint32
                      platform.gpus);
         return RP_USAGE;
     }
-    if (o->seq_len == 0) {
-        RP_TRY(rp_find_costs(&model, &platform, 1, RP_DEFAULT_SEQ_LEN, arena, &costs));
-    }
-    *seq_len_out = costs.seq_len;
-    if (o->global_batch == 0 && o->max_step_tokens < costs.seq_len) {
+    const rp_roof roof = {&platform, work->arithmetic};
+    uint32_t usual = o->seq_len != 0 ? o->seq_len : RP_DEFAULT_SEQ_LEN;
+    RP_TRY(rp_find_costs(&model, &roof, 1, usual, arena, &costs));
+    *seq_len_out = o->seq_len != 0 ? o->seq_len : costs.seq_len;
+    if (o->global_batch == 0 && o->max_step_tokens < *seq_len_out) {
         rp_log_error("--max-step-tokens: a sequence has %u tokens; valid are %u and more",
-                     costs.seq_len, costs.seq_len);
+                     *seq_len_out, *seq_len_out);
         return RP_USAGE;
     }
     return RP_OK;
@@ -72,14 +90,6 @@ static rp_status advise(const rpadvise_options *o, rp_arena *arena)
     uint32_t seq_len = 0;
     rpadvise_search search;
     rpadvise_systems systems;
-    RP_TRY(check_inputs(o, arena, &gpus, &seq_len));
-    RP_TRY(rpadvise_systems_load(arena, &systems));
-    if (o->runnable != NULL) {
-        RP_TRY(rpadvise_systems_require(&systems, "--runnable", o->runnable));
-    }
-    if (o->export_dir != NULL) {
-        RP_TRY(rpadvise_export_check(o->export_dir));
-    }
     rpadvise_work work = {.model = o->model,
                           .platform = o->platform,
                           .gpus = o->gpus,
@@ -89,6 +99,14 @@ static rp_status advise(const rpadvise_options *o, rp_arena *arena)
                           .seq_len = o->seq_len,
                           .global_batch = o->global_batch,
                           .seed = o->seed};
+    RP_TRY(check_inputs(o, arena, &work, &gpus, &seq_len));
+    RP_TRY(rpadvise_systems_load(arena, &systems));
+    if (o->runnable != NULL) {
+        RP_TRY(rpadvise_systems_require(&systems, "--runnable", o->runnable));
+    }
+    if (o->export_dir != NULL) {
+        RP_TRY(rpadvise_export_check(o->export_dir));
+    }
     rpadvise_bench bench = {.work = &work,
                             .systems = &systems,
                             .runnable = o->runnable,

@@ -16,6 +16,14 @@ static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *a
     return rp_option_tokens(row->name, text, &((rpadvise_options *)options)->tokens);
 }
 
+static rp_status take_accumulation(const rp_option *row, const char *text, rp_arena *arena,
+                                   void *options)
+{
+    (void)arena;
+    bool known = rp_accumulation_parse(text, &((rpadvise_options *)options)->accumulation);
+    return known ? RP_OK : rp_option_bad(row->name, text, row->valid);
+}
+
 enum { WORK, SERVER, SEARCH, OUTPUT };
 
 static const rp_option_group groups[] = {

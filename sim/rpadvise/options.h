@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/cli/options.h"
+#include "common/program/dtype.h"
 
 /** Text is borrowed from argv; 0 and NULL mean "not given", but for what has a default here:
  * model, platform, max_step_tokens, top and budget are always set. */

@@ -95,14 +95,21 @@ static void write_question(const page *p)
 {
     const rpadvise_search *s = p->advice->search;
     const rpadvise_options *o = s->options;
+    rp_dtype dtype = s->bench->work->arithmetic.dtype;
     char batch[64];
+    char added[32] = ""; /* each row has a table of its own, all of one kind */
     if (o->global_batch != 0) {
         (void)snprintf(batch, sizeof batch, "%u sequences a step", o->global_batch);
     } else {
         (void)snprintf(batch, sizeof batch, "any batch up to %u tokens a step", o->max_step_tokens);
     }
-    say(p, 0, "%s on %s, %u GPU%s, sequences of %u tokens, %s", o->model, o->platform, s->gpus,
-        s->gpus == 1 ? "" : "s", s->seq_len, batch);
+    if (p->advice->row_count != 0) {
+        rp_arithmetic a = p->advice->rows[0].study.rows[0].costs->arithmetic;
+        (void)snprintf(added, sizeof added, " accumulated in %s",
+                       rp_accumulation_text(a.accumulation));
+    }
+    say(p, 0, "%s on %s, %u GPU%s, sequences of %u tokens, %s, %s%s", o->model, o->platform,
+        s->gpus, s->gpus == 1 ? "" : "s", s->seq_len, batch, rp_dtype_text(dtype), added);
     fputc('\n', p->stream);
 }
 
@@ -116,6 +123,11 @@ static void write_winner(const page *p)
     char interval[64] = "";
     char host[64];
     char price[96] = "";
+    char peak[64] = "";
+    double share = rpsim_row_peak_share(&row->study.rows[0]);
+    if (!isnan(share)) {
+        (void)snprintf(peak, sizeof peak, ", %.0f %% of the GPUs' peak", 100 * share);
+    }
     if (speed != NULL) {
         (void)snprintf(interval, sizeof interval, " (%.0f to %.0f in 80 %% of the draws)",
                        speed->p10 * out->tokens_per_s, speed->p90 * out->tokens_per_s);
@@ -134,10 +146,11 @@ static void write_winner(const page *p)
                        1e-9 * o->tokens, row->hours);
     }
     say(p, 0,
-        "Run %s, %s, %s (%u a step): %.0f tokens/s%s, with %.1f of %.1f GB on the fullest GPU and "
+        "Run %s, %s, %s (%u a step): %.0f tokens/s%s%s, with %.1f of %.1f GB on the fullest GPU "
+        "and "
         "%s of host memory.%s",
         row->trial->candidate.schedule->name, mode_of(&row->trial->candidate),
-        sizes_of(&row->trial->candidate, sizes), out->batch, out->tokens_per_s, interval,
+        sizes_of(&row->trial->candidate, sizes), out->batch, out->tokens_per_s, interval, peak,
         gb(out->gpu_bytes), gb(out->gpu_limit_bytes), host, price);
     fputc('\n', p->stream);
 }

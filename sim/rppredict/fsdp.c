@@ -157,7 +157,8 @@ static rp_status predict(const run *as, uint32_t draws, rpsim_fsdp_row *of, rp_a
     RP_TRY(rp_platform_set_nodes(&platform, servers_used, of->gpus / servers_used));
     RP_TRY(rp_model_load(of->model, arena, &model));
     rp_model_set_seq_len(&model, of->seq_len);
-    RP_TRY(rp_find_costs(&model, &platform, of->microbatch_size, of->seq_len, arena, &costs));
+    const rp_roof roof = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}};
+    RP_TRY(rp_find_costs(&model, &roof, of->microbatch_size, of->seq_len, arena, &costs));
     RP_TRY(rp_partition_even(schedule, &costs, platform.gpus, 0, arena, &partition));
     const rpsim_workload workload = {
         .global_batch = of->gpus * as->accumulation * of->microbatch_size,

@@ -100,7 +100,8 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
     const rp_layout layout = {.tensor_parallel = of->tensor_parallel,
                               .data_parallel = of->data_parallel};
     RP_TRY(rp_model_cut(&model, &layout, arena, &rank));
-    RP_TRY(rp_roofline_costs(&rank, &platform, of->microbatch_size, of->seq_len, arena, &costs));
+    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_F32}};
+    RP_TRY(rp_roofline_costs(&rank, &roof, of->microbatch_size, of->seq_len, arena, &costs));
     costs.tensor_parallel = of->tensor_parallel;
     const rpsim_workload workload = {.global_batch = batch,
                                      .calls = 1,

@@ -63,11 +63,12 @@ static rp_status prepare(const rpsim_question *q, run_inputs *in)
                      q->costs->name, q->costs->layers, in->model.name, in->model.layers);
         return RP_INPUT;
     }
+    const rp_roof roof = {in->platform, {in->workload.dtype, RP_ACCUMULATION_USUAL}};
     if (q->costs != NULL) {
-        in->costs = *q->costs;
+        RP_TRY(rp_costs_for_run(q->costs, &in->model, &roof, in->arena, &in->costs));
     } else {
-        RP_TRY(rp_find_costs(&in->model, in->platform, sequences > 0 ? sequences : 1,
-                             in->workload.seq_len, in->arena, &in->costs));
+        RP_TRY(rp_find_costs(&in->model, &roof, sequences > 0 ? sequences : 1, in->workload.seq_len,
+                             in->arena, &in->costs));
     }
     RP_TRY(choose_partition(in, q->gpus, q->longest));
     bool alike = rp_is_data_parallel(&in->schedule->traits);

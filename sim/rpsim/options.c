@@ -153,6 +153,14 @@ static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *a
     return rp_option_tokens(row->name, text, &((rpsim_options *)options)->tokens);
 }
 
+static rp_status take_accumulation(const rp_option *row, const char *text, rp_arena *arena,
+                                   void *options)
+{
+    (void)arena;
+    bool known = rp_accumulation_parse(text, &((rpsim_options *)options)->accumulation);
+    return known ? RP_OK : rp_option_bad(row->name, text, row->valid);
+}
+
 static rp_status take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena,
                                void *options)
 {
@@ -286,11 +294,6 @@ static bool has_a_length(const void *options)
     return !o->hardware || o->program_in != NULL || o->seq_len != 0;
 }
 
-static bool is_single(const void *options)
-{
-    return ((const rpsim_options *)options)->dtype == RP_DTYPE_F32;
-}
-
 static bool reduces_half(const void *options)
 {
     return ((const rpsim_options *)options)->reduce_dtype == RP_DTYPE_F16;
@@ -315,6 +318,17 @@ static bool has_sidecar(const void *options)
 static bool is_not_lowered(const void *options)
 {
     return !((const rpsim_options *)options)->torch_lowered;
+}
+
+static bool adds_up_half(const void *options)
+{
+    const rpsim_options *o = options;
+    return o->accumulation == RP_ACCUMULATION_F16 && o->dtype_given && o->dtype != RP_DTYPE_F16;
+}
+
+static const char *dtype_of(const void *options)
+{
+    return rp_dtype_text(((const rpsim_options *)options)->dtype);
 }
 
 static const rp_option_rule rules[] = {
@@ -372,7 +386,8 @@ static const rp_option_rule rules[] = {
     {.given = "max-seqlen",
      .when = has_a_length,
      .message = "valid only with --schedule and --fidelity hardware, without --seq-len"},
-    {.given = "grain piece-mb dtype nodes reduce-each reduce-dtype data-parallel tensor-parallel "
+    {.given = "grain piece-mb dtype accumulation nodes reduce-each reduce-dtype data-parallel "
+              "tensor-parallel "
               "sequence-parallel expert-parallel expert-tensor-parallel zero bucket-mb axes "
               "collectives",
      .when = at_stage,
@@ -381,14 +396,13 @@ static const rp_option_rule rules[] = {
      .when = has_no_groups,
      .message = "valid only with --tensor-parallel or --data-parallel above 1"},
     {.given = "reduce-dtype", .when = reduces_half, .message = "valid values are fp32 and bf16"},
+    {.given = "accumulation",
+     .when = adds_up_half,
+     .subject = dtype_of,
+     .message = "products of @ add up in fp32; valid are fp32, and --dtype fp16"},
     {.given = "dtype",
      .with = "program-in",
      .message = "a program has its own type; valid without --program-in"},
-    {.given = "max-seqlen",
-     .when = is_single,
-     .message =
-         "what RoundPipe's library allocates is known for 16 bits; valid are --dtype fp16 and "
-         "bf16"},
     {.given = "lora-rank",
      .with = "program-in",
      .message = "a program has its own trained parameters; valid without --program-in"},

@@ -49,6 +49,11 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     rp_json_uint(&json, rpsim_row_global_batch(row));
     rp_json_key(&json, "accumulate");
     rp_json_uint(&json, row->workload.calls);
+    rp_json_key(&json, "dtype");
+    rp_json_string(&json, row->hardware ? rp_dtype_text(row->workload.dtype) : NULL);
+    rp_json_key(&json, "accumulation");
+    rp_json_string(&json, row->hardware ? rp_accumulation_text(row->costs->arithmetic.accumulation)
+                                        : NULL);
     rp_json_key(&json, "boundary_bytes");
     rp_json_uint(&json, row->config.boundary_bytes);
     rp_options_write_setting(&rpsim_command_line, o, "program-in", &json);

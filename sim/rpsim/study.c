@@ -72,7 +72,7 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
     }
     w->reductions = reductions_of(o);
     w->layout = rpsim_study_layout(o);
-    w->dtype = o->dtype; /* published runs are of 16 bits, as the default */
+    w->dtype = row->costs->arithmetic.dtype; /* published runs are of 16 bits, as the default */
     w->microbatches = o->microbatches != 0 ? o->microbatches : w->microbatches;
     w->calls = o->accumulate != 0 ? o->accumulate : w->calls;
     w->layer_grain = o->grain_given ? o->layer_grain : w->layer_grain;
@@ -393,7 +393,7 @@ static rp_status add_model(rpsim_study *study, const char *model)
     if (o->program_in != NULL) {
         rp_program *program = NULL;
         RP_TRY(rp_program_read_file(o->program_in, &program));
-        rp_status status = rpsim_inputs_load(o, model, &program->traits.layout, study->arena, &in);
+        rp_status status = rpsim_inputs_load(o, model, program, study->arena, &in);
         if (status != RP_OK) {
             rp_program_destroy(program);
             return status;
@@ -523,6 +523,7 @@ static rp_status finish_row(const rpsim_study *study, rpsim_row *row)
         RP_TRY(rpsim_row_explain(row, study->arena));
     }
     row->ops = row->result.program->op_count;
+    rpsim_row_doubt_costs(study, row);
     RP_TRY(rpsim_memory_copy(&row->result.memory, study->arena, &row->memory));
     if (o->db != NULL) {
         uint64_t known = row->result.program_hash;

@@ -61,8 +61,8 @@ static rp_status implied_costs(const char *model, const char *gpu, rp_arena *are
 }
 
 /* At hardware fidelity a table that nobody has measured is computed, for the run's sizes. */
-static rp_status computed_costs(const rpsim_options *o, const rp_layout *layout, rp_arena *arena,
-                                rpsim_inputs *in)
+static rp_status computed_costs(const rpsim_options *o, const rp_layout *layout,
+                                rp_arithmetic asked, rp_arena *arena, rpsim_inputs *in)
 {
     rp_costs *costs = NULL;
     const char *name = NULL;
@@ -80,16 +80,17 @@ static rp_status computed_costs(const rpsim_options *o, const rp_layout *layout,
     uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : RP_DEFAULT_SEQUENCES;
     uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RP_DEFAULT_SEQ_LEN;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
+    const rp_roof roof = {in->platform, asked};
     uint32_t tensor = rp_layout_tensor(layout);
     bool cut = tensor * rp_layout_expert(layout) > 1 &&
                in->model->recorded == NULL; /* a rank's own shapes */
     if (cut && (!o->all_schedules || in->model->heads % tensor == 0)) {
         rp_model rank;
         RP_TRY(rp_model_cut(in->model, layout, arena, &rank));
-        RP_TRY(rp_roofline_costs(&rank, in->platform, sequences, seq_len, arena, costs));
+        RP_TRY(rp_roofline_costs(&rank, &roof, sequences, seq_len, arena, costs));
         costs->tensor_parallel = rp_layout_tensor(layout);
     } else {
-        RP_TRY(rp_find_costs(in->model, in->platform, sequences, seq_len, arena, costs));
+        RP_TRY(rp_find_costs(in->model, &roof, sequences, seq_len, arena, costs));
     }
     in->costs = costs;
     return RP_OK;
@@ -112,14 +113,69 @@ static rp_status check_sizes(const rpsim_options *o, const rp_costs *costs)
     return RP_OK;
 }
 
-/* Tables are of 16-bit runs; where they come from a file, its author knows. */
-static void warn_of_times(const rpsim_options *o, const rp_costs *costs)
+/* What is asked for: a program has its type; where no option says one, a table that was given does.
+ */
+static rp_status asked_arithmetic(const rpsim_options *o, const rp_program *program,
+                                  const rp_costs *given, rp_arithmetic *asked_out)
 {
-    if (o->hardware && o->dtype == RP_DTYPE_F32 && o->costs == NULL) {
-        rp_log_warning(
-            "--dtype fp32: what moves and lies in memory is fp32, layer times are those of "
-            "%s, of 16 bits; --costs gives others",
-            costs->name);
+    bool says = given != NULL && given->arithmetic.accumulation != RP_ACCUMULATION_USUAL;
+    *asked_out = (rp_arithmetic){.dtype = program != NULL           ? program->dtype
+                                          : says && !o->dtype_given ? given->arithmetic.dtype
+                                                                    : o->dtype,
+                                 .accumulation = o->accumulation};
+    if (!rp_arithmetic_exists(*asked_out)) {
+        rp_log_error("--accumulation: products of %s add up in fp32; valid are fp32, and runs in "
+                     "fp16",
+                     rp_dtype_text(asked_out->dtype));
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+/* The times of the run's arithmetic. A table that does not say its own is taken as it is, aloud
+ * where another one would be of other times. */
+static rp_status set_arithmetic(const rpsim_options *o, rp_arithmetic asked, rp_arena *arena,
+                                rpsim_inputs *in)
+{
+    const rp_costs *table = in->costs;
+    const rp_roof roof = {in->platform, asked};
+    const rp_roof half = {in->platform, {RP_DTYPE_F16, RP_ACCUMULATION_F16}};
+    rp_costs *costs = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
+    RP_TRY(rp_costs_for_run(table, in->model, &roof, arena, costs));
+    in->costs = costs;
+    bool matters = asked.dtype == RP_DTYPE_F32 ||
+                   rp_peak_flops_per_s(&(const rp_roof){in->platform, costs->arithmetic}) !=
+                       rp_peak_flops_per_s(&half);
+    bool given = o->dtype_given || o->accumulation != RP_ACCUMULATION_USUAL;
+    if (table->arithmetic.accumulation == RP_ACCUMULATION_USUAL && given && matters && !o->quiet) {
+        rp_log_warning("--costs: %s does not say what it was measured in: taken as %s; its keys "
+                       "dtype and accumulation say it",
+                       table->name, rp_arithmetic_text(costs->arithmetic));
+    }
+    return RP_OK;
+}
+
+#define ROUNDING 1e-9
+
+static bool beats_peak(const rpsim_row *row)
+{
+    return row->costs->kind == RP_MEASURED && row->result.busy_share > 1 + ROUNDING;
+}
+
+void rpsim_row_doubt_costs(const rpsim_study *study, const rpsim_row *row)
+{
+    const rp_costs *costs = row->costs;
+    bool said = study->options->quiet;
+    for (const rpsim_row *r = study->rows; r < row && !said; r++) {
+        said = r->costs == costs && beats_peak(r);
+    }
+    if (!said && beats_peak(row)) {
+        rp_log_warning("cost table %s: the GPUs of %s would compute at %.0f %% of their peak of "
+                       "%.4g TFLOP/s (%s); check the table's times, microbatch_size, seq_len, dtype "
+                       "and accumulation, and whether it is of this GPU",
+                       costs->name, row->platform->name, 100 * row->result.busy_share,
+                       1e-12 * row->result.peak_flops_per_s, rp_arithmetic_text(costs->arithmetic));
     }
 }
 
@@ -155,6 +211,11 @@ static rp_status check_hardware(const rpsim_options *o, const rpsim_inputs *in)
     if (o->round_start_given && o->round_start != RP_ROUND_START_ROTATE) {
         rp_log_error("--round-start: at hardware fidelity a rotation never resets; valid is "
                      "rotate");
+        return RP_USAGE;
+    }
+    if (o->max_seqlen && in->costs->arithmetic.dtype == RP_DTYPE_F32) {
+        rp_log_error("--max-seqlen: what RoundPipe's library allocates is known for 16 bits; valid "
+                     "are --dtype fp16 and bf16");
         return RP_USAGE;
     }
     if (o->nodes == 0 && o->gpus > in->platform_gpus) {
@@ -252,7 +313,32 @@ static rp_status check_layers(const rpsim_inputs *in)
     return RP_OK;
 }
 
-rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, const rp_layout *layout,
+/* A lowered program has a type and a layout of its own. */
+static rp_status load_costs_of_run(const rpsim_options *o, const rp_program *program,
+                                   rp_arena *arena, rpsim_inputs *in)
+{
+    rp_arithmetic asked;
+    const rp_layout own = rpsim_study_layout(o);
+    bool lowered = program != NULL && program->op_bytes != NULL;
+    RP_TRY(asked_arithmetic(o, lowered ? program : NULL, in->costs, &asked));
+    if (o->costs == NULL && o->hardware) {
+        RP_TRY(
+            computed_costs(o, program != NULL ? &program->traits.layout : &own, asked, arena, in));
+    } else if (o->costs == NULL) {
+        const char *name = NULL;
+        bool found = false;
+        RP_TRY(implied_costs(in->recorded_name, in->platform->gpu, arena, &name, &found));
+        if (!found) {
+            RP_TRY(rp_arena_print(arena, &name, "%s@%s", in->model_name, in->platform->gpu));
+            return missing_table(name, arena);
+        }
+        RP_TRY(load_costs(o, name, arena, in));
+    }
+    RP_TRY(check_layers(in));
+    return o->hardware && in->model != NULL ? set_arithmetic(o, asked, arena, in) : RP_OK;
+}
+
+rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, const rp_program *program,
                             rp_arena *arena, rpsim_inputs *in)
 {
     *in = (rpsim_inputs){0};
@@ -284,21 +370,7 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, const rp_
         RP_TRY(rp_arena_copy_text(arena, in->costs->name, length, &in->model_name));
         in->recorded_name = in->model_name;
     }
-    if (o->costs == NULL && o->hardware) {
-        const rp_layout own = rpsim_study_layout(o);
-        RP_TRY(computed_costs(o, layout != NULL ? layout : &own, arena, in));
-    } else if (o->costs == NULL) {
-        const char *name = NULL;
-        bool found = false;
-        RP_TRY(implied_costs(in->recorded_name, platform->gpu, arena, &name, &found));
-        if (!found) {
-            RP_TRY(rp_arena_print(arena, &name, "%s@%s", in->model_name, platform->gpu));
-            return missing_table(name, arena);
-        }
-        RP_TRY(load_costs(o, name, arena, in));
-    }
-    RP_TRY(check_layers(in));
-    warn_of_times(o, in->costs);
+    RP_TRY(load_costs_of_run(o, program, arena, in));
     warn_of_host_work(o, in);
     return o->hardware ? check_hardware(o, in) : check_sizes(o, in->costs);
 }

@@ -22,13 +22,12 @@ typedef struct rpsim_inputs {
  * Loads platform, model and cost table as the options name them, and checks that they fit each
  * other and the fidelity.
  * @param model name or path, or NULL: what the cost table says
- * @param layout whose GPUs have the times, where they are computed; NULL: of the options
- * @param inputs_out lives in `arena`
+ * @param program --program-in, whose type and layout the times are of; NULL: of the options
+ * @param inputs_out lives in `arena`; at hardware fidelity its costs are of the run's arithmetic
  * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rpsim_inputs_load(const rpsim_options *options, const char *model,
-                            const rp_layout *layout,
-                            rp_arena *arena, rpsim_inputs *inputs_out);
+                            const rp_program *program, rp_arena *arena, rpsim_inputs *inputs_out);
 
 /**
  * Chooses a row's partition: a list as given, the published one, even or auto; for `tuned`, the one
@@ -40,6 +39,10 @@ rp_status rpsim_inputs_partition(const rpsim_options *options, const rp_schedule
                                  const rpsim_inputs *inputs, const rp_schedule_config *config,
                                  rpsim_workload *workload, rp_arena *arena,
                                  rp_partition *partition_out);
+
+/** Warns of a table that was measured and says that GPUs compute faster than they can; once. @param
+ * row has run; those before it in the study have, too */
+void rpsim_row_doubt_costs(const rpsim_study *study, const rpsim_row *row);
 
 /** @return the layout that the options name. */
 rp_layout rpsim_study_layout(const rpsim_options *options);

@@ -11,6 +11,12 @@ typedef struct rpsim_result {
     /** Period of an iteration (cli.md iteration_ms) in ps, rp_metrics_period_ps; NaN where it has
      * not been simulated. */
     double period_ps;
+    /** Hardware fidelity: FLOP of products and attention that a GPU executes in an iteration, on
+     * average (executed.h); the peak of what the run computes in, FLOP/s, 0 where the platform does
+     * not say it; and the share of it that passes reach while they run. Otherwise 0. */
+    double gpu_flop;
+    double peak_flops_per_s;
+    double busy_share;
     bool separate_backward;
     /** Of all iterations; owned by the result, unless it is kept for other runs. */
     rp_program *program;

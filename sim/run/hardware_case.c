@@ -9,6 +9,7 @@
 #include "common/schedule/build.h"
 #include "sim/engine/clock.h"
 #include "sim/run/bounds/run.h"
+#include "sim/run/executed.h"
 #include "sim/run/explain/explain.h"
 #include "sim/run/memory/host.h"
 #include "sim/run/memory/library_run.h"
@@ -27,6 +28,7 @@ typedef struct inputs {
     const rp_model *model;
     const rp_model *table_model; /* whose layers the table has: the model's, or a rank's part */
     const rp_platform *platform;
+    rp_roof roof; /* the platform, and what the run computes in */
     rp_arena *arena;
     uint32_t *sequences;
     rpsim_gpu_rates rates;
@@ -59,9 +61,21 @@ rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_
     return RP_OK;
 }
 
-static rp_status set_machine(const rp_platform *platform, inputs *in)
+/* A table that does not say what its times are of has those of the run; before tables said it
+ * fp16 added up in fp16. */
+static rp_arithmetic arithmetic_of(const rp_costs *table, rp_dtype dtype)
+{
+    bool half = dtype == RP_DTYPE_F16;
+    bool known = table->arithmetic.accumulation != RP_ACCUMULATION_USUAL;
+    return known ? table->arithmetic
+                 : (rp_arithmetic){dtype, half ? RP_ACCUMULATION_F16 : RP_ACCUMULATION_F32};
+}
+
+static rp_status set_machine(const rp_platform *platform, const rp_costs *table, rp_dtype dtype,
+                             inputs *in)
 {
     in->platform = platform;
+    in->roof = (rp_roof){platform, arithmetic_of(table, dtype)};
     in->machine = rp_machine_of(platform);
     in->peer_gpus = rp_peer_gpus(platform);
     const rp_needed_rate needed[] = {
@@ -74,8 +88,9 @@ static rp_status set_machine(const rp_platform *platform, inputs *in)
     RP_TRY(rp_platform_need(platform, needed, sizeof needed / sizeof needed[0],
                             "which hardware fidelity needs"));
     in->rates = (rpsim_gpu_rates){
-        .attention_fwd_flops = 1e12 * platform->attention_fwd_tflops,
-        .attention_bwd_flops = 1e12 * platform->attention_bwd_tflops,
+        .attention_fwd_flops = rp_attention_flops_per_s(&in->roof, RP_PASS_FORWARD),
+        .attention_bwd_flops = rp_attention_flops_per_s(&in->roof, RP_PASS_BACKWARD_INPUT),
+        .value_bytes = (double)rp_dtype_bytes(in->roof.arithmetic.dtype),
         .memory_bytes_per_s = 1e9 * platform->memory_effective_gb_per_s,
         .launch_s = 1e-6 * platform->launch_overhead_us,
         .time_factor = platform->layer_time_factor,
@@ -242,7 +257,7 @@ static rp_status set_program(const rp_program *program, const rp_costs *table,
                              const rp_platform *platform, const rpsim_workload *workload,
                              rp_arena *arena, inputs *in, rpsim_compute_costs *costs_out)
 {
-    RP_TRY(set_machine(platform, in));
+    RP_TRY(set_machine(platform, table, program->dtype, in));
     in->rates.sequence_slices = workload->sequence_slices;
     set_software(&program->traits, program->gpu_count, program->dtype, in);
     RP_TRY(set_layout(&program->traits, program->gpu_count, table, arena, in));
@@ -322,6 +337,37 @@ static rp_status find_communication(const inputs *in, const rpsim_compute_costs 
     return RP_OK;
 }
 
+/* Times that were measured may be wrong, which is said elsewhere; computed ones must not be. */
+#define ROUNDING 1e-9
+static rp_status check_share(const inputs *in, const rp_costs *table, const rpsim_result *result)
+{
+    bool computed =
+        table->kind != RP_MEASURED && table->arithmetic.accumulation != RP_ACCUMULATION_USUAL;
+    if (!computed || result->busy_share <= 1 + ROUNDING) {
+        return RP_OK;
+    }
+    rp_log_error("times of %s: %s would compute at %.1f %% of the peak of %s, %s; this is a defect "
+                 "of this program, please report it with the command line",
+                 table->name, in->model->name, 100 * result->busy_share,
+                 rp_arithmetic_text(in->roof.arithmetic), in->platform->name);
+    return RP_BROKEN;
+}
+
+static rp_status measure_flop(const inputs *in, const rp_costs *table, uint32_t seq_len,
+                              rpsim_result *result)
+{
+    const rp_program *p = result->program;
+    uint32_t slices = in->rates.sequence_slices != 0 ? in->rates.sequence_slices : 1;
+    double flop = 0;
+    RP_TRY(rpsim_executed_flop(p, in->table_model, seq_len, slices, &flop));
+    double busy_s = 1e-12 * (double)result->metrics.passes_ps;
+    result->gpu_flop = flop / ((double)p->gpu_count * p->iteration_count);
+    result->peak_flops_per_s = rp_peak_flops_per_s(&in->roof);
+    bool known = result->peak_flops_per_s > 0 && busy_s > 0;
+    result->busy_share = known ? flop / busy_s / result->peak_flops_per_s : 0;
+    return check_share(in, table, result);
+}
+
 /* Validates, runs and measures result->program. @param without RPSIM_WITHOUT_* */
 static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t seq_len,
                              unsigned without, rpsim_result *result)
@@ -334,6 +380,7 @@ static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t s
     RP_TRY(rpsim_hardware_run(result->program, &costs, &in->machine, &result->timeline));
     RP_TRY(measure_memory(in, seq_len, result));
     RP_TRY(rp_metrics_measure(result->timeline, result->separate_backward, &result->metrics));
+    RP_TRY(measure_flop(in, table, seq_len, result));
     if (result->program->iteration_count > 1 || (without & RPSIM_WITHOUT_STEP) != 0) {
         return RP_OK;
     }
@@ -377,7 +424,7 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
     /* of all iterations, before one by itself is built */
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, workload->layer_grain),
                                 schedule->name, RP_FOOTPRINT_VALID));
-    RP_TRY(set_machine(platform, &in));
+    RP_TRY(set_machine(platform, config->costs, workload->dtype, &in));
     rp_traits traits = schedule->traits;
     traits.layout = workload->layout;
     rp_compile_set_reductions(&workload->reductions, workload->dtype, &traits);
@@ -414,7 +461,7 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
                                 "programs of fewer ops"));
     rpsim_result result = {.program = program, .period_ps = NAN};
     result.separate_backward = rp_program_has_separate_backward(program);
-    RP_TRY(set_machine(platform, &in));
+    RP_TRY(set_machine(platform, costs, program->dtype, &in));
     set_software(&program->traits, program->gpu_count, program->dtype, &in);
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = set_layout(&program->traits, program->gpu_count, costs, in.arena, &in);

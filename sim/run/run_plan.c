@@ -8,7 +8,8 @@
 static rp_status describe_layers(uint32_t layers, uint32_t *sequences, rp_arena *arena,
                                  rp_program *program)
 {
-    *program = (rp_program){.layer_count = layers,
+    *program = (rp_program){.dtype = RP_DTYPE_F16, /* of a table that does not say its own */
+                            .layer_count = layers,
                             .stage_count = layers + 1,
                             .microbatch_count = 1,
                             .sequences = sequences};

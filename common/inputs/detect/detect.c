@@ -117,6 +117,7 @@ static void assume_peaks(const rp_gpu_facts *gpu, rp_platform *p)
     double before = p->fp16_tflops_fp16_acc;
     p->fp16_tflops_fp32_acc = rp_platform_rounded(tflops > 0 ? tflops : 100);
     p->fp16_tflops_fp16_acc = factor * p->fp16_tflops_fp32_acc;
+    p->fp32_tflops = rp_platform_rounded(2e-6 * gpu->cores * gpu->clock_mhz);
     p->attention_fwd_tflops *= p->fp16_tflops_fp16_acc / before;
     p->attention_bwd_tflops *= p->fp16_tflops_fp16_acc / before;
 }
@@ -283,6 +284,7 @@ static rp_status assume_gpu(description *d, const rp_gpu_facts *gpu)
     p->gpu_names = NULL;
     assume_peaks(gpu, p);
     note(d, "fp16_tflops_fp16_acc", "assumed: cores, clock and generation, as NVML has them");
+    note(d, "fp32_tflops", "assumed: two FLOP per clock and core");
     note(d, "attention_fwd_tflops", "assumed: the 4090's share of its peak");
     note(d, "attention_bwd_tflops", "assumed: likewise");
     return RP_OK;

@@ -218,6 +218,19 @@ static rp_status read_inner(rp_hf_config *outer, rp_hf_config *inner, rp_arena *
     return RP_OK;
 }
 
+/* Of the file, or of its text. */
+static bool is_bf16(const json_t *outer, const json_t *inner)
+{
+    static const char *const keys[] = {"dtype", "torch_dtype"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const json_t *type = json_object_get(inner, keys[i]);
+        type = type != NULL ? type : json_object_get(outer, keys[i]);
+        found = found || (json_is_string(type) && strcmp(json_string_value(type), "bfloat16") == 0);
+    }
+    return found;
+}
+
 static rp_status read_model(rp_hf_config *config, rp_arena *arena, void *context, rp_model *model)
 {
     const char *assume = context;
@@ -225,6 +238,7 @@ static rp_status read_model(rp_hf_config *config, rp_arena *arena, void *context
     const json_t *type = json_object_get(config->values, "model_type");
     const json_t *text = json_object_get(config->values, "text_config");
     rp_hf_config inner;
+    model->bf16 = is_bf16(config->values, text);
     RP_TRY(rp_hf_family_names(arena, &names));
     if (!json_is_object(text)) {
         RP_TRY(rp_hf_choose_family(config, type, assume, names, NULL, arena));

@@ -43,6 +43,18 @@ double rpsim_row_tokens_per_s(const rpsim_row *row)
     return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;
 }
 
+double rpsim_row_tflops(const rpsim_row *row)
+{
+    double period_s = 1e-12 * row->result.period_ps;
+    return row->hardware && period_s > 0 ? 1e-12 * row->result.gpu_flop / period_s : NAN;
+}
+
+double rpsim_row_peak_share(const rpsim_row *row)
+{
+    double peak = 1e-12 * row->result.peak_flops_per_s;
+    return peak > 0 ? rpsim_row_tflops(row) / peak : NAN;
+}
+
 bool rpsim_row_same_group(const rpsim_row *a, const rpsim_row *b)
 {
     return strcmp(a->model_name, b->model_name) == 0 && a->costs == b->costs &&
@@ -394,6 +406,17 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       TABLE(RANK, 1, "rank", 0))                                                                   \
     X(dtype, known(row->hardware, text(rp_dtype_text(row->workload.dtype))),                       \
       .help = "as the option, or of the program; null at stage fidelity")                          \
+    X(accumulation,                                                                                \
+      known(row->hardware, text(rp_accumulation_text(row->costs->arithmetic.accumulation))),       \
+      .help = "what products add up in; null at stage fidelity")                                   \
+    X(tflops_per_gpu, real(rpsim_row_tflops(row)), .unit = "TFLOP/s",                              \
+      .help = "matrix products and attention that a GPU executes over `iteration_ms`, recompute "  \
+              "included; null at stage fidelity",                                                  \
+      STORED("tflops_per_gpu"), HEADED("TFLOP/s", 1))                                              \
+    X(peak_share_pct, real(100 * rpsim_row_peak_share(row)), .unit = "%",                          \
+      .help = "`tflops_per_gpu` of the GPU's peak in this type and accumulation; null where the "  \
+              "platform does not say it, and at stage fidelity",                                   \
+      STORED("peak_share_pct"), TABLE(HARDWARE, 12, "peak %", 1))                                  \
     X(nodes, known(row->hardware, whole(nodes_of(row))),                                           \
       .help = "servers that the GPUs are in; null at stage fidelity")                              \
     X(beats, asked(row->replica_ps != NULL, object(write_beats)),                                  \

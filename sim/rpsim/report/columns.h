@@ -99,5 +99,11 @@ bool rpsim_row_of_one_iteration(const rpsim_row *row);
 /** Tokens per second of a row: of its period; NaN where that is unknown. */
 double rpsim_row_tokens_per_s(const rpsim_row *row);
 
+/** TFLOP/s of products and attention of a GPU, on average over the period; NaN where unknown. */
+double rpsim_row_tflops(const rpsim_row *row);
+
+/** The same over the peak of what the run computes in; NaN where the platform does not say it. */
+double rpsim_row_peak_share(const rpsim_row *row);
+
 /** True for rows of the same work: model, times and sequence length. */
 bool rpsim_row_same_group(const rpsim_row *a, const rpsim_row *b);

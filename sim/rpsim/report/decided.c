@@ -129,9 +129,9 @@ static void write_unmeasured(const rpsim_row *row, FILE *stream)
 {
     if (row->platform_name != NULL && row->costs->kind != RP_MEASURED &&
         row->costs->kind != RP_SET) {
-        fprintf(stream, "  nobody has measured %s on %s: its layer times are %s (%s)\n",
-                row->model_name, row->platform_name, rp_provenance_text(row->costs->kind),
-                row->costs->name);
+        fprintf(stream, "  nobody has measured %s on %s in %s: its layer times are %s (%s)\n",
+                row->model_name, row->platform_name, rp_dtype_text(row->workload.dtype),
+                rp_provenance_text(row->costs->kind), row->costs->name);
     }
 }
 

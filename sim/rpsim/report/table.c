@@ -241,6 +241,7 @@ static void write_question(const group *g, FILE *stream)
     const rpsim_options *o = g->study->options;
     const rpsim_row *row = &g->study->rows[g->begin];
     const rpsim_workload *w = &row->workload;
+    const char *added = rp_accumulation_text(row->costs->arithmetic.accumulation);
     fprintf(stream, "%s%s%s (%u GPU%s): ", row->model_name,
             row->platform_name != NULL ? " on " : "",
             row->platform_name != NULL ? row->platform_name : "", rpsim_row_gpus(row),
@@ -250,7 +251,8 @@ static void write_question(const group *g, FILE *stream)
                 w->microbatches, row->costs->microbatch_size, w->seq_len,
                 rp_ps_to_ms(row->costs->hop_ps));
     } else if (o->config_paper) {
-        fprintf(stream, "each as published, %s\n", rp_dtype_text(w->dtype));
+        fprintf(stream, "each as published, %s accumulated in %s\n", rp_dtype_text(w->dtype),
+                added);
     } else {
         char seq_len[32] = "the longest that fit";
         char calls[24] = "";
@@ -260,8 +262,9 @@ static void write_question(const group *g, FILE *stream)
         if (w->calls > 1) {
             (void)snprintf(calls, sizeof calls, "%u x ", w->calls);
         }
-        fprintf(stream, "%u x %s a step, %s%u microbatches, %s\n", rpsim_row_global_batch(row),
-                seq_len, calls, w->microbatches, rp_dtype_text(w->dtype));
+        fprintf(stream, "%u x %s a step, %s%u microbatches, %s accumulated in %s\n",
+                rpsim_row_global_batch(row), seq_len, calls, w->microbatches,
+                rp_dtype_text(w->dtype), added);
     }
     if (rp_layout_gpus(&w->layout) > 1) {
         fprintf(stream,

@@ -91,6 +91,7 @@ static const struct {
     bool of_iterations; /* ends with how many they are of */
 } legend[] = {
     {"tokens/s", "tokens/s: of iteration, the steady-state period; * most of what fits.", false},
+    {"peak", "peak: FLOP that GPUs execute over the peak of this type.", false},
     {"p10", "p10 - p90: over the ranges of the inputs.", false},
     {"makespan", "makespan, bubble and its parts, these in % of GPU time: of ", true},
     {"hops",

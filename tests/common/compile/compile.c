@@ -23,7 +23,8 @@ static void begin(void)
 static void load(const char *name)
 {
     cr_assert(eq(int, rp_model_load(name, arena, &model), RP_OK));
-    cr_assert(eq(int, rp_find_costs(&model, &platform, 1, 128, arena, &costs), RP_OK));
+    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
+    cr_assert(eq(int, rp_find_costs(&model, &roof, 1, 128, arena, &costs), RP_OK));
 }
 
 static void end(void)

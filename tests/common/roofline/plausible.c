@@ -296,6 +296,8 @@ static bool dominates(const rp_platform *b, const rp_platform *a)
     const double rates[][2] = {
         {a->fp16_tflops_fp16_acc * a->gemm_efficiency,
          b->fp16_tflops_fp16_acc * b->gemm_efficiency},
+        {a->fp16_tflops_fp32_acc * a->gemm_efficiency,
+         b->fp16_tflops_fp32_acc * b->gemm_efficiency},
         {a->fp16_tflops_fp16_acc, b->fp16_tflops_fp16_acc},
         {a->attention_fwd_tflops, b->attention_fwd_tflops},
         {a->attention_bwd_tflops, b->attention_bwd_tflops},

@@ -48,16 +48,18 @@ static rp_costs find_costs(const rp_model *model, const rp_platform *platform, u
                            uint32_t seq_len)
 {
     rp_costs costs;
-    cr_assert(eq(int, rp_find_costs(model, platform, sequences, seq_len, arena, &costs), RP_OK));
+    const rp_roof roof = {platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
+    cr_assert(eq(int, rp_find_costs(model, &roof, sequences, seq_len, arena, &costs), RP_OK));
     return costs;
 }
 
+/* As the measured tables: products add up in fp16. */
 static rp_costs roofline_costs(const rp_model *model, const rp_platform *platform,
                                uint32_t sequences, uint32_t seq_len)
 {
     rp_costs costs;
-    cr_assert(
-        eq(int, rp_roofline_costs(model, platform, sequences, seq_len, arena, &costs), RP_OK));
+    const rp_roof roof = {platform, {RP_DTYPE_F16, RP_ACCUMULATION_F16}};
+    cr_assert(eq(int, rp_roofline_costs(model, &roof, sequences, seq_len, arena, &costs), RP_OK));
     return costs;
 }
 
@@ -200,10 +202,16 @@ static void for_all(visit_fn *visit)
     }
 }
 
-/* No operator beats the peak or the nominal memory bandwidth. */
-static void check_bounds(const rp_model *model, const rp_platform *platform)
+/* No operator beats the peak of what is computed in, or the nominal memory bandwidth. */
+static void check_bounds_in(const rp_model *model, const rp_roof *roof)
 {
     static const uint32_t lengths[] = {1, 128, 2048, 32768};
+    const rp_platform *platform = roof->platform;
+    bool wide = roof->arithmetic.dtype == RP_DTYPE_F32;
+    double tflops = wide ? platform->fp32_tflops
+                    : roof->arithmetic.accumulation == RP_ACCUMULATION_F16
+                        ? platform->fp16_tflops_fp16_acc
+                        : platform->fp16_tflops_fp32_acc;
     for (size_t i = 0; i < 4; i++) {
         for (uint32_t head = 0; head < 2; head++) {
             rp_operator ops[RP_MAX_OPERATORS];
@@ -213,15 +221,30 @@ static void check_bounds(const rp_model *model, const rp_platform *platform)
             for (uint32_t k = 0; k < count; k++) {
                 for (int p = 0; p < RP_PASS_COUNT; p++) {
                     const rp_pass_work *w = &ops[k].work[p];
-                    double time_s = rp_pass_s(&ops[k], (rp_pass)p, platform);
-                    double compute_s = w->flops / (1e12 * platform->fp16_tflops_fp16_acc);
-                    double memory_s = w->bytes / (1e9 * platform->memory_gb_per_s);
+                    double time_s = rp_pass_s(&ops[k], (rp_pass)p, roof);
+                    double compute_s = w->flops / (1e12 * tflops);
+                    double bytes = wide ? 2 * w->bytes : w->bytes;
+                    double memory_s = bytes / (1e9 * platform->memory_gb_per_s);
                     bool bounded = time_s >= compute_s && time_s >= memory_s;
-                    cr_assert(bounded && isfinite(time_s) && w->traffic >= w->bytes,
-                              "%s of %s on %s", ops[k].name, model->name, platform->name);
+                    bool moves = w->traffic >= w->bytes && w->wide >= 2 * w->bytes;
+                    cr_assert(bounded && isfinite(time_s) && moves, "%s of %s on %s in %s",
+                              ops[k].name, model->name, platform->name,
+                              rp_arithmetic_text(roof->arithmetic));
                 }
             }
         }
+    }
+}
+
+static void check_bounds(const rp_model *model, const rp_platform *platform)
+{
+    static const rp_arithmetic all[] = {{RP_DTYPE_F16, RP_ACCUMULATION_F16},
+                                        {RP_DTYPE_F16, RP_ACCUMULATION_F32},
+                                        {RP_DTYPE_BF16, RP_ACCUMULATION_F32},
+                                        {RP_DTYPE_F32, RP_ACCUMULATION_F32}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const rp_roof roof = {platform, all[i]};
+        check_bounds_in(model, &roof);
     }
 }
 
@@ -342,8 +365,8 @@ Test(roofline, moving_to_the_same_gpu_changes_nothing)
         cr_assert(eq(int, rp_arena_print(arena, &table, "%s@rtx4090", names[i]), RP_OK));
         rp_costs measured = load_costs(table);
         rp_costs moved;
-        cr_assert(
-            eq(int, rp_moved_costs(&measured, &model, &platform, &platform, arena, &moved), RP_OK));
+        const rp_roof roof = {&platform, measured.arithmetic};
+        cr_assert(eq(int, rp_moved_costs(&measured, &model, &roof, &roof, arena, &moved), RP_OK));
         cr_expect(same_times(&measured, &moved), "%s", names[i]);
     }
 }
@@ -402,13 +425,14 @@ Test(roofline, missing_rates)
     rp_model model = load_model("qwen3-8b");
     rp_platform platform = load_platform("h200");
     platform.gemm_efficiency = 0;
+    const rp_roof roof = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}};
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int, rp_roofline_costs(&model, &platform, 4, 2048, arena, &costs), RP_INPUT));
+    cr_expect(eq(int, rp_roofline_costs(&model, &roof, 4, 2048, arena, &costs), RP_INPUT));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "h200 has no gemm_efficiency"), NULL), "%s", message);
     platform = load_platform("h200");
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int, rp_roofline_costs(&model, &platform, 1, 1u << 30, arena, &costs), RP_INPUT));
+    cr_expect(eq(int, rp_roofline_costs(&model, &roof, 1, 1u << 30, arena, &costs), RP_INPUT));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "valid are sizes"), NULL), "%s", message);
 }

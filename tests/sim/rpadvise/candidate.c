@@ -9,7 +9,9 @@
 
 TestSuite(candidate, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 60);
 
-static const rpadvise_work work = {.model = "tiny", .platform = "rtx4090x8"};
+static const rpadvise_work work = {.model = "tiny",
+                                   .platform = "rtx4090x8",
+                                   .arithmetic = {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
 
 static rpadvise_candidate candidate_of(const char *schedule)
 {
@@ -44,6 +46,7 @@ Test(candidate, everything_else_is_said)
                          .gpus = 4,
                          .lora_rank = 8,
                          .assume = "llama",
+                         .arithmetic = {RP_DTYPE_BF16, RP_ACCUMULATION_F32},
                          .seq_len = 512,
                          .global_batch = 60,
                          .seed = 7,
@@ -56,8 +59,8 @@ Test(candidate, everything_else_is_said)
     c.partition = "1,2|2,1";
     cr_expect(eq(str, (char *)command_of(&all, &c),
                  "rpsim --schedule 1f1b --model 'a model.yaml' --assume llama --lora-rank 8 "
-                 "--platform p --gpus 4 --seq-len 512 --set platform.gpus=9 --optimizer async "
-                 "--microbatch-size 2 --microbatches 16 --accumulate 3 --global-batch 60 "
+                 "--platform p --gpus 4 --dtype bf16 --accumulation fp32 --seq-len 512 "
+                 "--set platform.gpus=9 --optimizer async --microbatch-size 2 --microbatches 16 --accumulate 3 --global-batch 60 "
                  "--recompute early --grain layer --partition '1,2|2,1' --seed 7"));
     c.tune_budget = 9; /* a partition that was searched for is searched for again */
     cr_expect(

@@ -44,6 +44,7 @@ static rpadvise_search run(scene *s)
                               .platform = s->options.platform,
                               .gpus = s->options.gpus,
                               .nodes = s->options.nodes,
+                              .arithmetic = {RP_DTYPE_F16, RP_ACCUMULATION_USUAL},
                               .seq_len = s->options.seq_len,
                               .global_batch = s->options.global_batch};
     s->bench = (rpadvise_bench){.work = &s->work,

@@ -141,8 +141,8 @@ Test(intervals, gpus_nobody_measured)
     json_decref(rows);
     json_decref(known);
     rp_test_outcome table = rp_test_rpsim_well("--schedule roundpipe --platform h100x8");
-    cr_expect(strstr(table.output, "nobody has measured qwen3-1.7b on h100x8: its layer times are "
-                                   "moved") != NULL,
+    cr_expect(strstr(table.output, "nobody has measured qwen3-1.7b on h100x8 in fp16: its layer "
+                                   "times are moved") != NULL,
               "%s", table.output);
     table = rp_test_rpsim_well("--schedule roundpipe");
     cr_expect(strstr(table.output, "nobody has measured") == NULL);

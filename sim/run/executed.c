@@ -1,0 +1,82 @@
+#include "sim/run/executed.h"
+
+#include "common/roofline/roofline.h"
+
+/* FLOP of one sequence, by pass. */
+typedef double flop_of[RP_PASS_COUNT];
+
+typedef struct work {
+    flop_of *below; /* [layers + 1] all layers below one */
+    flop_of head;
+} work;
+
+static rp_status add_up(const rp_model *model, uint32_t seq_len, rp_arena *arena, work *w)
+{
+    RP_TRY(rp_arena_alloc(arena, model->layers + 1, sizeof *w->below, &w->below));
+    for (uint32_t i = 0; i < model->layers; i++) {
+        flop_of layer;
+        rp_layer_flop(model, i, 1, seq_len, layer);
+        for (int p = 0; p < RP_PASS_COUNT; p++) {
+            w->below[i + 1][p] = w->below[i][p] + layer[p];
+        }
+    }
+    rp_layer_flop(model, model->layers, 1, seq_len, w->head);
+    return RP_OK;
+}
+
+static double of_layers(const work *w, const rp_stage *stage, rp_pass pass)
+{
+    return w->below[stage->layer_end][pass] - w->below[stage->layer_begin][pass];
+}
+
+/* As layer_costs.c has the times: a recompute does without the head, whose backward is one, and a
+ * forward without layers that run forward in another stage. */
+static double of_stage(const work *w, const rp_stage *stage, rp_op_kind kind)
+{
+    uint32_t tensors = rp_op_kinds[kind].tensors;
+    bool again = kind == RP_OP_RECOMPUTE;
+    bool head = (stage->roles & RP_STAGE_HEAD) != 0 && !again;
+    bool forward = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0 || again;
+    double flop = 0;
+    if ((tensors & RP_TENSOR_ACTIVATION) != 0) {
+        flop += forward ? of_layers(w, stage, RP_PASS_FORWARD) : 0;
+        flop += head ? w->head[RP_PASS_FORWARD] : 0;
+    }
+    if ((tensors & RP_TENSOR_GRADIENT) != 0) {
+        flop += of_layers(w, stage, RP_PASS_BACKWARD_INPUT);
+        flop += head ? w->head[RP_PASS_BACKWARD_INPUT] + w->head[RP_PASS_BACKWARD_WEIGHT] : 0;
+    }
+    if ((tensors & RP_TENSOR_PARAM_GRADIENT) != 0) {
+        flop += of_layers(w, stage, RP_PASS_BACKWARD_WEIGHT);
+    }
+    return flop;
+}
+
+static double of_op(const rp_program *p, const work *w, const rp_op *op)
+{
+    uint32_t roles = RP_STAGE_FORWARD_LAYERS | RP_STAGE_BACKWARD_LAYERS;
+    rp_stage one = p->stages[op->stage];
+    if (op->layer > p->layer_count) { /* the head by itself */
+        one = (rp_stage){p->layer_count, p->layer_count, roles | RP_STAGE_HEAD};
+    } else if (op->layer != 0) {
+        one = (rp_stage){op->layer - 1u, op->layer, roles};
+    }
+    return of_stage(w, &one, (rp_op_kind)op->kind) * p->sequences[op->microbatch];
+}
+
+rp_status rpsim_executed_flop(const rp_program *program, const rp_model *model, uint32_t seq_len,
+                              uint32_t slices, double *flop_out)
+{
+    rp_arena *arena = NULL;
+    work w;
+    double flop = 0;
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = add_up(model, seq_len, arena, &w);
+    for (uint32_t i = 0; status == RP_OK && i < program->op_count; i++) {
+        const rp_op *op = &program->ops[i];
+        flop += rp_op_kind_is_pass((rp_op_kind)op->kind) ? of_op(program, &w, op) : 0;
+    }
+    rp_arena_destroy(arena);
+    *flop_out = flop / slices;
+    return status;
+}
