@@ -153,8 +153,9 @@ static rp_status set_arithmetic(const char *name, const size_t *lines, const cos
         return RP_OK;
     }
     if (file->dtype == NULL) {
-        rp_log_error_at(name, lines[FIELD_ACCUMULATION],
-                        "'accumulation' without 'dtype'; valid is 'dtype: fp16' beside it");
+        rp_log_error_at(
+            name, lines[FIELD_ACCUMULATION],
+            "'accumulation' without 'dtype'; valid values are fp16 and fp32 with 'dtype: fp16'");
         return RP_INPUT;
     }
     (void)rp_dtype_parse(file->dtype, &arithmetic->dtype);
@@ -164,12 +165,12 @@ static rp_status set_arithmetic(const char *name, const size_t *lines, const cos
     } else if (arithmetic->dtype == RP_DTYPE_F16) {
         rp_log_error_at(name, lines[FIELD_DTYPE],
                         "products of fp16 add up in fp16 or in fp32, and the file does not say "
-                        "which; valid is 'accumulation: fp16' or 'accumulation: fp32' beside it");
+                        "which; valid values are fp16 and fp32 of 'accumulation' beside it");
         return RP_INPUT;
     }
     if (!rp_arithmetic_exists(*arithmetic)) {
         rp_log_error_at(name, lines[FIELD_ACCUMULATION],
-                        "products of %s add up in fp32; valid is 'accumulation: fp32'",
+                        "products of %s add up in fp32; valid values are fp32, or none",
                         file->dtype);
         return RP_INPUT;
     }

@@ -69,7 +69,6 @@ static double pairs_per_token(uint32_t window, double seq_len)
 static double loss_bytes(const rp_model *model, const rpsim_gpu_rates *rates, double tokens,
                          double trained)
 {
-    double values = value_bytes(rates) / 2; /* of 16 bits in one */
     double unfused = rates->loss_bytes_per_logit * model->vocab * tokens;
     if (rates->loss_chunk_tokens == 0) {
         return unfused;
@@ -78,7 +77,7 @@ static double loss_bytes(const rp_model *model, const rpsim_gpu_rates *rates, do
     double table = 6 * (chunks - 1) + 4;
     double zeros_and_copies = 2 * (chunks - 1) + 4 * chunks;
     double input = zeros_and_copies + 6 * (chunks - 1) + 4;
-    return unfused + values * (table * trained + input * tokens * model->hidden);
+    return unfused + table * trained + input * tokens * model->hidden;
 }
 
 static layer_scaling scale_layer(const rp_costs *table, const rp_model *model, uint32_t window,

@@ -23,24 +23,25 @@ typedef struct server {
     double link_gb_per_s;
     double nvlink_gb_per_s; /* 0: none */
     uint32_t joined;        /* by NVLink: 2 of a bridge, 0: all */
+    double cores, ghz;      /* in fp32 two FLOP per clock each; 0: not published */
 } server;
 
 static const server servers[] = {
-    {"rtx3090x8", 71, 2, 936, 24, 32, 112.5, 2},
-    {"rtx4090x8", 165.2, 2, 1008, 24, 32, 0, 0},
-    {"rtx5090x8", 209.5, 2, 1792, 32, 64, 0, 0},
-    {"a6000x8", 154.8, 1, 768, 48, 32, 112.5, 2},
-    {"rtx6000-adax8", 364.2, 1, 960, 48, 32, 0, 0},
-    {"rtxpro6000x8", 480, 1, 1597, 96, 64, 0, 0},
-    {"l40sx8", 362.05, 1, 864, 48, 32, 0, 0},
-    {"a100-40-pciex8", 312, 1, 1555, 40, 32, 600, 2},
-    {"a100-80-pciex8", 312, 1, 1935, 80, 32, 600, 2},
-    {"a100-40x8", 312, 1, 1555, 40, 32, 600, 0},
-    {"a100-80x8", 312, 1, 2039, 80, 32, 600, 0},
-    {"h100-pciex8", 756.5, 1, 2039, 80, 64, 600, 2},
-    {"h100x8", 989.5, 1, 3350, 80, 64, 900, 0},
-    {"h200x8", 989.5, 1, 4800, 141, 64, 900, 0},
-    {"b200x8", 2250, 1, 8000, 180, 64, 1800, 0},
+    {"rtx3090x8", 71, 2, 936, 24, 32, 112.5, 2, 10496, 1.695},
+    {"rtx4090x8", 165.2, 2, 1008, 24, 32, 0, 0, 16384, 2.52},
+    {"rtx5090x8", 209.5, 2, 1792, 32, 64, 0, 0, 21760, 2.407},
+    {"a6000x8", 154.8, 1, 768, 48, 32, 112.5, 2, 10752, 1.8},
+    {"rtx6000-adax8", 364.2, 1, 960, 48, 32, 0, 0, 18176, 2.505},
+    {"rtxpro6000x8", 480, 1, 1597, 96, 64, 0, 0, 0, 0},
+    {"l40sx8", 362.05, 1, 864, 48, 32, 0, 0, 18176, 2.52},
+    {"a100-40-pciex8", 312, 1, 1555, 40, 32, 600, 2, 6912, 1.41},
+    {"a100-80-pciex8", 312, 1, 1935, 80, 32, 600, 2, 6912, 1.41},
+    {"a100-40x8", 312, 1, 1555, 40, 32, 600, 0, 6912, 1.41},
+    {"a100-80x8", 312, 1, 2039, 80, 32, 600, 0, 6912, 1.41},
+    {"h100-pciex8", 756.5, 1, 2039, 80, 64, 600, 2, 14592, 1.755},
+    {"h100x8", 989.5, 1, 3350, 80, 64, 900, 0, 16896, 1.98},
+    {"h200x8", 989.5, 1, 4800, 141, 64, 900, 0, 16896, 1.98},
+    {"b200x8", 2250, 1, 8000, 180, 64, 1800, 0, 18944, 1.965},
 };
 #define SERVERS (sizeof servers / sizeof servers[0])
 
@@ -60,6 +61,10 @@ Test(servers, data_sheets)
         cr_expect(eq(u32, p.gpus, 8), "%s", name);
         cr_expect(epsilon_eq(dbl, p.fp16_tflops_fp32_acc, s->tflops, 0.1), "%s", name);
         cr_expect(epsilon_eq(dbl, p.fp16_tflops_fp16_acc, s->halved * s->tflops, 0.5), "%s", name);
+        double single = 2e-3 * s->cores * s->ghz;
+        cr_expect(gt(dbl, p.fp32_tflops, 0), "%s", name);
+        cr_expect(single == 0 || fabs(p.fp32_tflops / single - 1) < 0.01, "%s: %g, %g", name,
+                  p.fp32_tflops, single);
         cr_expect(eq(dbl, p.memory_gb_per_s, s->memory_gb_per_s), "%s", name);
         cr_expect(eq(dbl, p.link_gb_per_s, s->link_gb_per_s), "%s", name);
         /* GiB is sold as GB but for HBM3e; ECC in ordinary memory takes a 16th. */

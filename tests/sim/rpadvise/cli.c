@@ -70,6 +70,60 @@ Test(advise_cli, rows)
     json_decref(rows);
 }
 
+static void write_config(const char *name, const char *type)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s.json", rp_test_tool_folder(), name);
+    FILE *file = fopen(path, "w");
+    cr_assert(ne(ptr, file, NULL));
+    fprintf(file,
+            "{\"model_type\": \"llama\", \"hidden_size\": 2048, \"num_hidden_layers\": 8, "
+            "\"num_attention_heads\": 16, \"num_key_value_heads\": 8, \"intermediate_size\": 8192, "
+            "\"vocab_size\": 32000%s}",
+            type);
+    cr_assert(eq(int, fclose(file), 0));
+}
+
+/* The type is the model's own, as transformers 4 and 5 write it, or as asked; commands repeat it.
+ */
+Test(advise_cli, types)
+{
+    static const struct {
+        const char *line, *dtype, *accumulation, *says;
+    } cases[] = {
+        {"--model @DIR@/old.json", "bf16", "fp32", "bf16 accumulated in fp32"},
+        {"--model @DIR@/new.json", "bf16", "fp32", "bf16 accumulated in fp32"},
+        {"--model @DIR@/plain.json", "fp16", "fp32", "fp16 accumulated in fp32"},
+        {"--model @DIR@/old.json --dtype fp16 --accumulation fp16", "fp16", "fp16",
+         "fp16 accumulated in fp16"},
+        {"--model qwen3-1.7b", "fp16", "fp16", "fp16 accumulated in fp16"}, /* its cost table */
+        {"--model qwen3-1.7b --dtype fp32", "fp32", "fp32", "fp32 accumulated in fp32"},
+    };
+    write_config("old", ", \"torch_dtype\": \"bfloat16\"");
+    write_config("new", ", \"dtype\": \"bfloat16\"");
+    write_config("plain", ", \"torch_dtype\": \"float32\"");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "%s --gpus 2 --schedule gpipe --seq-len 1024 --budget 60",
+                 cases[i].line);
+        rp_test_outcome outcome = advise(line);
+        cr_assert(eq(int, outcome.status, 0), "%s: %s", line, outcome.messages);
+        cr_expect(ne(ptr, (void *)strstr(outcome.output, cases[i].says), NULL), "%s",
+                  outcome.output);
+        strcat(line, " --format json");
+        outcome = advise(line);
+        cr_assert(eq(int, outcome.status, 0), "%s: %s", line, outcome.messages);
+        json_t *rows = json_loads(outcome.output, 0, NULL);
+        const json_t *row = json_array_get(rows, 0);
+        cr_expect(eq(str, (char *)text(row, "dtype"), (char *)cases[i].dtype), "%s", line);
+        cr_expect(eq(str, (char *)text(row, "accumulation"), (char *)cases[i].accumulation), "%s",
+                  line);
+        cr_expect(number(row, "peak_share_pct") > 0 && number(row, "peak_share_pct") <= 100);
+        replay(row);
+        json_decref(rows);
+    }
+}
+
 /* Three servers in place of two are at most half as fast again, but for rounding of microbatches.
  */
 Test(advise_cli, one_server_more)
@@ -226,6 +280,9 @@ Test(advise_cli, refused)
         {"--global-batch 8 --max-step-tokens 9", "--max-step-tokens: the batch is given"},
         {"--max-step-tokens 2047", "a sequence has 2048 tokens; valid are 2048 and more"},
         {"--usd-per-hour 3", "--usd-per-hour: valid only with --tokens"},
+        {"--dtype bf16 --accumulation fp16", "--accumulation: products of bf16 add up in fp32"},
+        {"--accumulation fp8",
+         "--accumulation: 'fp8' is not valid; valid values are fp16 and fp32"},
         {"--export /no/such/folder", "--export"},
         {"llama", "valid are options"},
     };
