@@ -38,9 +38,8 @@ const char *rp_dtype_text(rp_dtype dtype);
 /** @retval true and *dtype_out for one of those names (nothing is logged otherwise) */
 bool rp_dtype_parse(const char *text, rp_dtype *dtype_out);
 
-/** What a matrix product adds up in. Tensor cores of NVIDIA's GeForce cards do so at half the rate
- * in fp32 (NVIDIA Ada GPU architecture whitepaper, appendix A: RTX 4090, 330.3 and 165.2 TFLOP/s).
- */
+/** Types that a matrix product adds up in. Tensor cores of NVIDIA's GeForce cards do so at half the
+ * rate in fp32 (Ada GPU architecture whitepaper, appendix A: 165.2 and 330.3 TFLOP/s). */
 typedef enum rp_accumulation {
     RP_ACCUMULATION_USUAL, /**< of a run: not asked for; of a cost table: its file does not say */
     RP_ACCUMULATION_F16,   /**< of fp16 only */
@@ -50,7 +49,7 @@ typedef enum rp_accumulation {
 /** Their names on the command line in that order; the first one is the lack of an option. */
 #define RP_ACCUMULATIONS "usual|fp16|fp32"
 
-/** What a run computes in: the type of its values, and what their products add up in. */
+/** Arithmetic of a run: the type of its values, and what their products add up in. */
 typedef struct rp_arithmetic {
     rp_dtype dtype;
     rp_accumulation accumulation;

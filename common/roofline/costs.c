@@ -123,7 +123,7 @@ static rp_status check_total(const rp_model *model, const table *t, uint32_t seq
     return RP_OK;
 }
 
-/* What computes nothing that is added up otherwise accumulates in fp32. */
+/* Products add up in fp32 unless somebody says otherwise. */
 static rp_arithmetic resolved(rp_arithmetic asked)
 {
     bool usual = asked.accumulation == RP_ACCUMULATION_USUAL;

@@ -113,8 +113,8 @@ static rp_status check_sizes(const rpsim_options *o, const rp_costs *costs)
     return RP_OK;
 }
 
-/* What is asked for: a program has its type; where no option says one, a table that was given does.
- */
+/* The run's as it is asked for: a program has its type; where no option says one, a table that was
+ * given does. */
 static rp_status asked_arithmetic(const rpsim_options *o, const rp_program *program,
                                   const rp_costs *given, rp_arithmetic *asked_out)
 {
@@ -172,8 +172,8 @@ void rpsim_row_doubt_costs(const rpsim_study *study, const rpsim_row *row)
     }
     if (!said && beats_peak(row)) {
         rp_log_warning("cost table %s: the GPUs of %s would compute at %.0f %% of their peak of "
-                       "%.4g TFLOP/s (%s); check the table's times, microbatch_size, seq_len, dtype "
-                       "and accumulation, and whether it is of this GPU",
+                       "%.4g TFLOP/s (%s); check the table's times, microbatch_size, seq_len, "
+                       "dtype and accumulation, and whether it is of this GPU",
                        costs->name, row->platform->name, 100 * row->result.busy_share,
                        1e-12 * row->result.peak_flops_per_s, rp_arithmetic_text(costs->arithmetic));
     }

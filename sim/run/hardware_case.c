@@ -346,11 +346,11 @@ static rp_status check_share(const inputs *in, const rp_costs *table, const rpsi
     if (!computed || result->busy_share <= 1 + ROUNDING) {
         return RP_OK;
     }
-    rp_log_error("times of %s: %s would compute at %.1f %% of the peak of %s, %s; this is a defect "
-                 "of this program, please report it with the command line",
-                 table->name, in->model->name, 100 * result->busy_share,
-                 rp_arithmetic_text(in->roof.arithmetic), in->platform->name);
-    return RP_BROKEN;
+    rp_log_error("%s: GPUs of %s would compute at %.1f %% of their peak in %s, and nobody has "
+                 "measured that",
+                 table->name, in->platform->name, 100 * result->busy_share,
+                 rp_arithmetic_text(in->roof.arithmetic));
+    return rp_broken();
 }
 
 static rp_status measure_flop(const inputs *in, const rp_costs *table, uint32_t seq_len,

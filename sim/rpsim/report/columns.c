@@ -410,12 +410,12 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       known(row->hardware, text(rp_accumulation_text(row->costs->arithmetic.accumulation))),       \
       .help = "what products add up in; null at stage fidelity")                                   \
     X(tflops_per_gpu, real(rpsim_row_tflops(row)), .unit = "TFLOP/s",                              \
-      .help = "matrix products and attention that a GPU executes over `iteration_ms`, recompute "  \
-              "included; null at stage fidelity",                                                  \
+      .help = "products and attention that a GPU executes, recompute included; null at stage "     \
+              "fidelity",                                                                          \
       STORED("tflops_per_gpu"), HEADED("TFLOP/s", 1))                                              \
     X(peak_share_pct, real(100 * rpsim_row_peak_share(row)), .unit = "%",                          \
-      .help = "`tflops_per_gpu` of the GPU's peak in this type and accumulation; null where the "  \
-              "platform does not say it, and at stage fidelity",                                   \
+      .help = "of the GPU's peak in this type; null where it is unknown, and at stage fidelity",   \
+                                                                                                   \
       STORED("peak_share_pct"), TABLE(HARDWARE, 12, "peak %", 1))                                  \
     X(nodes, known(row->hardware, whole(nodes_of(row))),                                           \
       .help = "servers that the GPUs are in; null at stage fidelity")                              \

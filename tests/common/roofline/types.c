@@ -1,4 +1,4 @@
-/* What runs compute in: peaks by type against white papers, which tables move and by how much, what
+/* Types of runs: peaks by type against white papers, which tables move and by how much, what
  * a table's file may say. Release only. */
 #include "common/base/log.h"
 #include "common/roofline/roofline.h"

@@ -521,7 +521,8 @@ Test(library, messages_are_those_of_the_last_call)
     cr_assert(eq(int, rp_run_json(6, warned, &json), RP_CODE_OK));
     rp_free_json(json);
     cr_expect(eq(str, (char *)rp_last_error(), ""));
-    cr_expect(strncmp(rp_last_warnings(), "cost table qwen3-1.7b", 21) == 0, "%s", rp_last_warnings());
+    cr_expect(strncmp(rp_last_warnings(), "cost table qwen3-1.7b", 21) == 0, "%s",
+              rp_last_warnings());
     char text[32];
     snprintf(text, sizeof text, "%d.%d.%d", RP_VERSION_MAJOR, RP_VERSION_MINOR, RP_VERSION_PATCH);
     cr_expect(eq(str, (char *)rp_version(), text));

@@ -60,7 +60,8 @@ Test(candidate, everything_else_is_said)
     cr_expect(eq(str, (char *)command_of(&all, &c),
                  "rpsim --schedule 1f1b --model 'a model.yaml' --assume llama --lora-rank 8 "
                  "--platform p --gpus 4 --dtype bf16 --accumulation fp32 --seq-len 512 "
-                 "--set platform.gpus=9 --optimizer async --microbatch-size 2 --microbatches 16 --accumulate 3 --global-batch 60 "
+                 "--set platform.gpus=9 --optimizer async --microbatch-size 2 --microbatches 16 "
+                 "--accumulate 3 --global-batch 60 "
                  "--recompute early --grain layer --partition '1,2|2,1' --seed 7"));
     c.tune_budget = 9; /* a partition that was searched for is searched for again */
     cr_expect(
