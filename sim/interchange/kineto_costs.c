@@ -355,6 +355,8 @@ void rpsim_kineto_write(const rp_costs *costs, const rpsim_ranges *ranges,
         rp_json_print_double(costs->overlap_saving, text);
         fprintf(stream, "overlap_saving: %s\n", text);
     }
-    fprintf(stream, "microbatch_size: %" PRIu32 "\nseq_len: %" PRIu32 "\n", costs->microbatch_size,
-            costs->seq_len);
+    fprintf(stream,
+            "microbatch_size: %" PRIu32 "\nseq_len: %" PRIu32
+            "\n# Not in these ranges: dtype (bf16, or fp16 with accumulation: fp32, or fp32).\n",
+            costs->microbatch_size, costs->seq_len);
 }

@@ -168,12 +168,13 @@ typedef struct rp_settings {
     int32_t keep_timeline;      /**< not 0: rp_simulation_ops can be asked */
     uint32_t option_count;      /**< of `options` */
     const char *const *options; /**< further options of rpsim: "--partition", "even" */
+    const char *accumulation;   /**< of products of fp16: "fp16", "fp32" */
 } rp_settings;
 
 /* clang-format off */
 #define RP_SETTINGS_INIT                                                                           \
     {sizeof(rp_settings), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,              \
-     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL}
+     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL}
 /* clang-format on */
 
 /** One or more runs: one for each schedule and recompute mode that was asked for. */

@@ -63,6 +63,7 @@ static rp_status add_words(words *w, const rp_settings *s)
     RP_TRY(add_text(w, "recompute", s->recompute));
     RP_TRY(add_text(w, "grain", s->grain));
     RP_TRY(add_text(w, "dtype", s->dtype));
+    RP_TRY(add_text(w, "accumulation", s->accumulation));
     RP_TRY(add_text(w, "optimizer", s->optimizer));
     RP_TRY(add_number(w, "gpus", s->gpus));
     RP_TRY(add_number(w, "nodes", s->nodes));

@@ -189,7 +189,9 @@ Test(library, settings_give_what_the_same_options_give)
                                         "--optimizer",
                                         "sync",
                                         "--dtype",
-                                        "bf16",
+                                        "fp16",
+                                        "--accumulation",
+                                        "fp32",
                                         "--iterations",
                                         "4",
                                         "--microbatch-size",
@@ -217,7 +219,8 @@ Test(library, settings_give_what_the_same_options_give)
     s.gpus = 4;
     s.seq_len = 4096;
     s.optimizer = "sync";
-    s.dtype = "bf16";
+    s.dtype = "fp16";
+    s.accumulation = "fp32";
     s.iterations = 4;
     s.microbatch_size = 2;
     s.intervals = 5;

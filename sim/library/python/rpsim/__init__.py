@@ -74,6 +74,7 @@ class _Settings(ctypes.Structure):
         ("keep_timeline", ctypes.c_int32),
         ("option_count", ctypes.c_uint32),
         ("options", ctypes.POINTER(ctypes.c_char_p)),
+        ("accumulation", ctypes.c_char_p),
     ]
 
 
