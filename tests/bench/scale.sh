@@ -18,7 +18,7 @@ row() # COPIES MICROBATCHES
     for _ in $(seq "$repetitions"); do
         "${measured[@]}" "$rpsim" --schedule 1f1b --model llama3.1-70b --platform h100x1024 --gpus $((64 * $1)) \
             --tensor-parallel 8 --data-parallel "$1" --microbatches "$2" --microbatch-size 1 --seq-len 4096 \
-            --iterations 1 --intervals off --format csv > "$work/csv"
+            --iterations 1 --intervals off --timings --format csv > "$work/csv"
         awk -F, 'NR == 1 { gsub(/"[^"]*"/, ""); for (i = 1; i <= NF; i++) at[$i] = i }
             NR == 2 { gsub(/"[^"]*"/, "list")
                 print $at["sim_wall_s"], $at["gpus"], $at["simulated_gpus"], $at["microbatches"], $at["ops"] }' \

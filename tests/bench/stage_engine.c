@@ -53,7 +53,7 @@ static void exec_rpsim(const char *rpsim, const char *costs, const char *microba
     dup2(output, STDOUT_FILENO);
     execl(rpsim, rpsim, "--fidelity", "stage", "--schedule", "interleaved-1f1b", "--costs", costs,
           "--gpus", "64", "--partition", "even", "--stages", "512", "--microbatches", microbatches,
-          "--format", "json", (char *)NULL);
+          "--timings", "--format", "json", (char *)NULL);
     fail(rpsim);
 }
 

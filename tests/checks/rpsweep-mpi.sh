@@ -22,7 +22,7 @@ under_mpi()
 rows()
 {
     sqlite3 "$1" "SELECT command, schedule, program_hash, name, value FROM runs
-        JOIN metrics ON run_id = runs.id WHERE name <> 'sim_wall_s' ORDER BY 1, 2, 4;
+        JOIN metrics ON run_id = runs.id ORDER BY 1, 2, 4;
         SELECT command, failure FROM points ORDER BY 1;"
 }
 

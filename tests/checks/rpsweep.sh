@@ -10,7 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 rows()
 {
     sqlite3 "$1" "SELECT command, schedule, model, partition, seed, program_hash, name, value
-        FROM runs JOIN metrics ON run_id = runs.id WHERE name <> 'sim_wall_s' ORDER BY 1, 2, 7;
+        FROM runs JOIN metrics ON run_id = runs.id ORDER BY 1, 2, 7;
         SELECT command, failure FROM points ORDER BY 1;"
 }
 

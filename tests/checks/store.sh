@@ -103,7 +103,7 @@ YAML
 rows()
 {
     ask "$1" "SELECT command, schedule, program_hash, name, value FROM runs JOIN metrics
-        ON run_id = runs.id WHERE name <> 'sim_wall_s' ORDER BY 1, 4"
+        ON run_id = runs.id ORDER BY 1, 4"
 }
 rows "$work/good.db" >"$work/good"
 

@@ -373,8 +373,8 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "with `--max-seqlen` only; 0 where not even 1024 tokens fit", STORED("max_seqlen"),  \
       TABLE(RUNS, 5, "longest", 0))                                                                \
     X(seed, whole(o->seed), .help = "as the option")                                               \
-    X(sim_wall_s, real(row->result.wall_s), .unit = "s",                                           \
-      .help = "wall time of the simulation, the only value that is not reproducible",              \
+    X(sim_wall_s, asked(o->timings, real(row->result.wall_s)), .unit = "s",                        \
+      .help = "with `--timings` only: wall time of the simulation, which differs from run to run", \
       STORED("sim_wall_s"))                                                                        \
     X(jitter_cv, known(row->replica_ps != NULL, real(o->jitter)),                                  \
       .help = "coefficient of variation; null without `--jitter`")                                 \

@@ -52,7 +52,6 @@ static json_t *run(const char *format, const char *option)
         json_t *row = json_array_get(rows, i);
         cr_assert(eq(int, json_object_del(row, "platform"), 0));
         (void)json_object_del(row, "costs");
-        (void)json_object_del(row, "sim_wall_s");
     }
     return rows;
 }

@@ -164,7 +164,7 @@ static void check_equal(const char *schedule, const char *const *apart, size_t c
  * last bit of the losses. The sample has systems of all placements. */
 Test(exec_program_in, a_name_is_a_label)
 {
-    static const char *const simulated[] = {"schedule", "sim_wall_s"};
+    static const char *const simulated[] = {"schedule"};
     static const char *const executed[] = {
         "schedule",          "iteration_ms",        "tokens_per_s",    "program_in",
         "wall_tokens_per_s", "executed_flop_per_s", "peak_host_bytes", "busy_pct"};

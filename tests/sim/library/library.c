@@ -28,33 +28,19 @@ static json_t *parse(char *text)
     return root;
 }
 
-/* A command line's rows; wall times, which differ, are dropped. */
+/* A command line's rows. */
 static json_t *rows_of(int argc, const char *const *argv)
 {
     char *text = NULL;
-    size_t index = 0;
-    json_t *row = NULL;
     cr_assert(eq(int, rp_run_json(argc, argv, &text), RP_CODE_OK), "%s", rp_last_error());
-    json_t *rows = parse(text);
-    json_array_foreach(rows, index, row)
-    {
-        json_object_del(row, "sim_wall_s");
-    }
-    return rows;
+    return parse(text);
 }
 
 static json_t *rows_of_simulation(const rp_simulation *simulation)
 {
     char *text = NULL;
-    size_t index = 0;
-    json_t *row = NULL;
     cr_assert(eq(int, rp_simulation_json(simulation, &text), RP_CODE_OK), "%s", rp_last_error());
-    json_t *rows = parse(text);
-    json_array_foreach(rows, index, row)
-    {
-        json_object_del(row, "sim_wall_s");
-    }
-    return rows;
+    return parse(text);
 }
 
 static rp_input *load(rp_kind kind, const char *name)

@@ -415,16 +415,9 @@ Test(cli_hardware, missing_host_work_is_said)
     }
 }
 
-/* The rows without what differs by design: wall time. */
 static char *rows_of(const char *line)
 {
     json_t *rows = run(line);
-    size_t i;
-    json_t *row;
-    json_array_foreach(rows, i, row)
-    {
-        json_object_del(row, "sim_wall_s");
-    }
     char *text = json_dumps(rows, JSON_SORT_KEYS);
     json_decref(rows);
     return text;

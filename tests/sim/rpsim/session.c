@@ -41,11 +41,9 @@ static void expect_same_record(const rp_store_run *a, const rp_store_run *b, con
         const rp_store_metric *left = &a->metrics[i];
         const rp_store_metric *right = &b->metrics[i];
         cr_expect(eq(str, (char *)left->name, (char *)right->name));
-        if (strcmp(left->name, "sim_wall_s") != 0) { /* not reproducible */
-            bool unknown = isnan(left->real) && isnan(right->real);
-            cr_expect(eq(i64, left->integer, right->integer), "%s: %s", line, left->name);
-            cr_expect(unknown || left->real == right->real, "%s: %s", line, left->name);
-        }
+        bool unknown = isnan(left->real) && isnan(right->real);
+        cr_expect(eq(i64, left->integer, right->integer), "%s: %s", line, left->name);
+        cr_expect(unknown || left->real == right->real, "%s: %s", line, left->name);
     }
 }
 

@@ -338,7 +338,7 @@ Test(layouts, one_of_all_takes_their_time_over_any_network)
 Test(layouts, a_thousand_gpus)
 {
     json_t *rows = rp_test_rpsim_rows(
-        "--intervals off --format json --iterations 1 --schedule 1f1b ", THOUSAND);
+        "--intervals off --timings --format json --iterations 1 --schedule 1f1b ", THOUSAND);
     const json_t *row = json_array_get(rows, 0);
     struct rusage usage;
     cr_expect(eq(dbl, rp_test_json_number(row, "gpus"), 1024));
