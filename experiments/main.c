@@ -20,7 +20,10 @@
 static rp_status read_experiment(const char *name, rp_arena *arena, rpsweep_experiment *experiment)
 {
     static const rp_data_kind kind = {
-        .folder = "../experiments", .option = "EXPERIMENT", .noun = "experiment"};
+        .folder = "../experiments",
+                                      .option = "EXPERIMENT",
+                                      .noun = "experiment",
+                                      .files = "a file NAME.yaml"};
     const char *path = name;
     rp_text text = {0};
     if (strcmp(name, "-") != 0) {

@@ -53,6 +53,7 @@ expect 2 "has 800 points of experiment kill already; valid are --resume" "$rpswe
 expect 0 "0 run" "$rpsweep" "$work/e.yaml" --db "$work/whole.db" --resume
 expect 0 "75 of them failed (--retry-failed runs these again)" env COLUMNS=300 "$rpsweep" "$work/e.yaml" --db "$work/whole.db" --resume
 expect 2 "EXPERIMENT: unknown experiment 'pipeline-stud', did you mean 'pipeline-study'?; valid values are gallery-scaling, " "$rpsweep" pipeline-stud
+expect 2 "validation, or the path of a file NAME.yaml" "$rpsweep" foo
 expect 1 "failed: --microbatches" "$rpsweep" "$work/e.yaml" --db "$work/whole.db" --resume --retry-failed
 expect 0 "schedule,model" "$rpsweep" export best --db "$work/whole.db"
 expect 2 "no table or view 'runs2'; valid are best" "$rpsweep" export runs2 --db "$work/whole.db"

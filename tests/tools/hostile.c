@@ -193,6 +193,8 @@ static void try_words(char **words, uint32_t number)
         what = "has a control character in a message";
     } else if (status != 0 && length == 0) {
         what = "failed without a word";
+    } else if (strstr(said, "(null)") != NULL) {
+        what = "prints a text that is not there";
     } else if (status == 2 && rmdir(out) != 0) {
         what = "left something of a refused run";
     }
@@ -514,8 +516,10 @@ static void try_command(uint32_t number)
     size_t count = 2;
     words[0] = print_path("%s/bin/%s", p->path, "");
     words[1] = (char *)"";
-    if (p->small[0] == '\0' && draw(8) != 0) { /* what it reads */
-        words[count++] = print_path("%s/in/%s", readers[draw(COUNT_OF(readers))].file, "");
+    if (p->small[0] == '\0') { /* what it reads, or a name that nothing has */
+        words[count++] = draw(4) != 0
+                             ? print_path("%s/in/%s", readers[draw(COUNT_OF(readers))].file, "")
+                             : (char *)(uintptr_t)draw_known();
     }
     for (uint32_t i = 0, drawn = draw(6); i < drawn; i++) {
         uint32_t which = draw(p->count);
