@@ -238,7 +238,8 @@ static size_t edit_distance(const char *a, size_t a_length, const char *b, size_
     return row[b_length];
 }
 
-/* The beginning of a name is as good as one wrong letter. */
+/* The beginning of a name is as good as one wrong letter, another part of it as two: batch-size of
+ * microbatch-size. */
 static size_t name_distance(const char *text, size_t length, const char *name)
 {
     size_t name_length = strlen(name);
@@ -246,8 +247,11 @@ static size_t name_distance(const char *text, size_t length, const char *name)
         return SIZE_MAX;
     }
     size_t distance = edit_distance(text, length, name, name_length);
-    bool prefix = length >= 3 && name_length > length && strncasecmp(text, name, length) == 0;
-    return prefix && distance > 1 ? 1 : distance;
+    bool part = length >= 3 && name_length > length;
+    size_t most = part && strncasecmp(text, name, length) == 0 ? 1
+                  : part && strcasestr(name, text) != NULL     ? 2
+                                                               : SIZE_MAX;
+    return distance < most ? distance : most;
 }
 
 const char *rp_text_nearest(const char *text, const char *const *names, size_t count)

@@ -3,9 +3,12 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 
+#include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
+
+#define MOST_NUMBER 40u  /* bytes of a number with a letter behind it */
+#define MOST_EXACT 0x1p53 /* a double has all integers up to here */
 
 rp_status rp_option_bad(const char *option, const char *value, const char *valid)
 {
@@ -33,21 +36,49 @@ rp_status rp_option_factor(const char *option, const char *text, uint32_t count,
     return RP_OK;
 }
 
+/* A number, also with one of k, M, B and T behind it, which count powers of `thousand`. */
+static bool read_scaled(const char *text, double thousand, double *value_out)
+{
+    static const char letters[] = "kMBTKmbt";
+    char number[MOST_NUMBER];
+    size_t length = strlen(text);
+    const char *letter = length > 1 ? strchr(letters, text[length - 1]) : NULL;
+    length -= letter != NULL ? 1 : 0;
+    if (length >= sizeof number) {
+        return false;
+    }
+    memcpy(number, text, length);
+    number[length] = '\0';
+    bool good = rp_parse_double(number, 0, 1e18, value_out);
+    if (good && letter != NULL) {
+        *value_out *= pow(thousand, (double)((letter - letters) % 4) + 1);
+    }
+    return good;
+}
+
+bool rp_option_count(const char *text, double thousand, uint64_t low, uint64_t high,
+                     uint64_t *count_out)
+{
+    double value = 0;
+    size_t length = strlen(text);
+    bool scaled = length > 0 && isalpha((unsigned char)text[length - 1]) != 0;
+    if (!scaled) {
+        return rp_parse_u64(text, low, high, count_out);
+    }
+    if (!read_scaled(text, thousand, &value) || !(value <= MOST_EXACT)) {
+        return false;
+    }
+    double whole = round(value); /* 2.3 has no exact double, 2.3k is 2300 */
+    *count_out = (uint64_t)whole;
+    return fabs(value - whole) <= 1e-9 * value && *count_out >= low && *count_out <= high;
+}
+
 rp_status rp_option_tokens(const char *option, const char *text, double *tokens_out)
 {
-    static const char letters[] = "KMBT";
-    char *end = NULL;
-    double value = strtod(text, &end);
-    const char *letter = *end != '\0' ? strchr(letters, *end) : NULL;
-    if (letter != NULL) {
-        value *= pow(1000, (double)(letter - letters) + 1);
-        end++;
-    }
-    if (*end != '\0' || !(value >= 1) || value > 1e18) {
+    if (!read_scaled(text, 1000, tokens_out) || !(*tokens_out >= 1) || *tokens_out > 1e18) {
         return rp_option_bad(option, text,
-                             "counts from 1, also with K, M, B or T behind them, such as 300M");
+                             "counts from 1, also with k, M, B or T behind them, such as 300M");
     }
-    *tokens_out = value;
     return RP_OK;
 }
 

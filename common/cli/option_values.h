@@ -4,6 +4,7 @@
 #include "common/base/mem.h"
 #include "common/base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /** Logs "--OPTION: 'VALUE' is not valid; valid values are VALID". @return RP_USAGE */
@@ -18,12 +19,22 @@ rp_status rp_option_bad(const char *option, const char *value, const char *valid
 rp_status rp_option_factor(const char *option, const char *text, uint32_t count, double high,
                            uint32_t *index_out, double *factor_out);
 
+/**
+ * A count: an integer, or a number with k, M, B or T (or K, m, b, t) behind it that makes one:
+ * 1.5k.
+ * @param thousand what k stands for: 1000, or 1024 for lengths of sequences; M is its square, and
+ *        so on
+ * @return false: it is none, or outside [low, high]
+ */
+bool rp_option_count(const char *text, double thousand, uint64_t low, uint64_t high,
+                     uint64_t *count_out);
+
 /** Splits "a,b,c" into the arena. @retval RP_OK, RP_USAGE (an empty item; logged), RP_NO_MEMORY */
 rp_status rp_option_list(const char *option, const char *text, rp_arena *arena,
                          const char ***names_out, uint32_t *count_out);
 
 /**
- * Tokens to train on, in thousands, millions, billions (B, as in names of models) and so on: 300M.
+ * Tokens to train on, a number with the letters of rp_option_count, powers of 1000: 300M.
  * @param tokens_out at least 1
  * @retval RP_OK, RP_USAGE (logged)
  */

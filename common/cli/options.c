@@ -86,6 +86,8 @@ size_t rp_options_piece(const char **text, const char *separators)
     return strcspn(*text, separators);
 }
 
+#define LARGE 1000 /* counts from here on are written with k, M and B, too */
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static void put(void *options, rp_option_member to, uint32_t value)
@@ -104,8 +106,9 @@ static rp_status refuse(const rp_option *row, const char *text)
     char valid[80];
     switch (row->kind) {
     case RP_OPTION_U32:
-        (void)snprintf(valid, sizeof valid, "%sintegers from 1 to %.0f", row->all ? "all and " : "",
-                       row->most);
+        (void)snprintf(valid, sizeof valid, "%sintegers from 1 to %.0f%s",
+                       row->all ? "all and " : "", row->most,
+                       row->most >= LARGE ? ", also with k, M or B behind them" : "");
         break;
     case RP_OPTION_REAL:
         (void)snprintf(valid, sizeof valid, "numbers from 0 to %g", row->most);
@@ -168,7 +171,7 @@ static rp_status take_value(const rp_option *row, const char *text, rp_arena *ar
         put(options, row->to, row->means != 0 ? row->means : 1);
         break;
     case RP_OPTION_U32:
-        good = rp_parse_u64(text, 1, (uint64_t)row->most, &integer);
+        good = rp_option_count(text, row->binary ? 1024 : 1000, 1, (uint64_t)row->most, &integer);
         good = good || (row->all && strcmp(text, "all") == 0);
         put(options, row->to, (uint32_t)integer);
         break;

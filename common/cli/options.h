@@ -25,7 +25,8 @@
 /** Kinds of values, and what goes to the row's member. */
 typedef enum rp_option_kind {
     RP_OPTION_FLAG,   /**< no argument; `means`, into a bool or an enum */
-    RP_OPTION_U32,    /**< an integer from 1 to `most`; 0 for the word all, with `all` */
+    RP_OPTION_U32,    /**< a count (rp_option_count) from 1 to `most`; 0 for the word all, with
+                         `all` */
     RP_OPTION_U64,    /**< an integer */
     RP_OPTION_REAL,   /**< a double from 0 to `most` */
     RP_OPTION_TEXT,   /**< the text; one of `choices`, if any; NULL for the word `none`, if any */
@@ -57,6 +58,7 @@ struct rp_option {
     uint32_t means;         /**< 0: 1, or true */
     double most;
     bool all;
+    bool binary;         /**< k, M and B of a count are powers of 1024 */
     const char *choices; /**< words separated by | */
     const char *aliases; /**< of an index: the same choices under other names, in that order */
     const char *valid;   /**< valid values in messages; NULL: made from kind and limits */

@@ -76,7 +76,9 @@ const rp_options_program rpadvise_command_line = {
                    "the configuration that trains a model fastest on a server, within the memory "
                    "of its GPUs and of its host. Defaults are in parentheses.",
     .notes = "Each row of the answer is a run of rpsim, and its command prints the same tokens "
-             "per second.",
+             "per second.\n"
+             "Counts may end in k, M or B for thousands, millions and billions; lengths of "
+             "sequences count 1024s, as models do: --seq-len 4k is 4096.",
     .exit_status = "0 success; 1 nothing fits, or the run failed; 2 bad usage or bad input.",
     .example = "rpadvise --model llama3.1-8b --platform rtx4090x8 --tokens 1B --usd-per-hour 3.2",
     RP_OPTION_TABLES(groups, rows, rules),

@@ -129,7 +129,7 @@ static rp_status take_intervals(const rp_option *row, const char *text, rp_arena
     rpsim_options *o = options;
     uint64_t draws = 0;
     (void)arena;
-    if (strcmp(text, "off") != 0 && !rp_parse_u64(text, 1, RPSIM_MAX_DRAWS, &draws)) {
+    if (strcmp(text, "off") != 0 && !rp_option_count(text, 1000, 1, RPSIM_MAX_DRAWS, &draws)) {
         return rp_option_bad(row->name, text, row->valid);
     }
     o->intervals = (uint32_t)draws;
@@ -334,7 +334,8 @@ static const char *dtype_of(const void *options)
 static const rp_option_rule rules[] = {
     {.when = has_no_single_source,
      .message = "--schedule: give either --schedule or --program-in or --torch-csv-in; valid is "
-                "--schedule NAME[,NAME…]|all (rpsim --list schedules)"},
+                "--schedule NAME[,NAME…]|all (rpsim --list schedules), for example: rpsim "
+                "--schedule roundpipe --gpus 8"},
     {.given = "program-in",
      .with = "gpus microbatches partition stages recompute iterations optimizer round round-start "
              "config global-batch accumulate reduce-each reduce-dtype data-parallel "
@@ -450,6 +451,8 @@ const rp_options_program rpsim_command_line = {
     .usage = "rpsim --schedule NAME[,NAME…]|all [options]",
     .description = "Simulates pipeline schedules on GPUs and compares them. Defaults are in "
                    "parentheses.",
+    .notes = "Counts may end in k, M or B for thousands, millions and billions; lengths of "
+             "sequences count 1024s, as models do: --seq-len 4k is 4096.",
     .example = "rpsim --schedule 1f1b,roundpipe --model llama3.1-8b --gpus 8 --gantt-out chart.svg",
     RP_OPTION_TABLES(groups, rows, rules),
 };

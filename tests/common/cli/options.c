@@ -70,6 +70,9 @@ static const rp_option rows[] = {
     {"list", NULL, LAST, RP_OPTION_TEXT, TO(list), .choices = "these|those",
      .help = ".begins with a dot, costs - 3 \\ 4 'quoted' [x]: and is long enough that it needs "
              "several lines of eighty columns, whatever stands before it"},
+    {"large", "N", LAST, RP_OPTION_U32, TO(length), .most = 65536, .help = "many"},
+    {"lengths", "N", LAST, RP_OPTION_U32, TO(length), .most = 65536, .binary = true,
+     .help = "of 1024s"},
     {"own", "DIR", FIRST, RP_OPTION_TEXT, TO(file), .own_setting = true, .help = "not written"},
 };
 
@@ -163,12 +166,44 @@ Test(options, values_go_to_their_members)
     check_well("-l -c 3 --file nothing --second-one a -", &s);
     cr_expect(s.loud && s.file == NULL && !s.second);
     cr_expect(eq(u32, s.count, 3));
+    check_well("--large 64k", &s);
+    cr_expect(eq(u32, s.length, 64000));
+    check_well("--lengths 64k", &s);
+    cr_expect(eq(u32, s.length, 65536));
     check_well("-c7 --count all --list those", &s);
     cr_expect(eq(u32, s.count, 0));
     check_well("--count 3 --count=70 --see 5 --colo blue --help --nonsense", &s);
     cr_expect(eq(u32, s.count, 70));
     cr_expect(eq(u64, s.seed, 5));
     cr_expect(eq(int, s.common.request, RP_OPTIONS_HELP));
+}
+
+/* SI prefixes count powers of 1000, IEC 80000-13's 1024; a letter k of a sequence's length is
+ * the latter, as in the names of models (32k: 32768 tokens). */
+Test(options, counts_have_letters)
+{
+    static const struct {
+        const char *text;
+        uint64_t thousands, binary; /* 0: refused */
+    } cases[] = {
+        {"4k", 4000, 4096},     {"4K", 4000, 4096},         {"128k", 128000, 131072},
+        {"2.3k", 2300, 0},      {"1.5k", 1500, 1536},       {"0.5M", 500000, 524288},
+        {"1m", 1000000, 1 << 20}, {"2B", 2000000000, UINT64_C(2) << 30},
+        {"1T", UINT64_C(1000000000000), UINT64_C(1) << 40}, {"8192", 8192, 8192},
+        {"k", 0, 0},            {"4kk", 0, 0},              {"4 k", 0, 0},
+        {"-4k", 0, 0},          {"4q", 0, 0},               {"0.0001k", 0, 0},
+        {"0k", 0, 0},           {"", 0, 0},                 {"1e3", 0, 0},
+        {"3.", 0, 0},           {"1e9T", 0, 0},             {"99999999999999999999", 0, 0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        for (int k = 0; k < 2; k++) {
+            uint64_t expected = k == 0 ? cases[i].thousands : cases[i].binary;
+            uint64_t count = 0;
+            bool good = rp_option_count(cases[i].text, k == 0 ? 1000 : 1024, 1, UINT64_MAX, &count);
+            cr_expect(eq(int, good, expected != 0), "%s", cases[i].text);
+            cr_expect(eq(u64, good ? count : 0, expected), "%s", cases[i].text);
+        }
+    }
 }
 
 Test(options, bad_command_lines_are_refused)
@@ -195,6 +230,10 @@ Test(options, bad_command_lines_are_refused)
         {"--sum bad", "--sum: 'bad' is not valid; valid values are others"},
         {"--names a,,b", "--names: 'a,,b' is not valid; valid values are names separated by single "
                          "commas"},
+        {"--large 4q", "--large: '4q' is not valid; valid values are integers from 1 to 65536, "
+                       "also with k, M or B behind them"},
+        {"--large 66k", "--large: '66k' is not valid"},
+        {"--gths 1", "--gths: unknown or incomplete option; did you mean --lengths"},
         {"--cuont 3",
          "--cuont: unknown or incomplete option; did you mean --count; see tool --help "
          "for the valid ones"},
