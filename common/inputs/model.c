@@ -377,6 +377,7 @@ rp_status rp_model_load_as(const char *name_or_path, const char *assume, rp_aren
     if (assume == NULL && strncmp(name_or_path, GPT, strlen(GPT)) == 0) {
         return make_gpt(name_or_path, arena, model_out);
     }
+    RP_TRY(rp_hf_locate(name_or_path, arena, &name_or_path));
     if (assume != NULL && !rp_hf_is_config(name_or_path)) {
         rp_log_error("--assume: %.80s has no config.json; valid only with --model "
                      "DIR|config.json",

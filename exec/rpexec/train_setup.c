@@ -46,6 +46,7 @@ static rp_status load_config(rpexec_trainer *t)
         RP_TRY(rp_arena_print(t->arena, &path, "%s/config.json", t->origin.weights));
         RP_TRY(rpexec_links_check(path));
     }
+    RP_TRY(file ? RP_OK : rp_hf_locate(path, t->arena, &path));
     file = file || rp_hf_is_config(path);
     RP_TRY(file ? rpexec_config_load(path, t->o->assume, t->arena, &t->config)
                 : rp_model_load_as(path, t->o->assume, t->arena, &t->config));

@@ -110,10 +110,21 @@ typedef struct rp_hf_config {
 bool rp_hf_is_config(const char *name_or_path);
 
 /**
+ * Where a model lies that is called as on the Hugging Face Hub, "Qwen/Qwen3-8B": the folder of its
+ * revision `main` in the cache of Hugging Face's programs (HF_HUB_CACHE, HF_HOME/hub,
+ * XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub). Nothing is fetched.
+ * @param path_out in `arena`; all that is no such name, and paths that there are: name_or_path
+ * @retval RP_OK, RP_INPUT (the cache has no config.json of it; logged, with how to fetch it and
+ *         the registered model that is the same), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_hf_locate(const char *name_or_path, rp_arena *arena, const char **path_out);
+
+/**
  * Reads a model and warns, with lines, of all that is not used.
  * @param path of a config.json, or of its folder
  * @param assume model_type that the file is read as where its own is unknown; NULL: refused
- * @param model_out lives in `arena`; its name is the folder's, _ for what names may not have.
+ * @param model_out lives in `arena`; its name is the folder's, _ for what names may not have; of a
+ *        folder of Hugging Face's cache it is NAME of ORG/NAME.
  *        `recorded` is the model of traces/models that has the same shapes, if any: its recorded
  *        times, and its software's properties, are this model's as well
  * @retval RP_OK, RP_INPUT ("path:line: key: cause; valid values are …"), RP_IO, RP_NO_MEMORY

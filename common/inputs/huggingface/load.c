@@ -77,6 +77,26 @@ static rp_status plain_name(const char *text, size_t length, rp_arena *arena, co
     return rp_arena_copy_text(arena, name, strlen(name), name_out);
 }
 
+/* The last folder of a path from the root, which is cut there; in Hugging Face's cache, where that
+ * is models--ORG--NAME/snapshots/REVISION, NAME. */
+static const char *last_folder(char *real)
+{
+    char *last = strrchr(real, '/');
+    *last = '\0';
+    char *above = strrchr(real, '/');
+    if (above == NULL || strcmp(above, "/snapshots") != 0) {
+        return last + 1;
+    }
+    *above = '\0';
+    const char *model = strrchr(real, '/');
+    const char *name = NULL;
+    for (const char *c = model; c != NULL; c = strstr(c + 1, "--")) {
+        name = c[0] == '-' ? c + 2 : NULL;
+    }
+    bool cached = name != NULL && strncmp(model, "/models--", 9) == 0 && *name != '\0';
+    return cached ? name : last + 1;
+}
+
 /* The folder's name; a file with a name of its own has that. */
 static rp_status name_model(const char *path, rp_arena *arena, const char **name_out)
 {
@@ -94,7 +114,7 @@ static rp_status name_model(const char *path, rp_arena *arena, const char **name
         rp_log_error("%s: realpath: %s", folder, strerror(errno));
         return RP_IO;
     }
-    const char *last = strrchr(real, '/') + 1;
+    const char *last = last_folder(real);
     return plain_name(last, strlen(last), arena, name_out);
 }
 

@@ -34,17 +34,24 @@ static const char *argument(const char *command, const char *option, size_t *len
     return NULL;
 }
 
+/* ORG/NAME of the Hugging Face Hub is no path; words in quotes never are such a name. */
+static bool is_path(const char *word, size_t length)
+{
+    char path[4096];
+    bool yaml = length > 5 && strncmp(word + length - 5, ".yaml", 5) == 0;
+    (void)snprintf(path, sizeof path, "%.*s", (int)length, word);
+    return yaml || (strchr(path, '/') != NULL && (*word == '\'' || access(path, F_OK) == 0));
+}
+
 /* A name, or a path from the root: the script may run in another folder. */
 static void write_input(const rpadvise_job *job, const char *option, const char *name, FILE *stream)
 {
     size_t length = 0;
     const char *word = argument(job->command, option, &length);
     char folder[4096];
-    bool path = word != NULL && memchr(word, '/', length) != NULL;
-    path = path || (word != NULL && length > 5 && strncmp(word + length - 5, ".yaml", 5) == 0);
     if (word == NULL) {
         fprintf(stream, " %s %s", option, name);
-    } else if (path && *word != '/' && strncmp(word, "'/", 2) != 0 &&
+    } else if (is_path(word, length) && *word != '/' && strncmp(word, "'/", 2) != 0 &&
                getcwd(folder, sizeof folder) != NULL && strchr(folder, '\'') == NULL) {
         fprintf(stream, " %s '%s'/%.*s", option, folder, (int)length, word);
     } else {
