@@ -5,6 +5,7 @@
 #include "sim/rpsim/report/columns.h"
 #include "sim/run/memory/host.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,11 +116,11 @@ static rp_status run_rows(rpadvise_advice *a)
     return RP_OK;
 }
 
-/* A partition that was searched for is one for these sizes only. */
+/* A partition that was found is one for these sizes only. */
 static void drop_list(rpadvise_candidate *candidate)
 {
-    candidate->partition = candidate->tune_budget != 0 ? NULL : candidate->partition;
-    candidate->tune_budget = 0;
+    bool word = candidate->partition == NULL || isalpha((unsigned char)*candidate->partition) != 0;
+    candidate->partition = word ? candidate->partition : NULL;
 }
 
 /* ---- fronts -----------------------------------------------------------------------------------
@@ -167,7 +168,7 @@ static rp_status set_batch_front(rpadvise_search *s, rpadvise_advice *a)
         c.microbatches = c.microbatches / 2 / n * n;
         smaller[count++] = c;
     }
-    RP_TRY(rpadvise_search_add(s, smaller, count, 0));
+    RP_TRY(rpadvise_search_add(s, smaller, count));
     for (uint32_t i = 0; i < count; i++) {
         const rpadvise_trial *t = rpadvise_search_find(s, &smaller[i]);
         if (t != NULL && t->outcome.fits) {
@@ -341,7 +342,9 @@ static double best_speed(const rpadvise_advice *a)
     return a->rows[0].trial->outcome.tokens_per_s;
 }
 
-/* The rows once more on another server, or on more of them. */
+/* The rows once more on another server, or on more of them. What a server can do beside what this
+ * one can need not be used: the answer as it is is among them. (A schedule that plans with times may
+ * plan worse with shorter ones.) */
 static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind,
                                rpadvise_trial changed)
 {
@@ -367,12 +370,14 @@ static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind,
         drop_list(&t->candidate);
     }
     RP_TRY(rpadvise_try(s->bench, trials, a->row_count, "another server"));
-    const rpadvise_trial *best = NULL;
+    const rpadvise_trial *best = a->rows[0].trial;
+    bool any = false;
     for (uint32_t i = 0; i < a->row_count; i++) {
-        bool better = best == NULL || trials[i].outcome.tokens_per_s > best->outcome.tokens_per_s;
-        best = trials[i].outcome.fits && better ? &trials[i] : best;
+        const rpadvise_outcome *o = &trials[i].outcome;
+        any = any || o->fits;
+        best = o->fits && o->tokens_per_s > best->outcome.tokens_per_s ? &trials[i] : best;
     }
-    if (best != NULL) {
+    if (any) {
         add_change(a, kind, best);
     }
     return RP_OK;
@@ -432,6 +437,7 @@ static rp_status change_memory(rpadvise_advice *a, rpadvise_shortage short_of)
 static rp_status make_changes(rpadvise_advice *a)
 {
     const rpadvise_search *s = a->search;
+    const rp_platform *platform = a->rows[0].study.rows[0].platform;
     const char *gpus = NULL;
     RP_TRY(change_memory(a, RPADVISE_SHORT_OF_GPU));
     RP_TRY(change_memory(a, RPADVISE_SHORT_OF_HOST));
@@ -439,7 +445,9 @@ static rp_status make_changes(rpadvise_advice *a)
     if (s->options->nodes > 1) {
         return change_server(a, RPADVISE_CHANGE_SERVER, (rpadvise_trial){0});
     }
-    RP_TRY(rp_arena_print(s->arena, &gpus, "platform.gpus=%u", s->gpus + 1));
+    if (s->gpus >= platform->gpus) { /* otherwise the server has one that is not used */
+        RP_TRY(rp_arena_print(s->arena, &gpus, "platform.gpus=%u", s->gpus + 1));
+    }
     return change_server(a, RPADVISE_CHANGE_GPU,
                          (rpadvise_trial){.change = gpus, .gpus = s->gpus + 1});
 }
@@ -537,8 +545,8 @@ rp_status rpadvise_advice_make(rpadvise_search *search, rpadvise_advice *advice_
     }
     RP_TRY(set_memory_front(a));
     RP_TRY(set_staleness(a));
-    RP_TRY(make_changes(a));
-    return run_rows(a);
+    RP_TRY(run_rows(a));
+    return make_changes(a);
 }
 
 void rpadvise_advice_fini(rpadvise_advice *advice)

@@ -104,10 +104,7 @@ static void add_sizes(list *l, const rpadvise_work *work, const rpadvise_candida
 static void add_manner(list *l, const rpadvise_work *work, const rpadvise_candidate *c,
                        const rpadvise_manner *manner)
 {
-    if (manner->tune_budget != 0) {
-        add(l, "--partition", "tuned");
-        add_count(l, "--tune-budget", manner->tune_budget);
-    } else if (c->partition != NULL) {
+    if (c->partition != NULL) {
         add(l, "--partition", c->partition);
     }
     if (work->seed != 0) {
@@ -174,7 +171,7 @@ static rp_status join(int argc, char **argv, rp_text *text)
 rp_status rpadvise_candidate_command(const rpadvise_work *work, const rpadvise_candidate *candidate,
                                      rp_arena *arena, const char **command_out)
 {
-    const rpadvise_manner as_it_is = {.intervals = true, .tune_budget = candidate->tune_budget};
+    const rpadvise_manner as_it_is = {.intervals = true};
     int argc = 0;
     char **argv = NULL;
     RP_TRY(rpadvise_candidate_arguments(work, candidate, &as_it_is, arena, &argc, &argv));

@@ -26,7 +26,6 @@ typedef struct rpadvise_candidate {
     rp_recompute recompute;
     bool layer_grain;
     const char *partition; /**< of --partition; NULL: rpsim's default */
-    uint32_t tune_budget;  /**< that found the partition; 0: it was not searched for */
     uint32_t nodes;           /**< that are used; 0: the work's */
     uint32_t data_parallel;   /**< copies; 0: one */
     uint32_t tensor_parallel; /**< GPUs of a layer; 0: one */
@@ -38,8 +37,6 @@ typedef struct rpadvise_candidate {
 /** Manner of a run; zeroed: as the candidate's command says, without intervals. */
 typedef struct rpadvise_manner {
     uint32_t iterations;  /**< 0: rpsim's default, a steady state */
-    uint32_t tune_budget; /**< evaluations of --partition tuned, in place of the candidate's; 0:
-                             none */
     bool free_batch;  /**< without the batch that is given: the microbatches say how large it is */
     bool period_only; /**< neither bounds nor measures of one step */
     bool intervals;
@@ -76,8 +73,7 @@ rp_status rpadvise_candidate_arguments(const rpadvise_work *work,
                                        int *argc_out, char ***argv_out);
 
 /**
- * The command line of rpsim that runs the candidate, for a user's shell. It searches once more for
- * a partition that was searched for, because the list itself has hundreds of characters.
+ * The command line of rpsim that runs the candidate, for a user's shell.
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpadvise_candidate_command(const rpadvise_work *work, const rpadvise_candidate *candidate,

@@ -16,10 +16,6 @@
 #define MOST_NEIGHBOURS 8u
 #define MOST_ROUNDS 4u            /* of neighbours, while there are new ones */
 #define SYNCHRONOUS_ITERATIONS 2u /* all are equal */
-#define TUNED 2u                  /* schedules whose partitions are tuned */
-#define TUNE_BUDGET 32u
-#define TUNE_LEAST 8u
-#define TUNE_OPS 2000000u /* of all its trials */
 
 /* ---- order ------------------------------------------------------------------------------------
  */
@@ -191,18 +187,6 @@ const rpadvise_trial *rpadvise_search_find(const rpadvise_search *search,
     return NULL;
 }
 
-/* A partition that was searched for is one like any other. */
-static rp_status take_partition(rpadvise_search *s, rpadvise_trial *trial)
-{
-    const char *text = trial->outcome.partition;
-    if (trial->manner.tune_budget == 0 || text[0] == '\0') {
-        return RP_OK;
-    }
-    trial->candidate.tune_budget = trial->manner.tune_budget;
-    trial->manner = (rpadvise_manner){0};
-    return rp_arena_copy_text(s->arena, text, strlen(text), &trial->candidate.partition);
-}
-
 /* Ways to cut stages often give the same stages. */
 static bool same_stages(const rpadvise_search *s, const rpadvise_trial *trial)
 {
@@ -218,26 +202,23 @@ static bool same_stages(const rpadvise_search *s, const rpadvise_trial *trial)
 }
 
 rp_status rpadvise_search_add(rpadvise_search *s, const rpadvise_candidate *candidates,
-                              uint32_t count, uint32_t tune_budget)
+                              uint32_t count)
 {
     rpadvise_trial *trials = NULL;
     uint32_t wanted = 0;
     RP_TRY(rp_arena_alloc(s->arena, count, sizeof *trials, &trials));
     for (uint32_t i = 0; i < count; i++) {
-        if (tune_budget != 0 || rpadvise_search_find(s, &candidates[i]) == NULL) {
+        if (rpadvise_search_find(s, &candidates[i]) == NULL) {
             trials[wanted++] = (rpadvise_trial){
                 .candidate = candidates[i],
                 .manner = {.iterations = candidates[i].asynchronous ? 0 : SYNCHRONOUS_ITERATIONS,
-                           .period_only = true,
-                           .tune_budget = tune_budget}};
+                           .period_only = true}};
         }
     }
     wanted = rpadvise_least(rpadvise_allowed(s, wanted), MOST_FOUND - s->found_count);
-    RP_TRY(rpadvise_try(s->bench, trials, wanted, tune_budget != 0 ? "partitions" : "the best"));
+    RP_TRY(rpadvise_try(s->bench, trials, wanted, "the best"));
     for (uint32_t i = 0; i < wanted; i++) {
-        bool partial = trials[i].manner.tune_budget != 0 && trials[i].outcome.partition[0] == '\0';
-        if (trials[i].outcome.ran && !partial && !same_stages(s, &trials[i])) {
-            RP_TRY(take_partition(s, &trials[i]));
+        if (trials[i].outcome.ran && !same_stages(s, &trials[i])) {
             insert_sorted(s->found, &s->found_count, &trials[i]);
         }
     }
@@ -303,7 +284,7 @@ static rp_status run_best(rpadvise_search *s)
             best[count++] = t->candidate;
         }
     }
-    return rpadvise_search_add(s, best, count, 0);
+    return rpadvise_search_add(s, best, count);
 }
 
 /* One option changed, with about the same batch. */
@@ -364,35 +345,7 @@ static rp_status refine(rpadvise_search *s)
         }
     }
     RP_TRY(keep_near(s, all, &count));
-    return rpadvise_search_add(s, all, count, 0);
-}
-
-/* Long programs leave time for few trials, and tell less: their stages are many and short. */
-static uint32_t tune_budget(const rpadvise_trial *trial)
-{
-    uint32_t budget = TUNE_OPS / (trial->outcome.ops + 1);
-    return budget < TUNE_LEAST ? 0 : rpadvise_least(budget, TUNE_BUDGET);
-}
-
-static rp_status tune(rpadvise_search *s)
-{
-    rpadvise_trial best[TUNED] = {0};
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < s->found_count && count < TUNED && s->found[i].outcome.fits; i++) {
-        bool known = false;
-        for (uint32_t k = 0; k < count; k++) {
-            known =
-                known || rpadvise_candidate_same_mode(&best[k].candidate, &s->found[i].candidate);
-        }
-        if (!known) {
-            best[count++] = s->found[i];
-        }
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t budget = tune_budget(&best[i]);
-        RP_TRY(budget != 0 ? rpadvise_search_add(s, &best[i].candidate, 1, budget) : RP_OK);
-    }
-    return RP_OK;
+    return rpadvise_search_add(s, all, count);
 }
 
 rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, uint32_t seq_len,
@@ -411,5 +364,5 @@ rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, ui
         before = s->found_count;
         RP_TRY(refine(s));
     }
-    return tune(s);
+    return rpadvise_partitions_improve(s);
 }

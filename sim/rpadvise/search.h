@@ -22,11 +22,13 @@
  *  3. the most promising at the batch that is asked for; what does not fit there is tried with more
  *     calls, and with fewer microbatches;
  *  4. the best of these for as many iterations as rpsim runs (two of a synchronous run, whose
- *     iterations are all equal), then those of their neighbours that are as fast in a short run,
- *     then tuned partitions for the two best schedules.
+ *     iterations are all equal), then those of their neighbours that are as fast in a short run;
+ *  5. better partitions of the two best schedules and modes (partitions.c): from the best of what
+ *     there is for so many stages, their own included, to neighbours in which a layer is elsewhere,
+ *     as long as one is faster. The last one is run as in step 4.
  * Each simulation counts against the budget. Steps 1 to 3 each use at most a half of what is left
  * of it: a small budget tries few families, and still runs the best of them. The order of steps
- * and the choice in each depend on inputs and seed only.
+ * and the choice in each depend on the inputs only: nothing is random.
  */
 #pragma once
 
@@ -77,10 +79,9 @@ rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, ui
 /**
  * Runs candidates as rpsim does, adds them to `found` and keeps its order. Those that are there
  * already are not run again; what is beyond the budget is left out.
- * @param tune_budget of --partition tuned; 0: each has its own partition
  */
 rp_status rpadvise_search_add(rpadvise_search *search, const rpadvise_candidate *candidates,
-                              uint32_t count, uint32_t tune_budget);
+                              uint32_t count);
 
 /** @return the first of `found` that is this candidate; NULL: it was not run. */
 const rpadvise_trial *rpadvise_search_find(const rpadvise_search *search,

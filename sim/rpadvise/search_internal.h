@@ -77,3 +77,7 @@ int rpadvise_compare_families(const void *a, const void *b, void *families);
 /** Steps 1 and 2: lists the families and sets their outcomes and estimates. @retval as
  * rpadvise_search_run */
 rp_status rpadvise_families_measure(rpadvise_search *search);
+
+/** Step 5: better partitions of the best two schedules and modes (partitions.c). @retval as
+ * rpadvise_search_run */
+rp_status rpadvise_partitions_improve(rpadvise_search *search);

@@ -5,6 +5,7 @@
 #include "sim/rpadvise/export/systems.h"
 
 #define RPADVISE_CAUSE_SIZE 320
+#define RPADVISE_PARTITION_SIZE 640
 
 /** Memory that a run could not have. */
 typedef enum rpadvise_shortage {
@@ -27,10 +28,10 @@ typedef struct rpadvise_outcome {
     uint64_t host_limit_bytes; /**< 0: unknown */
     uint32_t batch;            /**< sequences of a step */
     uint32_t seq_len;
-    uint32_t ops;                        /**< of the program, for what a run costs */
-    char partition[RPADVISE_CAUSE_SIZE]; /**< layers of each stage; "" where that is longer */
-    char cause[RPADVISE_CAUSE_SIZE];     /**< why it does not run, or not fit; "" otherwise. Of an
-                                            explained run, what its GPUs do most beside the work */
+    uint32_t ops; /**< of the program, for what a run costs */
+    char partition[RPADVISE_PARTITION_SIZE]; /**< layers of each stage; "" where that is longer */
+    char cause[RPADVISE_CAUSE_SIZE]; /**< why it does not run, or not fit; "" otherwise. Of an
+                                        explained run, what its GPUs do most beside the work */
 } rpadvise_outcome;
 
 typedef struct rpadvise_trial {

@@ -1,6 +1,7 @@
 /* rpadvise as a program: its rows, their commands, what it refuses, and how wide it is.
  * Thousands of simulations, whose code other tests run under sanitizers (search.c). Release only.
  */
+#include "common/base/hash.h"
 #include "common/base/text.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
@@ -36,7 +37,13 @@ static const char *text(const json_t *row, const char *key)
 /* The command of a row, run by rpsim, prints the row's tokens per second, to the digit. */
 static void replay(const json_t *row)
 {
-    const char *command = text(row, "command");
+    char command[2048];
+    char *to = command;
+    for (const char *c = text(row, "command"); *c != '\0'; c++) { /* no word has a blank */
+        *to = *c;
+        to += *c != '\'' ? 1 : 0;
+    }
+    *to = '\0';
     cr_assert(eq(int, strncmp(command, "rpsim ", 6), 0));
     json_t *rows = rp_test_rpsim_rows("--intervals off --format json", command + 6);
     cr_expect(eq(dbl, number(json_array_get(rows, 0), "tokens_per_s"), number(row, "tokens_per_s")),
@@ -145,6 +152,93 @@ Test(advise_cli, one_server_more)
     cr_expect(gt(dbl, gain, 1));
     cr_expect(lt(dbl, gain, 1.6), "%s", outcome.output);
     json_decref(rows);
+}
+
+/* ---- generated questions ----------------------------------------------------------------------
+ */
+
+static const char *drawn(uint64_t *state, const char *const *values, uint32_t count)
+{
+    *state += RP_SPLITMIX64_STEP;
+    return values[rp_splitmix64(*state) % count];
+}
+
+#define DRAWN(state, ...)                                                                          \
+    drawn(state, (const char *const[]){__VA_ARGS__},                                               \
+          sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+
+/* The first is one whose schedule plans with times: with faster links it planned a slower order. */
+static void draw_question(uint32_t number, char *line, size_t size)
+{
+    uint64_t state = number;
+    if (number == 0) {
+        (void)snprintf(line, size, "--model qwen3-8b --lora-rank 16 --platform rtx3090x8 --gpus 4 "
+                                   "--schedule v-half-squeezed --format json");
+        return;
+    }
+    const char *server = DRAWN(&state, "rtx4090x8", "rtx3090x8", "l40sx8", "h100x8", "a6000x8");
+    const char *gpus = DRAWN(&state, "2", "3", "4");
+    const char *nodes = strcmp(server, "h100x8") == 0 ? " --nodes 2" : "";
+    const char *one = DRAWN(&state, "v-half-squeezed", "zbv-auto", "zb-auto-1p", "dualpipev",
+                            "v-min-squeezed", "v-half", "interleaved-1f1b");
+    const char *other = DRAWN(&state, "1f1b", "gpipe", "roundpipe", "zb-h1", "pipedream-2bw");
+    const char *model = DRAWN(&state, "qwen3-0.6b", "qwen3-1.7b", "qwen3-8b --lora-rank 16",
+                              "llama3.1-8b --lora-rank 8", "mpt-1b");
+    const char *more = DRAWN(&state, "", " --optimizer sync", " --seq-len 4k",
+                             " --global-batch 24", " --seq-len 1k --max-step-tokens 128k");
+    (void)snprintf(line, size, "--model %s --platform %s --gpus %s%s --schedule %s,%s%s --format "
+                               "json --budget 1000", model, server, gpus, nodes, one, other, more);
+}
+
+static json_t *answer_to(const char *line, uint32_t seed)
+{
+    char seeded[512];
+    (void)snprintf(seeded, sizeof seeded, "%s --seed %u", line, seed);
+    rp_test_outcome outcome = advise(seeded);
+    json_t *rows = json_loads(outcome.output, 0, NULL);
+    cr_assert(gt(sz, json_array_size(rows), 0), "%s: %s", line, outcome.messages);
+    return rows;
+}
+
+/* What a server can do beside what another can need not be used: nothing that only adds to it makes
+ * the best run slower. */
+static void expect_gains(const char *line, const json_t *best)
+{
+    const json_t *changes = json_object_get(json_object_get(best, "answer"), "changes");
+    for (size_t i = 0; i < json_array_size(changes); i++) {
+        const json_t *change = json_array_get(changes, i);
+        cr_expect(ge(dbl, number(change, "tokens_per_s"), number(best, "tokens_per_s")), "%s: %s",
+                  line, text(change, "change"));
+    }
+}
+
+/* Seeds are of the intervals alone: the answer is the same for all. */
+Test(advise_cli, additions_never_slow_down_and_seeds_decide_nothing, .timeout = 3000)
+{
+    bool all = getenv("RP_LONG") != NULL;
+    uint32_t answered = 0;
+    for (uint32_t i = 0; i < (all ? 60 : 2); i++) {
+        char line[400];
+        draw_question(i, line, sizeof line);
+        json_t *rows = answer_to(line, 0);
+        const json_t *best = json_array_get(rows, 0);
+        if (json_is_true(json_object_get(best, "fits"))) {
+            answered++;
+            expect_gains(line, best);
+            replay(best);
+        }
+        for (uint32_t seed = 1; seed < (all ? 4 : 2) && answered > 0; seed++) {
+            json_t *others = answer_to(line, seed);
+            const json_t *other = json_array_get(others, 0);
+            cr_expect(eq(dbl, number(other, "tokens_per_s"), number(best, "tokens_per_s")), "%s",
+                      line);
+            cr_expect(eq(str, (char *)text(other, "partition"), (char *)text(best, "partition")));
+            expect_gains(line, other);
+            json_decref(others);
+        }
+        json_decref(rows);
+    }
+    cr_expect(ge(u32, answered, all ? 40 : 1));
 }
 
 static size_t widest_line(const char *output)
