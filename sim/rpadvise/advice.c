@@ -1,20 +1,12 @@
-#include "sim/rpadvise/advice.h"
-
-#include "common/inputs/sizes.h"
+#include "sim/rpadvise/advice_internal.h"
 #include "sim/rpadvise/search_internal.h"
 #include "sim/rpsim/report/columns.h"
-#include "sim/run/memory/host.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define RIVALS_CHANGED 6u /* runs that a change of the server is tried with */
-#define WORTH_IT 1.02     /* of the best speed */
-#define ADAPTERS_RANK 16u
-#define ADAPTERS_BUDGET 2000u
-#define LINKS_TWICE "platform.link_gb_per_s*2,platform.link_effective_gb_per_s*2"
+#define NEARLY 1e-6 /* of equal shares of one memory, the one that needs less of the other */
 
 /* ---- rows -------------------------------------------------------------------------------------
  */
@@ -116,13 +108,6 @@ static rp_status run_rows(rpadvise_advice *a)
     return RP_OK;
 }
 
-/* A partition that was found is one for these sizes only. */
-static void drop_list(rpadvise_candidate *candidate)
-{
-    bool word = candidate->partition == NULL || isalpha((unsigned char)*candidate->partition) != 0;
-    candidate->partition = word ? candidate->partition : NULL;
-}
-
 /* ---- fronts -----------------------------------------------------------------------------------
  */
 
@@ -162,7 +147,7 @@ static rp_status set_batch_front(rpadvise_search *s, rpadvise_advice *a)
     rpadvise_candidate c = a->rows[0].trial->candidate;
     c.microbatches *= c.calls;
     c.calls = 1;
-    drop_list(&c);
+    rpadvise_drop_list(&c);
     uint32_t n = rpadvise_places(s, &c);
     while (c.microbatches / 2 >= n && count < RPADVISE_MOST_POINTS) {
         c.microbatches = c.microbatches / 2 / n * n;
@@ -181,19 +166,18 @@ static rp_status set_batch_front(rpadvise_search *s, rpadvise_advice *a)
 /* ---- what rules the others out ----------------------------------------------------------------
  */
 
-/* Of GPU and host memory, what is needed over what there is; the larger. */
-static double shortfall(const rpadvise_outcome *o)
+double rpadvise_shortfall(const rpadvise_outcome *o)
 {
     double gpu = (double)o->gpu_bytes / (double)o->gpu_limit_bytes;
     double host =
         o->host_limit_bytes != 0 ? (double)o->host_bytes / (double)o->host_limit_bytes : 0;
-    return fmax(gpu, host);
+    return fmax(gpu, host) + NEARLY * fmin(gpu, host);
 }
 
-/* The run of a family that needs least. */
-static const rpadvise_outcome *least_of(const rpadvise_family *f)
+const rpadvise_outcome *rpadvise_least_of(const rpadvise_family *f)
 {
-    return f->at_one.ran && shortfall(&f->at_one) < shortfall(&f->at_n) ? &f->at_one : &f->at_n;
+    bool one = f->at_one.ran && rpadvise_shortfall(&f->at_one) < rpadvise_shortfall(&f->at_n);
+    return one ? &f->at_one : &f->at_n;
 }
 
 static void note_family(rpadvise_note *note, const rpadvise_family *f, rpadvise_candidate *best)
@@ -206,8 +190,8 @@ static void note_family(rpadvise_note *note, const rpadvise_family *f, rpadvise_
         }
     } else if (f->at_n.ran && note->tokens_per_s <= 0) {
         bool first = note->reason != RPADVISE_REASON_MEMORY;
-        const rpadvise_outcome *least = least_of(f);
-        note->best = first || shortfall(least) < shortfall(&note->best) ? *least : note->best;
+        const rpadvise_outcome *least = rpadvise_least_of(f);
+        note->best = first || rpadvise_shortfall(least) < rpadvise_shortfall(&note->best) ? *least : note->best;
         note->reason = RPADVISE_REASON_MEMORY;
     } else if (note->reason == RPADVISE_REASON_UNTRIED && f->at_n.cause[0] != '\0') {
         note->reason = RPADVISE_REASON_REFUSED;
@@ -281,7 +265,7 @@ static bool goes_before(const rpadvise_note *a, const rpadvise_note *b)
     if (a->reason == RPADVISE_REASON_SLOWER) {
         return a->tokens_per_s > b->tokens_per_s;
     }
-    return a->reason == RPADVISE_REASON_MEMORY && shortfall(&a->best) < shortfall(&b->best);
+    return a->reason == RPADVISE_REASON_MEMORY && rpadvise_shortfall(&a->best) < rpadvise_shortfall(&b->best);
 }
 
 static void sort_notes(rpadvise_note *notes, uint32_t count)
@@ -326,208 +310,46 @@ static rp_status make_notes(rpadvise_advice *a)
     return RP_OK;
 }
 
-/* ---- what would change the answer -------------------------------------------------------------
- */
-
-static void add_change(rpadvise_advice *a, rpadvise_change_kind kind, const rpadvise_trial *trial)
-{
-    if (a->change_count < RPADVISE_MOST_CHANGES) {
-        a->changes[a->change_count++] = (rpadvise_change){
-            .kind = kind, .candidate = trial->candidate, .outcome = trial->outcome};
-    }
-}
-
-static double best_speed(const rpadvise_advice *a)
-{
-    return a->rows[0].trial->outcome.tokens_per_s;
-}
-
-/* The rows once more on another server, or on more of them. What a server can do beside what this
- * one can need not be used: the answer as it is is among them. (A schedule that plans with times may
- * plan worse with shorter ones.) */
-static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind,
-                               rpadvise_trial changed)
-{
-    const rpadvise_search *s = a->search;
-    rpadvise_trial *trials = NULL;
-    RP_TRY(rp_arena_alloc(s->arena, a->row_count, sizeof *trials, &trials));
-    for (uint32_t i = 0; i < a->row_count; i++) {
-        rpadvise_trial *t = &trials[i];
-        *t = changed;
-        t->candidate = a->rows[i].trial->candidate;
-        if (kind == RPADVISE_CHANGE_LINK) {
-            continue;
-        }
-        uint32_t places = rpadvise_places(s, &t->candidate);
-        uint32_t more = t->gpus / rpadvise_alike(&t->candidate);
-        if (kind == RPADVISE_CHANGE_SERVER) {
-            t->candidate.nodes = s->options->nodes + 1;
-            more = rpadvise_places(s, &t->candidate);
-        }
-        if (s->options->global_batch == 0 && t->candidate.microbatches >= places) {
-            t->candidate.microbatches = t->candidate.microbatches / places * more;
-        }
-        drop_list(&t->candidate);
-    }
-    RP_TRY(rpadvise_try(s->bench, trials, a->row_count, "another server"));
-    const rpadvise_trial *best = a->rows[0].trial;
-    bool any = false;
-    for (uint32_t i = 0; i < a->row_count; i++) {
-        const rpadvise_outcome *o = &trials[i].outcome;
-        any = any || o->fits;
-        best = o->fits && o->tokens_per_s > best->outcome.tokens_per_s ? &trials[i] : best;
-    }
-    if (any) {
-        add_change(a, kind, best);
-    }
-    return RP_OK;
-}
-
-/* The family that lacks this memory and is the fastest in its short run, of modes that are not in
- * `trials` yet. */
-static const rpadvise_family *fastest_lacking(const rpadvise_search *s, rpadvise_shortage short_of,
-                                              const rpadvise_trial *trials, uint32_t count)
-{
-    const rpadvise_family *best = NULL;
-    for (uint32_t i = 0; i < s->family_count; i++) {
-        const rpadvise_family *f = &s->families[i];
-        bool listed = !f->at_n.ran || f->at_n.fits || f->at_n.short_of != short_of;
-        for (uint32_t k = 0; k < count && !listed; k++) {
-            listed = rpadvise_candidate_same_mode(&trials[k].candidate, &f->candidate);
-        }
-        if (!listed && (best == NULL || f->at_n.tokens_per_s > best->at_n.tokens_per_s)) {
-            best = f;
-        }
-    }
-    return best;
-}
-
-/* With more memory: of the runs that beat the answer then, the one that needs least. */
-static rp_status change_memory(rpadvise_advice *a, rpadvise_shortage short_of)
-{
-    const rpadvise_search *s = a->search;
-    rpadvise_trial trials[RIVALS_CHANGED];
-    uint32_t count = 0;
-    while (count < RIVALS_CHANGED) {
-        const rpadvise_family *f = fastest_lacking(s, short_of, trials, count);
-        if (f == NULL) {
-            break;
-        }
-        trials[count++] = (rpadvise_trial){.candidate = f->candidate};
-    }
-    RP_TRY(rpadvise_try(s->bench, trials, count, "with more memory"));
-    const rpadvise_trial *best = NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        const rpadvise_outcome *o = &trials[i].outcome;
-        bool helps = o->ran && !o->fits && o->short_of == short_of &&
-                     o->tokens_per_s > WORTH_IT * best_speed(a);
-        if (helps && (best == NULL || shortfall(o) < shortfall(&best->outcome))) {
-            best = &trials[i];
-        }
-    }
-    if (best != NULL) {
-        add_change(a,
-                   short_of == RPADVISE_SHORT_OF_GPU ? RPADVISE_CHANGE_GPU_MEMORY
-                                                     : RPADVISE_CHANGE_HOST_MEMORY,
-                   best);
-    }
-    return RP_OK;
-}
-
-static rp_status make_changes(rpadvise_advice *a)
-{
-    const rpadvise_search *s = a->search;
-    const rp_platform *platform = a->rows[0].study.rows[0].platform;
-    const char *gpus = NULL;
-    RP_TRY(change_memory(a, RPADVISE_SHORT_OF_GPU));
-    RP_TRY(change_memory(a, RPADVISE_SHORT_OF_HOST));
-    RP_TRY(change_server(a, RPADVISE_CHANGE_LINK, (rpadvise_trial){.change = LINKS_TWICE}));
-    if (s->options->nodes > 1) {
-        return change_server(a, RPADVISE_CHANGE_SERVER, (rpadvise_trial){0});
-    }
-    if (s->gpus >= platform->gpus) { /* otherwise the server has one that is not used */
-        RP_TRY(rp_arena_print(s->arena, &gpus, "platform.gpus=%u", s->gpus + 1));
-    }
-    return change_server(a, RPADVISE_CHANGE_GPU,
-                         (rpadvise_trial){.change = gpus, .gpus = s->gpus + 1});
-}
-
 /* ---- where nothing fits -----------------------------------------------------------------------
  */
 
-/* Adapters alone, for which gradients and optimizer take next to nothing. */
-static rp_status set_lora(rpadvise_advice *a, const rp_model *model)
+/* The family that needs least beyond what there is, as it was tried: in a batch of its own. */
+static rp_status set_nearest(rpadvise_advice *a)
 {
+    static const rpadvise_manner as_it_is = {0};
     const rpadvise_search *s = a->search;
-    if (model->lora_rank != 0 || s->bench->work->lora_rank != 0) {
+    const rpadvise_family *least = NULL;
+    for (uint32_t i = 0; i < s->family_count; i++) {
+        const rpadvise_family *f = &s->families[i];
+        if (f->at_n.ran && !f->at_n.fits &&
+            (least == NULL || rpadvise_shortfall(rpadvise_least_of(f)) <
+                                  rpadvise_shortfall(rpadvise_least_of(least)))) {
+            least = f;
+        }
+    }
+    if (least == NULL) {
         return RP_OK;
     }
     rpadvise_work work = *s->bench->work;
     rpadvise_bench bench = *s->bench;
-    rpadvise_search with_adapters;
-    work.lora_rank = ADAPTERS_RANK;
+    work.global_batch = 0;
     bench.work = &work;
-    bench.budget = bench.spent + ADAPTERS_BUDGET;
-    RP_TRY(rpadvise_search_run(s->options, s->gpus, s->seq_len, &bench, s->arena, &with_adapters));
+    rpadvise_trial trial = {.candidate = least->candidate};
+    rpadvise_candidate *c = &trial.candidate;
+    c->microbatches =
+        rpadvise_least_of(least)->batch / (c->microbatch_size * rpadvise_copies(c));
+    c->calls = 1;
+    RP_TRY(rpadvise_try(&bench, &trial, 1, "the nearest"));
     s->bench->spent = bench.spent;
-    if (with_adapters.found_count == 0 || !with_adapters.found[0].outcome.fits) {
-        return RP_OK;
-    }
-    a->lora = &with_adapters.found[0].outcome;
-    a->lora_rank = work.lora_rank;
-    return rpadvise_candidate_command(&work, &with_adapters.found[0].candidate, s->arena,
-                                      &a->lora_command);
-}
-
-/* Bytes that a model takes of the host under the schedule that comes nearest. */
-static rp_status host_bytes(const rpadvise_advice *a, const rp_model *model, uint64_t *bytes_out)
-{
-    const rpadvise_search *s = a->search;
-    const rp_sharding *sharding = &a->least_schedule->traits.sharding;
-    rp_dtype dtype = s->bench->work->arithmetic.dtype;
-    rp_sizes sizes;
-    RP_TRY(rp_sizes_of_model(model, s->seq_len, dtype, s->arena, &sizes));
-    *bytes_out = sharding->host_collects
-                     ? rpsim_zero_host_bytes(sharding, model, dtype, s->gpus, true)
-                     : rp_sizes_host_bytes(&sizes, 1);
-    return RP_OK;
-}
-
-static rp_status set_layers(rpadvise_advice *a)
-{
-    const rpadvise_search *s = a->search;
-    rp_model model;
-    uint64_t all = 0;
-    RP_TRY(rp_model_load_as(s->bench->work->model, s->bench->work->assume, s->arena, &model));
-    a->layers = model.layers;
-    RP_TRY(set_lora(a, &model));
-    RP_TRY(host_bytes(a, &model, &all));
-    bool gpu = a->least->gpu_bytes > a->least->gpu_limit_bytes;
-    if (a->least->short_of != RPADVISE_SHORT_OF_HOST || gpu) {
-        return RP_OK;
-    }
-    uint64_t missing = a->least->host_bytes - a->least->host_limit_bytes;
-    uint64_t room = all > missing ? all - missing : 0;
-    for (uint64_t fewer = all; fewer > room && model.layers > 0;) {
-        model.layers--; /* buffers may come in powers of two: not each layer frees as much */
-        RP_TRY(host_bytes(a, &model, &fewer));
-    }
-    a->layers_fit = model.layers;
-    return RP_OK;
-}
-
-static rp_status set_least(rpadvise_advice *a)
-{
-    const rpadvise_search *s = a->search;
-    for (uint32_t i = 0; i < s->family_count; i++) {
-        const rpadvise_family *f = &s->families[i];
-        if (f->at_n.ran && !f->at_n.fits &&
-            (a->least == NULL || shortfall(least_of(f)) < shortfall(a->least))) {
-            a->least = least_of(f);
-            a->least_schedule = f->candidate.schedule;
-        }
-    }
-    return a->least != NULL ? set_layers(a) : RP_OK;
+    rpadvise_row *row = NULL;
+    RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *row, &row));
+    *row = (rpadvise_row){.decided = true, .hours = NAN, .usd = NAN};
+    RP_TRY(keep(s->arena, &trial, &row->trial));
+    RP_TRY(rpadvise_candidate_command(&work, c, s->arena, &row->command));
+    a->nearest = row;
+    RP_TRY(rpadvise_study(&bench, c, &as_it_is, s->arena, &row->study));
+    row->study.rows[0].rank = 1;
+    return set_systems(s, row);
 }
 
 rp_status rpadvise_advice_make(rpadvise_search *search, rpadvise_advice *advice_out)
@@ -538,7 +360,8 @@ rp_status rpadvise_advice_make(rpadvise_search *search, rpadvise_advice *advice_
     RP_TRY(make_notes(a));
     if (a->row_count == 0) {
         a->exhausted = search->cut_short;
-        return a->exhausted ? RP_OK : set_least(a);
+        RP_TRY(set_nearest(a));
+        return a->exhausted || a->nearest == NULL ? RP_OK : rpadvise_remedies_find(a);
     }
     if (search->options->global_batch == 0) {
         RP_TRY(set_batch_front(search, a));
@@ -546,12 +369,15 @@ rp_status rpadvise_advice_make(rpadvise_search *search, rpadvise_advice *advice_
     RP_TRY(set_memory_front(a));
     RP_TRY(set_staleness(a));
     RP_TRY(run_rows(a));
-    return make_changes(a);
+    return rpadvise_changes_find(a);
 }
 
 void rpadvise_advice_fini(rpadvise_advice *advice)
 {
     for (uint32_t i = 0; i < advice->row_count; i++) {
         rpsim_study_fini(&advice->rows[i].study);
+    }
+    if (advice->nearest != NULL) {
+        rpsim_study_fini(&advice->nearest->study);
     }
 }

@@ -35,18 +35,24 @@ typedef struct rpadvise_note {
     double tokens_per_s; /**< of its best run; 0: it does not fit */
 } rpadvise_note;
 
-/** Changes of the server. */
+/** Changes of the server, and of the work. */
 typedef enum rpadvise_change_kind {
     RPADVISE_CHANGE_GPU_MEMORY,  /**< gpu_bytes of the run are what is needed */
     RPADVISE_CHANGE_HOST_MEMORY, /**< host_bytes likewise */
     RPADVISE_CHANGE_LINK,        /**< host links twice as fast */
     RPADVISE_CHANGE_GPU,         /**< one GPU more, of one server */
     RPADVISE_CHANGE_SERVER,      /**< one server more, of several */
+    /* Where nothing fits. */
+    RPADVISE_CHANGE_ADAPTERS, /**< of rank `value` alone */
+    RPADVISE_CHANGE_SEQ_LEN,  /**< sequences of `value` tokens */
+    RPADVISE_CHANGE_GPUS,     /**< `value` of them, in a server */
+    RPADVISE_CHANGE_SERVERS,  /**< `value` of them */
 } rpadvise_change_kind;
 
 typedef struct rpadvise_change {
     rpadvise_change_kind kind;
-    rpadvise_candidate candidate; /**< the best run then */
+    uint32_t value;
+    rpadvise_candidate candidate; /**< the best run then; where nothing fits, of short runs */
     rpadvise_outcome outcome;
 } rpadvise_change;
 
@@ -70,15 +76,10 @@ typedef struct rpadvise_advice {
     rpadvise_change changes[RPADVISE_MOST_CHANGES];
     uint32_t change_count;
     bool exhausted; /**< the budget left something out and nothing fits: nothing is known */
-    /* Where nothing fits. */
-    const rpadvise_outcome
-        *least; /**< of what needs least beyond what there is; NULL: all refused */
-    const rp_schedule_type *least_schedule;
-    uint32_t layers;              /**< blocks of the model */
-    const rpadvise_outcome *lora; /**< the fastest with adapters instead; NULL: nor does that fit */
-    const char *lora_command;
-    uint32_t lora_rank;
-    uint32_t layers_fit; /**< with so many of them its state would fit in host memory; 0: unknown */
+    /* Where nothing fits; the changes are those with which something does. */
+    rpadvise_row *nearest; /**< what needs least beyond what there is; NULL: all refused */
+    rpadvise_change vain[RPADVISE_MOST_CHANGES]; /**< tried; nothing fits with them either */
+    uint32_t vain_count;
 } rpadvise_advice;
 
 /**

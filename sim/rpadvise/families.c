@@ -160,7 +160,7 @@ static rp_status add_family(rpadvise_search *s, const rp_schedule_type *schedule
     return counts ? rpadvise_families_add(s, &family, 1) : RP_OK;
 }
 
-static rp_status list_families(rpadvise_search *s)
+rp_status rpadvise_families_list(rpadvise_search *s)
 {
     const rpadvise_options *o = s->options;
     uint32_t schedules = o->schedule_count != 0 ? o->schedule_count : rp_schedule_count;
@@ -451,7 +451,7 @@ rp_status rpadvise_families_probe(rpadvise_search *s, uint32_t from, double best
 
 rp_status rpadvise_families_measure(rpadvise_search *s)
 {
-    RP_TRY(list_families(s));
+    RP_TRY(rpadvise_families_list(s));
     RP_TRY(rpadvise_families_probe(s, 0, 0, 2, true));
     RP_TRY(rpadvise_layouts_measure(s));
     return add_late(s);

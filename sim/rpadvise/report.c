@@ -420,31 +420,53 @@ static void write_notes(const page *p)
 /* ---- changes ----------------------------------------------------------------------------------
  */
 
+#define CHANGE_SIZE 96u
+
+static const char *change_text(const rpadvise_change *change, char text[static CHANGE_SIZE])
+{
+    const rpadvise_outcome *o = &change->outcome;
+    switch (change->kind) {
+    case RPADVISE_CHANGE_GPU_MEMORY:
+        (void)snprintf(text, CHANGE_SIZE, "%.1f GB of usable memory per GPU instead of %.1f",
+                       gb(o->gpu_bytes), gb(o->gpu_limit_bytes));
+        break;
+    case RPADVISE_CHANGE_HOST_MEMORY:
+        (void)snprintf(text, CHANGE_SIZE, "%.1f GB of host memory instead of %.1f",
+                       gb(o->host_bytes), gb(o->host_limit_bytes));
+        break;
+    case RPADVISE_CHANGE_LINK:
+        (void)snprintf(text, CHANGE_SIZE, "host links twice as fast");
+        break;
+    case RPADVISE_CHANGE_GPU:
+        (void)snprintf(text, CHANGE_SIZE, "one GPU more");
+        break;
+    case RPADVISE_CHANGE_SERVER:
+        (void)snprintf(text, CHANGE_SIZE, "one server more");
+        break;
+    case RPADVISE_CHANGE_ADAPTERS:
+        (void)snprintf(text, CHANGE_SIZE, "adapters alone, --lora-rank %u", change->value);
+        break;
+    case RPADVISE_CHANGE_SEQ_LEN:
+        (void)snprintf(text, CHANGE_SIZE, "shorter sequences, --seq-len %u", change->value);
+        break;
+    case RPADVISE_CHANGE_GPUS:
+        (void)snprintf(text, CHANGE_SIZE, "%u such GPUs in the server", change->value);
+        break;
+    case RPADVISE_CHANGE_SERVERS:
+        (void)snprintf(text, CHANGE_SIZE, "%u such servers, --nodes %u", change->value,
+                       change->value);
+        break;
+    }
+    return text;
+}
+
 static void write_change(const page *p, const rpadvise_change *change)
 {
     const rpadvise_advice *a = p->advice;
     const rpadvise_outcome *o = &change->outcome;
     double gain = 100 * (o->tokens_per_s / a->rows[0].trial->outcome.tokens_per_s - 1);
-    char what[96] = "";
-    switch (change->kind) {
-    case RPADVISE_CHANGE_GPU_MEMORY:
-        (void)snprintf(what, sizeof what, "%.1f GB of usable memory per GPU instead of %.1f",
-                       gb(o->gpu_bytes), gb(o->gpu_limit_bytes));
-        break;
-    case RPADVISE_CHANGE_HOST_MEMORY:
-        (void)snprintf(what, sizeof what, "%.1f GB of host memory instead of %.1f",
-                       gb(o->host_bytes), gb(o->host_limit_bytes));
-        break;
-    case RPADVISE_CHANGE_LINK:
-        (void)snprintf(what, sizeof what, "host links twice as fast");
-        break;
-    case RPADVISE_CHANGE_GPU:
-        (void)snprintf(what, sizeof what, "one GPU more");
-        break;
-    case RPADVISE_CHANGE_SERVER:
-        (void)snprintf(what, sizeof what, "one server more");
-        break;
-    }
+    char what[CHANGE_SIZE];
+    (void)change_text(change, what);
     if (fabs(gain) < NO_CHANGE_PCT) {
         say(p, 4, "  %s: nothing (%+.1f %%)", what, gain);
         return;
@@ -469,14 +491,37 @@ static void write_changes(const page *p)
 /* ---- nothing fits -----------------------------------------------------------------------------
  */
 
+/* What was tried for it: the fastest of short runs. */
+static void write_remedies(const page *p)
+{
+    const rpadvise_advice *a = p->advice;
+    char what[CHANGE_SIZE];
+    char vain[RPADVISE_MOST_CHANGES * CHANGE_SIZE] = "";
+    size_t length = 0;
+    fputs(a->change_count != 0 ? "What would fit:\n" : "", p->stream);
+    for (uint32_t i = 0; i < a->change_count; i++) {
+        const rpadvise_change *c = &a->changes[i];
+        say(p, 4, "  %s: %s, %s, at %.0f tokens/s or more", change_text(c, what),
+            c->candidate.schedule->name, mode_of(&c->candidate), c->outcome.tokens_per_s);
+    }
+    for (uint32_t i = 0; i < a->vain_count; i++) {
+        length += (size_t)snprintf(vain + length, sizeof vain - length, "%s%s",
+                                   i == 0 ? "" : "; ", change_text(&a->vain[i], what));
+    }
+    if (a->vain_count != 0) {
+        say(p, 4, "Tried, and nothing fits with it alone: %s.", vain);
+    }
+    fputc('\n', p->stream);
+}
+
 static void write_nothing(const page *p)
 {
     const rpadvise_advice *a = p->advice;
-    const rpadvise_outcome *o = a->least;
-    if (o == NULL) {
+    if (a->nearest == NULL) {
         say(p, 0, "Nothing can run: rpsim refuses all schedules.");
         return;
     }
+    const rpadvise_outcome *o = &a->nearest->trial->outcome;
     bool host = lacks_host(o);
     uint64_t need = host ? o->host_bytes : o->gpu_bytes;
     uint64_t limit = host ? o->host_limit_bytes : o->gpu_limit_bytes;
@@ -489,17 +534,10 @@ static void write_nothing(const page *p)
     say(p, 0,
         "Nothing fits. %s comes nearest: it needs %.1f GB of %s memory, %.1f GB more than the %.1f "
         "GB that there are%s.",
-        a->least_schedule->name, gb(need), host ? "host" : "GPU", gb(need - limit), gb(limit),
-        also);
-    if (a->lora != NULL) {
-        say(p, 2, "  Adapters alone (LoRA) of rank %u fit, at %.0f tokens/s:", a->lora_rank,
-            a->lora->tokens_per_s);
-        write_command(p, a->lora_command);
-    }
-    if (a->layers_fit != 0) {
-        say(p, 2, "  Fewer layers: %u of its %u would fit.", a->layers_fit, a->layers);
-    }
+        a->nearest->trial->candidate.schedule->name, gb(need), host ? "host" : "GPU",
+        gb(need - limit), gb(limit), also);
     fputc('\n', p->stream);
+    write_remedies(p);
 }
 
 static void write_cost(const page *p)

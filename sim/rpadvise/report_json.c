@@ -7,7 +7,16 @@ static const char *const change_names[] = {[RPADVISE_CHANGE_GPU_MEMORY] = "gpu_m
                                            [RPADVISE_CHANGE_HOST_MEMORY] = "host_memory",
                                            [RPADVISE_CHANGE_LINK] = "host_links_twice",
                                            [RPADVISE_CHANGE_GPU] = "one_gpu_more",
-                                           [RPADVISE_CHANGE_SERVER] = "one_server_more"};
+                                           [RPADVISE_CHANGE_SERVER] = "one_server_more",
+                                           [RPADVISE_CHANGE_ADAPTERS] = "adapters",
+                                           [RPADVISE_CHANGE_SEQ_LEN] = "shorter_sequences",
+                                           [RPADVISE_CHANGE_GPUS] = "more_gpus",
+                                           [RPADVISE_CHANGE_SERVERS] = "more_servers"};
+/* Keys of the values of those that have one. */
+static const char *const value_names[] = {[RPADVISE_CHANGE_ADAPTERS] = "lora_rank",
+                                          [RPADVISE_CHANGE_SEQ_LEN] = "seq_len",
+                                          [RPADVISE_CHANGE_GPUS] = "gpus",
+                                          [RPADVISE_CHANGE_SERVERS] = "nodes"};
 static const char *const reason_names[] = {[RPADVISE_REASON_SLOWER] = "slower",
                                            [RPADVISE_REASON_MEMORY] = "memory",
                                            [RPADVISE_REASON_REFUSED] = "refused",
@@ -48,6 +57,9 @@ static void write_changes(const rpadvise_advice *a, rp_json *json)
     for (uint32_t i = 0; i < a->change_count; i++) {
         rp_json_begin_object(json);
         rp_json_member_string(json, "change", change_names[a->changes[i].kind]);
+        if (a->changes[i].value != 0) {
+            rp_json_member_uint(json, value_names[a->changes[i].kind], a->changes[i].value);
+        }
         write_run(&a->changes[i].candidate, &a->changes[i].outcome, json);
         rp_json_end_object(json);
     }
@@ -91,29 +103,61 @@ static void write_answer(const rpadvise_advice *a, rp_json *json)
     rp_json_end_object(json);
 }
 
+static void write_excess(const char *key, uint64_t need, uint64_t limit, bool known, rp_json *json)
+{
+    rp_json_key(json, key);
+    if (known) {
+        rp_json_uint(json, need > limit ? need - limit : 0);
+    } else {
+        rp_json_null(json);
+    }
+}
+
+/* Null where an allocator's segments alone are short. */
+static void write_missing(const rpadvise_outcome *o, rp_json *json)
+{
+    bool segments = o->short_of == RPADVISE_SHORT_OF_GPU && o->gpu_bytes <= o->gpu_limit_bytes;
+    uint64_t host = o->host_limit_bytes != 0 ? o->host_limit_bytes : UINT64_MAX;
+    rp_json_key(json, "missing");
+    rp_json_begin_object(json);
+    write_excess("gpu_bytes", o->gpu_bytes, o->gpu_limit_bytes, !segments, json);
+    write_excess("host_bytes", o->host_bytes, host, true, json);
+    rp_json_end_object(json);
+}
+
+static void write_row(const rpadvise_advice *a, const rpadvise_row *row, bool first, rp_json *json)
+{
+    rp_json_begin_object(json);
+    rpsim_row_write_members(&row->study, &row->study.rows[0], json);
+    rp_json_member_bool(json, "decided", row->decided);
+    rp_json_member_string(json, "command", row->command);
+    rp_json_key(json, "systems");
+    rp_json_begin_array(json);
+    for (uint32_t k = 0; k < row->system_count; k++) {
+        rp_json_string(json, row->systems[k]);
+    }
+    rp_json_end_array(json);
+    rp_json_member_double(json, "hours", row->hours);
+    rp_json_member_double(json, "usd", row->usd);
+    if (row == a->nearest) {
+        write_missing(&row->trial->outcome, json);
+    }
+    if (first) {
+        write_answer(a, json);
+    }
+    rp_json_end_object(json);
+}
+
 void rpadvise_report_write_json(const rpadvise_advice *a, FILE *stream)
 {
     rp_json json;
     rp_json_begin_document(&json, stream, 1);
     rp_json_begin_array(&json);
     for (uint32_t i = 0; i < a->row_count; i++) {
-        const rpadvise_row *row = &a->rows[i];
-        rp_json_begin_object(&json);
-        rpsim_row_write_members(&row->study, &row->study.rows[0], &json);
-        rp_json_member_bool(&json, "decided", row->decided);
-        rp_json_member_string(&json, "command", row->command);
-        rp_json_key(&json, "systems");
-        rp_json_begin_array(&json);
-        for (uint32_t k = 0; k < row->system_count; k++) {
-            rp_json_string(&json, row->systems[k]);
-        }
-        rp_json_end_array(&json);
-        rp_json_member_double(&json, "hours", row->hours);
-        rp_json_member_double(&json, "usd", row->usd);
-        if (i == 0) {
-            write_answer(a, &json);
-        }
-        rp_json_end_object(&json);
+        write_row(a, &a->rows[i], i == 0, &json);
+    }
+    if (a->nearest != NULL) {
+        write_row(a, a->nearest, true, &json);
     }
     rp_json_end_array(&json);
     rp_json_end_document(&json);

@@ -40,6 +40,9 @@ bool rpadvise_is_double(const rpadvise_search *search, const rpadvise_candidate 
 rp_status rpadvise_families_add(rpadvise_search *search, const rpadvise_family *families,
                                 uint32_t count);
 
+/** Adds all families of one sequence a microbatch, without layouts. @retval RP_OK, RP_NO_MEMORY */
+rp_status rpadvise_families_list(rpadvise_search *search);
+
 /** @return a family at the candidate's size, which has not run. */
 rpadvise_family rpadvise_family_of(const rpadvise_search *search,
                                    const rpadvise_candidate *candidate);

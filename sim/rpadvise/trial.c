@@ -140,13 +140,11 @@ static rp_status run_trial(const rpadvise_bench *bench, rpadvise_trial *trial)
     char messages[2048];
     rp_arena *arena = NULL;
     rpsim_study study = {0};
-    rpadvise_work work = *bench->work;
-    work.change = trial->change;
-    work.gpus = trial->gpus != 0 ? trial->gpus : work.gpus;
+    const rpadvise_work *work = trial->work != NULL ? trial->work : bench->work;
     rp_log_capture_begin(messages, sizeof messages);
     rp_status status = rp_arena_create(&arena);
     if (status == RP_OK) {
-        status = prepare(&work, &trial->candidate, &trial->manner, arena, &study);
+        status = prepare(work, &trial->candidate, &trial->manner, arena, &study);
     }
     rp_log_capture_end();
     if (status == RP_OK) {

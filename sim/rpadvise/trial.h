@@ -37,8 +37,7 @@ typedef struct rpadvise_outcome {
 typedef struct rpadvise_trial {
     rpadvise_candidate candidate;
     rpadvise_manner manner;
-    const char *change; /**< what if the server were another one; NULL: none */
-    uint32_t gpus;      /**< 0: the work's */
+    const rpadvise_work *work; /**< what if this were asked; NULL: the bench's */
     rpadvise_outcome outcome;
 } rpadvise_trial;
 

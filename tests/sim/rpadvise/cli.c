@@ -299,28 +299,95 @@ static const char *server_with(const char *host_gb)
 Test(advise_cli, nothing_fits)
 {
     (void)server_with("16");
-    const char *line =
-        "--model qwen3-1.7b --gpus 2 --schedule roundpipe --platform @DIR@/server.yaml";
-    char json[256];
-    snprintf(json, sizeof json, "%s --format json", line);
-    rp_test_outcome outcome = advise(line);
+    rp_test_outcome outcome =
+        advise("--model qwen3-1.7b --gpus 2 --schedule roundpipe --platform @DIR@/server.yaml");
     cr_expect(eq(int, outcome.status, 1));
-    static const char *const says[] = {"Nothing fits. roundpipe comes nearest: it needs 3",
-                                       " GB of host memory, ",
-                                       "GB more than the 16.0",
-                                       "Adapters alone (LoRA) of rank 16 fit, at ",
-                                       "--lora-rank 16",
-                                       " of its 28 would fit"};
+    static const char *const says[] = {
+        "Nothing fits. roundpipe comes nearest: it needs 3", " GB of host memory, ",
+        "GB more than the 16.0", "What would fit:\n  adapters alone, --lora-rank 16: roundpipe, ",
+        "\n  3", " GB of host memory instead of 16.0: roundpipe, ",
+        "Tried, and nothing fits with it alone: shorter sequences, --seq-len 128; 64 such GPUs"};
     for (size_t i = 0; i < sizeof says / sizeof says[0]; i++) {
         cr_expect(ne(ptr, (void *)strstr(outcome.output, says[i]), NULL), "%s: %s", says[i],
                   outcome.output);
     }
     cr_expect(ne(ptr, (void *)strstr(outcome.messages, "nothing fits"), NULL));
-    outcome = advise(json);
-    cr_expect(eq(int, outcome.status, 1));
+}
+
+/* Options that ask for the change; NULL: there are none, of memory and of a server with more GPUs.
+ */
+static const char *options_of(const json_t *change)
+{
+    static char options[64];
+    static const struct {
+        const char *change, *key, *option;
+    } kinds[] = {{"adapters", "lora_rank", "--lora-rank"},
+                 {"shorter_sequences", "seq_len", "--seq-len"},
+                 {"more_gpus", "gpus", "--gpus"},
+                 {"more_servers", "nodes", "--nodes"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(text(change, "change"), kinds[i].change) == 0 &&
+            (i != 2 || number(change, "gpus") <= 8)) {
+            (void)snprintf(options, sizeof options, "%s %.0f", kinds[i].option,
+                           number(change, kinds[i].key));
+            return options;
+        }
+    }
+    return NULL;
+}
+
+/* The array has the nearest run, with what is missing (cli.md); its command prints the same; and
+ * with each change that is said to help something does fit, if that is asked instead. */
+static void check_nothing(const char *line, const char *others, double host_limit, size_t changes)
+{
+    char whole[512];
+    (void)snprintf(whole, sizeof whole, "%s %s --format json", line, others);
+    rp_test_outcome outcome = advise(whole);
+    cr_expect(eq(int, outcome.status, 1), "%s", whole);
     json_t *rows = json_loads(outcome.output, 0, NULL);
-    cr_expect(eq(sz, json_array_size(rows), 0));
+    cr_assert(eq(sz, json_array_size(rows), 1), "%s: %s", whole, outcome.messages);
+    const json_t *row = json_array_get(rows, 0);
+    const json_t *missing = json_object_get(row, "missing");
+    cr_expect(eq(int, json_is_false(json_object_get(row, "fits")), 1));
+    replay(row);
+    double host = number(row, "peak_host_bytes") - host_limit;
+    cr_expect(eq(dbl, number(missing, "host_bytes"), host > 0 ? host : 0), "%s", whole);
+    cr_expect(number(missing, "host_bytes") > 0 || number(missing, "gpu_bytes") > 0);
+    const json_t *list = json_object_get(json_object_get(row, "answer"), "changes");
+    cr_expect(ge(sz, json_array_size(list), changes), "%s: %s", whole, outcome.output);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *change = json_array_get(list, i);
+        const char *options = options_of(change);
+        if (options != NULL) {
+            bool server = strncmp(options, "--gpus", 6) == 0 || strncmp(options, "--nodes", 7) == 0;
+            (void)snprintf(whole, sizeof whole, "%s %s --budget 200 %s", line, options,
+                           server ? "--top 1" : others);
+            cr_expect(eq(int, advise(whole).status, 0), "%s", whole);
+        }
+    }
     json_decref(rows);
+}
+
+Test(advise_cli, nothing_fits_has_the_nearest_and_what_helps, .timeout = 3000)
+{
+    (void)server_with("16");
+    check_nothing("--model qwen3-1.7b --schedule mobius,1f1b --platform @DIR@/server.yaml",
+                  "--gpus 1", 16e9, 4);
+    if (getenv("RP_LONG") != NULL) {
+        check_nothing("--model llama3.1-70b --schedule fsdp,1f1b --platform h100x8", "--gpus 1",
+                      INFINITY, 2);
+        check_nothing("--model qwen3-8b --platform rtx4090x8 --seq-len 256k", "--gpus 1", INFINITY,
+                      2);
+        check_nothing("--model qwen3-8b --platform rtx4090x8 --seq-len 256k --global-batch 4",
+                      "--gpus 1", INFINITY, 2);
+        check_nothing("--model llama3.1-8b --platform a6000x8 --schedule 1f1b,zb-h1,fsdp",
+                      "--gpus 1", INFINITY, 3);
+        check_nothing("--model gpt-oss-20b --platform rtx3090x8 --schedule v-half,fsdp,zero2",
+                      "--gpus 2 --optimizer sync", INFINITY, 1);
+        check_nothing("--model qwen3-32b --platform h100x8 --schedule megatron-pp,zero2,zb1p",
+                      "--gpus 2", INFINITY, 3);
+        check_nothing("--model qwen3-235b --platform rtx3090x8", "--gpus 4", 800e9, 2);
+    }
 }
 
 /* A small budget answers, and says of what: the schedules that it left out are named. */

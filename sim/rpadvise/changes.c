@@ -1,0 +1,139 @@
+/* What would change the answer: more memory, faster links, one GPU or server more. */
+#include "sim/rpadvise/advice_internal.h"
+#include "sim/rpadvise/search_internal.h"
+
+#include <ctype.h>
+
+#define RIVALS_CHANGED 6u /* runs that a change of the server is tried with */
+#define WORTH_IT 1.02     /* of the best speed */
+#define LINKS_TWICE "platform.link_gb_per_s*2,platform.link_effective_gb_per_s*2"
+
+void rpadvise_drop_list(rpadvise_candidate *candidate)
+{
+    bool word = candidate->partition == NULL || isalpha((unsigned char)*candidate->partition) != 0;
+    candidate->partition = word ? candidate->partition : NULL;
+}
+
+static void add_change(rpadvise_advice *a, rpadvise_change_kind kind, const rpadvise_trial *trial)
+{
+    if (a->change_count < RPADVISE_MOST_CHANGES) {
+        a->changes[a->change_count++] = (rpadvise_change){
+            .kind = kind, .candidate = trial->candidate, .outcome = trial->outcome};
+    }
+}
+
+static double best_speed(const rpadvise_advice *a)
+{
+    return a->rows[0].trial->outcome.tokens_per_s;
+}
+
+/* The rows once more on another server, or on more of them. What a server can do beside what this
+ * one can need not be used: the answer as it is is among them. (A schedule that plans with times may
+ * plan worse with shorter ones.) */
+static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind,
+                               const rpadvise_work *work)
+{
+    const rpadvise_search *s = a->search;
+    rpadvise_trial *trials = NULL;
+    RP_TRY(rp_arena_alloc(s->arena, a->row_count, sizeof *trials, &trials));
+    for (uint32_t i = 0; i < a->row_count; i++) {
+        rpadvise_trial *t = &trials[i];
+        *t = (rpadvise_trial){.candidate = a->rows[i].trial->candidate, .work = work};
+        if (kind == RPADVISE_CHANGE_LINK) {
+            continue;
+        }
+        uint32_t places = rpadvise_places(s, &t->candidate);
+        uint32_t more = work->gpus / rpadvise_alike(&t->candidate);
+        if (kind == RPADVISE_CHANGE_SERVER) {
+            t->candidate.nodes = s->options->nodes + 1;
+            more = rpadvise_places(s, &t->candidate);
+        }
+        if (s->options->global_batch == 0 && t->candidate.microbatches >= places) {
+            t->candidate.microbatches = t->candidate.microbatches / places * more;
+        }
+        rpadvise_drop_list(&t->candidate);
+    }
+    RP_TRY(rpadvise_try(s->bench, trials, a->row_count, "another server"));
+    const rpadvise_trial *best = a->rows[0].trial;
+    bool any = false;
+    for (uint32_t i = 0; i < a->row_count; i++) {
+        const rpadvise_outcome *o = &trials[i].outcome;
+        any = any || o->fits;
+        best = o->fits && o->tokens_per_s > best->outcome.tokens_per_s ? &trials[i] : best;
+    }
+    if (any) {
+        add_change(a, kind, best);
+    }
+    return RP_OK;
+}
+
+/* The family that lacks this memory and is the fastest in its short run, of modes that are not in
+ * `trials` yet. */
+static const rpadvise_family *fastest_lacking(const rpadvise_search *s, rpadvise_shortage short_of,
+                                              const rpadvise_trial *trials, uint32_t count)
+{
+    const rpadvise_family *best = NULL;
+    for (uint32_t i = 0; i < s->family_count; i++) {
+        const rpadvise_family *f = &s->families[i];
+        bool listed = !f->at_n.ran || f->at_n.fits || f->at_n.short_of != short_of;
+        for (uint32_t k = 0; k < count && !listed; k++) {
+            listed = rpadvise_candidate_same_mode(&trials[k].candidate, &f->candidate);
+        }
+        if (!listed && (best == NULL || f->at_n.tokens_per_s > best->at_n.tokens_per_s)) {
+            best = f;
+        }
+    }
+    return best;
+}
+
+/* With more memory: of the runs that beat the answer then, the one that needs least. */
+static rp_status change_memory(rpadvise_advice *a, rpadvise_shortage short_of)
+{
+    const rpadvise_search *s = a->search;
+    rpadvise_trial trials[RIVALS_CHANGED];
+    uint32_t count = 0;
+    while (count < RIVALS_CHANGED) {
+        const rpadvise_family *f = fastest_lacking(s, short_of, trials, count);
+        if (f == NULL) {
+            break;
+        }
+        trials[count++] = (rpadvise_trial){.candidate = f->candidate};
+    }
+    RP_TRY(rpadvise_try(s->bench, trials, count, "with more memory"));
+    const rpadvise_trial *best = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        const rpadvise_outcome *o = &trials[i].outcome;
+        bool helps = o->ran && !o->fits && o->short_of == short_of &&
+                     o->tokens_per_s > WORTH_IT * best_speed(a);
+        if (helps && (best == NULL || rpadvise_shortfall(o) < rpadvise_shortfall(&best->outcome))) {
+            best = &trials[i];
+        }
+    }
+    if (best != NULL) {
+        add_change(a,
+                   short_of == RPADVISE_SHORT_OF_GPU ? RPADVISE_CHANGE_GPU_MEMORY
+                                                     : RPADVISE_CHANGE_HOST_MEMORY,
+                   best);
+    }
+    return RP_OK;
+}
+
+rp_status rpadvise_changes_find(rpadvise_advice *a)
+{
+    const rpadvise_search *s = a->search;
+    const rp_platform *platform = a->rows[0].study.rows[0].platform;
+    rpadvise_work faster = *s->bench->work;
+    rpadvise_work larger = *s->bench->work;
+    faster.change = LINKS_TWICE;
+    RP_TRY(change_memory(a, RPADVISE_SHORT_OF_GPU));
+    RP_TRY(change_memory(a, RPADVISE_SHORT_OF_HOST));
+    RP_TRY(change_server(a, RPADVISE_CHANGE_LINK, &faster));
+    if (s->options->nodes > 1) {
+        return change_server(a, RPADVISE_CHANGE_SERVER, &larger);
+    }
+    larger.gpus = s->gpus + 1;
+    if (larger.gpus > platform->gpus) { /* otherwise the server has one that is not used */
+        RP_TRY(rp_arena_print(s->arena, &larger.change, "platform.gpus=%u", larger.gpus));
+    }
+    return change_server(a, RPADVISE_CHANGE_GPU, &larger);
+}
