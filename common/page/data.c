@@ -412,6 +412,7 @@ static void write_run(const rp_page_run *run, const rp_page_causes *causes, rp_j
         rp_json_uint(json, run->memory.gpu_peaks[gpu]);
     }
     rp_json_end_array(json);
+    rp_json_member_string(json, "peaksAre", run->memory.peaks_are);
     write_stages(p, json);
     write_queues(p, json);
     rp_json_end_object(json);

@@ -81,7 +81,8 @@ function readPath(run, numbers, count, unit) {
     run.path = path;
 }
 
-// Bytes in use at each place, with what is there beside the buffers of the program.
+// Bytes in use at each place, with what is there beside the buffers of the program. The run may take others: then `most`
+// is their peak, and the curve has no scale.
 function readMemory(run, numbers, unit) {
     run.places = [];
     for (let place = 0; place <= run.gpus; place++) {
@@ -99,7 +100,11 @@ function readMemory(run, numbers, unit) {
             bytes[i] = fixed + live + Math.floor(overhead * live);
             peak = bytes[i] > bytes[peak] ? i : peak;
         }
-        run.places.push({ name: host ? "host" : `GPU ${place}`, host, time, bytes, peak, limit: host ? run.hostBytes : run.gpuBytes });
+        const most = host ? bytes[peak] : run.gpuPeaks[place] ?? bytes[peak];
+        run.places.push({
+            name: host ? "host" : `GPU ${place}`, host, time, bytes, peak, most, scaled: most === bytes[peak],
+            limit: host ? run.hostBytes : run.gpuBytes,
+        });
     }
 }
 

@@ -355,7 +355,8 @@ function traceMemory(context, place, yOf) {
 function drawMemory() {
     const context = prepare(curve, view.width, memoryHeight);
     const places = view.runs.map(run => run.places[Math.min(view.place, run.places.length - 1)]);
-    const most = Math.max(...places.map(place => Math.max(place.bytes[place.peak], place.limit)), 1) * 1.06;
+    const scaled = places.every(place => place.scaled);
+    const most = Math.max(...places.map(place => Math.max(place.bytes[place.peak], scaled ? place.limit : 0)), 1) * 1.06;
     const yOf = bytes => memoryHeight - 4 - bytes / most * (memoryHeight - 10);
     context.font = "10px system-ui, sans-serif";
     context.save();
@@ -367,7 +368,7 @@ function drawMemory() {
         context.strokeStyle = number === 0 ? colours.mark : colours.ink;
         context.setLineDash(number === 0 ? [] : [5, 3]);
         traceMemory(context, place, yOf);
-        if (place.limit > 0) {
+        if (scaled && place.limit > 0) {
             context.strokeStyle = "#c0392b";
             context.setLineDash([2, 3]);
             context.beginPath();
@@ -380,7 +381,7 @@ function drawMemory() {
     context.textAlign = "right";
     context.fillStyle = colours.soft;
     const step = 10 ** Math.floor(Math.log10(most)) * (most / 10 ** Math.floor(Math.log10(most)) < 3 ? 0.5 : 2);
-    for (let bytes = 0; bytes <= most; bytes += step) {
+    for (let bytes = 0; scaled && bytes <= most; bytes += step) {
         context.fillText(bytesText(bytes), view.gutter - 6, Math.min(Math.max(yOf(bytes), 6), memoryHeight - 6));
     }
 }

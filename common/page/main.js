@@ -42,11 +42,10 @@ function writeLegend() {
 
 // ---- memory ----
 
-// The place with the largest share of its limit, or with most bytes.
 function fullestPlace(run) {
     const gpus = run.places.filter(place => !place.host);
-    const most = Math.max(...gpus.map(place => place.bytes[place.peak]));
-    return Math.max(gpus.findIndex(place => place.bytes[place.peak] === most), 0);
+    const most = Math.max(...gpus.map(place => place.most));
+    return Math.max(gpus.findIndex(place => place.most === most), 0);
 }
 
 function writePlaces() {
@@ -65,10 +64,8 @@ function describePlace() {
         const place = run.places[Math.min(view.place, run.places.length - 1)];
         const limit = place.limit > 0 ? ` of ${bytesText(place.limit)}` : "";
         const name = view.runs.length > 1 ? `${run.name}: ` : "";
-        const reported = place.host ? undefined : run.gpuPeaks[view.place];
-        const differs = reported !== undefined && reported !== place.bytes[place.peak];
-        const note = differs ? `; the run counts ${bytesText(reported)}, of tensors as the software keeps them` : "";
-        return `${name}at most ${bytesText(place.bytes[place.peak])}${limit}, at ${roundText(place.time[place.peak])}${note}`;
+        const when = place.scaled ? `at ${roundText(place.time[place.peak])}` : `${run.peaksAre}; the curve, of the program's buffers, shows when`;
+        return `${name}at most ${bytesText(place.most)}${limit}, ${when}`;
     }).join("; ");
     curve.setAttribute("aria-label", `Memory of ${placeChoice.selectedOptions[0]?.textContent}: ${byId("memory-text").textContent}`);
 }

@@ -107,8 +107,11 @@ rp_status rpexec_page_write(const rpexec_run_made *run, rp_arena *arena, FILE *s
 {
     bool predicts = run->predicted != NULL;
     const rp_page_run measured = {.name = predicts ? "measured" : run->options->schedule->name,
-                                  .timeline = run->timeline};
-    const rp_page_run both[] = {{.name = "predicted", .timeline = run->predicted}, measured};
+                                  .timeline = run->timeline,
+                                  .memory = {.gpu_peaks = run->outcome->peak_gpu_bytes,
+                                             .peaks_are = "reserved for the whole run"}};
+    const rp_page_run both[] = {
+        {.name = "predicted", .timeline = run->predicted, .memory = {.hidden = true}}, measured};
     rp_page_table tables[2];
     rp_page page = {.command = run->options->command,
                     .tables = tables,

@@ -165,9 +165,9 @@ static void write_attention(const rpexec_attention_report *a, FILE *stream)
 
 const char *rpexec_report_size(uint64_t bytes, char text[static RPEXEC_SIZE_TEXT])
 {
-    bool large = bytes >= 107374183; /* a tenth of a GiB */
-    (void)snprintf(text, RPEXEC_SIZE_TEXT, "%.1f %s",
-                   (double)bytes / (large ? 1073741824.0 : 1048576.0), large ? "GiB" : "MiB");
+    bool large = bytes >= 100000000;
+    (void)snprintf(text, RPEXEC_SIZE_TEXT, "%.1f %s", (double)bytes * (large ? 1e-9 : 1e-6),
+                   large ? "GB" : "MB");
     return text;
 }
 

@@ -10,7 +10,7 @@ void rpexec_report(const rpexec_options *options, const rpexec_outcome *outcome,
 
 #define RPEXEC_SIZE_TEXT 32
 
-/** Writes "3.2 GiB", or "0.4 MiB" of models for tests. @return text */
+/** Writes "3.2 GB", or "0.4 MB" of models for tests. @return text */
 const char *rpexec_report_size(uint64_t bytes, char text[static RPEXEC_SIZE_TEXT]);
 
 /** Name of what stands for a GPU. */

@@ -269,7 +269,7 @@ for file in model training; do
 done
 expect 0 "check: gradients of the first step differ by" "" "${cut[@]}" --schedule 1f1b --gpus 2 --steps 8 --save "$work/cut" --resume --check
 expect 0 "check: gradients of the first step differ by" "" "${cut[@]}" --schedule megatron-tp --gpus 2 --steps 10 --save "$work/cut" --resume --check
-expect 0 "MiB between GPUs" "" "${cut[@]}" --schedule megatron-tp --gpus 2 --steps 4 --program-out "$work/cut.txt"
+expect 0 "MB between GPUs" "" "${cut[@]}" --schedule megatron-tp --gpus 2 --steps 4 --program-out "$work/cut.txt"
 expect 0 "check: gradients of the first step differ by" "" --program-in "$work/cut.txt" --seq-len 16 --steps 4 --check
 sed 's/ALL_REDUCE/ALL_GATHER/' "$work/cut.txt" >"$work/cut-wrong.txt"
 expect 2 "" "is not what megatron-tp gives for tiny" --program-in "$work/cut-wrong.txt" --seq-len 16 --steps 4

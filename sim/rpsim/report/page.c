@@ -15,6 +15,8 @@
 /* Tables of a run beside that of the page itself. */
 enum { TABLE_SHARES, TABLE_VALUES, TABLES_OF_RUN };
 
+#define NEED_COLUMNS 160u /* of what does not fit */
+
 typedef struct maker {
     const rpsim_study *study;
     rp_arena *arena;
@@ -270,12 +272,23 @@ static rp_page_memory memory_of(const rpsim_row *row)
                             .gpu_bytes = limits.gpu_bytes,
                             .host_fixed_bytes = memory->host_fixed_bytes,
                             .host_bytes = memory->host_bytes,
-                            .gpu_peaks = memory->peak_gpu_bytes};
+                            .gpu_peaks = memory->peak_gpu_bytes,
+                            .peaks_are = "as the system's own allocator has it"};
 }
 
 static bool overflows(const rpsim_row *row)
 {
     return row->memory.known && !row->memory.fits;
+}
+
+static uint64_t fullest(const rpsim_row *row)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < row->memory.gpu_count; i++) {
+        uint64_t bytes = row->memory.peak_gpu_bytes[i];
+        most = bytes > most ? bytes : most;
+    }
+    return most;
 }
 
 /* The fastest of those that fit; of all, where none fits. */
@@ -313,9 +326,14 @@ static rp_status make_answer(const maker *m, const char **answer_out)
                               best->result.period_ps / (double)RP_PS_PER_MS));
     }
     if (best->memory.known) {
-        RP_TRY(rp_arena_print(m->arena, &fits, " It %s%s%s.",
-                              overflows(best) ? "does not fit: " : "fits",
-                              overflows(best) ? best->memory.oom_reason : "", ""));
+        char need[RPSIM_OOM_REASON_SIZE];
+        rpsim_memory_say_need(&best->memory.need, NEED_COLUMNS, need, sizeof need);
+        RP_TRY(overflows(best)
+                   ? rp_arena_print(m->arena, &fits, " It does not fit: it %s.", need)
+                   : rp_arena_print(m->arena, &fits,
+                                    " It fits, with %.1f of %.1f GB on the fullest GPU.",
+                                    1e-9 * (double)fullest(best),
+                                    1e-9 * (double)memory_of(best).gpu_bytes));
     }
     return rp_arena_print(m->arena, answer_out, "%s%sGPUs are idle %.1f %% of one iteration.%s",
                           name, speed, idle, fits);

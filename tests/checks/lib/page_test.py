@@ -253,6 +253,7 @@ def check_memory(page, result):
     text = page.value("document.getElementById('memory-text').textContent")
     peak = result["peak_gpu_bytes"][int(page.value("document.getElementById('place').value"))]
     expect(f"{peak / 1e9:.1f} GB" in text, f"the peak of {peak / 1e9:.1f} GB is not in: {text}")
+    expect(text.count(" GB") == 2, f"more than the peak and its limit: {text}")
 
 
 def check_names(page):

@@ -254,6 +254,24 @@ Test(page, memory_is_that_of_the_buffers)
     json_decref(head);
 }
 
+/* A run that takes other bytes than its buffers says which: they are the page's figure then. */
+Test(page, the_figure_of_memory_is_what_the_run_takes)
+{
+    static const uint64_t peaks[] = {1500, 2500};
+    const rp_page_run run = {.name = "by hand",
+                             .timeline = timeline,
+                             .memory = {.gpu_peaks = peaks, .peaks_are = "as an arena has it"}};
+    write_runs(&run, 1);
+    json_t *head = read_head();
+    const json_t *of_run = json_array_get(json_object_get(head, "runs"), 0);
+    const json_t *given = json_object_get(of_run, "gpuPeaks");
+    cr_assert(eq(sz, json_array_size(given), 2));
+    cr_expect(eq(i64, json_integer_value(json_array_get(given, 1)), 2500));
+    cr_expect(eq(str, (char *)json_string_value(json_object_get(of_run, "peaksAre")),
+                 "as an arena has it"));
+    json_decref(head);
+}
+
 /* 2^53 ps are 2.5 hours. */
 Test(page, long_runs_are_counted_in_nanoseconds)
 {

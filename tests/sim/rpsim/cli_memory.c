@@ -9,6 +9,7 @@
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,45 @@ Test(cli_memory, what_does_not_fit_says_so)
         rp_test_rpsim("--fidelity hardware --schedule 1f1b --model gpt-oss-20b");
     cr_expect(ne(ptr, strstr(table.output, "\n  1f1b needs "), NULL));
     cr_expect(ne(ptr, strstr(table.output, " of 25.3 GB on GPU "), NULL));
+}
+
+/* A page has one figure of a run's memory: that of JSON, which decides whether it fits. */
+Test(cli_memory, pages_have_the_same_figure)
+{
+    static const char *const lines[] = {
+        "--schedule 1f1b --gpus 4 --microbatch-size 2",
+        "--schedule roundpipe --gpus 4",
+        "--schedule zero-infinity --gpus 2",
+        "--schedule 1f1b --model gpt-oss-20b",
+        "--schedule roundpipe --model qwen3-8b --gpus 1 --seq-len 128k --microbatches 1 "
+        "--microbatch-size 1",
+        "--schedule roundpipe --model qwen3-235b --gpus 2"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char line[256];
+        char expected[64];
+        (void)snprintf(line, sizeof line,
+                       "--intervals off --iterations 1 --html-out @DIR@/page.html %s", lines[i]);
+        json_t *rows = run(line);
+        const json_t *row = json_array_get(rows, 0);
+        const json_t *peaks = json_object_get(row, "peak_gpu_bytes");
+        double most = 0;
+        for (size_t k = 0; k < json_array_size(peaks); k++) {
+            most = fmax(most, (double)json_integer_value(json_array_get(peaks, k)));
+        }
+        double host = rp_test_json_number(row, "peak_host_bytes");
+        bool lacks_host = host > rp_test_json_number(row, "host_memory_bytes");
+        (void)snprintf(expected, sizeof expected, "%.1f of %.1f GB ",
+                       1e-9 * (lacks_host ? host : most), lacks_host ? 800 : 25.3);
+        const char *page = rp_test_tool_read(
+            rp_test_tool_expand("@DIR@/page.html", strlen("@DIR@/page.html")));
+        const char *answer = strstr(page, "id=\"answer\">");
+        cr_assert(ne(ptr, (void *)answer, NULL));
+        size_t length = strcspn(answer, "\n");
+        const char *found = strstr(answer, expected);
+        cr_expect(found != NULL && found < answer + length, "%s: %.*s", expected, (int)length,
+                  answer);
+        json_decref(rows);
+    }
 }
 
 static double stored(const char *path, const char *metric)
