@@ -49,6 +49,11 @@ read_one offload "--schedule zero-offload --dtype bf16"
 read_one zbv "--schedule zbv --gpus 4 --accumulate 2"
 read_one fsdp "--schedule fsdp --reduce-dtype bf16 --reduce-each microbatch"
 read_one sync "--schedule roundpipe --gpus 4 --grain layer"
+for type in fp32 bf16; do
+    read_one "fsdp-$type" "--schedule fsdp --dtype $type"
+    read_one "roundpipe-$type" "--schedule roundpipe --gpus 4 --dtype $type"
+done
+read_one pipeline-bf16 "--schedule 1f1b --gpus 4 --partition 7,7,7,7 --dtype bf16"
 
 # The packages notice damage: one that would pass everything would tell nothing.
 refuse_one() # NAME FILE SED
@@ -65,8 +70,13 @@ refuse_one() # NAME FILE SED
 }
 refuse_one zero-infinity deepspeed.json 's/"train_batch_size": 64/"train_batch_size": 65/'
 refuse_one zero-infinity deepspeed.json 's/offload_param/offload_params/'
-refuse_one interleaved-1f1b megatron-lm.args 's/t\*5|/t*4|/'
-refuse_one megatron-tp megatron-lm.args 's/--num-experts/--experts/'
+refuse_one zero-infinity deepspeed.json 's/"lr":"auto"/"lr":0.001/'
+refuse_one zero-infinity deepspeed.json 's/"bf16"/"fp16"/'
+refuse_one fsdp-offload torch_fsdp.py 's/param_dtype=torch.float16/param_dtype=torch.bfloat16/'
+refuse_one roundpipe roundpipe_config.py 's/torch.float16/torch.bfloat16/'
+refuse_one 1f1b megatron-lm.sh 's/--fp16/--bf16/'
+refuse_one interleaved-1f1b megatron-lm.sh 's/t\*5|/t*4|/'
+refuse_one megatron-tp megatron-lm.sh 's/--num-experts/--experts/'
 refuse_one zbv torch-pipelining.csv 's/0F0,//'
 refuse_one roundpipe roundpipe_config.py 's/range(0, 9)/range(0, 8)/'
 refuse_one fsdp-offload torch_fsdp.py 's/"mp_policy"/"policy"/'

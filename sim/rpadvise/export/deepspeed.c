@@ -83,6 +83,7 @@ static rp_status write_config(const rpadvise_job *job, FILE *stream)
     rp_json json;
     rp_json_begin_document(&json, stream, 2);
     rp_json_begin_object(&json);
+    rp_json_member_string(&json, "_open", rpadvise_export_deepspeed.open);
     rp_json_member_uint(&json, "train_batch_size", l->batch);
     rp_json_member_uint(&json, "train_micro_batch_size_per_gpu", l->size);
     rp_json_member_uint(&json, "gradient_accumulation_steps", l->microbatches);
@@ -98,6 +99,10 @@ static rp_status write_config(const rpadvise_job *job, FILE *stream)
     rp_json_key(&json, "optimizer");
     rp_json_begin_object(&json);
     rp_json_member_string(&json, "type", "AdamW");
+    rp_json_key(&json, "params");
+    rp_json_begin_object(&json);
+    rp_json_member_string(&json, "lr", "auto");
+    rp_json_end_object(&json);
     rp_json_end_object(&json);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
@@ -130,13 +135,13 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
             "embedding and head go to the first and last stage.\n",
             job->layout.stages, interval(row));
     }
-    rpadvise_note(stream,
-                  "- The learning rate is DeepSpeed's default; nothing here depends on it.\n");
     rpadvise_note_sizes(job, stream);
 }
 
 const rpadvise_exporter rpadvise_export_deepspeed = {
     .system = "deepspeed",
+    .open = "the learning rate (\"auto\" is filled in by transformers and accelerate; DeepSpeed "
+            "itself ends there, and wants a number), model, data and length of the training",
     .files = {{"deepspeed.json", write_config}},
     .notes = write_notes,
 };

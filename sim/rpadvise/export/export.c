@@ -153,6 +153,7 @@ static void write_section(const rpadvise_job *job, const rpadvise_exporter *e, c
         fprintf(stream, ", `%s`", e->files[1].name);
     }
     fputs("\n\n", stream);
+    rpadvise_note(stream, "- Open: %s.\n", e->open);
     e->notes(job, stream);
 }
 

@@ -12,7 +12,7 @@ rp_status rpadvise_export_check(const char *dir);
 
 /**
  * Writes a configuration for every system that can run it into a new folder: `roundpipe_config.py`,
- * `deepspeed.json`, `megatron-lm.args`, `torch-pipelining.csv` with `torch-pipelining.json`,
+ * `deepspeed.json`, `megatron-lm.sh`, `torch-pipelining.csv` with `torch-pipelining.json`,
  * `torch_fsdp.py`, `rpexec.sh`, and always `README.md`, which says of each system what its file
  * cannot express, or why it cannot run the configuration.
  *

@@ -1,4 +1,4 @@
-/** @file export_internal.h  Writers of an export, one per system. */
+/** @file files_internal.h  Writers of an export, one per system. */
 #pragma once
 
 #include "common/base/log.h"
@@ -22,6 +22,7 @@ typedef struct rpadvise_file {
 /** A system's files. */
 typedef struct rpadvise_exporter {
     const char *system; /**< as in systems.csv */
+    const char *open;   /**< what files leave to their user; the first comment of each */
     rpadvise_file files[2];
     /** Writes list items: what the files cannot express. */
     void (*notes)(const rpadvise_job *job, FILE *stream);

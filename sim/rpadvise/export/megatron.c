@@ -1,4 +1,4 @@
-/* Arguments of Megatron-LM, one option a line. Names are those of megatron-core 0.19.2
+/* A script that starts Megatron-LM, one option a line. Names are those of megatron-core 0.19.2
  * (megatron/training/arguments.py). */
 #include "sim/rpadvise/export/files_internal.h"
 
@@ -7,20 +7,24 @@
 
 static void number(const char *option, uint64_t value, FILE *stream)
 {
-    fprintf(stream, "--%s %" PRIu64 "\n", option, value);
+    fprintf(stream, "    --%s %" PRIu64 " \\\n", option, value);
+}
+
+static void word(const char *option, const char *value, FILE *stream)
+{
+    fprintf(stream, "    --%s %s \\\n", option, value);
 }
 
 static void flag(const char *option, bool given, FILE *stream)
 {
     if (given) {
-        fprintf(stream, "--%s\n", option);
+        fprintf(stream, "    --%s \\\n", option);
     }
 }
 
 static void write_positions(const rp_model *m, FILE *stream)
 {
-    fprintf(stream, "--position-embedding-type %s\n",
-            m->learned_positions ? "learned_absolute" : "rope");
+    word("position-embedding-type", m->learned_positions ? "learned_absolute" : "rope", stream);
     if (!m->learned_positions) {
         number("rotary-base", (uint64_t)m->rope_theta, stream);
     }
@@ -52,28 +56,29 @@ static void write_model(const rp_model *m, uint32_t seq_len, FILE *stream)
     number("max-position-embeddings", m->max_positions > seq_len ? m->max_positions : seq_len,
            stream);
     write_positions(m, stream);
-    fprintf(stream, "--normalization %s\n", m->layer_norm ? "LayerNorm" : "RMSNorm");
-    fprintf(stream, "--norm-epsilon %g\n", m->norm_eps);
+    word("normalization", m->layer_norm ? "LayerNorm" : "RMSNorm", stream);
+    fprintf(stream, "    --norm-epsilon %g \\\n", m->norm_eps);
     flag("qk-layernorm", m->qk_norm, stream);
     flag("swiglu", !m->plain_mlp, stream);
     flag("disable-bias-linear", !m->linear_bias, stream);
     flag("add-qkv-bias", m->qkv_bias, stream);
     flag("untie-embeddings-and-output-weights", !m->tied_head, stream);
     write_experts(m, stream);
-    fputs("--attention-dropout 0\n--hidden-dropout 0\n", stream);
+    number("attention-dropout", 0, stream);
+    number("hidden-dropout", 0, stream);
 }
 
 /* Embedding (E), blocks (t) and loss (L) of each stage, in the model's order. */
 static void write_layers(const rp_partition *p, FILE *stream)
 {
-    fputs("--pipeline-model-parallel-layout ", stream);
+    fputs("    --pipeline-model-parallel-layout '", stream);
     for (uint32_t i = 0; i < p->forward_count; i++) {
         fputs(i == 0 ? "E" : "|", stream);
         if (p->forward_layers[i] != 0) {
             fprintf(stream, "t*%u", p->forward_layers[i]);
         }
     }
-    fputs("L\n", stream);
+    fputs("L' \\\n", stream);
 }
 
 static bool is_even(const rp_partition *p)
@@ -117,15 +122,36 @@ static void write_parallel(const rpadvise_job *job, FILE *stream)
 static void write_recompute(const rpsim_row *row, FILE *stream)
 {
     if (row->config.recompute != RP_RECOMPUTE_NONE) {
-        fputs("--recompute-granularity full\n--recompute-method uniform\n", stream);
+        word("recompute-granularity", "full", stream);
+        word("recompute-method", "uniform", stream);
         number("recompute-num-layers",
                row->workload.layer_grain ? 1 : rpadvise_most_layers(row->config.partition), stream);
     }
 }
 
-static rp_status write_arguments(const rpadvise_job *job, FILE *stream)
+static void write_start(const rpadvise_job *job, FILE *stream)
+{
+    uint32_t nodes = job->row->platform->nodes;
+    fprintf(stream,
+            "#!/bin/sh\n"
+            "# Open: %s.\n"
+            "# TORCHRUN is another command in place of torchrun, PRETRAIN another script of "
+            "Megatron-LM.\n",
+            rpadvise_export_megatron.open);
+    fputs(job->layout.tensor > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1 # before Blackwell\n" : "",
+          stream);
+    fputs("exec ${TORCHRUN:-torchrun", stream);
+    if (nodes > 1) {
+        fprintf(stream, " --nnodes %u", nodes);
+    }
+    fprintf(stream, " --nproc-per-node %u} \"${PRETRAIN:-pretrain_gpt.py}\" \\\n",
+            job->layout.gpus / (nodes > 1 ? nodes : 1));
+}
+
+static rp_status write_script(const rpadvise_job *job, FILE *stream)
 {
     const rpsim_row *row = job->row;
+    write_start(job, stream);
     write_model(row->model, row->workload.seq_len, stream);
     number("seq-length", row->workload.seq_len, stream);
     number("micro-batch-size", job->layout.size, stream);
@@ -134,17 +160,18 @@ static rp_status write_arguments(const rpadvise_job *job, FILE *stream)
     write_recompute(row, stream);
     flag("fp16", row->workload.dtype == RP_DTYPE_F16, stream);
     flag("bf16", row->workload.dtype == RP_DTYPE_BF16, stream);
+    fputs("    \"$@\"\n", stream);
     return RP_OK;
 }
 
 static void write_notes(const rpadvise_job *job, FILE *stream)
 {
     const rpadvise_layout *l = &job->layout;
-    rpadvise_note(
-        stream,
-        "- `xargs -a megatron-lm.args torchrun ... pretrain_gpt.py ...` on %u GPUs, with options "
-        "for data, tokenizer, learning rate and length of the training.\n",
-        l->gpus);
+    rpadvise_note(stream,
+                  "- `sh megatron-lm.sh --lr X ...` starts `pretrain_gpt.py` on %u GPUs%s.\n", l->gpus,
+                  job->row->platform->nodes > 1
+                      ? "; on several servers `TORCHRUN` says how they find each other"
+                      : "");
     if (l->calls > 1 && l->pipeline == 1) {
         rpadvise_note(
             stream,
@@ -159,7 +186,7 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
         rpadvise_note(
             stream,
             "- The simulation is of tensor parallelism with all-reduces: without "
-            "`--sequence-parallel`. Before Blackwell it wants `CUDA_DEVICE_MAX_CONNECTIONS=1`.\n");
+            "`--sequence-parallel`.\n");
     }
     if (job->row->schedule->published_as == NULL && l->pipeline > 1) {
         rpadvise_note(stream, "- The simulated loss is fused; Megatron-LM's is with "
@@ -169,6 +196,8 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
 
 const rpadvise_exporter rpadvise_export_megatron = {
     .system = "megatron-lm",
-    .files = {{"megatron-lm.args", write_arguments}},
+    .open = "--lr, data, tokenizer and length of the training, which are options behind the "
+            "script's name",
+    .files = {{"megatron-lm.sh", write_script}},
     .notes = write_notes,
 };

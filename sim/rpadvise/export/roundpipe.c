@@ -22,10 +22,12 @@ static rp_status write_module(const rpadvise_job *job, FILE *stream)
     const rpsim_row *row = job->row;
     const rp_partition *p = row->config.partition;
     const rpadvise_layout *l = &job->layout;
+    bool scaled = row->workload.dtype == RP_DTYPE_F16;
     fprintf(stream,
+            "# Open: %s.\n"
             "\"\"\"%s with RoundPipe 0.1.1: options of the library; README.md has the rest.\"\"\"\n"
             "import torch\n"
-            "from roundpipe import ModelExecutePlan, RoundPipeRunConfig\n\n"
+            "from roundpipe import %sModelExecutePlan, RoundPipeRunConfig\n\n"
             "GPUS = %u\n"
             "CALLS_PER_STEP = %u  # of forward_backward, before each step\n"
             "SEQUENCES_PER_STEP = %u\n"
@@ -33,7 +35,8 @@ static rp_status write_module(const rpadvise_job *job, FILE *stream)
             "PARAM_DTYPE = torch.%s\n\n"
             "# Layer 0 is the embedding, the last one the final norm with the head.\n"
             "EXECUTE_PLAN = ModelExecutePlan()\n",
-            row->model->name, l->gpus, l->calls, l->batch, row->workload.seq_len,
+            rpadvise_export_roundpipe.open, row->model->name, scaled ? "GradScaler, " : "", l->gpus,
+            l->calls, l->batch, row->workload.seq_len,
             rpadvise_torch_dtype(row->workload.dtype));
     write_ranges("EXECUTE_PLAN.fwd_plan", p->forward_layers, p->forward_count, 0, false, 0, stream);
     write_ranges("EXECUTE_PLAN.bwd_plan", p->backward_layers, p->backward_count,
@@ -47,9 +50,12 @@ static rp_status write_module(const rpadvise_job *job, FILE *stream)
             "    num_microbatch=%u,\n"
             "    execute_plan=EXECUTE_PLAN,\n"
             ")\n"
-            "STEP = {\"is_async\": %s}\n",
+            "STEP = {\"is_async\": %s}\n%s",
             row->workload.layer_grain ? "layer" : "stage", row->workload.microbatches,
-            row->config.asynchronous ? "True" : "False");
+            row->config.asynchronous ? "True" : "False",
+            scaled ? "# fp16: gradients below 6e-8 are lost without it\n"
+                     "GRAD_SCALER = GradScaler()\n"
+                   : "");
     return RP_OK;
 }
 
@@ -78,6 +84,7 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
 
 const rpadvise_exporter rpadvise_export_roundpipe = {
     .system = "roundpipe",
+    .open = "the optimizer with its learning rate, data and length of the training",
     .files = {{"roundpipe_config.py", write_module}},
     .notes = write_notes,
 };

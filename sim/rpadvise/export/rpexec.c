@@ -85,12 +85,14 @@ static void write_options(const rpsim_row *row, FILE *stream)
 
 static rp_status write_command(const rpadvise_job *job, FILE *stream)
 {
-    fputs("#!/bin/sh\n"
-          "# Trains with rpexec; RPEXEC names another one than that of PATH. Further options, such "
-          "as --steps,\n"
-          "# --weights, --data, --backend and --record, may follow.\n"
-          "exec \"${RPEXEC:-rpexec}\"",
-          stream);
+    fprintf(stream,
+            "#!/bin/sh\n"
+            "# Open: %s.\n"
+            "# Trains with rpexec; RPEXEC names another one than that of PATH. Further options, "
+            "such as --backend\n"
+            "# and --record, may follow, too.\n"
+            "exec \"${RPEXEC:-rpexec}\"",
+            rpadvise_export_rpexec.open);
     fprintf(stream, " --schedule %s", job->row->schedule_name);
     write_input(job, "--model", job->row->model->name, stream);
     write_input(job, "--platform", job->row->platform->name, stream);
@@ -116,6 +118,8 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
 
 const rpadvise_exporter rpadvise_export_rpexec = {
     .system = "rpexec",
+    .open = "--lr (0.001), --weights, --data and --steps, which are options behind the script's "
+            "name",
     .files = {{"rpexec.sh", write_command}},
     .notes = write_notes,
 };

@@ -380,9 +380,12 @@ static const char *order_refusal(const rpadvise_rule *rule, const rpsim_row *row
 
 static const char *size_refusal(const rpadvise_rule *rule, const rpsim_row *row)
 {
+#define DTYPE_REFUSAL(name, stored, text, alias, bytes) "it does not train in " text,
+    static const char *const no_dtype[] = {RP_DTYPE_LIST(DTYPE_REFUSAL)};
+#undef DTYPE_REFUSAL
     const rpadvise_layout l = rpadvise_layout_of(row);
     if (!rule->dtypes[row->workload.dtype]) {
-        return "it does not train in this type";
+        return no_dtype[row->workload.dtype];
     }
     if (rule->one_call && l.calls > 1) {
         return "it has one call of forward and backward in a step";

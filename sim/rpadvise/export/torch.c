@@ -67,13 +67,18 @@ static void write_pipelining_notes(const rpadvise_job *job, FILE *stream)
             "- The simulation recomputes once, before the gradient of the input; whether PyTorch "
             "does is not known here.\n");
     }
-    rpadvise_note(stream, "- Parameters and activations are `torch.%s`.\n",
-                  rpadvise_torch_dtype(row->workload.dtype));
+    rpadvise_note(stream, "- Parameters and activations are `torch.%s`%s.\n",
+                  rpadvise_torch_dtype(row->workload.dtype),
+                  row->workload.dtype == RP_DTYPE_F16
+                      ? ": the loss has to be scaled (`torch.amp.GradScaler`)"
+                      : "");
     rpadvise_note_sizes(job, stream);
 }
 
 const rpadvise_exporter rpadvise_export_torch_pipelining = {
     .system = "torch-pipelining",
+    .open = "the type of parameters, the optimizer with its learning rate, data and length of the "
+            "training",
     .files = {{"torch-pipelining.csv", write_csv}, {"torch-pipelining.json", write_sidecar}},
     .notes = write_pipelining_notes,
 };
@@ -91,6 +96,7 @@ static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
     rp_dtype reduce = w->reductions.dtype_given ? w->reductions.dtype : w->dtype;
     fprintf(
         stream,
+        "# Open: %s.\n"
         "\"\"\"%s with PyTorch's FSDP2: arguments of fully_shard; README.md has the rest.\"\"\"\n"
         "import torch\n"
         "from torch.distributed.fsdp import %s, MixedPrecisionPolicy\n\n"
@@ -100,7 +106,8 @@ static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
         "TOKENS_PER_SEQUENCE = %u\n"
         "# Blocks that are wrapped together, in order; the root has embedding, norm and head.\n"
         "BLOCKS_PER_UNIT = [",
-        row->model->name, sharding->host_weights ? "CPUOffloadPolicy" : "OffloadPolicy", l->gpus,
+        rpadvise_export_torch_fsdp.open, row->model->name,
+        sharding->host_weights ? "CPUOffloadPolicy" : "OffloadPolicy", l->gpus,
         l->microbatches, l->size, w->seq_len);
     rpadvise_write_counts(p->forward_layers, p->forward_count, stream);
     fprintf(stream,
@@ -121,6 +128,11 @@ static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
             sharding->host_weights ? "CPUOffloadPolicy" : "OffloadPolicy",
             sharding->keeps_root ? "False" : "True",
             w->reductions.each_given && w->reductions.each_microbatch ? "True" : "False");
+    if (w->dtype == RP_DTYPE_F16) {
+        fputs("# fp16: gradients below 6e-8 are lost without torch.amp.GradScaler(**GRAD_SCALER)\n"
+              "GRAD_SCALER = {\"device\": \"cuda\", \"enabled\": True}\n",
+              stream);
+    }
     return RP_OK;
 }
 
@@ -138,6 +150,7 @@ static void write_fsdp_notes(const rpadvise_job *job, FILE *stream)
 
 const rpadvise_exporter rpadvise_export_torch_fsdp = {
     .system = "torch-fsdp",
+    .open = "the optimizer with its learning rate, data and length of the training",
     .files = {{"torch_fsdp.py", write_fsdp}},
     .notes = write_fsdp_notes,
 };

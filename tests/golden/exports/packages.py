@@ -17,6 +17,7 @@ import inspect
 import io
 import json
 import os
+import subprocess
 import sys
 import types
 import warnings
@@ -50,6 +51,12 @@ def layers_of(text):
     return [[int(count) for count in part.split(",")] for part in text.split("|")]
 
 
+def first_comment(path):
+    """What a file leaves open."""
+    line = next(line for line in open(path) if not line.startswith("#!"))
+    return line.removeprefix("# Open: ").split(", which")[0].rstrip(".\n")
+
+
 # ---- Megatron-LM ------------------------------------------------------------------------------------------------------
 
 
@@ -63,14 +70,18 @@ def parse_megatron(path):
     from megatron.training import arguments
 
     os.environ["WORLD_SIZE"], os.environ["RANK"] = str(row["gpus"]), "0"
-    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"  # as README.md says
-    # Transformer Engine's fusions are not there without its package.
-    sys.argv = ["pretrain_gpt.py"] + open(path).read().split() + ["--no-rope-fusion"]
+    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"  # as the script has it
+    # Transformer Engine's fusions are not there without its package; the rate is what the first comment leaves open.
+    started = subprocess.run(["sh", path, "--lr", "1e-5", "--no-rope-fusion"], env=os.environ | {"TORCHRUN": "echo"},
+                             check=True, capture_output=True, text=True).stdout.split()
+    check("megatron script", started[0], "pretrain_gpt.py")
+    sys.argv = started
     arguments.get_device_arch_version = lambda: 9  # of the GPU, asked for with tensor parallelism
     with silence():
         args = arguments.parse_args()
         arguments.validate_args(args)
         arguments.core_transformer_config_from_args(args)
+    check("megatron open", (first_comment(path), args.lr), ("--lr, data, tokenizer and length of the training", 1e-5))
     check("megatron seq_len", args.seq_length, row["seq_len"])
     check("megatron dtype", args.params_dtype, dtype())
     check("megatron gpus", args.world_size, row["gpus"])
@@ -118,6 +129,8 @@ def deepspeed_config():
 
 
 def parse_deepspeed(path):
+    import torch
+
     module = deepspeed_config()
     replicas = 1 if "pipeline" in json.load(open(path)) else row["gpus"]
     group = types.SimpleNamespace(get_data_parallel_world_size=lambda: replicas)
@@ -131,6 +144,15 @@ def parse_deepspeed(path):
           [row["dtype"] == "fp16", row["dtype"] == "bf16"])
     unknown = set(config.zero_config.model_extra or {})
     check("deepspeed unknown keys", unknown, set())
+    check("deepspeed open", list(json.load(open(path)))[0], "_open")
+    check("deepspeed optimizer", (config.optimizer_name, config.optimizer_params), ("adamw", {"lr": "auto"}))
+    refused = []
+    for fail in (lambda lr: torch.optim.AdamW([torch.zeros(1, requires_grad=True)], lr=lr), float):
+        try:
+            fail(config.optimizer_params["lr"])
+        except (TypeError, ValueError):
+            refused.append(True)
+    check("deepspeed trains with no rate of its own", refused, [True, True])
     zero = {"zero2": (2, None, None), "zero3": (3, None, None), "zero-offload": (2, "cpu", None), "zero-infinity": (3, "cpu", "cpu")}
     device = lambda offload: None if offload is None else str(getattr(offload.device, "value", offload.device))
     check("deepspeed zero", (int(config.zero_config.stage), device(config.zero_config.offload_optimizer),
@@ -197,6 +219,11 @@ def parse_fsdp(path):
     from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
 
     module = load(path)
+    check("fsdp open", "learning rate" in first_comment(path), True)
+    scaler = module.get("GRAD_SCALER")
+    check("fsdp scaler", scaler is not None, row["dtype"] == "fp16")
+    if scaler is not None:
+        torch.amp.GradScaler(**scaler)
     inspect.signature(fully_shard).bind(torch.nn.Identity(), **module["FULLY_SHARD"])
     inspect.signature(fully_shard).bind(torch.nn.Identity(), **module["ROOT"])
     check("fsdp dtype", module["FULLY_SHARD"]["mp_policy"].param_dtype, dtype())
@@ -217,16 +244,19 @@ def roundpipe():
     package.__path__ = list(place)
     device = importlib.import_module("roundpipe.device")
     device.get_min_gpu_memory = lambda: 24.0
+    from roundpipe.grad_scaler import GradScaler
     from roundpipe.run_config import RoundPipeRunConfig
     from roundpipe.scheduler import ModelExecutePlan
 
-    package.RoundPipeRunConfig, package.ModelExecutePlan = RoundPipeRunConfig, ModelExecutePlan
+    package.RoundPipeRunConfig, package.ModelExecutePlan, package.GradScaler = RoundPipeRunConfig, ModelExecutePlan, GradScaler
     return importlib.import_module("roundpipe.roundpipe").RoundPipe
 
 
 def parse_roundpipe(path):
     model = roundpipe()
     module = load(path)
+    check("roundpipe open", "learning rate" in first_comment(path), True)
+    check("roundpipe scaler", "GRAD_SCALER" in module, row["dtype"] == "fp16")
     forward, backward = layers_of(row["partition"])
     blocks = sum(backward)
     plan = module["RUN_CONFIG"].execute_plan
@@ -267,7 +297,8 @@ def write_options():
         ("megatron-core", "argument", [o for a in megatron_parser()._actions for o in a.option_strings if o.startswith("--")]),
         ("deepspeed", "key", [getattr(constants, name) for name in top] +
          [zero.ZERO_OPTIMIZATION, precision.FP16, precision.BFLOAT16, activation.ACT_CHKPT, "pipeline"]),
-        ("deepspeed", "optimizer", [constants.TYPE]),
+        ("deepspeed", "optimizer", [constants.TYPE, constants.OPTIMIZER_PARAMS]),
+        ("deepspeed", "params", parameters(importlib.import_module("deepspeed.ops.adam").FusedAdam.__init__)),
         ("deepspeed", "zero_optimization", names(zero.DeepSpeedZeroConfig)),
         ("deepspeed", "offload_optimizer", names(offload.DeepSpeedZeroOffloadOptimizerConfig)),
         ("deepspeed", "offload_param", names(offload.DeepSpeedZeroOffloadParamConfig)),
@@ -293,7 +324,7 @@ def write_options():
 PARSERS = {
     "roundpipe_config.py": parse_roundpipe,
     "deepspeed.json": parse_deepspeed,
-    "megatron-lm.args": parse_megatron,
+    "megatron-lm.sh": parse_megatron,
     "torch-pipelining.csv": parse_pipelining,
     "torch_fsdp.py": parse_fsdp,
 }

@@ -8,6 +8,7 @@
 
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -170,17 +171,20 @@ Test(export, arguments_are_megatrons)
     };
     load_options();
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        const char *text = exported(lines[i], "megatron-lm.args");
+        const char *text = exported(lines[i], "megatron-lm.sh");
         cr_assert(text != NULL, "%s", lines[i]);
+        text = strstr(text, "pretrain_gpt.py");
+        cr_assert(text != NULL);
         cr_expect(ge(u32, expect_arguments(text), 18));
     }
 }
 
-/* Keys of an object, and of the objects in it by their own lists. */
+/* Keys of an object, and of the objects in it by their own lists; the first is a comment. */
 static void expect_keys(json_t *object, const char *of)
 {
     const char *key;
     json_t *value;
+    json_object_del(object, "_open");
     json_object_foreach(object, key, value)
     {
         cr_expect(is_option("deepspeed", of, key), "%s: %s", of, key);
@@ -238,6 +242,117 @@ Test(export, names_are_roundpipes_and_fsdps)
                  (const char *[]){"reshard_after_forward", "mp_policy", "offload_policy", NULL});
     expect_words(text, "torch", "MixedPrecisionPolicy",
                  (const char *[]){"param_dtype", "reduce_dtype", NULL});
+}
+
+/* ---- types -------------------------------------------------------------------------------------
+ */
+
+/* What each system's file says of a type: texts that stand in it, and texts that do not. Names of types are PyTorch's; loss scaling is needed in fp16, whose least
+ * number is 2^-24 (IEEE 754), and is DeepSpeed's and Megatron-LM's own. */
+static const struct {
+    const char *system, *file, *open; /* of its first comment */
+    const char *there[RP_DTYPE_COUNT][2];
+    const char *never[RP_DTYPE_COUNT][4];
+} types[] = {
+    {"roundpipe", "roundpipe_config.py", "# Open: the optimizer with its learning rate,",
+     {[RP_DTYPE_F32] = {"torch.float32\n\n"},
+      [RP_DTYPE_F16] = {"PARAM_DTYPE = torch.float16\n", "GRAD_SCALER = GradScaler()"},
+      [RP_DTYPE_BF16] = {"PARAM_DTYPE = torch.bfloat16\n"}},
+     {[RP_DTYPE_F32] = {"float16", "GradScaler"},
+      [RP_DTYPE_F16] = {"bfloat16"},
+      [RP_DTYPE_BF16] = {"torch.float16", "GradScaler"}}},
+    {"deepspeed", "deepspeed.json", "{\n  \"_open\": \"the learning rate ",
+     {[RP_DTYPE_F32] = {"\"lr\":\"auto\""},
+      [RP_DTYPE_F16] = {"\"fp16\": {\n    \"enabled\": true", "\"lr\":\"auto\""},
+      [RP_DTYPE_BF16] = {"\"bf16\": {\n    \"enabled\": true", "\"lr\":\"auto\""}},
+     {[RP_DTYPE_F32] = {"fp16", "bf16"}, [RP_DTYPE_F16] = {"bf16"}, [RP_DTYPE_BF16] = {"fp16"}}},
+    {"megatron-lm", "megatron-lm.sh", "#!/bin/sh\n# Open: --lr, ",
+     {[RP_DTYPE_F32] = {"--num-layers "},
+      [RP_DTYPE_F16] = {" --fp16 "},
+      [RP_DTYPE_BF16] = {" --bf16 "}},
+     {[RP_DTYPE_F32] = {"fp16", "bf16", " --lr 0"},
+      [RP_DTYPE_F16] = {"bf16"},
+      [RP_DTYPE_BF16] = {"fp16"}}},
+    {"torch-fsdp", "torch_fsdp.py", "# Open: the optimizer with its learning rate,",
+     {[RP_DTYPE_F32] = {"param_dtype=torch.float32, reduce_dtype=torch.float32"},
+      [RP_DTYPE_F16] = {"param_dtype=torch.float16, reduce_dtype=torch.float16", "\nGRAD_SCALER = "},
+      [RP_DTYPE_BF16] = {"param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16"}},
+     {[RP_DTYPE_F32] = {"float16", "SCALER"},
+      [RP_DTYPE_F16] = {"bfloat16"},
+      [RP_DTYPE_BF16] = {"torch.float16", "SCALER"}}},
+    {"torch-pipelining", "README.md", "",
+     {[RP_DTYPE_F32] = {"- Parameters and activations are `torch.float32`.\n"},
+      [RP_DTYPE_F16] = {"- Parameters and activations are `torch.float16`: the loss has to be scaled"},
+      [RP_DTYPE_BF16] = {"- Parameters and activations are `torch.bfloat16`.\n"}},
+     {{NULL}}},
+    {"rpexec", "rpexec.sh", "#!/bin/sh\n# Open: --lr (0.001), ",
+     {[RP_DTYPE_F32] = {" --dtype fp32 "},
+      [RP_DTYPE_F16] = {" --dtype fp16 "},
+      [RP_DTYPE_BF16] = {" --dtype bf16 "}},
+     {[RP_DTYPE_F32] = {"fp16", "bf16"}, [RP_DTYPE_F16] = {"bf16"}, [RP_DTYPE_BF16] = {"fp16"}}},
+};
+
+static void expect_type(const rpadvise_rule *rule, rp_dtype dtype, const char *line)
+{
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (strcmp(types[i].system, rule->system) != 0) {
+            continue;
+        }
+        const char *text = exported(line, types[i].file);
+        cr_assert(text != NULL, "%s: %s", rule->system, line);
+        cr_expect(eq(int, strncmp(text, types[i].open, strlen(types[i].open)), 0), "%s: %s",
+                  types[i].file, text);
+        for (size_t k = 0; k < 2; k++) {
+            const char *there = types[i].there[dtype][k];
+            cr_expect(there == NULL || strstr(text, there) != NULL, "%s: %s: %s", line, there,
+                      text);
+        }
+        for (size_t k = 0; k < 4; k++) {
+            const char *never = types[i].never[dtype][k];
+            cr_expect(never == NULL || strstr(text, never) == NULL, "%s: %s: %s", line, never,
+                      text);
+        }
+        return;
+    }
+    cr_expect(0, "%s has no types here", rule->system);
+}
+
+/* A line of rpsim that the rule allows. */
+static const char *line_of_rule(const rpadvise_rule *rule, rp_dtype dtype)
+{
+    static char line[256];
+    const char *partition = rule->partitions == RPADVISE_PARTITIONS_EVEN    ? "7,7,7,7"
+                            : rule->partitions == RPADVISE_PARTITIONS_FUSED ? "auto"
+                                                                            : NULL;
+    const rp_schedule_type *schedule = rp_schedule_find(rule->schedule);
+    bool none = rule->recomputes[RP_RECOMPUTE_NONE] &&
+                schedule->traits.placement != RP_PLACEMENT_OFFLOAD;
+    (void)snprintf(line, sizeof line, "rpsim --schedule %s --gpus 4 --microbatches 8 --dtype %s%s%s%s",
+                   rule->schedule, rp_dtype_text(dtype), none ? " --recompute none" : "",
+                   partition != NULL ? " --partition " : "", partition != NULL ? partition : "");
+    return line;
+}
+
+/* Every system x schedule x type of systems.csv: the type that is written is the run's, and nothing
+ * is left to a default that can ruin a training. A sample has a schedule of each system. */
+Test(export, types_are_the_runs)
+{
+    rpadvise_systems systems;
+    const char *before = "";
+    uint32_t count = 0;
+    bool all = getenv("RP_LONG") != NULL;
+    cr_assert(eq(int, rpadvise_systems_load(rp_test_tool_arena(), &systems), RP_OK));
+    for (uint32_t i = 0; i < systems.rule_count; i++) {
+        const rpadvise_rule *rule = &systems.rules[i];
+        for (uint32_t k = 0; k < RP_DTYPE_COUNT; k++) {
+            if (rule->dtypes[k] && (all || strcmp(rule->system, before) != 0)) {
+                expect_type(rule, (rp_dtype)k, line_of_rule(rule, (rp_dtype)k));
+                count++;
+            }
+        }
+        before = rule->system;
+    }
+    cr_expect(ge(u32, count, all ? 3 * systems.rule_count : 18));
 }
 
 /* ---- rpexec ------------------------------------------------------------------------------------

@@ -1,3 +1,4 @@
+# Open: the optimizer with its learning rate, data and length of the training.
 """qwen3-1.7b-lora-16 with PyTorch's FSDP2: arguments of fully_shard; README.md has the rest."""
 import torch
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy
@@ -19,3 +20,5 @@ FULLY_SHARD = {
 ROOT = {**FULLY_SHARD, "reshard_after_forward": False}
 # False: model.set_requires_gradient_sync(False) until the last microbatch of a step
 SYNC_EACH_MICROBATCH = False
+# fp16: gradients below 6e-8 are lost without torch.amp.GradScaler(**GRAD_SCALER)
+GRAD_SCALER = {"device": "cuda", "enabled": True}

@@ -1,6 +1,7 @@
+# Open: the optimizer with its learning rate, data and length of the training.
 """qwen3-1.7b with RoundPipe 0.1.1: options of the library; README.md has the rest."""
 import torch
-from roundpipe import ModelExecutePlan, RoundPipeRunConfig
+from roundpipe import GradScaler, ModelExecutePlan, RoundPipeRunConfig
 
 GPUS = 8
 CALLS_PER_STEP = 4  # of forward_backward, before each step
@@ -38,3 +39,5 @@ RUN_CONFIG = RoundPipeRunConfig(
     execute_plan=EXECUTE_PLAN,
 )
 STEP = {"is_async": True}
+# fp16: gradients below 6e-8 are lost without it
+GRAD_SCALER = GradScaler()
