@@ -19,8 +19,7 @@
 /* A path, or the name of an experiment that is shipped. */
 static rp_status read_experiment(const char *name, rp_arena *arena, rpsweep_experiment *experiment)
 {
-    static const rp_data_kind kind = {
-        .folder = "../experiments",
+    static const rp_data_kind kind = {.folder = "../experiments",
                                       .option = "EXPERIMENT",
                                       .noun = "experiment",
                                       .files = "a file NAME.yaml"};

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_NUMBER 40u  /* bytes of a number with a letter behind it */
+#define MOST_NUMBER 40u   /* bytes of a number with a letter behind it */
 #define MOST_EXACT 0x1p53 /* a double has all integers up to here */
 
 rp_status rp_option_bad(const char *option, const char *value, const char *valid)

@@ -35,9 +35,9 @@ typedef struct rp_page_memory {
     uint64_t gpu_bytes;       /**< limit; 0: unknown */
     uint64_t host_fixed_bytes;
     uint64_t host_bytes; /**< limit; 0: unknown */
-    /** [gpu_count] bytes that the run takes, which are the page's figure of its memory. Where they are
-     * not those of the buffers the curve has no scale: it shows when memory is used. NULL: those of
-     * the buffers. */
+    /** [gpu_count] bytes that the run takes, which are the page's figure of its memory. Where they
+     * are not those of the buffers the curve has no scale: it shows when memory is used. NULL:
+     * those of the buffers. */
     const uint64_t *gpu_peaks;
     const char *peaks_are; /**< half a sentence: whose figure that is */
 } rp_page_memory;

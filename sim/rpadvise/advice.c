@@ -191,7 +191,9 @@ static void note_family(rpadvise_note *note, const rpadvise_family *f, rpadvise_
     } else if (f->at_n.ran && note->tokens_per_s <= 0) {
         bool first = note->reason != RPADVISE_REASON_MEMORY;
         const rpadvise_outcome *least = rpadvise_least_of(f);
-        note->best = first || rpadvise_shortfall(least) < rpadvise_shortfall(&note->best) ? *least : note->best;
+        note->best = first || rpadvise_shortfall(least) < rpadvise_shortfall(&note->best)
+                         ? *least
+                         : note->best;
         note->reason = RPADVISE_REASON_MEMORY;
     } else if (note->reason == RPADVISE_REASON_UNTRIED && f->at_n.cause[0] != '\0') {
         note->reason = RPADVISE_REASON_REFUSED;
@@ -265,7 +267,8 @@ static bool goes_before(const rpadvise_note *a, const rpadvise_note *b)
     if (a->reason == RPADVISE_REASON_SLOWER) {
         return a->tokens_per_s > b->tokens_per_s;
     }
-    return a->reason == RPADVISE_REASON_MEMORY && rpadvise_shortfall(&a->best) < rpadvise_shortfall(&b->best);
+    return a->reason == RPADVISE_REASON_MEMORY &&
+           rpadvise_shortfall(&a->best) < rpadvise_shortfall(&b->best);
 }
 
 static void sort_notes(rpadvise_note *notes, uint32_t count)
@@ -336,8 +339,7 @@ static rp_status set_nearest(rpadvise_advice *a)
     bench.work = &work;
     rpadvise_trial trial = {.candidate = least->candidate};
     rpadvise_candidate *c = &trial.candidate;
-    c->microbatches =
-        rpadvise_least_of(least)->batch / (c->microbatch_size * rpadvise_copies(c));
+    c->microbatches = rpadvise_least_of(least)->batch / (c->microbatch_size * rpadvise_copies(c));
     c->calls = 1;
     RP_TRY(rpadvise_try(&bench, &trial, 1, "the nearest"));
     s->bench->spent = bench.spent;

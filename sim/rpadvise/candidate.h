@@ -25,7 +25,7 @@ typedef struct rpadvise_candidate {
     bool asynchronous;
     rp_recompute recompute;
     bool layer_grain;
-    const char *partition; /**< of --partition; NULL: rpsim's default */
+    const char *partition;    /**< of --partition; NULL: rpsim's default */
     uint32_t nodes;           /**< that are used; 0: the work's */
     uint32_t data_parallel;   /**< copies; 0: one */
     uint32_t tensor_parallel; /**< GPUs of a layer; 0: one */
@@ -36,7 +36,7 @@ typedef struct rpadvise_candidate {
 
 /** Manner of a run; zeroed: as the candidate's command says, without intervals. */
 typedef struct rpadvise_manner {
-    uint32_t iterations;  /**< 0: rpsim's default, a steady state */
+    uint32_t iterations; /**< 0: rpsim's default, a steady state */
     bool free_batch;  /**< without the batch that is given: the microbatches say how large it is */
     bool period_only; /**< neither bounds nor measures of one step */
     bool intervals;

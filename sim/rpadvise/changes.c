@@ -1,4 +1,4 @@
-/* What would change the answer: more memory, faster links, one GPU or server more. */
+/* Changes of the answer: with more memory, faster links, one GPU or server more. */
 #include "sim/rpadvise/advice_internal.h"
 #include "sim/rpadvise/search_internal.h"
 
@@ -27,9 +27,9 @@ static double best_speed(const rpadvise_advice *a)
     return a->rows[0].trial->outcome.tokens_per_s;
 }
 
-/* The rows once more on another server, or on more of them. What a server can do beside what this
- * one can need not be used: the answer as it is is among them. (A schedule that plans with times may
- * plan worse with shorter ones.) */
+/* The rows once more on another server, or on more of them. Additions need not be used: the answer
+ * as it is is one of the runs. (A schedule that plans with times may plan worse with shorter ones.)
+ */
 static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind,
                                const rpadvise_work *work)
 {

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define IMPROVED 2u      /* schedules and modes */
-#define BATCH 16u        /* neighbours at a time; the best of them is next */
+#define IMPROVED 2u       /* schedules and modes */
+#define BATCH 16u         /* neighbours at a time; the best of them is next */
 #define MOST_OPS 1500000u /* of all runs of one of them: long programs leave time for few */
 #define LEAST_RUNS 8u
 #define WORTH_A_STEP 1.00001
@@ -148,9 +148,8 @@ static rp_status list_neighbours(const char *text, rp_arena *arena, neighbours *
     RP_TRY(rp_partition_parse("--partition", text, arena, &p));
     RP_TRY(with_room(&p.forward_layers, p.forward_count, arena));
     RP_TRY(with_room(&p.backward_layers, p.backward_count, arena));
-    uint64_t most = p.backward_count != 0
-                        ? 4 * ((uint64_t)p.forward_count + p.backward_count) + 2
-                        : (uint64_t)p.forward_count * p.forward_count;
+    uint64_t most = p.backward_count != 0 ? 4 * ((uint64_t)p.forward_count + p.backward_count) + 2
+                                          : (uint64_t)p.forward_count * p.forward_count;
     *n = (neighbours){.arena = arena, .room = (uint32_t)most};
     RP_TRY(rp_arena_alloc(arena, n->room, sizeof *n->texts, &n->texts));
     const stages forward = {p.forward_layers, &p.forward_count, 0, p.backward_count != 0 ? 1 : 0};
@@ -175,7 +174,7 @@ typedef struct descent {
     rpadvise_search *search;
     rpadvise_candidate like; /* all but its partition */
     char at[RPADVISE_PARTITION_SIZE];
-    double speed; /* there, in a short run */
+    double speed;  /* there, in a short run */
     uint32_t left; /* runs */
 } descent;
 

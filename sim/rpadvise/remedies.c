@@ -1,4 +1,4 @@
-/* Where nothing fits: what would. Each remedy is tried with all families, in short runs; what is
+/* Remedies where nothing fits. Each is tried with all families, in short runs; what is
  * said to help has fitted in one. */
 #include "sim/rpadvise/advice_internal.h"
 #include "sim/rpadvise/search_internal.h"
@@ -72,7 +72,7 @@ static void take_fastest(const rpadvise_trial *trials, uint32_t count, rpadvise_
     }
 }
 
-/* What fits of this work on so many GPUs: the fastest, with a microbatch for each place where that
+/* The fastest that fits of this work on so many GPUs, with a microbatch for each place where that
  * fits. The change's outcome fits where anything does. */
 static rp_status try_with(const rpadvise_advice *a, const rpadvise_work *work, uint32_t gpus,
                           rpadvise_change *change)
@@ -225,9 +225,8 @@ static void find_memory(rpadvise_advice *a, rpadvise_change_kind kind)
         }
     }
     if (least != NULL && a->change_count < RPADVISE_MOST_CHANGES) {
-        a->changes[a->change_count++] = (rpadvise_change){.kind = kind,
-                                                          .candidate = least->candidate,
-                                                          .outcome = *rpadvise_least_of(least)};
+        a->changes[a->change_count++] = (rpadvise_change){
+            .kind = kind, .candidate = least->candidate, .outcome = *rpadvise_least_of(least)};
     }
 }
 

@@ -491,7 +491,7 @@ static void write_changes(const page *p)
 /* ---- nothing fits -----------------------------------------------------------------------------
  */
 
-/* What was tried for it: the fastest of short runs. */
+/* Remedies that were tried: the fastest of short runs. */
 static void write_remedies(const page *p)
 {
     const rpadvise_advice *a = p->advice;
@@ -505,8 +505,8 @@ static void write_remedies(const page *p)
             c->candidate.schedule->name, mode_of(&c->candidate), c->outcome.tokens_per_s);
     }
     for (uint32_t i = 0; i < a->vain_count; i++) {
-        length += (size_t)snprintf(vain + length, sizeof vain - length, "%s%s",
-                                   i == 0 ? "" : "; ", change_text(&a->vain[i], what));
+        length += (size_t)snprintf(vain + length, sizeof vain - length, "%s%s", i == 0 ? "" : "; ",
+                                   change_text(&a->vain[i], what));
     }
     if (a->vain_count != 0) {
         say(p, 4, "Tried, and nothing fits with it alone: %s.", vain);

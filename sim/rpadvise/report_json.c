@@ -3,15 +3,12 @@
 
 #include <math.h>
 
-static const char *const change_names[] = {[RPADVISE_CHANGE_GPU_MEMORY] = "gpu_memory",
-                                           [RPADVISE_CHANGE_HOST_MEMORY] = "host_memory",
-                                           [RPADVISE_CHANGE_LINK] = "host_links_twice",
-                                           [RPADVISE_CHANGE_GPU] = "one_gpu_more",
-                                           [RPADVISE_CHANGE_SERVER] = "one_server_more",
-                                           [RPADVISE_CHANGE_ADAPTERS] = "adapters",
-                                           [RPADVISE_CHANGE_SEQ_LEN] = "shorter_sequences",
-                                           [RPADVISE_CHANGE_GPUS] = "more_gpus",
-                                           [RPADVISE_CHANGE_SERVERS] = "more_servers"};
+static const char *const change_names[] = {
+    [RPADVISE_CHANGE_GPU_MEMORY] = "gpu_memory",     [RPADVISE_CHANGE_HOST_MEMORY] = "host_memory",
+    [RPADVISE_CHANGE_LINK] = "host_links_twice",     [RPADVISE_CHANGE_GPU] = "one_gpu_more",
+    [RPADVISE_CHANGE_SERVER] = "one_server_more",    [RPADVISE_CHANGE_ADAPTERS] = "adapters",
+    [RPADVISE_CHANGE_SEQ_LEN] = "shorter_sequences", [RPADVISE_CHANGE_GPUS] = "more_gpus",
+    [RPADVISE_CHANGE_SERVERS] = "more_servers"};
 /* Keys of the values of those that have one. */
 static const char *const value_names[] = {[RPADVISE_CHANGE_ADAPTERS] = "lora_rank",
                                           [RPADVISE_CHANGE_SEQ_LEN] = "seq_len",

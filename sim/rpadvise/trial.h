@@ -28,7 +28,7 @@ typedef struct rpadvise_outcome {
     uint64_t host_limit_bytes; /**< 0: unknown */
     uint32_t batch;            /**< sequences of a step */
     uint32_t seq_len;
-    uint32_t ops; /**< of the program, for what a run costs */
+    uint32_t ops;                            /**< of the program, for what a run costs */
     char partition[RPADVISE_PARTITION_SIZE]; /**< layers of each stage; "" where that is longer */
     char cause[RPADVISE_CAUSE_SIZE]; /**< why it does not run, or not fit; "" otherwise. Of an
                                         explained run, what its GPUs do most beside the work */

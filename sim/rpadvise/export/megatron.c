@@ -168,7 +168,8 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
 {
     const rpadvise_layout *l = &job->layout;
     rpadvise_note(stream,
-                  "- `sh megatron-lm.sh --lr X ...` starts `pretrain_gpt.py` on %u GPUs%s.\n", l->gpus,
+                  "- `sh megatron-lm.sh --lr X ...` starts `pretrain_gpt.py` on %u GPUs%s.\n",
+                  l->gpus,
                   job->row->platform->nodes > 1
                       ? "; on several servers `TORCHRUN` says how they find each other"
                       : "");
@@ -183,10 +184,8 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
                               "`--rope-scaling-factor` gives another.\n");
     }
     if (l->tensor > 1) {
-        rpadvise_note(
-            stream,
-            "- The simulation is of tensor parallelism with all-reduces: without "
-            "`--sequence-parallel`.\n");
+        rpadvise_note(stream, "- The simulation is of tensor parallelism with all-reduces: without "
+                              "`--sequence-parallel`.\n");
     }
     if (job->row->schedule->published_as == NULL && l->pipeline > 1) {
         rpadvise_note(stream, "- The simulated loss is fused; Megatron-LM's is with "

@@ -107,8 +107,8 @@ static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
         "# Blocks that are wrapped together, in order; the root has embedding, norm and head.\n"
         "BLOCKS_PER_UNIT = [",
         rpadvise_export_torch_fsdp.open, row->model->name,
-        sharding->host_weights ? "CPUOffloadPolicy" : "OffloadPolicy", l->gpus,
-        l->microbatches, l->size, w->seq_len);
+        sharding->host_weights ? "CPUOffloadPolicy" : "OffloadPolicy", l->gpus, l->microbatches,
+        l->size, w->seq_len);
     rpadvise_write_counts(p->forward_layers, p->forward_count, stream);
     fprintf(stream,
             "]\n"

@@ -330,10 +330,9 @@ static rp_status make_answer(const maker *m, const char **answer_out)
         rpsim_memory_say_need(&best->memory.need, NEED_COLUMNS, need, sizeof need);
         RP_TRY(overflows(best)
                    ? rp_arena_print(m->arena, &fits, " It does not fit: it %s.", need)
-                   : rp_arena_print(m->arena, &fits,
-                                    " It fits, with %.1f of %.1f GB on the fullest GPU.",
-                                    1e-9 * (double)fullest(best),
-                                    1e-9 * (double)memory_of(best).gpu_bytes));
+                   : rp_arena_print(
+                         m->arena, &fits, " It fits, with %.1f of %.1f GB on the fullest GPU.",
+                         1e-9 * (double)fullest(best), 1e-9 * (double)memory_of(best).gpu_bytes));
     }
     return rp_arena_print(m->arena, answer_out, "%s%sGPUs are idle %.1f %% of one iteration.%s",
                           name, speed, idle, fits);

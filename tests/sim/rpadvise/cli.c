@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(advise_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 240);
+TestSuite(advise_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 3000);
 
 #define SMALL "--model qwen3-1.7b --gpus 2 --schedule gpipe,roundpipe,fsdp --seq-len 1024"
 
@@ -172,8 +172,9 @@ static void draw_question(uint32_t number, char *line, size_t size)
 {
     uint64_t state = number;
     if (number == 0) {
-        (void)snprintf(line, size, "--model qwen3-8b --lora-rank 16 --platform rtx3090x8 --gpus 4 "
-                                   "--schedule v-half-squeezed --format json");
+        (void)snprintf(line, size,
+                       "--model qwen3-8b --lora-rank 16 --platform rtx3090x8 --gpus 4 "
+                       "--schedule v-half-squeezed --format json");
         return;
     }
     const char *server = DRAWN(&state, "rtx4090x8", "rtx3090x8", "l40sx8", "h100x8", "a6000x8");
@@ -184,10 +185,12 @@ static void draw_question(uint32_t number, char *line, size_t size)
     const char *other = DRAWN(&state, "1f1b", "gpipe", "roundpipe", "zb-h1", "pipedream-2bw");
     const char *model = DRAWN(&state, "qwen3-0.6b", "qwen3-1.7b", "qwen3-8b --lora-rank 16",
                               "llama3.1-8b --lora-rank 8", "mpt-1b");
-    const char *more = DRAWN(&state, "", " --optimizer sync", " --seq-len 4k",
-                             " --global-batch 24", " --seq-len 1k --max-step-tokens 128k");
-    (void)snprintf(line, size, "--model %s --platform %s --gpus %s%s --schedule %s,%s%s --format "
-                               "json --budget 1000", model, server, gpus, nodes, one, other, more);
+    const char *more = DRAWN(&state, "", " --optimizer sync", " --seq-len 4k", " --global-batch 24",
+                             " --seq-len 1k --max-step-tokens 128k");
+    (void)snprintf(line, size,
+                   "--model %s --platform %s --gpus %s%s --schedule %s,%s%s --format "
+                   "json --budget 1000",
+                   model, server, gpus, nodes, one, other, more);
 }
 
 static json_t *answer_to(const char *line, uint32_t seed)
@@ -200,8 +203,7 @@ static json_t *answer_to(const char *line, uint32_t seed)
     return rows;
 }
 
-/* What a server can do beside what another can need not be used: nothing that only adds to it makes
- * the best run slower. */
+/* Additions to a server need not be used: with none is the best run slower. */
 static void expect_gains(const char *line, const json_t *best)
 {
     const json_t *changes = json_object_get(json_object_get(best, "answer"), "changes");
@@ -213,7 +215,7 @@ static void expect_gains(const char *line, const json_t *best)
 }
 
 /* Seeds are of the intervals alone: the answer is the same for all. */
-Test(advise_cli, additions_never_slow_down_and_seeds_decide_nothing, .timeout = 3000)
+Test(advise_cli, additions_never_slow_down_and_seeds_decide_nothing)
 {
     bool all = getenv("RP_LONG") != NULL;
     uint32_t answered = 0;
@@ -303,9 +305,12 @@ Test(advise_cli, nothing_fits)
         advise("--model qwen3-1.7b --gpus 2 --schedule roundpipe --platform @DIR@/server.yaml");
     cr_expect(eq(int, outcome.status, 1));
     static const char *const says[] = {
-        "Nothing fits. roundpipe comes nearest: it needs 3", " GB of host memory, ",
-        "GB more than the 16.0", "What would fit:\n  adapters alone, --lora-rank 16: roundpipe, ",
-        "\n  3", " GB of host memory instead of 16.0: roundpipe, ",
+        "Nothing fits. roundpipe comes nearest: it needs 3",
+        " GB of host memory, ",
+        "GB more than the 16.0",
+        "What would fit:\n  adapters alone, --lora-rank 16: roundpipe, ",
+        "\n  3",
+        " GB of host memory instead of 16.0: roundpipe, ",
         "Tried, and nothing fits with it alone: shorter sequences, --seq-len 128; 64 such GPUs"};
     for (size_t i = 0; i < sizeof says / sizeof says[0]; i++) {
         cr_expect(ne(ptr, (void *)strstr(outcome.output, says[i]), NULL), "%s: %s", says[i],
@@ -368,7 +373,7 @@ static void check_nothing(const char *line, const char *others, double host_limi
     json_decref(rows);
 }
 
-Test(advise_cli, nothing_fits_has_the_nearest_and_what_helps, .timeout = 3000)
+Test(advise_cli, nothing_fits_has_the_nearest_and_what_helps)
 {
     (void)server_with("16");
     check_nothing("--model qwen3-1.7b --schedule mobius,1f1b --platform @DIR@/server.yaml",

@@ -247,45 +247,59 @@ Test(export, names_are_roundpipes_and_fsdps)
 /* ---- types -------------------------------------------------------------------------------------
  */
 
-/* What each system's file says of a type: texts that stand in it, and texts that do not. Names of types are PyTorch's; loss scaling is needed in fp16, whose least
- * number is 2^-24 (IEEE 754), and is DeepSpeed's and Megatron-LM's own. */
+/* Texts that stand in each system's file for a type, and texts that do not. Names of types are
+ * PyTorch's; loss scaling is needed in fp16, whose least number is 2^-24 (IEEE 754), and is
+ * DeepSpeed's and Megatron-LM's own. */
 static const struct {
     const char *system, *file, *open; /* of its first comment */
     const char *there[RP_DTYPE_COUNT][2];
     const char *never[RP_DTYPE_COUNT][4];
 } types[] = {
-    {"roundpipe", "roundpipe_config.py", "# Open: the optimizer with its learning rate,",
+    {"roundpipe",
+     "roundpipe_config.py",
+     "# Open: the optimizer with its learning rate,",
      {[RP_DTYPE_F32] = {"torch.float32\n\n"},
       [RP_DTYPE_F16] = {"PARAM_DTYPE = torch.float16\n", "GRAD_SCALER = GradScaler()"},
       [RP_DTYPE_BF16] = {"PARAM_DTYPE = torch.bfloat16\n"}},
      {[RP_DTYPE_F32] = {"float16", "GradScaler"},
       [RP_DTYPE_F16] = {"bfloat16"},
       [RP_DTYPE_BF16] = {"torch.float16", "GradScaler"}}},
-    {"deepspeed", "deepspeed.json", "{\n  \"_open\": \"the learning rate ",
+    {"deepspeed",
+     "deepspeed.json",
+     "{\n  \"_open\": \"the learning rate ",
      {[RP_DTYPE_F32] = {"\"lr\":\"auto\""},
       [RP_DTYPE_F16] = {"\"fp16\": {\n    \"enabled\": true", "\"lr\":\"auto\""},
       [RP_DTYPE_BF16] = {"\"bf16\": {\n    \"enabled\": true", "\"lr\":\"auto\""}},
      {[RP_DTYPE_F32] = {"fp16", "bf16"}, [RP_DTYPE_F16] = {"bf16"}, [RP_DTYPE_BF16] = {"fp16"}}},
-    {"megatron-lm", "megatron-lm.sh", "#!/bin/sh\n# Open: --lr, ",
+    {"megatron-lm",
+     "megatron-lm.sh",
+     "#!/bin/sh\n# Open: --lr, ",
      {[RP_DTYPE_F32] = {"--num-layers "},
       [RP_DTYPE_F16] = {" --fp16 "},
       [RP_DTYPE_BF16] = {" --bf16 "}},
      {[RP_DTYPE_F32] = {"fp16", "bf16", " --lr 0"},
       [RP_DTYPE_F16] = {"bf16"},
       [RP_DTYPE_BF16] = {"fp16"}}},
-    {"torch-fsdp", "torch_fsdp.py", "# Open: the optimizer with its learning rate,",
+    {"torch-fsdp",
+     "torch_fsdp.py",
+     "# Open: the optimizer with its learning rate,",
      {[RP_DTYPE_F32] = {"param_dtype=torch.float32, reduce_dtype=torch.float32"},
-      [RP_DTYPE_F16] = {"param_dtype=torch.float16, reduce_dtype=torch.float16", "\nGRAD_SCALER = "},
+      [RP_DTYPE_F16] = {"param_dtype=torch.float16, reduce_dtype=torch.float16",
+                        "\nGRAD_SCALER = "},
       [RP_DTYPE_BF16] = {"param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16"}},
      {[RP_DTYPE_F32] = {"float16", "SCALER"},
       [RP_DTYPE_F16] = {"bfloat16"},
       [RP_DTYPE_BF16] = {"torch.float16", "SCALER"}}},
-    {"torch-pipelining", "README.md", "",
+    {"torch-pipelining",
+     "README.md",
+     "",
      {[RP_DTYPE_F32] = {"- Parameters and activations are `torch.float32`.\n"},
-      [RP_DTYPE_F16] = {"- Parameters and activations are `torch.float16`: the loss has to be scaled"},
+      [RP_DTYPE_F16] = {"activations are `torch.float16`: the loss has to be scaled"},
       [RP_DTYPE_BF16] = {"- Parameters and activations are `torch.bfloat16`.\n"}},
      {{NULL}}},
-    {"rpexec", "rpexec.sh", "#!/bin/sh\n# Open: --lr (0.001), ",
+    {"rpexec",
+     "rpexec.sh",
+     "#!/bin/sh\n# Open: --lr (0.001), ",
      {[RP_DTYPE_F32] = {" --dtype fp32 "},
       [RP_DTYPE_F16] = {" --dtype fp16 "},
       [RP_DTYPE_BF16] = {" --dtype bf16 "}},
@@ -325,10 +339,11 @@ static const char *line_of_rule(const rpadvise_rule *rule, rp_dtype dtype)
                             : rule->partitions == RPADVISE_PARTITIONS_FUSED ? "auto"
                                                                             : NULL;
     const rp_schedule_type *schedule = rp_schedule_find(rule->schedule);
-    bool none = rule->recomputes[RP_RECOMPUTE_NONE] &&
-                schedule->traits.placement != RP_PLACEMENT_OFFLOAD;
-    (void)snprintf(line, sizeof line, "rpsim --schedule %s --gpus 4 --microbatches 8 --dtype %s%s%s%s",
-                   rule->schedule, rp_dtype_text(dtype), none ? " --recompute none" : "",
+    bool none =
+        rule->recomputes[RP_RECOMPUTE_NONE] && schedule->traits.placement != RP_PLACEMENT_OFFLOAD;
+    (void)snprintf(line, sizeof line,
+                   "rpsim --schedule %s --gpus 4 --microbatches 8 --dtype %s%s%s%s", rule->schedule,
+                   rp_dtype_text(dtype), none ? " --recompute none" : "",
                    partition != NULL ? " --partition " : "", partition != NULL ? partition : "");
     return line;
 }

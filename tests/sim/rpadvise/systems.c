@@ -203,12 +203,12 @@ Test(systems, layout_of_replicas_counts_those_of_a_gpu)
 Test(systems, types_that_are_not_supported_are_refused_by_name)
 {
     static const char table[] =
-        "system,schedule,optimizer,partition,recompute,grain,dtype,calls,batch,servers,gpus,without\n"
+        "system,schedule,optimizer,partition,recompute,grain,dtype,calls,batch,servers,gpus,"
+        "without\n"
         "deepspeed,1f1b,any,any,none wait early,any,fp32,any,any,any,,\n"
         "rpexec,1f1b,any,any,none wait early,any,bf16 fp32,any,any,any,,\n";
-    cr_assert(eq(int,
-                 rpadvise_systems_parse("t", table, strlen(table), rp_test_arena, &systems),
-                 RP_OK));
+    cr_assert(
+        eq(int, rpadvise_systems_parse("t", table, strlen(table), rp_test_arena, &systems), RP_OK));
     expect_runs("deepspeed", "--schedule 1f1b --dtype bf16", "it does not train in bf16");
     expect_runs("deepspeed", "--schedule 1f1b --dtype fp16", "it does not train in fp16");
     expect_runs("deepspeed", "--schedule 1f1b --dtype fp32", NULL);

@@ -97,8 +97,8 @@ Test(cli_memory, pages_have_the_same_figure)
         bool lacks_host = host > rp_test_json_number(row, "host_memory_bytes");
         (void)snprintf(expected, sizeof expected, "%.1f of %.1f GB ",
                        1e-9 * (lacks_host ? host : most), lacks_host ? 800 : 25.3);
-        const char *page = rp_test_tool_read(
-            rp_test_tool_expand("@DIR@/page.html", strlen("@DIR@/page.html")));
+        const char *page =
+            rp_test_tool_read(rp_test_tool_expand("@DIR@/page.html", strlen("@DIR@/page.html")));
         const char *answer = strstr(page, "id=\"answer\">");
         cr_assert(ne(ptr, (void *)answer, NULL));
         size_t length = strcspn(answer, "\n");
