@@ -403,6 +403,16 @@ Test(exec_measure, records_are_read_again)
     double machine_gb = 1e-9 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     cr_expect(epsilon_eq(dbl, platform.host_memory_gb, machine_gb, 1e-3));
     cr_expect(le(dbl, platform.link_effective_gb_per_s, given.link_gb_per_s));
+    /* rpsim's runs with it are of its type, and its own passes are no faster than what it says. */
+    json_t *rows = rp_test_rpsim_rows(
+        "--schedule 1f1b --model tiny --gpus 2 --iterations 2 --intervals off --format json",
+        "--costs @DIR@/record/costs.yaml --platform @DIR@/record/platform.yaml");
+    const json_t *row = json_array_get(rows, 0);
+    cr_expect(eq(str, (char *)rp_test_json_text(row, "dtype"), (char *)"fp32"));
+    cr_expect(eq(str, (char *)rp_test_json_text(row, "accumulation"), (char *)"fp32"));
+    double share = rp_test_json_number(row, "peak_share_pct");
+    cr_expect(share > 0 && share <= 100, "%g", share);
+    json_decref(rows);
     rp_test_remove(rp_test_tool_expand("@DIR@/record", 12));
 }
 
