@@ -360,7 +360,7 @@ Test(options, man_page_is_escaped)
 {
     const char *man = text_of(RP_OPTIONS_MAN, 0);
     static const char *const parts[] = {
-        ".TH TOOL 1 \"\" \"roundpipe ",
+        ".TH TOOL 1 \"\" \"rpsim ",
         "\n.SH NAME\ntool \\- does this\n",
         "\n.PP\n\\&.Or that.\n",
         "\n.SS First\n.TP\n.B \\-l, \\-\\-loud\nnoise\n",
