@@ -143,7 +143,7 @@ $(for gpus in 2 4 8; do
     echo "  - {schedule: roundpipe, model: qwen3-1.7b, partition: \"3,3,3,3,3,3,3,3,3|$(ones 28)\", $with}"
 done)
 TEXT
-: >"$studies/33-microbatches-needed/figure.gp"
+export RP_FORMS=" " # no pictures
 bash "$studies/33-microbatches-needed/make.sh" "$build_dir" "$work/uniform" >"$work/log" 2>&1 || { cat "$work/log"; fail "33: equal stages fail"; }
 awk -F, '
     NR > 1 {
