@@ -1,4 +1,5 @@
 /* rpexec's command line (common/cli/cli.md) as a shell script. */
+#include "common/inputs/huggingface/config.h"
 #include "sim/rpadvise/export/files_internal.h"
 
 #include <string.h>
@@ -40,7 +41,8 @@ static bool is_path(const char *word, size_t length)
     char path[4096];
     bool yaml = length > 5 && strncmp(word + length - 5, ".yaml", 5) == 0;
     (void)snprintf(path, sizeof path, "%.*s", (int)length, word);
-    return yaml || (strchr(path, '/') != NULL && (*word == '\'' || access(path, F_OK) == 0));
+    return yaml || rp_hf_is_config(path) ||
+           (strchr(path, '/') != NULL && (*word == '\'' || access(path, F_OK) == 0));
 }
 
 /* A name, or a path from the root: the script may run in another folder. */
@@ -91,10 +93,16 @@ static rp_status write_command(const rpadvise_job *job, FILE *stream)
             "# Trains with rpexec; RPEXEC names another one than that of PATH. Further options, "
             "such as --backend\n"
             "# and --record, may follow, too.\n"
-            "exec \"${RPEXEC:-rpexec}\"",
+            "case \" $*\" in\n"
+            "*\" --weights\"*) ;; # have the model in their folder\n"
+            "*) set --",
             rpadvise_export_rpexec.open);
-    fprintf(stream, " --schedule %s", job->row->schedule_name);
     write_input(job, "--model", job->row->model->name, stream);
+    fprintf(stream,
+            " \"$@\" ;;\n"
+            "esac\n"
+            "exec \"${RPEXEC:-rpexec}\" --schedule %s",
+            job->row->schedule_name);
     write_input(job, "--platform", job->row->platform->name, stream);
     write_options(job->row, stream);
     fputs(" \\\n    \"$@\"\n", stream);

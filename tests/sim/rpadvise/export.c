@@ -403,6 +403,36 @@ Test(export, rpexec_runs_the_command)
     }
 }
 
+/* A checkpoint is a model for the search and weights for the training, from any folder. */
+Test(export, rpexec_starts_from_weights)
+{
+    const char *dir = in_folder("run");
+    const char *script = print("%s/%s", dir, "rpexec.sh");
+    const char *saved = in_folder("saved");
+    const char *step = in_folder("step-1");
+    setenv("RPEXEC", RPEXEC_PATH, 1);
+    rp_test_outcome run = rp_test_tool_execute(
+        RPEXEC_PATH, (const char *[]){"rpexec", "--backend", "host", "--gpus", "1", "--model",
+                                      "tiny", "--seq-len", "16", "--steps", "1", "--save", saved,
+                                      NULL});
+    cr_assert(eq(int, run.status, 0), "%s", run.messages);
+    cr_assert(eq(int, rename(print("%s/%s", saved, "step-1"), step), 0));
+    cr_assert(eq(int, chdir(rp_test_tool_folder()), 0)); /* a folder without a slash */
+    cr_assert(eq(int,
+                 export_to(dir, "rpsim --schedule 1f1b --gpus 2 --model step-1 --dtype fp32 "
+                                "--seq-len 16 --microbatch-size 1"),
+                 RP_OK),
+              "%s", messages);
+    cr_assert(eq(int, chdir("/"), 0));
+    for (int weights = 0; weights < 2; weights++) {
+        run = rp_test_tool_execute("/bin/sh",
+                                   (const char *[]){"sh", script, "--backend", "host", "--steps",
+                                                    "1", weights ? "--weights" : NULL, step, NULL});
+        cr_expect(eq(int, run.status, 0), "%s", run.messages);
+    }
+    rp_test_tool_execute("/bin/rm", (const char *[]){"rm", "-r", dir, saved, step, NULL});
+}
+
 /* ---- the folder --------------------------------------------------------------------------------
  */
 
