@@ -9,6 +9,7 @@
 #include "sim/rpsim/report/list.h"
 #include "sim/rpsim/report/report.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 rp_status rpsim_command_simulate(rpsim_study *study, const char *command)
@@ -64,6 +65,12 @@ static rp_status describe(const rpsim_options *options, rp_arena *arena)
 {
     rp_output output = {0};
     const char *name = NULL;
+    if (options->gpus != 0) {
+        rp_log_error("--gpus: --platform-out writes the whole server; valid is --set "
+                     "platform.gpus=%" PRIu32,
+                     options->gpus);
+        return RP_USAGE;
+    }
     RP_TRY(rp_data_name_of(options->platform_out, 64, "this-machine", arena, &name));
     RP_TRY(rp_output_open(options->platform_out, &output));
     rp_status status = write_platform(options, name, arena, output.stream);

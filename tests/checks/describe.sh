@@ -64,6 +64,7 @@ expect 2 "valid is a file of its own" "$rpexec" --host-rates x --platform-out x
 expect 2 "the host backend has no devices" "$rpexec" --host-rates x --transport nccl --backend host
 RPEXEC_BACKEND=host expect 2 "the host backend has no devices" "$rpexec" --host-rates x --transport nccl
 expect 2 "cannot be written" "$rpexec" --platform-out /nowhere/x.yaml
+expect 2 "platform.gpus=4" "$rpsim" --gpus 4 --platform-out x.yaml
 
 fake=$build/tests/fake_nvidia
 [ -e "$fake/libcuda.so.1" ] || { echo "no fake driver in this build"; end; exit 0; }
