@@ -17,6 +17,7 @@
     X(RP_DATABASE, "the database failed", 1)                                                       \
     X(RP_INTERRUPTED, "ended by a signal", 130)                                                    \
     X(RP_INVALID_PROGRAM, "the program breaks a rule", 1)                                          \
+    X(RP_LOST, "another process of this run has failed", 1)                                        \
     X(RP_BROKEN, "internal invariant broken", 1)
 
 typedef enum rp_status {

@@ -78,10 +78,8 @@ void rpexec_gpu_watch(rpexec_driver *d, int64_t ns)
         d->failed_error = error;
         rpexec_gpu_fail_locked(d, RP_TOOL);
     }
-    int64_t now = rpexec_driver_now_ns();
-    d->last_end_ns = moved ? now : d->last_end_ns;
-    if (d->config.watchdog_s != 0 && d->status == RP_OK &&
-        now - d->last_end_ns > INT64_C(1000000000) * d->config.watchdog_s) {
+    d->last_end_ns = moved ? rpexec_driver_now_ns() : d->last_end_ns;
+    if (d->status == RP_OK && rpexec_driver_is_idle(&d->config, d->context, &d->last_end_ns)) {
         d->hung = true;
         dump(d);
         rpexec_gpu_fail_locked(d, RP_BROKEN);

@@ -203,9 +203,7 @@ static void wait_a_while(rpexec_driver *d)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 1;
     pthread_cond_timedwait(&d->all_ended, &d->lock, &until);
-    int64_t idle_ns = rpexec_driver_now_ns() - d->last_end_ns;
-    if (d->config.watchdog_s != 0 && d->status == RP_OK &&
-        idle_ns > INT64_C(1000000000) * d->config.watchdog_s) {
+    if (d->status == RP_OK && rpexec_driver_is_idle(&d->config, d->context, &d->last_end_ns)) {
         dump(d);
         fail_locked(d, RP_BROKEN);
     }

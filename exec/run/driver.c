@@ -69,10 +69,26 @@ void rpexec_driver_delay(const rpexec_driver_config *config, uint32_t op)
     }
 }
 
+bool rpexec_driver_is_idle(const rpexec_driver_config *config, void *context,
+                           int64_t *last_end_ns)
+{
+    int64_t now = rpexec_driver_now_ns();
+    if (config->watchdog_s == 0 ||
+        now - *last_end_ns <= INT64_C(1000000000) * config->watchdog_s) {
+        return false;
+    }
+    bool excused = config->excused != NULL && config->excused(context);
+    *last_end_ns = excused ? now : *last_end_ns;
+    return !excused;
+}
+
 void rpexec_driver_log_failure(const rpexec_plan *plan, uint32_t op, rp_status status)
 {
     const rp_op *o = &plan->program->ops[op];
     char name[RP_OP_NAME_SIZE];
+    if (status == RP_LOST) {
+        return; /* said by whoever has noticed it */
+    }
     rp_op_name(o, name);
     const rp_queue *at = &plan->program->queues[plan->order.queue_of[op]];
     char where[32] = "host";

@@ -102,6 +102,9 @@ typedef struct rpexec_driver_config {
     uint32_t delay_us;         /**< longest delay before an op; 0: none */
     uint32_t delay_classes;    /**< 1 << rp_op_class of the ops that are delayed; 0: all */
     uint32_t watchdog_s;       /**< a run in which nothing ends for so long is given up; 0: never */
+    bool (*excused)(void *context); /**< the run waits for other processes, which have a limit of
+                                         their own: it is not given up; NULL: there are none.
+                                         @param context that of `perform` */
     bool bound;                /**< host: GPU g's threads run on core g modulo the cores alone */
     bool poison;               /**< memory that no tensor has yet is filled with NaN */
     bool unbounded;            /**< GPUs: ops are enqueued as soon as they can be, however many of
@@ -215,7 +218,12 @@ bool rpexec_driver_waits_for(const rp_program *program, uint32_t op, uint32_t ot
 /** Sleeps as config->delay_us and its classes say before `op`. */
 void rpexec_driver_delay(const rpexec_driver_config *config, uint32_t op);
 
-/** Logs that `op` has failed. */
+/** @return true where a run is to be given up: nothing has ended for config->watchdog_s, and
+ * nothing excuses that. @param last_end_ns when something has; an excuse counts as that */
+bool rpexec_driver_is_idle(const rpexec_driver_config *config, void *context,
+                           int64_t *last_end_ns);
+
+/** Logs that `op` has failed, unless it is another process that has. */
 void rpexec_driver_log_failure(const rpexec_plan *plan, uint32_t op, rp_status status);
 
 /** Logs what a queue's next op, `op`, waits for: an op, or a text where `other` is op_count. */
