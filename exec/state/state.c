@@ -1,8 +1,10 @@
 #include "exec/state/state.h"
 
+#include "common/base/hash.h"
 #include "common/base/host_limits.h"
 #include "exec/state/pass.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 /* As many threads as its passes are worth. */
@@ -365,4 +367,57 @@ void rpexec_state_refresh(rpexec_state *s, uint32_t layer)
         refresh(s, layer);
     }
     s->scaler.next = layer == 0 ? s->scaler.scale : s->scaler.next;
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+typedef struct hashed {
+    const unsigned char *array;
+    uint64_t width;
+    atomic_ullong sum; /* of all pieces, in any order */
+} hashed;
+
+/* Lanes of their own, as fast as memory is; each step can be undone, so that no word gets lost. */
+static uint64_t hash_values(const unsigned char *at, uint64_t bytes, uint64_t place)
+{
+    uint64_t lanes[4] = {place, 1, 2, 3};
+    uint64_t words[4] = {0};
+    for (uint64_t i = 0; i < bytes; i += sizeof words) {
+        memcpy(words, at + i, bytes - i < sizeof words ? bytes - i : sizeof words);
+        for (uint32_t k = 0; k < 4; k++) {
+            uint64_t lane = (lanes[k] ^ words[k]) * RP_SPLITMIX64_STEP;
+            lanes[k] = lane << 31 | lane >> 33;
+        }
+    }
+    uint64_t hash = rp_hash_add(RP_HASH_SEED, bytes);
+    for (uint32_t k = 0; k < 4; k++) {
+        hash = rp_hash_add(hash, lanes[k]);
+    }
+    return hash;
+}
+
+/* By pieces of the pool, whether one of many threads has come or there is no other. */
+static void hash_piece(void *context, uint64_t first, uint64_t count)
+{
+    hashed *h = context;
+    for (uint64_t at = first; at < first + count; at += RPEXEC_POOL_PIECE) {
+        uint64_t left = first + count - at;
+        uint64_t values = left < RPEXEC_POOL_PIECE ? left : RPEXEC_POOL_PIECE;
+        atomic_fetch_add(&h->sum, hash_values(h->array + at * h->width, values * h->width, at));
+    }
+}
+
+static uint64_t hash_array(const rpexec_state *s, const void *array, uint64_t count, uint64_t width)
+{
+    hashed h = {.array = array, .width = width};
+    rpexec_pool_run(s->pool, count, hash_piece, &h);
+    return atomic_load(&h.sum);
+}
+
+uint64_t rpexec_state_hash(const rpexec_state *s)
+{
+    uint32_t layers = s->model->layer_count;
+    uint64_t working =
+        hash_array(s, s->working, s->offsets[layers], rp_dtype_bytes(s->model->dtype));
+    return rp_hash_add(working, hash_array(s, s->master, s->trained[layers], sizeof(float)));
 }

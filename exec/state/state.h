@@ -99,6 +99,10 @@ void rpexec_state_optimise(rpexec_state *state, const rpexec_adam *adam);
  * the end, is a tied head's table, whose are the embedding's. */
 uint64_t rpexec_state_own(const rpexec_state *state, uint32_t begin, uint32_t end);
 
+/** @return a hash of working and master weights: the same bits, the same hash. Not for adversaries.
+ */
+uint64_t rpexec_state_hash(const rpexec_state *state);
+
 /** @return steps of training so far, with those that were skipped. */
 static inline uint64_t rpexec_state_iterations(const rpexec_state *state)
 {

@@ -306,6 +306,43 @@ Test(exec_pool, initial_weights_are_the_same_bits)
     }
 }
 
+/* Of any number of threads; each bit counts, in the first piece and the last, and so do places. */
+Test(exec_pool, a_hash_is_of_the_bits_alone)
+{
+    rpexec_model model;
+    rpexec_state s;
+    const rp_model config = wide_model(false, 0);
+    cr_assert(eq(int, rpexec_model_create(&config, 3, RP_DTYPE_BF16, rp_test_arena, &model),
+                 RP_OK));
+    cr_assert(eq(int, rpexec_state_create(&model, rp_test_arena, &s), RP_OK));
+    cr_assert(eq(int, rpexec_state_initialise(&s, 7, true), RP_OK));
+    uint64_t values = s.trained[model.layer_count];
+    cr_assert(gt(u64, values, 3 * RPEXEC_POOL_PIECE));
+    s.pool = NULL;
+    const uint64_t expected = rpexec_state_hash(&s);
+    for (size_t i = 1; i < THREAD_CASES; i++) {
+        s.pool = pool_of(THREADS[i]);
+        cr_expect(eq(u64, rpexec_state_hash(&s), expected), "%u threads", THREADS[i]);
+    }
+    const uint64_t places[] = {0, 1, RPEXEC_POOL_PIECE - 1, RPEXEC_POOL_PIECE, values - 17};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        unsigned char *const bytes[] = {(unsigned char *)&s.master[places[i]],
+                                        (unsigned char *)s.working + 2 * places[i]};
+        for (size_t k = 0; k < 2; k++) {
+            *bytes[k] ^= 1;
+            cr_expect(ne(u64, rpexec_state_hash(&s), expected), "value %lu", places[i]);
+            *bytes[k] ^= 1;
+        }
+        float kept = s.master[places[i]];
+        s.master[places[i]] = s.master[values / 2];
+        s.master[values / 2] = kept;
+        cr_expect(ne(u64, rpexec_state_hash(&s), expected), "value %lu", places[i]);
+        s.master[values / 2] = s.master[places[i]];
+        s.master[places[i]] = kept;
+    }
+    cr_expect(eq(u64, rpexec_state_hash(&s), expected));
+}
+
 static void deliver(rpexec_state *s, uint64_t step, bool overflow)
 {
     uint64_t values = s->trained[s->model->layer_count];
