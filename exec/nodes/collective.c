@@ -22,7 +22,7 @@ rp_status rpexec_nodes_take(rpexec_nodes *n, uint32_t from, uint64_t tag, uint64
             *at = found->next;
             n->parcels_end = found->next == NULL ? at : n->parcels_end;
         } else {
-            pthread_cond_wait(&n->moved, &n->lock);
+            rpexec_nodes_wait(n, from);
         }
     }
     pthread_mutex_unlock(&n->lock);
@@ -34,7 +34,7 @@ rp_status rpexec_nodes_take(rpexec_nodes *n, uint32_t from, uint64_t tag, uint64
         rpexec_nodes_abort(n);
     }
     *parcel_out = found;
-    return found != NULL ? RP_OK : RP_BROKEN;
+    return found != NULL ? RP_OK : RP_LOST;
 }
 
 /* Part of an array that a process sums. */
@@ -140,7 +140,7 @@ static rp_status take_sums(const reduction *r)
     return RP_OK;
 }
 
-/* Returns when all has left, after a failure, too. */
+/* Returns when all has left, and after a failure when nobody looks at the array any more. */
 static rp_status reduce(const reduction *r)
 {
     bool left[RPEXEC_MAX_NODES] = {false};
@@ -151,8 +151,12 @@ static rp_status reduce(const reduction *r)
     status = status == RP_OK ? sum_own(r, sum, left, waits) : status;
     status = status == RP_OK ? take_sums(r) : status;
     for (uint32_t other = 0; other < r->n->count; other++) {
-        rp_status gone = waits[other] ? rpexec_nodes_await(r->n, &left[other]) : RP_OK;
+        rp_status gone = waits[other] ? rpexec_nodes_await(r->n, other, &left[other]) : RP_OK;
         status = status == RP_OK ? gone : status;
+    }
+    if (status != RP_OK) {
+        rpexec_nodes_abort(r->n);
+        rpexec_nodes_settle(r->n);
     }
     rp_mem_release(&sum);
     return status;
@@ -183,7 +187,7 @@ rp_status rpexec_nodes_gather(rpexec_nodes *n, uint64_t tag, double own, double 
         if (other != n->rank) {
             bool left = false;
             RP_TRY(rpexec_nodes_give(n, other, tag, &own, sizeof own, &left));
-            RP_TRY(rpexec_nodes_await(n, &left));
+            RP_TRY(rpexec_nodes_await(n, other, &left));
         }
     }
     for (uint32_t other = 0; other < n->count; other++) {

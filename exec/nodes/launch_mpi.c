@@ -3,13 +3,18 @@
 #include "exec/nodes/nodes.h"
 
 #include "common/base/log.h"
+#include "exec/nodes/guard.h"
 
 #include <mpi.h>
 
+static uint32_t patience_s;
+
 static rp_status exchange(const void *own, size_t bytes, void *all_out)
 {
+    rpexec_guard_begin(patience_s, "MPI_Allgather: not all processes of this run have come");
     int error =
         MPI_Allgather(own, (int)bytes, MPI_BYTE, all_out, (int)bytes, MPI_BYTE, MPI_COMM_WORLD);
+    rpexec_guard_end();
     if (error != MPI_SUCCESS) {
         rp_log_error("MPI_Allgather: error %d", error);
         return RP_TOOL;
@@ -19,10 +24,12 @@ static rp_status exchange(const void *own, size_t bytes, void *all_out)
 
 static void end(void)
 {
+    rpexec_guard_begin(patience_s, "MPI_Finalize: not all processes of this run have come");
     (void)MPI_Finalize();
+    rpexec_guard_end();
 }
 
-rp_status rpexec_launch_find(rpexec_launch *launch_out)
+rp_status rpexec_launch_find(uint32_t patience, rpexec_launch *launch_out)
 {
     int rank = 0;
     int count = 1;
@@ -30,7 +37,12 @@ rp_status rpexec_launch_find(rpexec_launch *launch_out)
     if (rpexec_launch_started() < 2) { /* MPI_Init would take its time */
         return RP_OK;
     }
-    if (MPI_Init(NULL, NULL) != MPI_SUCCESS) {
+    patience_s = patience;
+    rpexec_guard_launcher();
+    rpexec_guard_begin(patience_s, "MPI_Init: not all processes of this run have come");
+    int error = MPI_Init(NULL, NULL);
+    rpexec_guard_end();
+    if (error != MPI_SUCCESS) {
         rp_log_error("MPI_Init failed; valid is mpirun of the MPI that rpexec was built with");
         return RP_TOOL;
     }

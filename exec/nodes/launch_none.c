@@ -3,8 +3,9 @@
 
 #include "common/base/log.h"
 
-rp_status rpexec_launch_find(rpexec_launch *launch_out)
+rp_status rpexec_launch_find(uint32_t patience_s, rpexec_launch *launch_out)
 {
+    (void)patience_s;
     uint32_t count = rpexec_launch_started();
     *launch_out = (rpexec_launch){.count = 1};
     if (count > 1) {

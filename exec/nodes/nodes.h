@@ -3,6 +3,8 @@
  * Every two processes have a TCP connection. Messages from one to the other arrive in the order in
  * which they were sent. A thread per connection reads and calls the handler, another one writes, so
  * that a handler may send. A process that is gone is noticed by all others, which say so and fail.
+ * So is one that is stopped, or without a network: processes give each other signs of life, and one
+ * that is silent for too long is named, as is one that all others wait for while it waits itself.
  *
  * All of a process's bytes leave it one after the other, at a rate that may be limited: a
  * connection's bytes then arrive no earlier than a network card of that rate would have sent them.
@@ -45,7 +47,8 @@ typedef struct rpexec_nodes_handler {
 typedef struct rpexec_launch {
     uint32_t rank;
     uint32_t count;
-    /** Every process gets what each of them gives. @param all_out [count] x bytes */
+    /** Every process gets what each of them gives. @param all_out [count] x bytes
+     * @retval RP_OK, RP_TOOL (logged) */
     rp_status (*exchange)(const void *own, size_t bytes, void *all_out);
     /** Nothing is exchanged any more. */
     void (*end)(void);
@@ -56,24 +59,34 @@ typedef struct rpexec_launch {
 uint32_t rpexec_launch_started(void);
 
 /**
- * Finds out whether several processes were started for this run (mpirun).
+ * Finds out whether several processes were started for this run (mpirun). Then this one ends when
+ * mpirun does, and a call of the launch that lasts longer than `patience_s` ends it (guard.h).
  * @param launch_out count 1: none were, and there is nothing else in it
  * @retval RP_OK, RP_USAGE (they were, and this program was built without MPI; logged)
  */
-rp_status rpexec_launch_find(rpexec_launch *launch_out);
+rp_status rpexec_launch_find(uint32_t patience_s, rpexec_launch *launch_out);
+
+typedef struct rpexec_nodes_config {
+    const char *build;   /**< the same in all processes: what they run, for people */
+    double bits_per_s;   /**< that leave a process; 0: as fast as it goes */
+    uint32_t patience_s; /**< a process that is silent for so long ends the run; 0: never */
+} rpexec_nodes_config;
 
 /**
- * Connects all processes, and ends the launch.
- * @param bits_per_s that leave a process; 0: as fast as it goes
+ * Connects all processes within 30 s, or patience_s if that is less, and ends the launch. Listens
+ * on the loopback interface where all run on one machine. What connects and does not know the run's
+ * token, which the launch brings to all, is sent away and delays nobody.
  * @param nodes_out to be closed
- * @retval RP_OK, RP_TOOL (logged), RP_NO_MEMORY
+ * @retval RP_OK, RP_USAGE (another build in another process; logged), RP_TOOL (logged),
+ *         RP_NO_MEMORY
  */
-rp_status rpexec_nodes_open(const rpexec_launch *launch, double bits_per_s,
+rp_status rpexec_nodes_open(const rpexec_launch *launch, const rpexec_nodes_config *config,
                             rpexec_nodes **nodes_out);
 
 /** Tells the others that all went well, waits until they say the same, and disconnects. Where it
- * did not, or where they do not, they are told at once. NULL is nothing. */
-void rpexec_nodes_close(rpexec_nodes *nodes, bool well);
+ * did not they are told at once. NULL is nothing. @retval RP_OK, RP_LOST (it did not, or a process
+ * has failed; its failure is logged) */
+rp_status rpexec_nodes_close(rpexec_nodes *nodes, bool well);
 
 /** @return which of the processes this is. */
 uint32_t rpexec_nodes_rank(const rpexec_nodes *nodes);
@@ -94,12 +107,28 @@ bool rpexec_nodes_failed(rpexec_nodes *nodes);
 /** @return bytes of arrays that this process has sent to sum them, so far. */
 uint64_t rpexec_nodes_sent_bytes(rpexec_nodes *nodes);
 
+/** Notes which step this process is in, from 1 on: for messages about who has not come to it. */
+void rpexec_nodes_note_step(rpexec_nodes *nodes, uint64_t step);
+
+/** Notes that a part of the work has been done; from any thread, often. */
+void rpexec_nodes_note_work(rpexec_nodes *nodes);
+
+/** A thread begins to wait for a process outside of exec/nodes, and ends that. */
+void rpexec_nodes_begin_wait(rpexec_nodes *nodes, uint32_t process);
+void rpexec_nodes_end_wait(rpexec_nodes *nodes);
+
+/** @return true where a thread of this process waits for another process. */
+bool rpexec_nodes_waits(const rpexec_nodes *nodes);
+
+/** All processes know why the run ends here: that others go is said no more. */
+void rpexec_nodes_part(rpexec_nodes *nodes);
+
 /** From now on messages go to `handler`; NULL: they wait. Nobody is in a handler afterwards that
  * was there before. */
 void rpexec_nodes_handle(rpexec_nodes *nodes, const rpexec_nodes_handler *handler);
 
-/** Sends a message to all others, from any thread. @retval RP_OK, RP_BROKEN (a process is gone),
- * RP_NO_MEMORY */
+/** Sends a message to all others, from any thread. @retval RP_OK, RP_LOST (a process is gone, or
+ * has failed), RP_NO_MEMORY */
 rp_status rpexec_nodes_tell(rpexec_nodes *nodes, const rpexec_message *message);
 
 /**
@@ -107,7 +136,7 @@ rp_status rpexec_nodes_tell(rpexec_nodes *nodes, const rpexec_message *message);
  * everywhere. As with a ring, 2 (n - 1) / n of its bytes leave each process.
  * @param tag the same in all processes, of no other call under way; calls of one tag are made in
  *        the same order everywhere
- * @retval RP_OK, RP_BROKEN (a process is gone), RP_NO_MEMORY
+ * @retval RP_OK, RP_LOST, RP_NO_MEMORY
  */
 rp_status rpexec_nodes_all_reduce(rpexec_nodes *nodes, uint64_t tag, rp_dtype dtype, uint64_t count,
                                   void *array);
@@ -120,8 +149,8 @@ void rpexec_nodes_abort(rpexec_nodes *nodes);
 
 /** The next two are called by one thread, the same calls in the same order in all processes. */
 
-/** Returns when all processes have come. @retval RP_OK, RP_BROKEN (one is gone) */
+/** Returns when all processes have come. @retval RP_OK, RP_LOST */
 rp_status rpexec_nodes_meet(rpexec_nodes *nodes);
 
-/** All get an array of one process. @retval RP_OK, RP_BROKEN (one is gone) */
+/** All get an array of one process. @retval RP_OK, RP_LOST */
 rp_status rpexec_nodes_share(rpexec_nodes *nodes, uint32_t root, void *array, uint64_t bytes);

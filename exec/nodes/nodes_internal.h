@@ -4,6 +4,7 @@
 #include "exec/nodes/nodes.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /** Bytes that are summed at a time, and written at most: few threads are woken up for them. */
 #define RPEXEC_PIECE_BYTES (UINT64_C(256) << 10)
@@ -14,7 +15,7 @@ typedef struct rpexec_letter {
     rpexec_message message;
     const void *payload;
     int64_t given_ns; /**< when the card could have begun with it */
-    bool *left; /**< set when the payload has left; NULL: nobody waits */
+    bool *left;       /**< set when the payload has left; NULL: nobody waits */
 } rpexec_letter;
 
 /** Values that have come, before somebody takes them. */
@@ -39,7 +40,12 @@ typedef struct rpexec_link {
     pthread_cond_t given; /**< the writer sleeps on it: others' news do not wake it */
     rpexec_letter *first; /**< to be written */
     rpexec_letter *last;
-    bool ended; /**< the other one has said that all went well */
+    bool writing;           /**< a letter is being written */
+    bool held;              /**< its reader waits for this process to come to where it takes it */
+    bool ended;             /**< the other one has said that all went well */
+    atomic_llong heard_ns;  /**< when anything has come */
+    atomic_llong active_ns; /**< when something has come but that it waits for others */
+    atomic_ullong step;     /**< that the other one is in; 0: it has not begun */
 } rpexec_link;
 
 struct rpexec_nodes {
@@ -47,20 +53,33 @@ struct rpexec_nodes {
     uint32_t rank;
     uint32_t count;
     double bits_per_s;
-    rpexec_link *links; /**< [count] */
+    int64_t patience_ns; /**< 0: for ever */
+    rpexec_link *links;  /**< [count] */
     pthread_mutex_t lock;
     pthread_cond_t moved;
+    pthread_cond_t tick; /**< the watch sleeps on it */
+    pthread_t watch;     /**< sends and expects signs of life */
+    bool watches;        /**< it has been started */
     rpexec_nodes_handler handler;
-    bool handled;    /**< there is a handler */
-    uint32_t inside; /**< threads in it */
-    bool closing;    /**< writers end when they have written all */
-    bool failing;    /**< somebody is told that a process is gone */
+    bool handled;        /**< there is a handler */
+    uint32_t inside;     /**< threads in it */
+    atomic_uint waiting; /**< threads that wait for other processes, */
+    atomic_uint awaited; /**< the last one of them for this one */
+    atomic_ullong works; /**< parts of work that have been done */
+    atomic_ullong step;  /**< that this process is in; 0: it has not begun */
+    bool parting;        /**< all know that the run ends: nobody who goes is missed */
+    bool leaving;        /**< this one has said that it ends */
+    bool closing;        /**< writers end when they have written all */
+    bool failing;        /**< somebody is told that a process is gone, or this one has failed */
     bool failed;
+    int64_t failed_ns;   /**< when that was noticed; 0: not yet */
     uint64_t sent_bytes; /**< of arrays that are summed */
     int64_t free_ns;     /**< when the card has sent what it was given */
     uint64_t *met;       /**< [count] meetings that each process has come to */
     void *target;        /**< of the array that is shared now; NULL: nobody waits for one */
     uint64_t target_bytes;
+    uint32_t target_root;   /**< whose array it is */
+    bool filling;           /**< it comes */
     bool taken;             /**< it has come */
     rpexec_parcel *parcels; /**< that nobody has taken yet, the oldest first */
     rpexec_parcel **parcels_end;
@@ -71,29 +90,69 @@ enum {
     RPEXEC_MESSAGE_MEET = RPEXEC_MESSAGE_OWN,
     RPEXEC_MESSAGE_SHARE,
     RPEXEC_MESSAGE_PARCEL, /**< values[0]: its tag */
+    RPEXEC_MESSAGE_ALIVE,  /**< number: whether it waits for others. values[0]: its step */
     RPEXEC_MESSAGE_END,    /**< all went well */
-    RPEXEC_MESSAGE_ABORT,  /**< it did not */
+    RPEXEC_MESSAGE_ABORT,  /**< it did not. number: because of which process */
 };
+
+/** Variables that say how many processes were started, of Open MPI and MPICH; NULL-terminated. */
+extern const char *const rpexec_launch_variables[];
+
+/** @return CLOCK_MONOTONIC. */
+int64_t rpexec_nodes_now_ns(void);
+
+/** Waits for `moved`, with the lock, because of another process. */
+static inline void rpexec_nodes_wait(rpexec_nodes *nodes, uint32_t other)
+{
+    rpexec_nodes_begin_wait(nodes, other);
+    pthread_cond_wait(&nodes->moved, &nodes->lock);
+    rpexec_nodes_end_wait(nodes);
+}
+
+/** Ends the run because of a process: the first cause is logged, and told to whoever handles
+ * messages before threads that wait for a process return. @param cause behind "process I of N " */
+void rpexec_nodes_fail(rpexec_nodes *nodes, uint32_t other, const char *cause);
+
+/**
+ * Gives a message to a connection's writer.
+ * @param left set when it has left, for rpexec_nodes_await, which must be called then; NULL: nobody
+ *        waits
+ * @retval RP_OK, RP_LOST (not for RPEXEC_MESSAGE_ABORT), RP_NO_MEMORY
+ */
+rp_status rpexec_nodes_put(rpexec_nodes *nodes, uint32_t to, const rpexec_message *message,
+                           const void *payload, bool *left);
+
+/** A connection's threads. @param context the rpexec_link @return NULL */
+void *rpexec_nodes_write_letters(void *context);
+void *rpexec_nodes_read_letters(void *context);
+
+/** The thread that sends signs of life and expects the others'. @param context the rpexec_nodes
+ * @return NULL */
+void *rpexec_nodes_watch(void *context);
 
 /**
  * Sends values that the other process takes by their tag.
  * @param left set when they, and all that was given to this process before, have left; for
  *        rpexec_nodes_await, which must be called then. NULL: nobody waits
- * @retval RP_OK, RP_BROKEN (a process is gone), RP_NO_MEMORY
+ * @retval RP_OK, RP_LOST, RP_NO_MEMORY
  */
 rp_status rpexec_nodes_give(rpexec_nodes *nodes, uint32_t to, uint64_t tag, const void *values,
                             uint64_t bytes, bool *left);
 
-/** Waits for values to leave, after a failure, too. @retval RP_OK, RP_BROKEN (a process is gone) */
-rp_status rpexec_nodes_await(rpexec_nodes *nodes, const bool *left);
+/** Waits for values to leave to a process, after a failure, too. @retval RP_OK, RP_LOST */
+rp_status rpexec_nodes_await(rpexec_nodes *nodes, uint32_t to, const bool *left);
+
+/** After a failure: waits until no payload is being written, and none will be. */
+void rpexec_nodes_settle(rpexec_nodes *nodes);
 
 /**
  * Takes the oldest values of a tag from another process, and waits for them.
  * @param parcel_out given back with rp_mem_release
- * @retval RP_OK, RP_BROKEN (a process is gone; or they have other sizes, logged)
+ * @retval RP_OK, RP_LOST (or they have other sizes, logged)
  */
 rp_status rpexec_nodes_take(rpexec_nodes *nodes, uint32_t from, uint64_t tag, uint64_t bytes,
                             rpexec_parcel **parcel_out);
 
-/** Connects all links. @retval RP_OK, RP_TOOL (logged), RP_NO_MEMORY */
-rp_status rpexec_nodes_connect(rpexec_nodes *nodes, const rpexec_launch *launch);
+/** Connects all links. @param build rpexec_nodes_config's @retval RP_OK, RP_TOOL, RP_USAGE (another
+ * build; logged), RP_NO_MEMORY */
+rp_status rpexec_nodes_connect(rpexec_nodes *nodes, const rpexec_launch *launch, const char *build);

@@ -162,6 +162,9 @@ static void step_ended(void *context, uint32_t iteration, double loss, double no
     if (!waits) {
         rpexec_loss_log_add(&t->losses, &t->line);
     }
+    if (t->nodes != NULL) {
+        rpexec_nodes_note_step(t->nodes, t->line.step + 1);
+    }
     show_progress(t, loss, norm);
 }
 
@@ -448,6 +451,9 @@ static rp_status train(rpexec_trainer *t)
 {
     if (t->outcome->steps > 0) {
         RP_TRY(rpexec_loss_log_begin(&t->losses));
+    }
+    if (t->nodes != NULL) {
+        rpexec_nodes_note_step(t->nodes, t->outcome->first_step + 1);
     }
     t->began_s = now_s();
     t->load = rpexec_load_begin();

@@ -196,8 +196,15 @@ static void take_verdict(void *context, uint32_t from, const rpexec_message *mes
 static void lose(void *context)
 {
     rpexec_run *r = context;
-    r->e->driver_type->fail(r->driver, RP_BROKEN);
+    r->e->driver_type->fail(r->driver, RP_LOST);
     stop(r);
+}
+
+/* Ops that are summed over processes end when the others have come. */
+static bool waits_for_others(void *context)
+{
+    const rpexec_run *r = context;
+    return rpexec_nodes_waits(r->e->nodes);
 }
 
 /* The decision of process 0 about an iteration that has not begun. With the run's lock. */
@@ -216,9 +223,11 @@ static bool decided(rpexec_run *r, uint32_t iteration)
         }
         return begins;
     }
+    rpexec_nodes_begin_wait(r->e->nodes, 0);
     while (r->verdicts[iteration] == 0 && !r->stopped) {
         pthread_cond_wait(&r->submitted_one, &r->lock);
     }
+    rpexec_nodes_end_wait(r->e->nodes);
     return r->verdicts[iteration] > 0;
 }
 
@@ -338,6 +347,7 @@ static rp_status open_run(rpexec_run *r)
         size_t arrays = (size_t)p->gpu_count * rpexec_plan_most_arrays(r->plan);
         RP_TRY(rp_arena_alloc(r->arena, arrays, sizeof *r->arrays, &r->arrays));
     }
+    e->driver.excused = e->nodes != NULL ? waits_for_others : NULL;
     RP_TRY(e->driver_type->open(&e->driver, rpexec_run_perform, r, &r->driver));
     r->operators = rpexec_driver_operators(e->driver_type, r->driver, model->dtype);
     return load(r);
@@ -450,7 +460,7 @@ rp_status rpexec_execution_run(rpexec_run *r)
         }
     }
     if (is_lost(r)) {
-        return RP_BROKEN; /* somebody else has failed */
+        return RP_LOST;
     }
     bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
     bool on_gpus = r->plan->resident || rpexec_run_shards_are_trained(r);

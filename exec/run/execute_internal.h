@@ -111,7 +111,8 @@ bool rpexec_run_begins(rpexec_run *run, uint32_t iteration);
 
 /** Does what `op` says, or nothing where its iteration does not run; a driver's callback. @param
  * context the run
- * @retval RP_OK, RP_BROKEN (somebody else has failed), RP_TOOL (a test asked for it) */
+ * @retval RP_OK, RP_BROKEN (another op has failed), RP_LOST (another process has), RP_TOOL (a test
+ * asked for it) */
 rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane);
 
 /** Copies between host and GPU before or after the run; zeroes where `from` is NULL. */

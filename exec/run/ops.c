@@ -577,5 +577,9 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
         return RP_OK;
     }
     rpexec_run_op *work = works[o->kind][r->plan->sharded != NULL ? 1 : 0];
-    return work != NULL ? work(r, op, lane) : rp_broken();
+    rp_status status = work != NULL ? work(r, op, lane) : rp_broken();
+    if (r->e->nodes != NULL) {
+        rpexec_nodes_note_work(r->e->nodes);
+    }
+    return status;
 }
