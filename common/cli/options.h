@@ -67,6 +67,9 @@ struct rp_option {
     const char *key;   /**< in JSON; NULL: the name with _ for - */
     bool own_setting;  /**< the program writes this setting itself, or none */
     bool output;       /**< a text that names a file to be written: no two may name the same */
+    /* Of a program that several processes run together, which compare all other options: */
+    bool own;          /**< each may have its own value; outputs are such, too */
+    bool elsewhere;    /**< a file or folder that may be elsewhere for each: given by all or none */
     bool repeats;      /**< values add up; the setting is all of them, joined by commas */
     char letter;       /**< of the short form; 0: none */
     /** Logs what it refuses (rp_option_bad). @param options the program's structure */
@@ -167,6 +170,7 @@ void rp_options_write_settings(const rp_options_program *program, const void *op
 /** @return bytes that all settings take as JSON, at most. */
 size_t rp_options_settings_size(const rp_options_program *program, const void *options);
 
-/** Writes key and value of one option, null where it was not given and its member is 0. */
+/** Writes key and value of one option, null where it was not given and its member is 0. Processes
+ * compare the same. */
 void rp_options_write_setting(const rp_options_program *program, const void *options,
                               const char *name, rp_json *json);

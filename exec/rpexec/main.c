@@ -1,6 +1,5 @@
 /* rpexec: trains a decoder with a pipeline schedule. */
 #include "common/base/log.h"
-#include "common/base/version.h"
 #include "common/cli/option_values.h"
 #include "common/cli/page.h"
 #include "common/cli/tool.h"
@@ -118,17 +117,8 @@ static rp_status train(rpexec_options *options, rp_arena *arena)
 {
     rpexec_launch launch;
     rpexec_outcome outcome;
-    rpexec_nodes *nodes = NULL;
-    const rpexec_nodes_config config = {.build = rp_commit(),
-                                        .bits_per_s = 8e9 * options->network_gb_per_s,
-                                        .patience_s = 2 * options->watchdog_s};
-    RP_TRY(rpexec_launch_find(config.patience_s, &launch));
-    if (launch.count > 1) {
-        RP_TRY(rpexec_nodes_open(&launch, &config, &nodes));
-    }
-    rp_status status = rpexec_train(options, arena, nodes, &outcome);
-    rp_status left = rpexec_nodes_close(nodes, status == RP_OK || status == RP_INTERRUPTED);
-    RP_TRY(status == RP_OK ? left : status);
+    RP_TRY(rpexec_launch_find(rpexec_patience_s(options), &launch));
+    RP_TRY(rpexec_train_together(options, &launch, arena, &outcome));
     return launch.rank == 0 ? report(options, &outcome, arena) : RP_OK;
 }
 

@@ -72,6 +72,16 @@ static void write_betas(const void *options, rp_json *json)
     rp_json_end_array(json);
 }
 
+static void write_schedule(const void *options, rp_json *json)
+{
+    rp_json_member_string(json, "schedule", ((const rpexec_options *)options)->schedule->name);
+}
+
+static void write_backend(const void *options, rp_json *json)
+{
+    rp_json_member_string(json, "backend", ((const rpexec_options *)options)->backend);
+}
+
 rp_layout rpexec_options_layout(const rpexec_options *o)
 {
     return (rp_layout){.tensor_parallel = o->tensor_parallel, .data_parallel = o->data_parallel};
@@ -138,6 +148,9 @@ static const rp_option_group groups[] = {
 #define GIVEN(member) .given = RP_OPTION_MEMBER(rpexec_options, member)
 /* The report begins with these settings, or they change no result. */
 #define REPORTED .own_setting = true
+/* Of several processes; all others' values are compared (train_processes.c). */
+#define OWN .own = true
+#define ELSEWHERE .elsewhere = true
 
 static const rp_option rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},

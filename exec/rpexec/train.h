@@ -58,8 +58,23 @@ typedef struct rpexec_outcome {
  * @param nodes processes that train together with the same options, of which process 0 alone
  *        writes files; NULL: there is one
  * @retval RP_OK, RP_INTERRUPTED (saved; logged), RP_USAGE, RP_INPUT (before anything runs; logged),
- * RP_INVALID_PROGRAM, RP_TOOL, RP_BROKEN, RP_IO, RP_NO_MEMORY; RP_TOOL also where --check finds a
- * difference (logged)
+ * RP_INVALID_PROGRAM, RP_TOOL, RP_BROKEN, RP_LOST (another process has failed), RP_IO,
+ * RP_NO_MEMORY; RP_TOOL also where --check finds a difference (logged)
  */
 rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_nodes *nodes,
                        rpexec_outcome *outcome_out);
+
+/** @return seconds that other processes of a run are waited for: they have given up themselves by
+ * then, where they can (--watchdog-s). */
+static inline uint32_t rpexec_patience_s(const rpexec_options *options)
+{
+    return 2 * options->watchdog_s;
+}
+
+/**
+ * Trains as one of the processes of a launch, or alone. Several compare program, options and what
+ * they have read before anything is written.
+ * @retval as rpexec_train; RP_USAGE (in all processes) where these differ, logged by process 0
+ */
+rp_status rpexec_train_together(rpexec_options *options, const rpexec_launch *launch,
+                                rp_arena *arena, rpexec_outcome *outcome_out);

@@ -117,8 +117,17 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *trainer);
 rp_status rpexec_trainer_finite(const rpexec_trainer *trainer, uint32_t done, uint32_t steps,
                                 bool always);
 
-/** All processes go on from the checkpoint that process 0 alone has read. @retval RP_OK, RP_BROKEN
- * (a process is gone) */
+/**
+ * Several processes must train alike: they compare the values of their options before anything is
+ * read, and then what they have read, before anything is written. Paths may differ; of
+ * weights, data and files the content counts (of large data a sample: rpexec_tokens_identity).
+ * @retval RP_OK, RP_USAGE in all of them (something differs; logged by process 0), RP_LOST,
+ *         RP_NO_MEMORY, RP_INPUT (logged)
+ */
+rp_status rpexec_trainer_compare_options(const rpexec_trainer *trainer);
+rp_status rpexec_trainer_compare_inputs(const rpexec_trainer *trainer);
+
+/** All processes go on from the checkpoint that process 0 alone has read. @retval RP_OK, RP_LOST */
 rp_status rpexec_trainer_share_state(rpexec_trainer *trainer);
 
 /** Notes a signal that has come to process 0: all end after the same step. @retval as above */

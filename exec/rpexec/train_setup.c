@@ -138,6 +138,7 @@ static rp_status set_state(rpexec_trainer *t)
     RP_TRY(rpexec_tokens_identity(&t->tokens, t->arena, &t->progress.data));
     rpexec_progress resumed = t->progress;
     bool found = false;
+    RP_TRY(rpexec_trainer_compare_inputs(t));
     if (t->o->save != NULL && rpexec_trainer_leads(t)) {
         RP_TRY(rpexec_checkpoints_open(t->o->save, t->o->keep, !t->o->resume, &t->checkpoints));
         t->origin.save = t->o->save;
@@ -411,6 +412,7 @@ static rp_status open_data(rpexec_trainer *t)
 rp_status rpexec_trainer_set_up(rpexec_trainer *t)
 {
     rpexec_outcome *out = t->outcome;
+    RP_TRY(rpexec_trainer_compare_options(t));
     RP_TRY(check_record(t->o));
     RP_TRY(attach(t));
     RP_TRY(load_config(t));

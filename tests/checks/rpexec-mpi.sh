@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Release only: the MPI library itself leaks.
 # rpexec under mpirun, a process per server: losses of two processes are those of one with the same sequences, for layouts
-# and for RoundPipe, sync and async; bytes are those of the formula; a killed process ends all; process 0 alone writes.
+# and for RoundPipe, sync and async; bytes are those of the formula; a process that is killed or stopped, or mpirun killed,
+# ends all; unlike processes are refused; process 0 alone writes.
 set -euo pipefail
 export RPEXEC_BACKEND=host
 rpexec=$2/exec/rpexec
@@ -141,26 +142,72 @@ paste -d, "$work/one.csv" "$work/two.csv" | awk -F, 'NR > 1 { for (k = 2; k <= 6
     d = $k == "" ? 0 : $k / $(k + 6) - 1; if (d < -1e-5 || d > 1e-5 || $k == "" != ($(k + 6) == "")) { print; bad = 1 } } }
     END { exit bad || NR != 7 }' || { echo "resumed runs learn something else"; exit 1; }
 
-# A process is killed: the other one says so, and all end within 10 s. What was saved stays, and a run goes on from it.
-: >"$work/out"
-started=$SECONDS
-timeout -k 5 60 mpirun -n 2 bash -c 'echo $$ >"$0.$OMPI_COMM_WORLD_RANK"; exec "$@"' "$work/pid" "$rpexec" "${words[@]}" \
-    --gpus 2 --microbatches 4 --steps 100000 --save "$work/killed" --save-every 5 </dev/null >"$work/out" 2>&1 &
-job=$!
-until [ -d "$work/killed/step-5" ] || [ $((SECONDS - started)) -gt 40 ]; do sleep 0.1; done
-kill -KILL "$(cat "$work/pid.1")"
-killed=$SECONDS
-status=0
-wait $job || status=$?
-took=$((SECONDS - killed))
-[ $status -ne 0 ] && [ $status -ne 124 ] && [ $took -le 10 ] || { echo "a killed process: status $status after $took s"; cat "$work/out"; exit 1; }
+# attack NAME SIGNAL PID-FILE...: trains in $work/NAME until a checkpoint is there, then sends the signal to the process of
+# that file, rank 0, 1 or mpirun. All others end within 10 s.
+attack()
+{
+    local name=$1 signal=$2 victim=$3 started=$SECONDS status=0 rank
+    rm -f "$work"/pid.*
+    timeout -k 5 60 bash -c 'echo $$ >"$0.mpirun"; exec "$@"' "$work/pid" mpirun -n 2 bash -c \
+        'echo $$ >"$0.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"' "$work/pid" "$rpexec" "${words[@]}" --gpus 2 \
+        --microbatches 4 --steps 100000 --watchdog-s 1 --save "$work/$name" --save-every 5 </dev/null >"$work/out" 2>&1 &
+    local job=$!
+    until [ -d "$work/$name/step-5" ] || [ $((SECONDS - started)) -gt 40 ]; do sleep 0.1; done
+    kill -"$signal" "$(cat "$work/pid.$victim")"
+    local struck=$SECONDS
+    wait $job || status=$?
+    for rank in 0 1; do
+        while kill -0 "$(cat "$work/pid.$rank")" 2>/dev/null && [ "$(ps -o stat= -p "$(cat "$work/pid.$rank")")" != Z ]; do
+            [ $((SECONDS - struck)) -le 10 ] || { echo "$name: process $rank still runs"; exit 1; }
+            sleep 0.1
+        done
+    done
+    [ $status -ne 0 ] && [ $status -ne 124 ] || { echo "$name: status $status"; cat "$work/out"; exit 1; }
+    ! grep -E 'invariant|failed \(' "$work/out" || { echo "$name: an op of its own has failed, too"; exit 1; }
+}
+
+# What was saved stays, and a run goes on from it.
+goes_on()
+{
+    local step
+    step=$(find "$work/$1" -maxdepth 1 -name 'step-*' | sed 's/.*step-//' | sort -n | tail -1)
+    two --gpus 2 --microbatches 4 --steps $((step + 1)) --save "$work/$1" --resume
+}
+
+attack killed KILL 1
 grep -q 'process 1 of 2 is gone: this run ends' "$work/out" || { echo "nobody says that a process is gone:"; cat "$work/out"; exit 1; }
-while kill -0 "$(cat "$work/pid.0")" 2>/dev/null; do
-    [ $((SECONDS - killed)) -le 10 ] || { echo "process 0 still runs"; exit 1; }
-    sleep 0.1
-done
-step=$(find "$work/killed" -maxdepth 1 -name 'step-*' | sed 's/.*step-//' | sort -n | tail -1)
-two --gpus 2 --microbatches 4 --steps $((step + 1)) --save "$work/killed" --resume
+goes_on killed
+attack launcher KILL mpirun
+if [ -n "${RP_LONG:-}" ]; then
+    for rank in 0 1; do
+        attack "stopped$rank" STOP $rank
+        grep -q "process $rank of 2 has been silent for 2 s and has not come to the end of step" "$work/out" ||
+            { echo "nobody says who is stopped:"; cat "$work/out"; exit 1; }
+        goes_on "stopped$rank"
+    done
+    status=0
+    timeout -k 5 60 mpirun -n 2 bash -c '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || kill -STOP $$; exec "$@"' x "$rpexec" --watchdog-s 1 \
+        </dev/null >"$work/out" 2>&1 || status=$?
+    [ $status -ne 0 ] && [ $status -ne 124 ] && grep -q 'not all processes of this run have come within 2 s' "$work/out" ||
+        { echo "a process that does not begin: status $status"; cat "$work/out"; exit 1; }
+fi
+
+# unlike MESSAGE PROGRAM OPTION...: a second process of another program, or with other options, is refused by all.
+unlike()
+{
+    local message=$1 program=$2 status=0
+    timeout -k 5 60 mpirun -n 1 "$rpexec" "${words[@]}" --steps 2 --save "$work/unlike" : \
+        -n 1 "$program" "${words[@]}" --steps 2 --save "$work/unlike" "${@:3}" </dev/null >"$work/out" 2>&1 || status=$?
+    [ $status -eq 2 ] && grep -q -- "$message" "$work/out" && ! grep -q 'this run ends' "$work/out" && [ ! -e "$work/unlike" ] ||
+        { echo "${*:3}: status $status:"; cat "$work/out"; exit 1; }
+}
+unlike '--lr: process 0 of 2 has 0.0003, process 1 has 0.001;' "$rpexec" --lr 1e-3
+commit=$("$rpexec" --version | sed -n 's/.*commit \([0-9a-f]\{40\}\).*/\1/p')
+if [ -n "$commit" ]; then
+    sed "s/$commit/$(rev <<<"$commit")/g" "$rpexec" >"$work/other"
+    chmod +x "$work/other"
+    unlike 'process 0 of 2 is rpexec .* process 1 is rpexec' "$work/other"
+fi
 
 # refused OPTION... MESSAGE: status 2, and the message says why
 refused()
