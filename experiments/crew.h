@@ -7,6 +7,9 @@
 
 #include "experiments/point_run.h"
 
+/** Seconds of --watchdog-s without it. */
+#define RPSWEEP_WATCHDOG_S 60u
+
 /** Most points that a worker has at a time. */
 #define RPSWEEP_CHUNK 64u
 
@@ -16,6 +19,7 @@ typedef struct rpsweep_crew_config {
     const rpsweep_experiment *experiment;
     const char *rpexec; /**< the program for executed points */
     uint32_t jobs;      /**< worker processes, at least 1; not with MPI */
+    uint32_t patience_s; /**< MPI: a rank that is silent for so long ends the sweep */
 } rpsweep_crew_config;
 
 /** Functions that bring points to workers and outcomes back. */
@@ -32,7 +36,7 @@ typedef struct rpsweep_crew_type {
      * @param worker_out its sender; UINT32_MAX: there was none within that time
      * @param message_out emptied, then filled. Empty though a worker is named: it has ended while
      * it ran a point, a new one has taken its place, and `cause_out` says how it ended
-     * @retval RP_OK, RP_TOOL (logged), RP_NO_MEMORY
+     * @retval RP_OK, RP_TOOL (logged), RP_LOST (a rank is silent; logged), RP_NO_MEMORY
      */
     rp_status (*next)(rpsweep_crew *crew, int wait_ms, uint32_t *worker_out, rp_text *message_out,
                       const char **cause_out);
@@ -55,5 +59,10 @@ extern const rpsweep_crew_type *const rpsweep_crew_mpi;
  */
 rp_status rpsweep_mpi_begin(bool *is_mpi_out, bool *is_worker_out);
 
-/** Ends what rpsweep_mpi_begin has begun. */
+/** Tells the other ranks that this one works, once a second at most: to be called often where work
+ * without messages takes long. Without MPI: nothing. */
+void rpsweep_mpi_alive(void);
+
+/** Ends what rpsweep_mpi_begin has begun; others are not needed any more. Does not return where a
+ * rank has been silent for too long. Harmless when it has been called. */
 void rpsweep_mpi_end(void);

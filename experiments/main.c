@@ -124,6 +124,7 @@ static rp_status sweep(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
     /* Executed points use all cores themselves, and would disturb each other's times. */
     uint32_t usual = experiment.executed ? 1 : rp_crew_threads(0, UINT32_MAX);
     config.crew.jobs = o->jobs != 0 ? o->jobs : usual;
+    config.crew.patience_s = 2 * (o->watchdog_s != 0 ? o->watchdog_s : RPSWEEP_WATCHDOG_S);
     rp_status status = rpsweep_run(&config, &summary);
     return status == RP_OK ? report(&config, &summary, arena) : status;
 }
@@ -173,6 +174,9 @@ static rp_status act(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
 {
     if (o->common.request != RP_OPTIONS_RUN) {
         return rp_options_answer(&rpsweep_command_line, o, stdout);
+    }
+    if (o->action != RPSWEEP_ACTION_RUN) {
+        rpsweep_mpi_end(); /* this one alone works */
     }
     switch (o->action) {
     case RPSWEEP_ACTION_MERGE:

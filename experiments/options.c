@@ -65,10 +65,10 @@ static bool has_report(const void *options)
 }
 
 static const rp_option_rule rules[] = {
-    {.with = "jobs resume retry-failed shard rpexec dry-run",
+    {.with = "jobs resume retry-failed shard rpexec watchdog-s dry-run",
      .when = has_no_experiment,
-     .message = "--jobs, --resume, --retry-failed, --shard, --rpexec, --dry-run: valid with an "
-                "experiment, not with export, merge, reference or report"},
+     .message = "--jobs, --resume, --retry-failed, --shard, --rpexec, --watchdog-s, --dry-run: "
+                "valid with an experiment, not with export, merge, reference or report"},
     {.given = "retry-failed", .without = "resume", .message = "valid with --resume"},
     {.given = "cell", .when = has_no_reference, .message = "valid with reference"},
     {.given = "html-out", .when = has_no_report, .message = "valid with report"},

@@ -130,6 +130,7 @@ static rp_status count_points(sweep *s)
         rp_arena *arena = NULL;
         rpsweep_point point;
         bool included = false;
+        rpsweep_mpi_alive();
         RP_TRY(rp_arena_create(&arena));
         status = look_at(s, number, arena, &point, &included);
         if (status == RP_OK && included) {
@@ -154,6 +155,7 @@ static rp_status next_point(sweep *s, uint64_t *number_out, bool *there_out)
         rp_arena *arena = NULL;
         rpsweep_point point;
         bool included = false;
+        rpsweep_mpi_alive();
         RP_TRY(rp_arena_create(&arena));
         *number_out = s->next++;
         status = look_at(s, *number_out, arena, &point, &included);

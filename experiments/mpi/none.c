@@ -12,3 +12,7 @@ rp_status rpsweep_mpi_begin(bool *is_mpi_out, bool *is_worker_out)
 void rpsweep_mpi_end(void)
 {
 }
+
+void rpsweep_mpi_alive(void)
+{
+}

@@ -1,14 +1,20 @@
 /* Workers are the other ranks of an MPI job. They are sent the experiment file's text and parse it
- * themselves; then points go out and outcomes come back as messages of bytes. */
+ * themselves; then points go out and outcomes come back as messages of bytes. A point may take any
+ * time: rank 0 and each worker give each other signs of life, and whoever is silent for too long,
+ * being stopped or without a network, is named and ends the job. */
 #include "common/base/log.h"
+#include "exec/nodes/guard.h"
 #include "experiments/crew.h"
 
 #include <mpi.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { TAG_BEGIN = 1, TAG_POINTS, TAG_OUTCOME, TAG_END };
+enum { TAG_BEGIN = 1, TAG_POINTS, TAG_OUTCOME, TAG_END, TAG_ALIVE };
+
+#define USUAL_PATIENCE_S (2 * RPSWEEP_WATCHDOG_S) /* before the options are known */
 
 struct rpsweep_crew {
     rp_arena *arena;
@@ -16,6 +22,115 @@ struct rpsweep_crew {
 };
 
 static bool initialised;
+static int own_rank;
+static int rank_count;
+static uint32_t patience_s = USUAL_PATIENCE_S;
+static double *heard_s; /* [rank] when something has come from it */
+static double looked_s; /* last */
+static double signed_s; /* when this rank has given its last sign */
+static bool lost;       /* somebody is silent */
+
+/* ---- signs of life ----------------------------------------------------------------------------
+ */
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* MPI cannot give up: the process does. */
+static void send(const void *bytes, int count, MPI_Datatype type, int to, int tag)
+{
+    static char what[64];
+    (void)snprintf(what, sizeof what, "rank %d of %d has taken nothing", to, rank_count);
+    rpexec_guard_begin(patience_s, what);
+    MPI_Send(bytes, count, type, to, tag, MPI_COMM_WORLD);
+    rpexec_guard_end();
+}
+
+/* Workers and rank 0 talk, workers among each other do not. */
+static bool talks_to(int rank)
+{
+    return own_rank == 0 ? rank != 0 : rank == 0;
+}
+
+void rpsweep_mpi_alive(void)
+{
+    double now = now_s();
+    double period = patience_s < 8 ? patience_s / 8.0 : 1;
+    if (!initialised || rank_count < 2 || now - signed_s < period) {
+        return;
+    }
+    signed_s = now;
+    for (int rank = 0; rank < rank_count; rank++) {
+        if (talks_to(rank)) {
+            send(NULL, 0, MPI_BYTE, rank, TAG_ALIVE);
+        }
+    }
+}
+
+static bool look_for(int from, int tag, MPI_Status *status)
+{
+    int there = 0;
+    MPI_Iprobe(from, tag, MPI_COMM_WORLD, &there, status);
+    if (there) {
+        heard_s[status->MPI_SOURCE] = now_s();
+    }
+    return there != 0;
+}
+
+/* Takes signs, gives one, and finds out who gives none. A rank that has not looked for long, being
+ * busy or stopped, has heard nobody. */
+static rp_status exchange_signs(void)
+{
+    MPI_Status status;
+    double now = now_s();
+    for (int rank = 0; now - looked_s > patience_s / 4.0 && rank < rank_count; rank++) {
+        heard_s[rank] = now;
+    }
+    looked_s = now;
+    while (look_for(MPI_ANY_SOURCE, TAG_ALIVE, &status)) {
+        MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, TAG_ALIVE, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    }
+    rpsweep_mpi_alive();
+    for (int rank = 0; rank < rank_count && !lost; rank++) {
+        if (talks_to(rank) && now - heard_s[rank] > patience_s) {
+            rp_log_error("rank %d of %d has been silent for %u s: this sweep ends", rank,
+                         rank_count, patience_s);
+            lost = true;
+        }
+    }
+    return lost ? RP_LOST : RP_OK;
+}
+
+/* MPI cannot wait for a time: it is asked again and again, less often the longer nothing comes. */
+static rp_status await(int from, int tag, double most_s, MPI_Status *status, bool *there_out)
+{
+    double until = now_s() + most_s;
+    *there_out = false;
+    for (long nap_ns = 1000; !*there_out; nap_ns = nap_ns < 1000000 ? 2 * nap_ns : nap_ns) {
+        *there_out = look_for(from, tag, status);
+        if (!*there_out) {
+            RP_TRY(exchange_signs());
+            if (now_s() > until) {
+                return RP_OK;
+            }
+            nanosleep(&(struct timespec){.tv_nsec = nap_ns}, NULL);
+        }
+    }
+    return RP_OK;
+}
+
+static rp_status await_long(int from, int tag, MPI_Status *status)
+{
+    for (bool there = false; !there;) {
+        RP_TRY(await(from, tag, 3600, status, &there));
+    }
+    return RP_OK;
+}
 
 /* A rank's own processes are no ranks: rpexec would look for the others. */
 static void leave_environment(void)
@@ -31,7 +146,7 @@ static void leave_environment(void)
 static rp_status receive_bytes(int tag, rp_arena *arena, char **bytes_out, int *length_out)
 {
     MPI_Status status;
-    MPI_Probe(0, tag, MPI_COMM_WORLD, &status);
+    RP_TRY(await_long(0, tag, &status));
     MPI_Get_count(&status, MPI_BYTE, length_out);
     RP_TRY(rp_arena_alloc(arena, (size_t)*length_out + 1, 1, bytes_out));
     MPI_Recv(*bytes_out, *length_out, MPI_BYTE, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -44,7 +159,11 @@ static rp_status read_beginning(const char *bytes, int length, rp_arena *arena,
 {
     const char *file = NULL;
     const char *text = NULL;
-    size_t at = 0;
+    size_t at = sizeof patience_s;
+    if ((size_t)length < at) {
+        return rp_broken();
+    }
+    memcpy(&patience_s, bytes, sizeof patience_s);
     RP_TRY(rp_store_text_unpack(bytes, (size_t)length, &at, arena, &file));
     RP_TRY(rp_store_text_unpack(bytes, (size_t)length, &at, arena, &text));
     RP_TRY(rp_store_text_unpack(bytes, (size_t)length, &at, arena, rpexec_out));
@@ -58,7 +177,8 @@ static rp_status take_outcome(rpsweep_crew *process, uint64_t number, rp_text *m
     uint32_t worker = UINT32_MAX;
     const char *cause = NULL;
     while (worker == UINT32_MAX) {
-        RP_TRY(rpsweep_crew_processes.next(process, 1000, &worker, message, &cause));
+        RP_TRY(rpsweep_crew_processes.next(process, 100, &worker, message, &cause));
+        RP_TRY(exchange_signs());
     }
     *has_ended_out = message->length == 0;
     rpsweep_outcome crash = {.number = number, .failure = cause};
@@ -72,7 +192,7 @@ static rp_status run_chunk(rpsweep_crew *process, const uint64_t *numbers, uint3
     for (uint32_t i = 0; i < count; i++) {
         bool has_ended = false;
         RP_TRY(take_outcome(process, numbers[i], message, &has_ended));
-        MPI_Send(message->bytes, (int)message->length, MPI_BYTE, 0, TAG_OUTCOME, MPI_COMM_WORLD);
+        send(message->bytes, (int)message->length, MPI_BYTE, 0, TAG_OUTCOME);
         if (has_ended && i + 1 < count) { /* the rest goes to the process that has replaced it */
             RP_TRY(rpsweep_crew_processes.give(process, 0, numbers + i + 1, count - i - 1));
         }
@@ -93,6 +213,10 @@ static rp_status run_points(const rpsweep_experiment *experiment, const char *rp
         uint64_t numbers[RPSWEEP_CHUNK];
         int count = 0;
         MPI_Status from;
+        status = await_long(0, TAG_POINTS, &from);
+        if (status != RP_OK) {
+            break;
+        }
         MPI_Recv(numbers, RPSWEEP_CHUNK, MPI_UINT64_T, 0, TAG_POINTS, MPI_COMM_WORLD, &from);
         MPI_Get_count(&from, MPI_UINT64_T, &count);
         if (count == 0) {
@@ -116,7 +240,7 @@ static rp_status work(rp_arena *arena)
         RP_TRY(read_beginning(bytes, length, arena, &experiment, &rpexec));
         RP_TRY(run_points(&experiment, rpexec));
     }
-    MPI_Send(NULL, 0, MPI_BYTE, 0, TAG_END, MPI_COMM_WORLD);
+    send(NULL, 0, MPI_BYTE, 0, TAG_END);
     return RP_OK;
 }
 
@@ -127,6 +251,8 @@ static bool begun;
 
 static rp_status pack_beginning(const rpsweep_crew_config *config, rp_text *text)
 {
+    patience_s = config->patience_s;
+    RP_TRY(rp_text_append(text, (const char *)&patience_s, sizeof patience_s));
     RP_TRY(rp_store_text_pack(config->experiment->file, text));
     RP_TRY(rp_store_text_pack(config->experiment->text, text));
     return rp_store_text_pack(config->rpexec, text);
@@ -149,9 +275,9 @@ static rp_status open_crew(const rpsweep_crew_config *config, rpsweep_crew **cre
         return status;
     }
     (*crew_out)->arena = arena;
-    MPI_Comm_size(MPI_COMM_WORLD, &(*crew_out)->ranks);
+    (*crew_out)->ranks = rank_count;
     for (int rank = 1; rank < (*crew_out)->ranks; rank++) {
-        MPI_Send(text.bytes, (int)text.length, MPI_BYTE, rank, TAG_BEGIN, MPI_COMM_WORLD);
+        send(text.bytes, (int)text.length, MPI_BYTE, rank, TAG_BEGIN);
     }
     begun = true;
     rp_text_fini(&text);
@@ -166,27 +292,20 @@ static uint32_t crew_size(const rpsweep_crew *crew)
 static rp_status give(rpsweep_crew *crew, uint32_t worker, const uint64_t *numbers, uint32_t count)
 {
     (void)crew;
-    MPI_Send(numbers, (int)count, MPI_UINT64_T, (int)worker + 1, TAG_POINTS, MPI_COMM_WORLD);
+    send(numbers, (int)count, MPI_UINT64_T, (int)worker + 1, TAG_POINTS);
     return RP_OK;
 }
 
-/* MPI cannot wait for a time: it is asked again and again, less often the longer nothing comes. */
 static rp_status next(rpsweep_crew *crew, int wait_ms, uint32_t *worker_out, rp_text *message,
                       const char **cause_out)
 {
     (void)crew;
     MPI_Status status;
-    int there = 0;
+    bool there = false;
     *worker_out = UINT32_MAX;
     *cause_out = NULL;
-    for (long waited_ns = 0, nap_ns = 1000; !there && waited_ns < wait_ms * 1000000L;) {
-        MPI_Iprobe(MPI_ANY_SOURCE, TAG_OUTCOME, MPI_COMM_WORLD, &there, &status);
-        if (!there) {
-            nanosleep(&(struct timespec){.tv_nsec = nap_ns}, NULL);
-            waited_ns += nap_ns;
-            nap_ns = nap_ns < 1000000 ? 2 * nap_ns : nap_ns;
-        }
-    }
+    RP_TRY(await(MPI_ANY_SOURCE, TAG_OUTCOME, 1e-3 * wait_ms, &status, &there));
+    RP_TRY(there ? exchange_signs() : RP_OK); /* outcomes may come without a pause */
     if (!there) {
         return RP_OK;
     }
@@ -230,25 +349,36 @@ static bool launched_by_mpi(void)
     return false;
 }
 
+/* Ends the job. */
+static void give_up(rp_status status)
+{
+    rpexec_guard_begin(patience_s, "MPI_Abort: the job has not ended");
+    MPI_Abort(MPI_COMM_WORLD, rp_status_exit(status));
+}
+
 rp_status rpsweep_mpi_begin(bool *is_mpi_out, bool *is_worker_out)
 {
-    int rank = 0;
-    int size = 1;
     *is_mpi_out = *is_worker_out = false;
     if (!launched_by_mpi()) {
         return RP_OK;
     }
-    if (MPI_Init(NULL, NULL) != MPI_SUCCESS) {
+    rpexec_guard_launcher();
+    rpexec_guard_begin(patience_s, "MPI_Init: not all ranks have come");
+    int error = MPI_Init(NULL, NULL);
+    rpexec_guard_end();
+    if (error != MPI_SUCCESS) {
         rp_log_error("MPI_Init failed");
         return RP_TOOL;
     }
-    initialised = true;
     leave_environment();
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    *is_mpi_out = rank == 0 && size > 1;
-    *is_worker_out = rank != 0;
-    if (rank == 0) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &own_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &rank_count);
+    RP_TRY(rp_mem_resize(&heard_s, (size_t)rank_count * sizeof *heard_s));
+    looked_s = signed_s = 0; /* everybody is heard from the first look on */
+    initialised = true;
+    *is_mpi_out = own_rank == 0 && rank_count > 1;
+    *is_worker_out = own_rank != 0;
+    if (own_rank == 0) {
         return RP_OK;
     }
     rp_arena *arena = NULL;
@@ -256,44 +386,51 @@ rp_status rpsweep_mpi_begin(bool *is_mpi_out, bool *is_worker_out)
     status = status == RP_OK ? work(arena) : status;
     rp_arena_destroy(arena);
     if (status != RP_OK) {
-        MPI_Abort(MPI_COMM_WORLD, rp_status_exit(status));
+        give_up(status);
     }
     return status;
 }
 
 /* Of a sweep that was stopped or has failed, workers still send what they had begun: it is taken
  * and dropped, since a message that nobody takes blocks its sender. */
-static void drain(int workers)
+static rp_status drain(int workers)
 {
     char *bytes = NULL;
-    while (workers > 0) {
-        MPI_Status status;
+    rp_status status = RP_OK;
+    while (workers > 0 && status == RP_OK) {
+        MPI_Status from;
         int length = 0;
-        MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
-        MPI_Get_count(&status, MPI_BYTE, &length);
-        if (rp_mem_resize(&bytes, (size_t)length + 1) != RP_OK) {
-            MPI_Abort(MPI_COMM_WORLD, rp_status_exit(RP_NO_MEMORY));
+        status = await_long(MPI_ANY_SOURCE, MPI_ANY_TAG, &from);
+        if (status == RP_OK) {
+            MPI_Get_count(&from, MPI_BYTE, &length);
+            status = rp_mem_resize(&bytes, (size_t)length + 1);
         }
-        MPI_Recv(bytes, length, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
-        workers -= status.MPI_TAG == TAG_END ? 1 : 0;
+        if (status == RP_OK) {
+            MPI_Recv(bytes, length, MPI_BYTE, from.MPI_SOURCE, from.MPI_TAG, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            workers -= from.MPI_TAG == TAG_END ? 1 : 0;
+        }
     }
     rp_mem_release(&bytes);
+    return status;
 }
 
 void rpsweep_mpi_end(void)
 {
-    int rank = 0;
-    int size = 1;
     if (!initialised) {
         return;
     }
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    for (int other = 1; rank == 0 && other < size; other++) {
+    for (int other = 1; own_rank == 0 && !lost && other < rank_count; other++) {
         /* No points, or no sweep at all: it can go. */
-        MPI_Send(NULL, 0, MPI_BYTE, other, begun ? TAG_POINTS : TAG_BEGIN, MPI_COMM_WORLD);
+        send(NULL, 0, MPI_BYTE, other, begun ? TAG_POINTS : TAG_BEGIN);
     }
-    drain(rank == 0 ? size - 1 : 0);
+    rp_status status = lost ? RP_LOST : drain(own_rank == 0 ? rank_count - 1 : 0);
+    if (status != RP_OK) {
+        give_up(status);
+    }
+    initialised = false;
+    rp_mem_release(&heard_s);
+    rpexec_guard_begin(patience_s, "MPI_Finalize: not all ranks have come");
     MPI_Finalize();
+    rpexec_guard_end();
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Release only: the MPI library itself leaks.
-# rpsweep under MPI: four ranks give the rows of one process, and a sweep that fails ends the job.
+# rpsweep under MPI: four ranks give the rows of one process, and a sweep that fails, or of which a rank is stopped, ends
+# the job, with all that it has started.
 set -euo pipefail
 rpsweep=$2/experiments/rpsweep
 command -v mpirun >/dev/null || { echo "skipped: mpirun is missing (Debian package: openmpi-bin)"; exit 77; }
@@ -67,3 +68,34 @@ under_mpi "$work/run.yaml" --db "$work/crash.db" --rpexec "$work/rpexec" || stat
 status=0
 under_mpi "$work/none.yaml" || status=$?
 [ $status -eq 2 ] || { echo "a missing file: exit status $status"; exit 1; }
+
+# attack SIGNAL VICTIM: points that do not end; then the signal goes to a rank, or to mpirun. Nothing is left within 10 s.
+sed 's/steps: .*/steps: [1000000]}/' "$work/run.yaml" >"$work/endless.yaml"
+attack()
+{
+    local signal=$1 victim=$2 started=$SECONDS
+    rm -f "$work"/pid.* "$work/endless.db"
+    printf '#!/bin/sh\necho $$ >>%s/pid.points\nexec sleep 1000\n' "$work" >"$work/rpexec"
+    timeout -k 5 60 bash -c 'echo $$ >"$0.mpirun"; exec "$@"' "$work/pid" mpirun -n 3 bash -c \
+        'echo $$ >"$0.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"' "$work/pid" "$rpsweep" "$work/endless.yaml" --watchdog-s 1 \
+        --db "$work/endless.db" --rpexec "$work/rpexec" </dev/null >"$work/out" 2>&1 &
+    local job=$!
+    until [ "$(wc -l <"$work/pid.points")" = 2 ] || [ $((SECONDS - started)) -gt 40 ]; do sleep 0.1; done 2>/dev/null
+    kill -"$signal" "$(cat "$work/pid.$victim")"
+    local struck=$SECONDS
+    ! wait $job || { echo "a sweep whose $victim gets $signal ends with 0"; exit 1; }
+    for process in $(cat "$work"/pid.[012] "$work/pid.points"); do
+        while kill -0 "$process" 2>/dev/null && [ "$(ps -o stat= -p "$process")" != Z ]; do
+            [ $((SECONDS - struck)) -le 10 ] || { echo "after $signal to $victim still running:"; ps -fp "$process"; exit 1; }
+            sleep 0.1
+        done
+    done
+}
+attack STOP 1
+grep -q 'rank 1 of 3 has been silent for 2 s: this sweep ends' "$work/out" || { echo "nobody says who is stopped:"; cat "$work/out"; exit 1; }
+if [ -n "${RP_LONG:-}" ]; then
+    attack STOP 0
+    grep -q 'rank 0 of 3 has been silent for 2 s: this sweep ends' "$work/out" || { echo "nobody says who is stopped:"; cat "$work/out"; exit 1; }
+    attack KILL 2
+    attack KILL mpirun
+fi
