@@ -1,11 +1,14 @@
 #include "sim/rppredict/cells.h"
 
 #include "common/base/log.h"
+#include "common/cli/option_values.h"
 #include "common/formats/csv.h"
 #include "common/inputs/published.h"
 #include "sim/rppredict/run.h"
 
 #include <string.h>
+
+#define LONGEST (1u << 22) /* sequence, in tokens */
 
 enum {
     COLUMN_FRAMEWORK,
@@ -41,6 +44,16 @@ static rp_status number(const cells *c, uint32_t row, int column, uint32_t most,
     uint64_t value = 0;
     RP_TRY(rp_csv_u64(&c->csv, row, c->index[column], 1, most, &value));
     *value_out = (uint32_t)value;
+    return RP_OK;
+}
+
+static rp_status length(const cells *c, uint32_t row, uint32_t *tokens_out)
+{
+    uint64_t tokens = 0;
+    if (!rp_option_count(cell(c, row, COLUMN_LENGTH), 1024, 1, LONGEST, &tokens)) {
+        return number(c, row, COLUMN_LENGTH, LONGEST, tokens_out); /* refuses */
+    }
+    *tokens_out = (uint32_t)tokens;
     return RP_OK;
 }
 
@@ -111,7 +124,7 @@ static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
     q->longest = strcmp(cell(c, row, COLUMN_LENGTH), "longest") == 0;
     q->asynchronous = strcmp(q->framework, "roundpipe") == 0;
     if (!q->longest) {
-        RP_TRY(number(c, row, COLUMN_LENGTH, 1u << 22, &q->workload.seq_len));
+        RP_TRY(length(c, row, &q->workload.seq_len));
     }
     uint32_t empty = 0;
     for (int column = COLUMN_BATCH; column < COLUMNS; column++) {

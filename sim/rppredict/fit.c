@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/inputs/platform_write.h"
 #include "sim/rppredict/least_squares.h"
+#include "sim/run/ranges.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #define PULL 0.01   /* weight of a logarithm's square: what the runs leave open stays */
 #define SHOWN 0.01  /* of a run's speed, over the whole range of a constant */
 #define AS_WELL 4.0 /* more squares of RPSIM_FIT_RUN_SIGMA: two deviations of one run */
+#define EDGE 1e-9   /* a probability: what no draw of a range is beyond */
 #define KNOWN                                                                                      \
     0.15 /* deviation of a logarithm that the runs leave to a constant they agree with             \
           */
@@ -393,27 +395,42 @@ static rp_status settle(fitter *f)
     return RP_OK;
 }
 
-/* Words for a constant: its state in the table, the reason in warnings and the platform's file. */
-static rp_status report(const fitter *f, rpsim_fit_constant *c)
+/* Nothing is set where a run that was fitted stays further off than one run and a model with times
+ * of layers from elsewhere are from the mean of many (traces/ranges.csv, run). */
+static rp_status refuse_unexplained(fitter *f)
 {
-    static const char *const words[][2] = {
-        [RPSIM_FIT_UNSEEN] = {"left: not shown", "the runs do not show it"},
-        [RPSIM_FIT_AGREES] = {"left: the runs agree", "the runs agree with it"},
-        [RPSIM_FIT_RIVALS] = {"left: others explain the runs",
-                              "the runs are explained as well by "},
-        [RPSIM_FIT_AT_END] = {"left: at the end of its range", "the runs ask for more than it can"},
-        [RPSIM_FIT_SET] = {"set", "set on runs"}};
-    const char *rivals = *c->rivals != '\0' ? c->rivals : "what the platform has";
-    c->said = words[c->state][0];
-    RP_TRY(rp_arena_print(f->arena, &c->why, "%s%s", words[c->state][1],
-                          c->state == RPSIM_FIT_RIVALS ? rivals : ""));
-    if (c->state == RPSIM_FIT_UNSEEN || c->state == RPSIM_FIT_RIVALS) {
-        rp_log_warning("%s: the runs to fit do not determine it; it stays at %.4g: %s", c->key,
-                       c->value, c->why);
-    } else if (c->state == RPSIM_FIT_AT_END) {
-        rp_log_warning("%s: the runs ask for the end of its physical range, %.4g to %.4g; it stays "
-                       "at %.4g, and something else is wrong",
-                       c->key, c->low, c->high, c->value);
+    rpsim_ranges ranges;
+    RP_TRY(rpsim_ranges_load(&ranges));
+    const rpsim_range *run = &ranges.of[RPSIM_INPUT_RUN][RP_MOVED];
+    double low = 1 / rpsim_range_factor(run, 1 - EDGE);
+    double high = 1 / rpsim_range_factor(run, EDGE);
+    uint32_t worst = NONE;
+    double off = 0;
+    RP_TRY(answer(f, NULL, f->fit_count));
+    for (uint32_t i = 0; i < f->fit_count; i++) {
+        double ratio = f->answers[i].tokens_per_s / f->out->rows[f->rows[i]].measured_tokens_per_s;
+        if ((ratio < low || ratio > high) && fabs(log(ratio)) > fabs(off)) {
+            worst = f->rows[i];
+            off = log(ratio);
+        }
+    }
+    bool refused = false;
+    for (uint32_t i = 0; worst != NONE && i < f->out->constant_count; i++) {
+        rpsim_fit_constant *c = &f->out->constants[i];
+        if (c->state == RPSIM_FIT_SET) {
+            c->state = RPSIM_FIT_UNEXPLAINED;
+            c->value = c->before;
+            refused = true;
+        }
+    }
+    if (refused) {
+        const rpsim_question *q = f->out->rows[worst].question;
+        rp_log_warning(
+            "nothing is set: the best constants leave %s:%zu (%s, %s) at %+.0f %%, beyond "
+            "the %+.0f to %+.0f %% of one run and the model, so that runs to fit "
+            "contradict each other or something else is wrong",
+            q->file, q->line, q->framework, q->model, 100 * (exp(off) - 1), 100 * (low - 1),
+            100 * (high - 1));
     }
     return RP_OK;
 }
@@ -425,10 +442,7 @@ static rp_status fit_constants(fitter *f)
     RP_TRY(find_shown(f, r, r + f->fit_count));
     RP_TRY(find_needed(f));
     RP_TRY(settle(f));
-    for (uint32_t i = 0; i < f->out->constant_count; i++) {
-        RP_TRY(report(f, &f->out->constants[i]));
-    }
-    return RP_OK;
+    return refuse_unexplained(f);
 }
 
 /* ---- rows -------------------------------------------------------------------------------------
@@ -470,18 +484,49 @@ static rp_status read_rows(const rpsim_cells *cells, rp_arena *arena, fitter *f)
     for (uint32_t row = 0; row < csv->rows; row++) {
         RP_TRY(read_row(csv, row, tokens, use, &cells->questions[row], &fit->rows[row]));
         f->fit_count += fit->rows[row].fit ? 1 : 0;
+        f->questions[row] = cells->questions[row];
     }
     if (f->fit_count == 0) {
         rp_log_error_at(csv->name, 1, "no row to fit; valid is a column use with fit in some rows");
         return RP_INPUT;
     }
-    uint32_t next[] = {f->fit_count, 0}; /* of rows to predict, and to fit */
-    for (uint32_t row = 0; row < csv->rows; row++) {
-        uint32_t at = next[fit->rows[row].fit]++;
-        f->rows[at] = row;
-        f->questions[at] = cells->questions[row];
+    return RP_OK;
+}
+
+/* Predicts with the platform as it is. What cannot run there says nothing about rates. */
+static rp_status leave_out_unfit(const rp_csv *csv, fitter *f)
+{
+    rpsim_fit *fit = f->out;
+    RP_TRY(answer(f, NULL, fit->row_count));
+    f->fit_count = 0;
+    for (uint32_t row = 0; row < fit->row_count; row++) {
+        const rpsim_question *q = fit->rows[row].question;
+        fit->rows[row].before_tokens_per_s = f->answers[row].tokens_per_s;
+        fit->rows[row].left_out = f->answers[row].need[0] != '\0';
+        if (fit->rows[row].left_out) {
+            rp_log_warning(
+                "%s:%zu: left out, for by the simulator %s, %s on %u GPUs does not run: it "
+                "%s",
+                q->file, q->line, q->framework, q->model, q->gpus, f->answers[row].need);
+        }
+        f->fit_count += rpsim_fit_uses(&fit->rows[row]) ? 1 : 0;
+    }
+    if (f->fit_count == 0) {
+        rp_log_error_at(csv->name, 1, "no row to fit runs; valid is a row that fits into memory");
+        return RP_INPUT;
     }
     return RP_OK;
+}
+
+/* Rows to fit come first. */
+static void order_rows(fitter *f)
+{
+    uint32_t next[] = {f->fit_count, 0}; /* of the others, and of those to fit */
+    for (uint32_t row = 0; row < f->out->row_count; row++) {
+        uint32_t at = next[rpsim_fit_uses(&f->out->rows[row])]++;
+        f->rows[at] = row;
+        f->questions[at] = *f->out->rows[row].question;
+    }
 }
 
 /* Layers that have been measured here are no unknown, unless they are asked for. */
@@ -509,11 +554,9 @@ rp_status rpsim_fit_run(const char *path, const rpsim_cells_inputs *inputs, cons
     RP_TRY(choose_constants(keys, key_count, fit_out));
     RP_TRY(rpsim_cells_read(path, inputs, arena, &cells));
     RP_TRY(read_rows(&cells, arena, &f));
+    RP_TRY(leave_out_unfit(&cells.csv, &f));
+    order_rows(&f);
     leave_known_layers(&f, key_count);
-    RP_TRY(answer(&f, NULL, fit_out->row_count));
-    for (uint32_t i = 0; i < fit_out->row_count; i++) {
-        fit_out->rows[f.rows[i]].before_tokens_per_s = f.answers[i].tokens_per_s;
-    }
     RP_TRY(fit_constants(&f));
     RP_TRY(answer(&f, NULL, fit_out->row_count));
     for (uint32_t i = 0; i < fit_out->row_count; i++) {
@@ -522,5 +565,5 @@ rp_status rpsim_fit_run(const char *path, const rpsim_cells_inputs *inputs, cons
     for (uint32_t i = 0; i < fit_out->constant_count; i++) {
         rpsim_fit_set(&fit_out->platform, fit_out->constants[i].key, fit_out->constants[i].value);
     }
-    return RP_OK;
+    return rpsim_fit_warn(fit_out, arena);
 }

@@ -14,7 +14,9 @@
  *    others (the layers' times first of all) explain them as well, and it stays as it is;
  *  - with the constants that are needed and the platform's values for the rest.
  * A needed constant that ends at an end of its range stays as well: something is wrong that is no
- * constant. Times of layers are one of the constants (`layer_time_factor`), so that no link or
+ * constant. Where the constants that were found leave a run to fit further off than one run may be
+ * (traces/ranges.csv, run), nothing is set. Runs that do not fit into memory are left out. Times of
+ * layers are one of the constants (`layer_time_factor`), so that no link or
  * host is blamed for compute that is slow; where every run to fit has a cost table of its own they
  * are known and stay.
  */
@@ -30,10 +32,11 @@
 
 /** Outcome for a constant. */
 typedef enum rpsim_fit_state {
-    RPSIM_FIT_UNSEEN, /**< left: the runs are the same over all of its range */
-    RPSIM_FIT_AGREES, /**< left: the runs say that it is what the platform has */
-    RPSIM_FIT_RIVALS, /**< left: others explain the runs as well */
-    RPSIM_FIT_AT_END, /**< left: the runs ask for an end of its range, or more */
+    RPSIM_FIT_UNSEEN,      /**< left: the runs are the same over all of its range */
+    RPSIM_FIT_AGREES,      /**< left: the runs say that it is what the platform has */
+    RPSIM_FIT_RIVALS,      /**< left: others explain the runs as well */
+    RPSIM_FIT_AT_END,      /**< left: the runs ask for an end of its range, or more */
+    RPSIM_FIT_UNEXPLAINED, /**< left: with it runs to fit are still far off */
     RPSIM_FIT_SET,
 } rpsim_fit_state;
 
@@ -52,7 +55,8 @@ typedef struct rpsim_fit_constant {
 
 typedef struct rpsim_fit_row {
     const rpsim_question *question;
-    bool fit; /**< constants are set on it */
+    bool fit;      /**< its use is fit */
+    bool left_out; /**< it does not fit into memory: it counts for nothing */
     double measured_tokens_per_s;
     double before_tokens_per_s; /**< predicted with the platform's constants */
     double predicted_tokens_per_s;
@@ -71,7 +75,8 @@ typedef struct rpsim_fit {
  * @param keys [key_count] of the constants; none: those of the default list that the platform has
  * @param arena owns what fit_out has
  * @retval RP_OK, RP_USAGE (a key that cannot be set), RP_INPUT (logged with file and line: a row
- *         without throughput or use, no row to fit), RP_IO, RP_NO_MEMORY, and what runs return
+ *         without throughput or use, no row to fit or none that fits into memory), RP_IO,
+ * RP_NO_MEMORY, and what runs return
  */
 rp_status rpsim_fit_run(const char *path, const rpsim_cells_inputs *inputs, const char *const *keys,
                         uint32_t key_count, rp_arena *arena, rpsim_fit *fit_out);
@@ -82,6 +87,19 @@ rp_status rpsim_fit_run(const char *path, const rpsim_cells_inputs *inputs, cons
  * @param key of a rate that the platform has
  */
 void rpsim_fit_set(rp_platform *platform, const char *key, double value);
+
+/** @return whether constants are set on the row */
+static inline bool rpsim_fit_uses(const rpsim_fit_row *row)
+{
+    return row->fit && !row->left_out;
+}
+
+/**
+ * Warns of constants that stay, of what a fit leaves open, and of rows that it makes worse.
+ * rpsim_fit_run has done so; sets `said` and `why` of the constants.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpsim_fit_warn(rpsim_fit *fit, rp_arena *arena);
 
 /** Prints constants, rows and means as Markdown. */
 void rpsim_fit_write(const rpsim_fit *fit, FILE *stream);

@@ -35,7 +35,7 @@ static const rp_option_group groups[] = {
 static const rp_option rows[] = {
     {"cells", "F", 0, RP_OPTION_TEXT, RP_OPTION_MEMBER(options, cells),
      .help = "predicts the rows of a CSV file instead and prints CSV; columns framework, model, "
-             "seq_len (tokens, or longest), global_batch, microbatches, calls, grain and "
+             "seq_len (tokens, as 4k, or longest), global_batch, microbatches, calls, grain and "
              "sequence_slices, the last five empty for the published run's"},
     {"platform", "NAME|FILE", 0, RP_OPTION_TEXT, RP_OPTION_MEMBER(options, platform),
      .names = "platforms", .help = "of --cells and --fit (" PLATFORM ")"},
@@ -54,8 +54,8 @@ static const rp_option rows[] = {
          "predict"},
     {"fit-constants", "KEY[,KEY…]", 1, RP_OPTION_LIST, RP_OPTION_MEMBER(options, constants),
      .count = RP_OPTION_MEMBER(options, constant_count),
-     .help =
-         "keys of the platform that --fit sets (rates of host, link and collectives, dispatch)"},
+     .help = "keys of the platform that --fit may set (layer_time_factor, rates of host, link and "
+             "collectives, dispatch)"},
     {"platform-out", "F", 1, RP_OPTION_TEXT, RP_OPTION_MEMBER(options, platform_out),
      .output = true, .help = "of --fit: the platform with the constants set"},
     {"format", NULL, 2, RP_OPTION_CHOICE, RP_OPTION_MEMBER(options, markdown),

@@ -13,6 +13,7 @@
  */
 #define ITERATIONS 16u
 #define DATA_PARALLEL_ITERATIONS 2u
+#define NEED_COLUMNS 160u /* of what does not fit */
 
 typedef struct run_inputs {
     const rp_platform *platform;
@@ -133,6 +134,9 @@ static rp_status throughput(run_inputs *in, const rpsim_question *q, rpsim_answe
         (double)w->global_batch * w->seq_len / slices / (result.period_ps * 1e-12);
     answer->fits = result.memory.known && result.memory.fits;
     answer->host_known = result.memory.host_bytes != 0;
+    if (result.memory.known && !result.memory.fits) {
+        rpsim_memory_say_need(&result.memory.need, NEED_COLUMNS, answer->need, sizeof answer->need);
+    }
     rp_status status = draw(in, q, &result, answer);
     rpsim_result_fini(&result);
     return status;

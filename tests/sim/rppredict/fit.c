@@ -304,6 +304,135 @@ Test(fit, slow_passes_are_no_slow_nvlink)
     cr_expect(eq(dbl, fit.platform.collective_gb_per_s, 295));
 }
 
+/* ---- runs that must not be believed ---- */
+
+/* A row of the table, with the throughput that the platform's constants predict times a factor; its
+ * system's number, of systems[]; a global batch so large that GPUs hold no such run, or 0. */
+typedef struct made_row {
+    size_t system;
+    double factor;
+    const char *use;
+    const char *rest; /* of the columns from model to sequence_slices; NULL: as systems[] */
+} made_row;
+
+static void write_made(const made_row *rows, uint32_t count, const rpsim_answer *answers)
+{
+    FILE *stream = fopen(path, "w");
+    cr_assert(stream != NULL);
+    fputs("framework,model,seq_len,gpus,global_batch,microbatches,calls,grain,sequence_slices,"
+          "tokens_per_s,use\n",
+          stream);
+    for (uint32_t i = 0; i < count; i++) {
+        fprintf(stream, "%s,", systems[rows[i].system].framework);
+        if (rows[i].rest != NULL) {
+            fprintf(stream, "%s", rows[i].rest);
+        } else {
+            fprintf(stream, "qwen3-1.7b,2k,%u,%s", systems[rows[i].system].gpus,
+                    systems[rows[i].system].sizes);
+        }
+        fprintf(stream, ",%.6f,%s\n", answers[i].tokens_per_s * rows[i].factor, rows[i].use);
+    }
+    fclose(stream);
+}
+
+static rp_status fit_made(const char *platform, const made_row *rows, uint32_t count,
+                          rpsim_fit *fit)
+{
+    rpsim_answer answers[8] = {0};
+    rpsim_cells cells;
+    rp_log_capture_end();
+    rp_log_capture_begin(messages, sizeof messages);
+    cr_assert(le(u32, count, COUNT(answers)));
+    for (uint32_t i = 0; i < count; i++) {
+        answers[i].tokens_per_s = 1;
+    }
+    cr_assert(eq(int, rpsim_cells_load(platform, NULL, 0, arena, &inputs), RP_OK));
+    write_made(rows, count, answers);
+    cr_assert(eq(int, rpsim_cells_read(path, &inputs, arena, &cells), RP_OK), "%s", messages);
+    cr_assert(eq(int, rpsim_answer_all(&inputs.platform, cells.questions, count, answers), RP_OK));
+    write_made(rows, count, answers);
+    return rpsim_fit_run(path, &inputs, NULL, 0, arena, fit);
+}
+
+static bool sets_any(const rpsim_fit *fit)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < fit->constant_count; i++) {
+        any = any || fit->constants[i].value != fit->constants[i].before;
+    }
+    return any;
+}
+
+/* 70 billion parameters in shards on 8 of 80 GB: 16 bytes of each are 140 GB per GPU (Rajbhandari
+ * et al., ZeRO, 2020, section 3). Such rows change nothing, whatever they say and wherever they
+ * are. */
+#define TOO_LARGE "llama3.1-70b,4k,8,64,8,1,layer,1"
+
+Test(fit, leaves_out_what_does_not_fit)
+{
+    rpsim_fit with;
+    rpsim_fit without;
+    static const double factors[] = {0.5, 1};
+    const made_row plain[] = {{0, 1 / 1.3, "fit", NULL}, {3, 1 / 1.3, "fit", NULL}};
+    cr_assert(eq(int, fit_made("h100x8", plain, 2, &without), RP_OK), "%s", messages);
+    for (size_t i = 0; i < COUNT(factors); i++) {
+        const made_row rows[] = {
+            {0, factors[i], i == 1 ? "predict" : "fit", TOO_LARGE}, plain[0], plain[1]};
+        cr_assert(eq(int, fit_made("h100x8", rows, 3, &with), RP_OK), "%s", messages);
+        cr_expect(strstr(messages,
+                         ":2: left out, for by the simulator fsdp, llama3.1-70b on 8 GPUs "
+                         "does not run: it needs ") != NULL,
+                  "%s", messages);
+        cr_expect(strstr(messages, ":3: left out") == NULL, "%s", messages);
+        cr_expect(with.rows[0].left_out && !with.rows[1].left_out);
+        for (uint32_t k = 0; k < with.constant_count; k++) {
+            cr_expect(eq(dbl, with.constants[k].value, without.constants[k].value), "%s",
+                      with.constants[k].key);
+        }
+    }
+    const made_row alone = {0, 1, "fit", TOO_LARGE};
+    cr_expect(eq(int, fit_made("h100x8", &alone, 1, &with), RP_INPUT));
+    cr_expect(strstr(messages, ":1: no row to fit runs") != NULL, "%s", messages);
+}
+
+/* Runs of the same configuration, one faster and one slower by a factor: where one of them stays
+ * further off than any draw of ranges.csv's run, nothing is set. Factors of 1.05 are runs that
+ * vary. */
+Test(fit, sets_nothing_on_runs_that_contradict_each_other)
+{
+    static const char *const platforms[] = {"h100x8", "a100-80x8"};
+    static const double factors[] = {1.05, 1.3, 2};
+    for (size_t p = 0; p < COUNT(platforms); p++) {
+        for (size_t i = 0; i < COUNT(factors); i++) {
+            rpsim_fit fit;
+            const made_row rows[] = {{3, 0.7 * factors[i], "fit", NULL},
+                                     {3, 0.7 / factors[i], "fit", NULL}};
+            cr_assert(eq(int, fit_made(platforms[p], rows, 2, &fit), RP_OK), "%s", messages);
+            bool refused = strstr(messages, "nothing is set: the best constants leave ") != NULL;
+            cr_expect(eq(int, refused, i > 0), "%s %g: %s", platforms[p], factors[i], messages);
+            cr_expect(eq(int, sets_any(&fit), i == 0), "%s %g", platforms[p], factors[i]);
+        }
+    }
+}
+
+/* Layers that are slow in one system's runs and not in another's. */
+Test(fit, warns_that_one_system_may_be_slow_itself)
+{
+    rpsim_fit fit;
+    const made_row one[] = {{3, 0.7, "fit", NULL}, {0, 1, "predict", NULL}};
+    const made_row two[] = {{3, 0.7, "fit", NULL}, {4, 0.7, "fit", NULL}};
+    cr_assert(eq(int, fit_made("h100x8", one, 2, &fit), RP_OK), "%s", messages);
+    cr_expect(eq(int, find(&fit, "layer_time_factor")->state, RPSIM_FIT_SET));
+    cr_expect(strstr(messages, "layer_time_factor is set on runs of megatron-tp alone") != NULL,
+              "%s", messages);
+    cr_expect(strstr(messages, "the fit makes 1 of the runs to predict worse, most ") != NULL, "%s",
+              messages);
+    cr_expect(strstr(messages, ":3 (fsdp, qwen3-1.7b): ") != NULL, "%s", messages);
+    cr_assert(eq(int, fit_made("h100x8", two, 2, &fit), RP_OK), "%s", messages);
+    cr_expect(strstr(messages, " alone: ") == NULL, "%s", messages);
+    cr_expect(strstr(messages, "runs to predict worse") == NULL, "%s", messages);
+}
+
 /* ---- rppredict ---- */
 
 TestSuite(fit_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end);
