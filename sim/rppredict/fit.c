@@ -505,14 +505,13 @@ static rp_status leave_out_unfit(const rp_csv *csv, fitter *f)
         fit->rows[row].left_out = f->answers[row].need[0] != '\0';
         if (fit->rows[row].left_out) {
             rp_log_warning(
-                "%s:%zu: left out, for by the simulator %s, %s on %u GPUs does not run: it "
-                "%s",
-                q->file, q->line, q->framework, q->model, q->gpus, f->answers[row].need);
+                "%s:%zu: left out, for %s, %s on %u GPUs does not fit into memory: it %s", q->file,
+                q->line, q->framework, q->model, q->gpus, f->answers[row].need);
         }
         f->fit_count += rpsim_fit_uses(&fit->rows[row]) ? 1 : 0;
     }
     if (f->fit_count == 0) {
-        rp_log_error_at(csv->name, 1, "no row to fit runs; valid is a row that fits into memory");
+        rp_log_error_at(csv->name, 1, "no row to fit fits into memory; valid are runs that do");
         return RP_INPUT;
     }
     return RP_OK;

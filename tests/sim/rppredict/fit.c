@@ -306,10 +306,9 @@ Test(fit, slow_passes_are_no_slow_nvlink)
 
 /* ---- runs that must not be believed ---- */
 
-/* A row of the table, with the throughput that the platform's constants predict times a factor; its
- * system's number, of systems[]; a global batch so large that GPUs hold no such run, or 0. */
+/* A row of the table, with the throughput that the platform's constants predict times a factor. */
 typedef struct made_row {
-    size_t system;
+    size_t system; /* of systems[] */
     double factor;
     const char *use;
     const char *rest; /* of the columns from model to sequence_slices; NULL: as systems[] */
@@ -379,9 +378,8 @@ Test(fit, leaves_out_what_does_not_fit)
         const made_row rows[] = {
             {0, factors[i], i == 1 ? "predict" : "fit", TOO_LARGE}, plain[0], plain[1]};
         cr_assert(eq(int, fit_made("h100x8", rows, 3, &with), RP_OK), "%s", messages);
-        cr_expect(strstr(messages,
-                         ":2: left out, for by the simulator fsdp, llama3.1-70b on 8 GPUs "
-                         "does not run: it needs ") != NULL,
+        cr_expect(strstr(messages, ":2: left out, for fsdp, llama3.1-70b on 8 GPUs "
+                                   "does not fit into memory: it needs ") != NULL,
                   "%s", messages);
         cr_expect(strstr(messages, ":3: left out") == NULL, "%s", messages);
         cr_expect(with.rows[0].left_out && !with.rows[1].left_out);
@@ -392,7 +390,7 @@ Test(fit, leaves_out_what_does_not_fit)
     }
     const made_row alone = {0, 1, "fit", TOO_LARGE};
     cr_expect(eq(int, fit_made("h100x8", &alone, 1, &with), RP_INPUT));
-    cr_expect(strstr(messages, ":1: no row to fit runs") != NULL, "%s", messages);
+    cr_expect(strstr(messages, ":1: no row to fit fits into memory") != NULL, "%s", messages);
 }
 
 /* Runs of the same configuration, one faster and one slower by a factor: where one of them stays
