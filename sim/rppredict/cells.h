@@ -44,8 +44,8 @@ rp_status rpsim_cells_read(const char *path, const rpsim_cells_inputs *inputs, r
  * tokens_per_s_p90`.
  *
  * Columns of the file (others are ignored): `framework` (as published) and `model`; `seq_len` in
- * tokens (4k is 4096), or `longest` for the longest sequence that fits, in steps of 1024 tokens; `global_batch`,
- * `microbatches`, `calls`, `grain` (stage, layer) and `sequence_slices` as in
+ * tokens (4k is 4096), or `longest` for the longest sequence that fits, in steps of 1024 tokens;
+ * `global_batch`, `microbatches`, `calls`, `grain` (stage, layer) and `sequence_slices` as in
  * traces/configs/paper_seqlen.csv, or all five empty for the configuration of the published run
  * (paper.csv for a throughput, paper_seqlen.csv for a length). A column `gpus` need not be there:
  * all of the platform. A framework trains asynchronously only if it is roundpipe.

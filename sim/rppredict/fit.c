@@ -406,7 +406,11 @@ static rp_status refuse_unexplained(fitter *f)
     double high = 1 / rpsim_range_factor(run, EDGE);
     uint32_t worst = NONE;
     double off = 0;
-    RP_TRY(answer(f, NULL, f->fit_count));
+    bool any_set = false;
+    for (uint32_t i = 0; i < f->out->constant_count; i++) {
+        any_set = any_set || f->out->constants[i].state == RPSIM_FIT_SET;
+    }
+    RP_TRY(answer(f, any_set ? NULL : f->all.x, f->fit_count));
     for (uint32_t i = 0; i < f->fit_count; i++) {
         double ratio = f->answers[i].tokens_per_s / f->out->rows[f->rows[i]].measured_tokens_per_s;
         if ((ratio < low || ratio > high) && fabs(log(ratio)) > fabs(off)) {
@@ -414,16 +418,14 @@ static rp_status refuse_unexplained(fitter *f)
             off = log(ratio);
         }
     }
-    bool refused = false;
     for (uint32_t i = 0; worst != NONE && i < f->out->constant_count; i++) {
         rpsim_fit_constant *c = &f->out->constants[i];
         if (c->state == RPSIM_FIT_SET) {
             c->state = RPSIM_FIT_UNEXPLAINED;
             c->value = c->before;
-            refused = true;
         }
     }
-    if (refused) {
+    if (worst != NONE) {
         const rpsim_question *q = f->out->rows[worst].question;
         rp_log_warning(
             "nothing is set: the best constants leave %s:%zu (%s, %s) at %+.0f %%, beyond "

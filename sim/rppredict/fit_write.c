@@ -57,7 +57,7 @@ static void warn_of_one_system(const rpsim_fit *fit, const rpsim_fit_constant *l
         layers->key, first);
 }
 
-/* How much further off a row is than before, in logarithms. */
+/* Logarithm by which a row to predict is further off than before. */
 static double worsened(const rpsim_fit_row *r)
 {
     return r->fit || r->left_out ? 0

@@ -399,7 +399,7 @@ Test(fit, leaves_out_what_does_not_fit)
 Test(fit, sets_nothing_on_runs_that_contradict_each_other)
 {
     static const char *const platforms[] = {"h100x8", "a100-80x8"};
-    static const double factors[] = {1.05, 1.3, 2};
+    static const double factors[] = {1.05, 1.3, 1.414};
     for (size_t p = 0; p < COUNT(platforms); p++) {
         for (size_t i = 0; i < COUNT(factors); i++) {
             rpsim_fit fit;
