@@ -30,7 +30,8 @@ typedef struct cells {
     const rpsim_cells_inputs *inputs;
     rp_csv csv;
     uint32_t index[COLUMNS];
-    uint32_t gpus; /* column; UINT32_MAX: there is none */
+    uint32_t gpus;  /* column; UINT32_MAX: there is none */
+    uint32_t dtype; /* likewise */
 } cells;
 
 static const char *cell(const cells *c, uint32_t row, int column)
@@ -130,10 +131,13 @@ static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
     for (int column = COLUMN_BATCH; column < COLUMNS; column++) {
         empty += cell(c, row, column)[0] == '\0' ? 1 : 0;
     }
-    if (empty == COLUMNS - COLUMN_BATCH) {
-        return published_workload(schedule, q);
+    RP_TRY(empty == COLUMNS - COLUMN_BATCH ? published_workload(schedule, q)
+                                           : given_workload(c, row, &q->workload));
+    const char *dtype = c->dtype != UINT32_MAX ? rp_csv_cell(&c->csv, row, c->dtype) : "";
+    if (*dtype != '\0' && !rp_dtype_parse(dtype, &q->workload.dtype)) {
+        return refuse(c, row, "column dtype; valid values are fp16, bf16, fp32 and an empty cell");
     }
-    return given_workload(c, row, &q->workload);
+    return RP_OK;
 }
 
 static rp_status ask_all(cells *c, rp_arena *arena, rpsim_question **questions_out)
@@ -141,9 +145,10 @@ static rp_status ask_all(cells *c, rp_arena *arena, rpsim_question **questions_o
     for (int i = 0; i < COLUMNS; i++) {
         RP_TRY(rp_csv_column(&c->csv, columns[i], &c->index[i]));
     }
-    c->gpus = UINT32_MAX;
+    c->gpus = c->dtype = UINT32_MAX;
     for (uint32_t i = 0; i < c->csv.columns; i++) {
         c->gpus = strcmp(c->csv.header[i], "gpus") == 0 ? i : c->gpus;
+        c->dtype = strcmp(c->csv.header[i], "dtype") == 0 ? i : c->dtype;
     }
     RP_TRY(rp_arena_alloc(arena, c->csv.rows, sizeof **questions_out, questions_out));
     for (uint32_t row = 0; row < c->csv.rows; row++) {

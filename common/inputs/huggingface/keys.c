@@ -10,6 +10,14 @@
 /* ---- usual values -----------------------------------------------------------------------------
  */
 
+/* No value of it changes what is simulated. */
+static bool is_any(const rp_hf_config *r, const json_t *value)
+{
+    (void)r;
+    (void)value;
+    return true;
+}
+
 /* None, in any form. */
 static bool is_off(const rp_hf_config *r, const json_t *value)
 {
@@ -22,6 +30,12 @@ static bool is_one(const rp_hf_config *r, const json_t *value)
 {
     (void)r;
     return json_is_null(value) || (json_is_number(value) && json_number_value(value) == 1);
+}
+
+static bool is_gated(const rp_hf_config *r, const json_t *value)
+{
+    return json_is_null(value) ||
+           json_is_true(value) == !(r->family != NULL && r->family->plain_mlp);
 }
 
 /* One expert is none. */
@@ -145,6 +159,8 @@ typedef struct key_row {
 
 static const key_row keys[] = {
     {"model_type", VALUE, .kind = TEXT},
+    {"dtype", VALUE, .kind = TEXT, NULL_TOO, .usual = is_any},
+    {"torch_dtype", VALUE, .kind = TEXT, NULL_TOO, .usual = is_any},
     {"text_config", VALUE, .kind = OBJECT, NULL_TOO},
     /* sizes */
     {"vocab_size", WHOLE(1, MOST_VOCAB)},
@@ -156,6 +172,11 @@ static const key_row keys[] = {
     {"num_attention_heads", WHOLE(1, MOST_HEADS)},
     {"num_key_value_heads", WHOLE(1, MOST_HEADS), NULL_TOO},
     {"head_dim", WHOLE(1, MOST_HEADS), NULL_TOO},
+    {"multi_query", SWITCH, NULL_TOO},
+    {"new_decoder_architecture", SWITCH, NULL_TOO},
+    {"use_cla", SWITCH, NULL_TOO},
+    {"cla_share_factor", WHOLE(0, RP_MAX_LAYERS), NULL_TOO, .usual = is_one},
+    {"use_gated_mlp", SWITCH, NULL_TOO, .usual = is_gated},
     {"max_position_embeddings", VALUE, WHOLE(1, MOST_POSITIONS)},
     {"per_layer_config", .kind = OBJECT, NULL_TOO,
      .effect = "layers with other shapes of their own"},
@@ -277,7 +298,7 @@ static const key_row keys[] = {
     {"rope_local_base_freq", VALUE, .kind = POSITIVE},
     {"rope_scaling", VALUE, .kind = OBJECT, NULL_TOO},
     {"rope_parameters", VALUE, .kind = OBJECT, NULL_TOO},
-    {"partial_rotary_factor", VALUE, .kind = NUMBER, NULL_TOO},
+    {"partial_rotary_factor", VALUE, .kind = POSITIVE, NULL_TOO},
     {"rotary_dim", VALUE, WHOLE(0, MOST_HEADS), NULL_TOO},
     {"rope_interleave", VALUE, SWITCH, NULL_TOO},
     {"rope_interleaved", VALUE, SWITCH, NULL_TOO},
@@ -313,6 +334,8 @@ static const key_row keys[] = {
 
 /* Of rope_scaling and rope_parameters, and of the objects for kinds of layers inside of these. */
 static const key_row rope_keys[] = {
+    {"full_attention", VALUE, .kind = OBJECT},
+    {"sliding_attention", VALUE, .kind = OBJECT},
     {"rope_type", VALUE, .kind = TEXT},
     {"type", VALUE, .kind = TEXT},
     {"rope_theta", VALUE, .kind = POSITIVE},

@@ -186,7 +186,8 @@ static bool fits_mlp(const rp_hf_config *config, const char *text)
     const char *own = json_string_value(json_object_get(config->defaults, "hidden_act"));
     bool is_own = own != NULL && strcmp(text, own) == 0;
     if (!config->family->plain_mlp) {
-        return !bare;
+        bool gelu = strcmp(text, "gelu") == 0 || strcmp(text, "gelu_pytorch_tanh") == 0;
+        return !bare && (!config->assumed || gate || gelu || is_own);
     }
     return bare || (!gate && (!config->assumed || is_own));
 }

@@ -522,6 +522,26 @@ Test(fit_cli, own_cost_tables)
               out.messages);
 }
 
+/* GeForce cards add up products of bf16 in fp32, at half the rate (RTX 4090: Ada's white paper). */
+Test(fit_cli, runs_have_a_type)
+{
+    write_file("cells.csv", "framework,model,seq_len,global_batch,microbatches,calls,grain,"
+                            "sequence_slices,dtype\n"
+                            "roundpipe,qwen3-1.7b,2048,512,10,4,layer,1,bf16\n"
+                            "roundpipe,qwen3-1.7b,2048,512,10,4,layer,1,\n");
+    rp_test_outcome out = run("--cells @DIR@/cells.csv");
+    cr_assert(eq(int, out.status, 0), "%s", out.messages);
+    const char *first = strchr(out.output, '\n') + 1;
+    double share = tokens_of(first) / tokens_of(strchr(first, '\n') + 1);
+    cr_expect(share > 0.5 && share < 0.8, "%g", share);
+    write_file("cells.csv", "framework,model,seq_len,global_batch,microbatches,calls,grain,"
+                            "sequence_slices,dtype\nroundpipe,qwen3-1.7b,2048,,,,,,fp8\n");
+    out = run("--cells @DIR@/cells.csv");
+    cr_expect(eq(int, out.status, 2));
+    cr_expect(strstr(out.messages, "cells.csv:2: column dtype; valid values are") != NULL, "%s",
+              out.messages);
+}
+
 Test(fit_cli, mistakes)
 {
     static const struct {
