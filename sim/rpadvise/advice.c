@@ -201,6 +201,39 @@ static void note_family(rpadvise_note *note, const rpadvise_family *f, rpadvise_
     }
 }
 
+/* Adds runs of a mode to those that fit, and to what needs least of those that do not. */
+static bool look_through(const rpadvise_trial *trials, uint32_t count, const rpadvise_candidate *c,
+                         const rpadvise_outcome **least)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const rpadvise_outcome *o = &trials[i].outcome;
+        if (!o->ran || !rpadvise_candidate_same_mode(&trials[i].candidate, c)) {
+            continue;
+        }
+        if (o->fits) {
+            return true;
+        }
+        bool less = *least == NULL || rpadvise_shortfall(o) < rpadvise_shortfall(*least);
+        *least = less ? o : *least;
+    }
+    return false;
+}
+
+/* The family as its longest runs show it: what fits in few iterations need not in more. */
+static rpadvise_family as_run(const rpadvise_search *s, const rpadvise_family *family)
+{
+    rpadvise_family f = *family;
+    const rpadvise_outcome *least = NULL;
+    bool fits =
+        look_through(s->found, s->found_count, &f.candidate, &least) ||
+        (least == NULL && look_through(s->screened, s->screened_count, &f.candidate, &least));
+    if (f.at_n.fits && !fits && least != NULL) {
+        f.at_n = *least;
+        f.at_one = (rpadvise_outcome){0};
+    }
+    return f;
+}
+
 static void note_runs(const rpadvise_search *s, rpadvise_note *note, rpadvise_candidate *best)
 {
     bool known = false;
@@ -212,7 +245,8 @@ static void note_runs(const rpadvise_search *s, rpadvise_note *note, rpadvise_ca
         }
     }
     for (uint32_t i = 0; i < s->screened_count && !known; i++) {
-        known = s->screened[i].candidate.schedule == note->schedule && s->screened[i].outcome.fits;
+        known = s->screened[i].candidate.schedule == note->schedule &&
+                !s->screened[i].candidate.asynchronous && s->screened[i].outcome.fits;
         if (known) {
             note->tokens_per_s = s->screened[i].outcome.tokens_per_s;
             *best = s->screened[i].candidate;
@@ -284,6 +318,11 @@ static void sort_notes(rpadvise_note *notes, uint32_t count)
     }
 }
 
+static double best_speed(const rpadvise_advice *a)
+{
+    return a->row_count != 0 ? a->rows[0].trial->outcome.tokens_per_s : 0;
+}
+
 static rp_status make_notes(rpadvise_advice *a)
 {
     const rpadvise_search *s = a->search;
@@ -291,22 +330,26 @@ static rp_status make_notes(rpadvise_advice *a)
     RP_TRY(rp_arena_alloc(s->arena, s->family_count, sizeof *a->notes, &a->notes));
     RP_TRY(rp_arena_alloc(s->arena, s->family_count, sizeof *best, &best));
     for (uint32_t i = 0; i < s->family_count; i++) {
-        const rpadvise_family *f = &s->families[i];
+        const rpadvise_family f = as_run(s, &s->families[i]);
         uint32_t at = 0;
-        while (at < a->note_count && a->notes[at].schedule != f->candidate.schedule) {
+        while (at < a->note_count && a->notes[at].schedule != f.candidate.schedule) {
             at++;
         }
-        if (schedule_has_row(a, f->candidate.schedule)) {
+        if (schedule_has_row(a, f.candidate.schedule)) {
             continue;
         }
         if (at == a->note_count) {
-            a->notes[a->note_count++] = (rpadvise_note){.schedule = f->candidate.schedule,
+            a->notes[a->note_count++] = (rpadvise_note){.schedule = f.candidate.schedule,
                                                         .reason = RPADVISE_REASON_UNTRIED};
         }
-        note_family(&a->notes[at], f, &best[at]);
+        note_family(&a->notes[at], &f, &best[at]);
     }
     for (uint32_t i = 0; i < a->note_count; i++) {
-        note_runs(s, &a->notes[i], &best[i]);
+        rpadvise_note *note = &a->notes[i];
+        note_runs(s, note, &best[i]);
+        if (note->reason == RPADVISE_REASON_SLOWER && note->tokens_per_s > best_speed(a)) {
+            note->reason = RPADVISE_REASON_UNTRIED; /* in full: its estimate is from short runs */
+        }
     }
     RP_TRY(explain_notes(a, best));
     sort_notes(a->notes, a->note_count);
@@ -316,7 +359,23 @@ static rp_status make_notes(rpadvise_advice *a)
 /* ---- where nothing fits -----------------------------------------------------------------------
  */
 
-/* The family that needs least beyond what there is, as it was tried: in a batch of its own. */
+rp_status rpadvise_run_least(const rpadvise_search *s, const rpadvise_family *family,
+                             rpadvise_work *work_out, rpadvise_trial *trial_out)
+{
+    rpadvise_bench bench = *s->bench;
+    *work_out = *s->bench->work;
+    work_out->global_batch = 0;
+    bench.work = work_out;
+    *trial_out = (rpadvise_trial){.candidate = family->candidate};
+    rpadvise_candidate *c = &trial_out->candidate;
+    c->microbatches = rpadvise_least_of(family)->batch / (c->microbatch_size * rpadvise_copies(c));
+    c->calls = 1;
+    RP_TRY(rpadvise_try(&bench, trial_out, 1, "the nearest"));
+    s->bench->spent = bench.spent;
+    return RP_OK;
+}
+
+/* The family that needs least beyond what there is. */
 static rp_status set_nearest(rpadvise_advice *a)
 {
     static const rpadvise_manner as_it_is = {0};
@@ -333,16 +392,12 @@ static rp_status set_nearest(rpadvise_advice *a)
     if (least == NULL) {
         return RP_OK;
     }
-    rpadvise_work work = *s->bench->work;
+    rpadvise_work work;
+    rpadvise_trial trial;
+    RP_TRY(rpadvise_run_least(s, least, &work, &trial));
     rpadvise_bench bench = *s->bench;
-    work.global_batch = 0;
     bench.work = &work;
-    rpadvise_trial trial = {.candidate = least->candidate};
-    rpadvise_candidate *c = &trial.candidate;
-    c->microbatches = rpadvise_least_of(least)->batch / (c->microbatch_size * rpadvise_copies(c));
-    c->calls = 1;
-    RP_TRY(rpadvise_try(&bench, &trial, 1, "the nearest"));
-    s->bench->spent = bench.spent;
+    const rpadvise_candidate *c = &trial.candidate;
     rpadvise_row *row = NULL;
     RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *row, &row));
     *row = (rpadvise_row){.decided = true, .hours = NAN, .usd = NAN};

@@ -10,6 +10,14 @@ double rpadvise_shortfall(const rpadvise_outcome *outcome);
 /** @return the run of a family that needs least. */
 const rpadvise_outcome *rpadvise_least_of(const rpadvise_family *family);
 
+/**
+ * Runs in full the run of a family that needs least, in a batch of its own.
+ * @param work_out the search's, without its batch
+ * @retval as rpadvise_try
+ */
+rp_status rpadvise_run_least(const rpadvise_search *search, const rpadvise_family *family,
+                             rpadvise_work *work_out, rpadvise_trial *trial_out);
+
 /** A partition that was found is one for these sizes only: takes it away. */
 void rpadvise_drop_list(rpadvise_candidate *candidate);
 

@@ -446,13 +446,19 @@ rp_status rpadvise_families_probe(rpadvise_search *s, uint32_t from, double best
         end = s->family_count;
     }
     rpadvise_begin_step(s, parts);
-    return try_at_2n(s, from, best);
+    return s->brief ? RP_OK : try_at_2n(s, from, best);
 }
 
 rp_status rpadvise_families_measure(rpadvise_search *s)
 {
     RP_TRY(rpadvise_families_list(s));
-    RP_TRY(rpadvise_families_probe(s, 0, 0, 2, true));
+    RP_TRY(rpadvise_families_probe(s, 0, 0, 2, !s->brief));
+    for (uint32_t i = 0; i < s->family_count && s->brief; i++) {
+        if (s->families[i].at_n.fits) {
+            return RP_OK;
+        }
+    }
+    s->brief = false; /* of what does not fit there are no larger sizes */
     RP_TRY(rpadvise_layouts_measure(s));
     return add_late(s);
 }

@@ -1,11 +1,8 @@
-/* Remedies where nothing fits. Each is tried with all families, in short runs; what is
- * said to help has fitted in one. */
+/* Remedies where nothing fits. Each is searched with: what is said to help has run in full, and of
+ * what is said not to a search has found nothing. */
 #include "sim/rpadvise/advice_internal.h"
 #include "sim/rpadvise/search_internal.h"
 
-#include <stdlib.h>
-
-#define FASTEST 12u /* runs with a microbatch alone that are run with more */
 #define ADAPTERS_RANK 16u
 #define LEAST_TOKENS 128u /* of a sequence */
 #define MOST_TIMES 8u     /* as many GPUs or servers */
@@ -18,89 +15,26 @@ static void add(const rpadvise_change *change, rpadvise_advice *a)
     }
 }
 
-/* All families with one sequence in one microbatch: nothing of them needs less. */
-static rp_status list_trials(const rpadvise_search *changed, rpadvise_trial **trials_out,
-                             uint32_t *count_out)
-{
-    const rp_schedule_type *usual = rp_schedule_find("1f1b");
-    rpadvise_trial *trials = NULL;
-    uint32_t count = 0;
-    RP_TRY(rp_arena_alloc(changed->arena, changed->family_count + changed->gpus, sizeof *trials,
-                          &trials));
-    for (uint32_t i = 0; i < changed->family_count; i++) {
-        trials[count++].candidate = changed->families[i].candidate;
-    }
-    for (uint32_t tensor = 2; tensor < changed->gpus; tensor *= 2) { /* they share activations */
-        const rpadvise_candidate c = {.schedule = usual,
-                                      .recompute = RP_RECOMPUTE_WAIT,
-                                      .layer_grain = true,
-                                      .tensor_parallel = tensor,
-                                      .microbatch_size = 1};
-        if (changed->gpus % tensor == 0 && changed->options->schedule_count == 0) {
-            trials[count++].candidate = c;
-        }
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        rpadvise_trial *t = &trials[i];
-        t->candidate.microbatches = 1;
-        t->candidate.calls = 1;
-        t->manner = rpadvise_shortly(&t->candidate);
-        t->manner.free_batch = true;
-        t->manner.period_only = true;
-    }
-    *trials_out = trials;
-    *count_out = count;
-    return RP_OK;
-}
-
-static int compare_speeds(const void *a, const void *b)
-{
-    const rpadvise_outcome *one = &((const rpadvise_trial *)a)->outcome;
-    const rpadvise_outcome *other = &((const rpadvise_trial *)b)->outcome;
-    double lead = (one->fits ? one->tokens_per_s : 0) - (other->fits ? other->tokens_per_s : 0);
-    return lead > 0 ? -1 : lead < 0 ? 1 : 0;
-}
-
-static void take_fastest(const rpadvise_trial *trials, uint32_t count, rpadvise_change *change)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        const rpadvise_outcome *o = &trials[i].outcome;
-        if (o->fits && !(change->outcome.fits && change->outcome.tokens_per_s >= o->tokens_per_s)) {
-            change->candidate = trials[i].candidate;
-            change->outcome = *o;
-        }
-    }
-}
-
-/* The fastest that fits of this work on so many GPUs, with a microbatch for each place where that
- * fits. The change's outcome fits where anything does. */
+/* The fastest of a brief search of this work, on so many GPUs and nodes. The change's outcome fits
+ * where anything does. */
 static rp_status try_with(const rpadvise_advice *a, const rpadvise_work *work, uint32_t gpus,
                           rpadvise_change *change)
 {
-    rpadvise_bench bench = *a->search->bench;
-    rpadvise_search changed = {.options = a->search->options,
-                               .bench = &bench,
-                               .arena = a->search->arena,
-                               .gpus = gpus,
-                               .seq_len = work->seq_len};
-    changed.seq_len = changed.seq_len != 0 ? changed.seq_len : a->search->seq_len;
-    rpadvise_trial *trials = NULL;
-    uint32_t count = 0;
+    const rpadvise_search *s = a->search;
+    rpadvise_options options = *s->options;
+    rpadvise_bench bench = *s->bench;
+    rpadvise_search changed;
+    uint32_t seq_len = work->seq_len != 0 ? work->seq_len : s->seq_len;
+    options.nodes = work->nodes;
     bench.work = work;
+    bench.budget = UINT64_MAX;
+    RP_TRY(rpadvise_search_shortly(&options, gpus, seq_len, &bench, s->arena, &changed));
+    s->bench->spent = bench.spent;
     change->outcome = (rpadvise_outcome){0};
-    RP_TRY(rpadvise_families_list(&changed));
-    RP_TRY(list_trials(&changed, &trials, &count));
-    RP_TRY(rpadvise_try(&bench, trials, count, "what would fit"));
-    qsort(trials, count, sizeof *trials, compare_speeds);
-    take_fastest(trials, count, change);
-    uint32_t more = 0;
-    while (more < rpadvise_least(count, FASTEST) && trials[more].outcome.fits) {
-        trials[more].candidate.microbatches = gpus / rpadvise_alike(&trials[more].candidate);
-        more++;
+    if (rpadvise_search_fits(&changed)) {
+        change->candidate = changed.found[0].candidate;
+        change->outcome = changed.found[0].outcome;
     }
-    RP_TRY(rpadvise_try(&bench, trials, more, "what would fit"));
-    take_fastest(trials, more, change);
-    a->search->bench->spent = bench.spent;
     return RP_OK;
 }
 
@@ -144,6 +78,20 @@ static rp_status try_value(const rpadvise_advice *a, rpadvise_change *change)
         }
     }
     return try_with(a, &work, gpus, change);
+}
+
+/* The least that helps: runs of the largest servers take the longest. */
+static rp_status try_upwards(rpadvise_advice *a, const ladder *l)
+{
+    rpadvise_change change = {.kind = l->kind};
+    for (uint32_t i = 0; i < l->count && !change.outcome.fits; i++) {
+        change.value = l->values[i];
+        RP_TRY(try_value(a, &change));
+    }
+    if (l->count != 0) {
+        add(&change, a);
+    }
+    return RP_OK;
 }
 
 /* The largest change first, because nothing less fits where that does not; then by halves. */
@@ -200,15 +148,15 @@ static rp_status try_more(rpadvise_advice *a)
     }
     uint32_t most = platform->network_gb_per_s > 0 ? platform->gpus : MOST_TIMES * platform->gpus;
     add_times(&inside, s->gpus, rpadvise_least(most, RP_MAX_GPUS));
-    RP_TRY(try_ladder(a, &inside));
+    RP_TRY(try_upwards(a, &inside));
     if (platform->network_gb_per_s > 0 && MOST_TIMES * platform->gpus <= RP_MAX_GPUS) {
         add_times(&servers, 1, MOST_TIMES);
     }
-    return try_ladder(a, &servers);
+    return try_upwards(a, &servers);
 }
 
 /* A run that lacks this memory alone needs no other: the one that lacks least. */
-static void find_memory(rpadvise_advice *a, rpadvise_change_kind kind)
+static rp_status find_memory(rpadvise_advice *a, rpadvise_change_kind kind)
 {
     const rpadvise_search *s = a->search;
     const rpadvise_family *least = NULL;
@@ -225,9 +173,13 @@ static void find_memory(rpadvise_advice *a, rpadvise_change_kind kind)
         }
     }
     if (least != NULL && a->change_count < RPADVISE_MOST_CHANGES) {
-        a->changes[a->change_count++] = (rpadvise_change){
-            .kind = kind, .candidate = least->candidate, .outcome = *rpadvise_least_of(least)};
+        rpadvise_work work;
+        rpadvise_trial trial;
+        RP_TRY(rpadvise_run_least(s, least, &work, &trial));
+        a->changes[a->change_count++] =
+            (rpadvise_change){.kind = kind, .candidate = trial.candidate, .outcome = trial.outcome};
     }
+    return RP_OK;
 }
 
 rp_status rpadvise_remedies_find(rpadvise_advice *a)
@@ -235,7 +187,6 @@ rp_status rpadvise_remedies_find(rpadvise_advice *a)
     RP_TRY(try_adapters(a));
     RP_TRY(try_shorter(a));
     RP_TRY(try_more(a));
-    find_memory(a, RPADVISE_CHANGE_HOST_MEMORY);
-    find_memory(a, RPADVISE_CHANGE_GPU_MEMORY);
-    return RP_OK;
+    RP_TRY(find_memory(a, RPADVISE_CHANGE_HOST_MEMORY));
+    return find_memory(a, RPADVISE_CHANGE_GPU_MEMORY);
 }

@@ -376,15 +376,32 @@ static void write_need(const page *p, const char *name, const rpadvise_outcome *
         gpu && host[0] != '\0' ? ", and " : "", host, gpu ? least : "");
 }
 
-/* rpsim's message, without its first words and its advice. */
-static void write_refusal(const page *p, const char *name, const char *cause)
+/* rpsim's message, without its first words and its advice; where it is said of several, once, and
+ * their names. */
+static void write_refusal(const page *p, const rpadvise_note *note)
 {
+    const rpadvise_advice *a = p->advice;
+    const char *cause = note->best.cause;
     const char *begin = strstr(cause, ": ");
     begin = begin != NULL && cause[0] == '-' ? begin + 2 : cause;
-    fprintf(p->stream, "  %-*s ", NAME_COLUMNS, name);
-    char text[RPADVISE_CAUSE_SIZE];
-    (void)snprintf(text, sizeof text, "%.*s", (int)strcspn(begin, ";\n"), begin);
-    rp_paragraph_write(text, NAME_COLUMNS + 3, NAME_COLUMNS + 3, p->columns, p->stream);
+    int said = (int)strcspn(begin, ";\n");
+    char names[1024] = "";
+    size_t length = 0;
+    uint32_t count = 0;
+    for (const rpadvise_note *n = a->notes; n < a->notes + a->note_count; n++) {
+        if (n->reason == note->reason && strcmp(n->best.cause, cause) == 0) {
+            if (n < note) {
+                return;
+            }
+            length += (size_t)snprintf(names + length, sizeof names - length, "%s%s",
+                                       count++ == 0 ? "" : ", ", n->schedule->name);
+        }
+    }
+    if (count == 1) {
+        say(p, NAME_COLUMNS + 3, "  %-*s %.*s", NAME_COLUMNS, names, said, begin);
+    } else {
+        say(p, 4, "  %.*s: %s", said, begin, names);
+    }
 }
 
 static void write_notes(const page *p)
@@ -407,7 +424,7 @@ static void write_notes(const page *p)
             write_need(p, name, &note->best);
             break;
         case RPADVISE_REASON_REFUSED:
-            write_refusal(p, name, note->best.cause);
+            write_refusal(p, note);
             break;
         case RPADVISE_REASON_UNTRIED:
             say(p, 0, "  %-*s not tried within --budget", NAME_COLUMNS, name);

@@ -9,6 +9,8 @@
 #define SCREENED_FIRST 60u  /* of each optimizer mode */
 #define SCREENED_PRUNED 12u /* likewise, of those that cannot be the fastest of both */
 #define SCREENED_SHARE 0.9  /* of the best estimate */
+#define BRIEFLY_SCREENED 8u /* schedules and modes of a brief search */
+#define BRIEFLY_FOUND 4u    /* of these */
 #define FOUND_FIRST 12u     /* of each optimizer mode */
 #define FOUND_SHARE 0.97    /* of the best short run of its schedule and mode */
 #define RIVAL_SHARE 0.25    /* of the best: slower schedules are not run in full */
@@ -139,7 +141,10 @@ static rp_status choose(rpadvise_search *s, worklist *w)
         smallest = small ? f->at_n.gpu_bytes : smallest;
         bool promising = f->estimate > SCREENED_SHARE * best[mode];
         uint32_t most = f->pruned ? SCREENED_PRUNED : SCREENED_FIRST;
-        if (first || small || (promising && chosen[mode] < most)) {
+        if (s->brief && w->count >= BRIEFLY_SCREENED) {
+            break;
+        }
+        if (first || (!s->brief && (small || (promising && chosen[mode] < most)))) {
             chosen[mode]++;
             push_calls(s, w, f);
         }
@@ -280,11 +285,90 @@ static rp_status run_best(rpadvise_search *s)
         }
         uint32_t *of_mode = &chosen[t->candidate.asynchronous];
         bool near = t->outcome.tokens_per_s >= FOUND_SHARE * best_short(s, &t->candidate);
+        if (s->brief && count >= BRIEFLY_FOUND) {
+            break;
+        }
         if (((*of_mode)++ < FOUND_FIRST && near) || rival) {
             best[count++] = t->candidate;
         }
     }
     return rpadvise_search_add(s, best, count);
+}
+
+bool rpadvise_search_fits(const rpadvise_search *s)
+{
+    return s->found_count != 0 && s->found[0].outcome.fits;
+}
+
+static bool mode_fits(const rpadvise_search *s, const rpadvise_candidate *c)
+{
+    for (uint32_t i = 0; i < s->found_count && s->found[i].outcome.fits; i++) {
+        if (rpadvise_candidate_same_mode(&s->found[i].candidate, c)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The asynchronous ones of the screened that fit, then of the families, best first. */
+static rp_status list_others(const rpadvise_search *s, rpadvise_candidate **others_out,
+                             uint32_t *count_out)
+{
+    uint32_t *order = NULL;
+    uint32_t count = 0;
+    RP_TRY(rp_arena_alloc(s->arena, s->family_count, sizeof *order, &order));
+    RP_TRY(rp_arena_alloc(s->arena, s->screened_count + s->family_count, sizeof **others_out,
+                          others_out));
+    for (uint32_t i = 0; i < s->family_count; i++) {
+        order[i] = i;
+    }
+    qsort_r(order, s->family_count, sizeof *order, rpadvise_compare_families, s->families);
+    for (uint32_t i = 0; i < s->screened_count && s->screened[i].outcome.fits; i++) {
+        if (s->screened[i].candidate.asynchronous) {
+            (*others_out)[count++] = s->screened[i].candidate;
+        }
+    }
+    for (uint32_t i = 0; i < s->family_count; i++) {
+        const rpadvise_family *f = &s->families[order[i]];
+        bool near = f->estimate > RIVAL_SHARE / 2 * s->families[order[0]].estimate;
+        if (near && f->candidate.asynchronous) {
+            (*others_out)[count++] = f->candidate;
+        }
+    }
+    *count_out = count;
+    return RP_OK;
+}
+
+/* Short asynchronous runs may fit, and be faster, where longer ones do not: of each schedule whose
+ * long ones do not fit the next, until one does. */
+static rp_status run_others(rpadvise_search *s)
+{
+    rpadvise_candidate *others = NULL;
+    rpadvise_candidate *next = NULL;
+    uint32_t left = 0;
+    RP_TRY(list_others(s, &others, &left));
+    RP_TRY(rp_arena_alloc(s->arena, left, sizeof *next, &next));
+    while (left != 0 && !(s->brief && rpadvise_search_fits(s))) {
+        uint32_t count = 0;
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < left; i++) {
+            bool first = true;
+            for (uint32_t k = 0; k < count && first; k++) {
+                first = !rpadvise_candidate_same_mode(&next[k], &others[i]);
+            }
+            if (mode_fits(s, &others[i]) || rpadvise_search_find(s, &others[i]) != NULL) {
+                continue;
+            }
+            if (first) {
+                next[count++] = others[i];
+            } else {
+                others[kept++] = others[i];
+            }
+        }
+        left = kept;
+        RP_TRY(rpadvise_search_add(s, next, count));
+    }
+    return RP_OK;
 }
 
 /* One option changed, with about the same batch. */
@@ -348,21 +432,46 @@ static rp_status refine(rpadvise_search *s)
     return rpadvise_search_add(s, all, count);
 }
 
+/* Steps 3 and 4, without neighbours. */
+static rp_status find_best(rpadvise_search *s)
+{
+    RP_TRY(rp_arena_alloc(s->arena, MOST_FOUND, sizeof *s->found, &s->found));
+    rpadvise_begin_step(s, 2);
+    RP_TRY(screen(s));
+    rpadvise_begin_step(s, 1);
+    RP_TRY(run_best(s));
+    return run_others(s);
+}
+
 rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, uint32_t seq_len,
                               rpadvise_bench *bench, rp_arena *arena, rpadvise_search *search_out)
 {
     rpadvise_search *s = search_out;
     *s = (rpadvise_search){
         .options = options, .bench = bench, .arena = arena, .gpus = gpus, .seq_len = seq_len};
-    RP_TRY(rp_arena_alloc(arena, MOST_FOUND, sizeof *s->found, &s->found));
     RP_TRY(rpadvise_families_measure(s));
-    rpadvise_begin_step(s, 2);
-    RP_TRY(screen(s));
-    rpadvise_begin_step(s, 1);
-    RP_TRY(run_best(s));
+    RP_TRY(find_best(s));
     for (uint32_t round = 0, before = 0; round < MOST_ROUNDS && s->found_count != before; round++) {
         before = s->found_count;
         RP_TRY(refine(s));
     }
     return rpadvise_partitions_improve(s);
+}
+
+rp_status rpadvise_search_shortly(const rpadvise_options *options, uint32_t gpus, uint32_t seq_len,
+                                  rpadvise_bench *bench, rp_arena *arena,
+                                  rpadvise_search *search_out)
+{
+    rpadvise_search *s = search_out;
+    *s = (rpadvise_search){.options = options,
+                           .bench = bench,
+                           .arena = arena,
+                           .gpus = gpus,
+                           .seq_len = seq_len,
+                           .brief = true};
+    RP_TRY(rpadvise_families_measure(s));
+    RP_TRY(find_best(s));
+    return s->brief && !rpadvise_search_fits(s)
+               ? rpadvise_search_run(options, gpus, seq_len, bench, arena, search_out)
+               : RP_OK;
 }

@@ -22,7 +22,8 @@
  *  3. the most promising at the batch that is asked for; what does not fit there is tried with more
  *     calls, and with fewer microbatches;
  *  4. the best of these for as many iterations as rpsim runs (two of a synchronous run, whose
- *     iterations are all equal), then those of their neighbours that are as fast in a short run;
+ *     iterations are all equal), of an asynchronous schedule until one fits in them; then those of
+ * their neighbours that are as fast in a short run;
  *  5. better partitions of the two best schedules and modes (partitions.c): from the best of what
  *     there is for so many stages, their own included, to neighbours in which a layer is elsewhere,
  *     as long as one is faster. The last one is run as in step 4.
@@ -64,6 +65,7 @@ typedef struct rpadvise_search {
     uint32_t found_count;
     uint32_t pruned; /**< families left out by their bound */
     bool cut_short;  /**< the budget left something out */
+    bool brief;      /**< asks for any run that fits, and a fast one of the first few */
 } rpadvise_search;
 
 /**
@@ -75,6 +77,16 @@ typedef struct rpadvise_search {
  */
 rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, uint32_t seq_len,
                               rpadvise_bench *bench, rp_arena *arena, rpadvise_search *search_out);
+
+/** The same with one sequence a microbatch, and the few best of the first short runs alone, where
+ * one of these fits; all else that a search tries otherwise. It finds nothing where a search does
+ * not, but what it finds may be slower. */
+rp_status rpadvise_search_shortly(const rpadvise_options *options, uint32_t gpus, uint32_t seq_len,
+                                  rpadvise_bench *bench, rp_arena *arena,
+                                  rpadvise_search *search_out);
+
+/** @return whether anything was found that fits; then `found` begins with the fastest. */
+bool rpadvise_search_fits(const rpadvise_search *search);
 
 /**
  * Runs candidates as rpsim does, adds them to `found` and keeps its order. Those that are there

@@ -137,6 +137,14 @@ static void restrict_to(const rpadvise_bench *bench, const rpsim_row *row, rpadv
 
 static rp_status run_trial(const rpadvise_bench *bench, rpadvise_trial *trial)
 {
+    const char *name = trial->candidate.schedule->name;
+    if (bench->runnable != NULL &&
+        rpadvise_systems_rule(bench->systems, bench->runnable, name) == NULL) {
+        trial->outcome = (rpadvise_outcome){0}; /* whatever else rpsim would refuse */
+        (void)snprintf(trial->outcome.cause, sizeof trial->outcome.cause,
+                       "%s: it has no such schedule", bench->runnable);
+        return RP_OK;
+    }
     char messages[2048];
     rp_arena *arena = NULL;
     rpsim_study study = {0};

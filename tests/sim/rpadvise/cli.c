@@ -341,6 +341,17 @@ static const char *options_of(const json_t *change)
     return NULL;
 }
 
+/* A step's sequences are those of its microbatches. */
+static void expect_batches(const json_t *changes)
+{
+    for (size_t i = 0; i < json_array_size(changes); i++) {
+        const json_t *c = json_array_get(changes, i);
+        double sequences = number(c, "microbatches") * number(c, "microbatch_size") *
+                           number(c, "accumulate") * number(c, "data_parallel");
+        cr_expect(eq(dbl, number(c, "global_batch"), sequences), "%s", text(c, "change"));
+    }
+}
+
 /* The array has the nearest run, with what is missing (cli.md); its command prints the same; and
  * with each change that is said to help something does fit, if that is asked instead. */
 static void check_nothing(const char *line, const char *others, double host_limit, size_t changes)
@@ -360,6 +371,7 @@ static void check_nothing(const char *line, const char *others, double host_limi
     cr_expect(number(missing, "host_bytes") > 0 || number(missing, "gpu_bytes") > 0);
     const json_t *list = json_object_get(json_object_get(row, "answer"), "changes");
     cr_expect(ge(sz, json_array_size(list), changes), "%s: %s", whole, outcome.output);
+    expect_batches(list);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *change = json_array_get(list, i);
         const char *options = options_of(change);
@@ -393,6 +405,57 @@ Test(advise_cli, nothing_fits_has_the_nearest_and_what_helps)
                       "--gpus 2", INFINITY, 3);
         check_nothing("--model qwen3-235b --platform rtx3090x8", "--gpus 4", 800e9, 2);
     }
+}
+
+/* DeepSpeed's ZeRO divides a batch equally among all GPUs (deepspeed/runtime/config.py: train_batch
+ * is micro_batch times accumulation times world size): one sequence a step is none of its runs. The
+ * adapters that are said to help fit if they are asked for, at least as fast; and one line names
+ * all schedules that the system has not. */
+Test(advise_cli, nothing_fits_of_a_system)
+{
+    static const char line[] = "--model qwen3-1.7b --gpus 2 --platform @DIR@/server.yaml --seq-len "
+                               "1024 --max-step-tokens 8k --top 1 --runnable deepspeed --schedule "
+                               "zero-infinity,mobius,roundpipe";
+    (void)server_with("16");
+    char whole[512];
+    (void)snprintf(whole, sizeof whole, "%s --format json", line);
+    json_t *rows = json_loads(advise(whole).output, 0, NULL);
+    const json_t *answer = json_object_get(json_array_get(rows, 0), "answer");
+    const json_t *change = json_array_get(json_object_get(answer, "changes"), 0);
+    cr_assert(eq(str, (char *)text(change, "change"), (char *)"adapters"));
+    (void)snprintf(whole, sizeof whole, "%s --format json --lora-rank 16", line);
+    json_t *asked = json_loads(advise(whole).output, 0, NULL);
+    cr_expect(
+        ge(dbl, number(json_array_get(asked, 0), "tokens_per_s"), number(change, "tokens_per_s")));
+    const char *output = advise(line).output;
+    cr_expect(
+        ne(ptr, (void *)strstr(output, "\n  deepspeed: it has no such schedule: mobius, roundpipe"),
+           NULL),
+        "%s", output);
+    json_decref(rows);
+    json_decref(asked);
+}
+
+/* Of what is slower the speed is one of a run as long as the winner's: short ones of PipeDream end
+ * before its pipeline is full of weight versions. */
+Test(advise_cli, slower_is_slower)
+{
+    rp_test_outcome outcome = advise("--model qwen3-8b --lora-rank 16 --platform rtx3090x8 "
+                                     "--seq-len 4k --dtype bf16 --top 1 --schedule "
+                                     "pipedream,1f1b,zb1p --format json");
+    cr_assert(eq(int, outcome.status, 0), "%s", outcome.messages);
+    json_t *rows = json_loads(outcome.output, 0, NULL);
+    const json_t *best = json_array_get(rows, 0);
+    const json_t *others = json_object_get(json_object_get(best, "answer"), "others");
+    for (size_t i = 0; i < json_array_size(others); i++) {
+        const json_t *other = json_array_get(others, i);
+        if (strcmp(text(other, "reason"), "slower") == 0) {
+            cr_expect(le(dbl, number(other, "tokens_per_s"), number(best, "tokens_per_s")), "%s",
+                      outcome.output);
+        }
+    }
+    cr_expect(gt(sz, json_array_size(others), 0));
+    json_decref(rows);
 }
 
 /* A small budget answers, and says of what: the schedules that it left out are named. */
