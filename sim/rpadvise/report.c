@@ -126,7 +126,8 @@ static void write_winner(const page *p)
     char peak[64] = "";
     double share = rpsim_row_peak_share(&row->study.rows[0]);
     if (!isnan(share)) {
-        (void)snprintf(peak, sizeof peak, ", %.0f %% of the GPUs' peak, recompute included", 100 * share);
+        (void)snprintf(peak, sizeof peak, ", %.0f %% of the GPUs' peak, recompute included",
+                       100 * share);
     }
     if (speed != NULL) {
         (void)snprintf(interval, sizeof interval, " (%.0f to %.0f in 80 %% of the draws)",
