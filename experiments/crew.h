@@ -53,11 +53,12 @@ extern const rpsweep_crew_type *const rpsweep_crew_mpi;
 /**
  * To be called first in main. In a rank other than 0 of an MPI job it does not return before the
  * sweep has ended.
+ * @param argv [argc] the command line, which all ranks must have alike, the program's name aside
  * @param is_mpi_out whether this is rank 0 of a job with others
  * @param is_worker_out this was another rank: there is nothing left to do
- * @retval RP_OK, RP_TOOL (logged)
+ * @retval RP_OK, RP_TOOL (logged), RP_USAGE (another command line than rank 0's; logged)
  */
-rp_status rpsweep_mpi_begin(bool *is_mpi_out, bool *is_worker_out);
+rp_status rpsweep_mpi_begin(int argc, char **argv, bool *is_mpi_out, bool *is_worker_out);
 
 /** Tells the other ranks that this one works, once a second at most: to be called often where work
  * without messages takes long. Without MPI: nothing. */

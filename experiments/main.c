@@ -216,7 +216,7 @@ int main(int argc, char **argv)
     bool is_mpi = false;
     bool is_worker = false;
     rp_tool_begin("rpsweep");
-    rp_status status = rpsweep_mpi_begin(&is_mpi, &is_worker);
+    rp_status status = rpsweep_mpi_begin(argc, argv, &is_mpi, &is_worker);
     if (status == RP_OK && !is_worker) {
         status = run(argc, argv, is_mpi);
     }

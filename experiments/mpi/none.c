@@ -3,8 +3,10 @@
 
 const rpsweep_crew_type *const rpsweep_crew_mpi = NULL;
 
-rp_status rpsweep_mpi_begin(bool *is_mpi_out, bool *is_worker_out)
+rp_status rpsweep_mpi_begin(int argc, char **argv, bool *is_mpi_out, bool *is_worker_out)
 {
+    (void)argc;
+    (void)argv;
     *is_mpi_out = *is_worker_out = false;
     return RP_OK;
 }

@@ -356,7 +356,54 @@ static void give_up(rp_status status)
     MPI_Abort(MPI_COMM_WORLD, rp_status_exit(status));
 }
 
-rp_status rpsweep_mpi_begin(bool *is_mpi_out, bool *is_worker_out)
+/* The command line without the program's name, as a shell would take most of them. */
+static rp_status join_words(int argc, char **argv, rp_text *line)
+{
+    for (int i = 1; i < argc; i++) {
+        RP_TRY(rp_text_print(line, "%s%s", i > 1 ? " " : "", argv[i]));
+    }
+    return rp_text_print(line, "%s", "");
+}
+
+/* Workers take experiment and options from rank 0: a rank that was given others is refused. */
+static rp_status compare_lines(const rp_text *own)
+{
+    int length = (int)own->length;
+    char *first = NULL;
+    MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    rp_status status = rp_mem_resize(&first, (size_t)length + 1);
+    if (status != RP_OK) {
+        give_up(status); /* the others wait in the broadcast */
+    }
+    memcpy(first, own->bytes, own_rank == 0 ? own->length : 0);
+    MPI_Bcast(first, length, MPI_BYTE, 0, MPI_COMM_WORLD);
+    first[length] = '\0';
+    int same = strcmp(first, own->bytes) == 0;
+    if (!same) {
+        rp_log_error("rank %d was started with '%s', rank 0 with '%s'; valid is one command line "
+                     "for all ranks",
+                     own_rank, own->bytes, first);
+    }
+    rp_mem_release(&first);
+    MPI_Allreduce(MPI_IN_PLACE, &same, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return same ? RP_OK : RP_USAGE;
+}
+
+static rp_status agree(int argc, char **argv)
+{
+    rp_text own = {0};
+    rp_status status = join_words(argc, argv, &own);
+    if (status != RP_OK) {
+        give_up(status);
+    }
+    rpexec_guard_begin(patience_s, "not all ranks have said what they were started with");
+    status = compare_lines(&own);
+    rpexec_guard_end();
+    rp_text_fini(&own);
+    return status;
+}
+
+rp_status rpsweep_mpi_begin(int argc, char **argv, bool *is_mpi_out, bool *is_worker_out)
 {
     *is_mpi_out = *is_worker_out = false;
     if (!launched_by_mpi()) {
@@ -374,6 +421,13 @@ rp_status rpsweep_mpi_begin(bool *is_mpi_out, bool *is_worker_out)
     MPI_Comm_rank(MPI_COMM_WORLD, &own_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &rank_count);
     RP_TRY(rp_mem_resize(&heard_s, (size_t)rank_count * sizeof *heard_s));
+    rp_status agreed = agree(argc, argv);
+    if (agreed != RP_OK) {
+        rp_mem_release(&heard_s);
+        MPI_Finalize();
+        *is_worker_out = own_rank != 0;
+        return agreed;
+    }
     looked_s = signed_s = 0; /* everybody is heard from the first look on */
     initialised = true;
     *is_mpi_out = own_rank == 0 && rank_count > 1;

@@ -51,6 +51,14 @@ sqlite3 "$work/mpi.db" 'DROP INDEX refuse'
 under_mpi "$work/e.yaml" --db "$work/mpi.db" --resume || true
 rows "$work/mpi.db" | cmp -s - "$work/one" || { echo "other rows after a failure:"; cat "$work/out"; exit 1; }
 
+# Ranks of one job take one command line.
+sed 's/^name: ranks/name: others/' "$work/e.yaml" >"$work/others.yaml"
+status=0
+timeout -k 5 60 mpirun -n 1 "$rpsweep" "$work/e.yaml" --db "$work/unlike.db" : -n 1 "$rpsweep" "$work/others.yaml" \
+    --db "$work/unlike.db" </dev/null >"$work/out" 2>&1 || status=$?
+[ $status -eq 2 ] && grep -q "rank 1 was started with '$work/others.yaml .*rank 0 with '$work/e.yaml " "$work/out" &&
+    [ ! -e "$work/unlike.db" ] || { echo "unlike ranks: exit status $status"; cat "$work/out"; exit 1; }
+
 # The process that runs a point crashes: the point is listed, and the others run.
 cat >"$work/run.yaml" <<'YAML'
 name: run
