@@ -194,7 +194,8 @@ Test(exec_program_in, a_name_is_a_label)
              "json";
         original = rp_test_rpsim(print(in, "p"));
         renamed = rp_test_rpsim(print(in, "q"));
-        check_equal(s->name, simulated, 2, &original, &renamed);
+        check_equal(s->name, simulated, sizeof simulated / sizeof simulated[0], &original,
+                    &renamed);
     }
 }
 
