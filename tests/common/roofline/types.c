@@ -129,7 +129,7 @@ Test(types, between_types_of_16_bits_products_alone_move)
 /* By table and request: what the run adds up in, and whether times are others than the table's. */
 Test(types, which_tables_move)
 {
-    static const struct {
+    const struct {
         const char *platform;
         rp_arithmetic table, asked, run;
         bool moves;

@@ -78,8 +78,8 @@ Test(cli_memory, pages_have_the_same_figure)
         "--schedule roundpipe --gpus 4",
         "--schedule zero-infinity --gpus 2",
         "--schedule 1f1b --model gpt-oss-20b",
-        "--schedule roundpipe --model qwen3-8b --gpus 1 --seq-len 128k --microbatches 1 "
-        "--microbatch-size 1",
+        ("--schedule roundpipe --model qwen3-8b --gpus 1 --seq-len 128k --microbatches 1 "
+         "--microbatch-size 1"),
         "--schedule roundpipe --model qwen3-235b --gpus 2"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         char line[256];
