@@ -411,8 +411,11 @@ static rp_status read_windows(const rp_hf_config *r, shapes *s)
         }
         return RP_OK;
     }
-    /* null and 0 mean none. */
     const json_t *own = rp_hf_get(r, "sliding_window");
+    if (asked && json_is_integer(own) && json_integer_value(own) == 0) {
+        return rp_hf_refuse(r, "sliding_window", "a window of 0 tokens leaves nothing to attend to",
+                            "whole numbers from 1, and null for none");
+    }
     own = own != NULL ? own : json_object_get(r->defaults, "sliding_window");
     s->window = asked ? (uint32_t)json_integer_value(own) : 0;
     for (uint32_t i = 0; i < s->model->layers; i++) {

@@ -217,6 +217,7 @@ Test(huggingface_assume, what_sounds_like_a_shape_is_refused)
         {"\"dtype\": true", "dtype"},
         {"\"rope_parameters\": {\"full_attention\": []}", "full_attention"},
         {"\"partial_rotary_factor\": -1", "partial_rotary_factor"},
+        {"\"sliding_window\": 0", NULL}, /* llama has no windows */
         {"\"num_experts\": 0", NULL},
         {"\"num_experts\": null", NULL},
         {"\"mamba_d_state\": null", NULL},
@@ -236,6 +237,31 @@ Test(huggingface_assume, what_sounds_like_a_shape_is_refused)
         cr_expect(eq(int, status, refused ? RP_INPUT : RP_OK), "%s: %s", cases[i].key, message);
         bool named = !refused || strstr(message, cases[i].message) != NULL;
         cr_expect(named, "%s: %s", cases[i].key, message);
+    }
+}
+
+/* transformers takes null for none; under a window of 0 tokens its mask leaves nothing. */
+Test(huggingface_assume, a_window_has_tokens)
+{
+    static const char *const families[] = {"mistral", "gemma2", "cohere2", "phi3"};
+    static const char *const values[] = {"0", "1", "null"};
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        for (size_t k = 0; k < sizeof values / sizeof values[0]; k++) {
+            char message[8192] = "";
+            const char *text = NULL;
+            rp_model model;
+            cr_assert(
+                eq(int,
+                   rp_arena_print(rp_test_arena, &text,
+                                  "{\"model_type\": \"%s\", " SHAPES ",\n\"sliding_window\": %s}",
+                                  families[i], values[k]),
+                   RP_OK));
+            rp_status status = parse(text, NULL, &model, message, sizeof message);
+            cr_expect(eq(int, status, k == 0 ? RP_INPUT : RP_OK), "%s %s: %s", families[i],
+                      values[k], message);
+            cr_expect(k != 0 || strstr(message, "sliding_window: a window of 0 tokens") != NULL,
+                      "%s: %s", families[i], message);
+        }
     }
 }
 
