@@ -182,6 +182,24 @@ rp_status rpsim_cells_read(const char *path, const rpsim_cells_inputs *inputs, r
     return RP_OK;
 }
 
+/* Once for each table. */
+static void doubt_tables(const rpsim_cells *c, const rpsim_answer *answers)
+{
+    for (uint32_t row = 0; row < c->csv.rows; row++) {
+        const rpsim_question *q = &c->questions[row];
+        bool said = q->costs == NULL || !answers[row].beats_peak;
+        for (uint32_t i = 0; i < row && !said; i++) {
+            said = c->questions[i].costs == q->costs && answers[i].beats_peak;
+        }
+        if (!said) {
+            rp_log_warning("%s:%zu: with cost table %s GPUs compute faster than their peak; check "
+                           "the table's times, microbatch_size, seq_len, dtype and accumulation, "
+                           "and whether it is of this GPU",
+                           q->file, (size_t)q->line, q->costs->name);
+        }
+    }
+}
+
 rp_status rpsim_predict_cells(const char *path, const rpsim_cells_inputs *inputs, uint32_t draws,
                               rp_arena *arena, FILE *stream)
 {
@@ -193,6 +211,7 @@ rp_status rpsim_predict_cells(const char *path, const rpsim_cells_inputs *inputs
         c.questions[row].draws = draws;
     }
     RP_TRY(rpsim_answer_all(&inputs->platform, c.questions, c.csv.rows, answers));
+    doubt_tables(&c, answers);
     fputs("framework,model,platform,gpus,seq_len,fits,tokens_per_s,tokens_per_s_p10,"
           "tokens_per_s_p50,tokens_per_s_p90\n",
           stream);

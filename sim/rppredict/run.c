@@ -132,6 +132,7 @@ static rp_status throughput(run_inputs *in, const rpsim_question *q, rpsim_answe
     answer->seq_len = w->seq_len;
     answer->tokens_per_s =
         (double)w->global_batch * w->seq_len / slices / (result.period_ps * 1e-12);
+    answer->beats_peak = rpsim_result_beats_peak(&result);
     answer->fits = result.memory.known && result.memory.fits;
     answer->host_known = result.memory.host_bytes != 0;
     if (result.memory.known && !result.memory.fits) {

@@ -43,6 +43,7 @@ typedef struct rpsim_answer {
                                             where `longest`, nor of what does not fit */
     uint32_t seq_len; /**< of the run; where `longest`, the longest, 0: none fits */
     bool fits;        /**< as far as limits are known */
+    bool beats_peak;  /**< GPUs compute faster than they can: the times are wrong */
     /** Need and limit, as rpsim_memory_say_need; "": it fits, or nothing is known. */
     char need[RPSIM_OOM_REASON_SIZE];
     bool host_known; /**< otherwise only GPUs are known to have room */

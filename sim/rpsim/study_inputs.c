@@ -156,11 +156,9 @@ static rp_status set_arithmetic(const rpsim_options *o, rp_arithmetic asked, rp_
     return RP_OK;
 }
 
-#define ROUNDING 1e-9
-
 static bool beats_peak(const rpsim_row *row)
 {
-    return row->costs->kind == RP_MEASURED && row->result.busy_share > 1 + ROUNDING;
+    return row->costs->kind == RP_MEASURED && rpsim_result_beats_peak(&row->result);
 }
 
 void rpsim_row_doubt_costs(const rpsim_study *study, const rpsim_row *row)

@@ -134,6 +134,11 @@ rp_status rpsim_program_run(rp_program *program, const rp_costs *costs, rpsim_re
     return RP_OK;
 }
 
+bool rpsim_result_beats_peak(const rpsim_result *result)
+{
+    return result->busy_share > 1 + 1e-9;
+}
+
 void rpsim_result_fini(rpsim_result *result)
 {
     rp_timeline_destroy(result->timeline);

@@ -57,5 +57,8 @@ rp_status rpsim_case_run_kept(rpsim_kept *kept, const rp_schedule_type *schedule
  */
 rp_status rpsim_program_run(rp_program *program, const rp_costs *costs, rpsim_result *result_out);
 
+/** @return whether its GPUs compute faster than their peak, rounding aside: its times are wrong. */
+bool rpsim_result_beats_peak(const rpsim_result *result);
+
 /** Destroys program and timeline. A zeroed result is allowed. */
 void rpsim_result_fini(rpsim_result *result);

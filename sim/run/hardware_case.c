@@ -338,12 +338,11 @@ static rp_status find_communication(const inputs *in, const rpsim_compute_costs 
 }
 
 /* Times that were measured may be wrong, which is said elsewhere; computed ones must not be. */
-#define ROUNDING 1e-9
 static rp_status check_share(const inputs *in, const rp_costs *table, const rpsim_result *result)
 {
     bool computed =
         table->kind != RP_MEASURED && table->arithmetic.accumulation != RP_ACCUMULATION_USUAL;
-    if (!computed || result->busy_share <= 1 + ROUNDING) {
+    if (!computed || !rpsim_result_beats_peak(result)) {
         return RP_OK;
     }
     rp_log_error("%s: GPUs of %s would compute at %.1f %% of their peak in %s, and nobody has "

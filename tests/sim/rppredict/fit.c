@@ -512,6 +512,15 @@ Test(fit_cli, own_cost_tables)
     }
     cr_expect(gt(dbl, tokens[0] / tokens[1], 1.8), "%g and %g", tokens[0], tokens[1]);
     cr_expect(lt(dbl, tokens[0] / tokens[1], 2.1), "%g and %g", tokens[0], tokens[1]);
+    write_file("qwen3-1.7b@mine.yaml",
+               "name: qwen3-1.7b@mine\nlayers: 28\nfwd_ms: 0.74\nbwd_ms: 1.6\n"
+               "head_fwd_ms: 2.2\nhead_bwd_ms: 4.4\nhop_ms: 0\n"
+               "microbatch_size: 4\nseq_len: 2048\n");
+    rp_test_outcome fast = run(lines[1]);
+    cr_expect(eq(int, fast.status, 0));
+    cr_expect(strstr(fast.messages, "cells.csv:2: with cost table qwen3-1.7b@mine GPUs compute "
+                                    "faster than their peak") != NULL,
+              "%s", fast.messages);
     write_file("cells.csv", HEAD "roundpipe,llama3.1-8b,2048,,,,,,1,fit\n");
     write_file("llama3.1-8b.yaml", "name: llama3.1-8b\nlayers: 28\nfwd_ms: 14\nbwd_ms: 31\n"
                                    "head_fwd_ms: 44\nhead_bwd_ms: 87\nhop_ms: 0\n"
