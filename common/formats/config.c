@@ -493,8 +493,20 @@ static rp_status check_missing(const reader *in, size_t line)
     return status;
 }
 
+static void set_standard(char *object, const rp_config_field *field)
+{
+    if (field->standard != 0 && field->type == RP_CONFIG_U32) {
+        *(uint32_t *)(void *)(object + field->offset) = (uint32_t)field->standard;
+    } else if (field->standard != 0 && field->type == RP_CONFIG_DOUBLE) {
+        *(double *)(void *)(object + field->offset) = field->standard;
+    }
+}
+
 static rp_status read_document(reader *in)
 {
+    for (size_t i = 0; i < in->schema->field_count; i++) {
+        set_standard(in->object, &in->schema->fields[i]);
+    }
     RP_TRY(begin_mapping(in));
     size_t first_line = event_line(in);
     RP_TRY(next_event(in));

@@ -39,16 +39,30 @@ typedef struct rp_config_numbers {
     bool is_list;   /**< false: one number that stands for all */
 } rp_config_numbers;
 
+/** C types of members by the kind that a row of keys names (config_rows.h). */
+#define RP_CONFIG_MEMBER_TEXT const char *
+#define RP_CONFIG_MEMBER_NAME const char *
+#define RP_CONFIG_MEMBER_BOOL bool
+#define RP_CONFIG_MEMBER_U32 uint32_t
+#define RP_CONFIG_MEMBER_U64 uint64_t
+#define RP_CONFIG_MEMBER_DOUBLE double
+#define RP_CONFIG_MEMBER_NUMBERS rp_config_numbers
+
 /** One key. */
 typedef struct rp_config_field {
     const char *key;
     rp_config_type type;
-    bool optional;              /**< absent: the member keeps what it had before */
+    bool optional;              /**< absent: the member keeps what it had before, or is `standard` */
+    double standard;            /**< of optional U32 and DOUBLE: the value of an absent key; 0: what
+                                     the member had before */
+    bool stated;                /**< written files have it at its standard value, too */
     double low;                 /**< numbers: least value */
     double high;                /**< numbers: greatest value; texts: most bytes */
     const char *unit;           /**< for messages, as "ms"; NULL: none */
     const char *const *choices; /**< texts: NULL-terminated valid values; NULL: any */
     size_t offset;              /**< of the member in the struct that is filled */
+    const char *table;          /**< of the document that the key stands in; NULL: of none */
+    const char *help;           /**< what it says, for documents; NULL: in none */
 } rp_config_field;
 
 /** Two optional keys of which a file needs one: the same value in two units. */
@@ -57,7 +71,8 @@ typedef struct rp_config_either {
 } rp_config_either;
 
 typedef struct rp_config_schema {
-    const char *what; /**< as "a model", for messages */
+    const char *what;   /**< as "a model", for messages */
+    const char *prefix; /**< of its keys among those of several schemas, as "platform."; NULL: none */
     const rp_config_field *fields;
     size_t field_count;             /**< at most RP_CONFIG_MAX_FIELDS */
     const rp_config_either *either; /**< NULL: none */

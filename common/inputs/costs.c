@@ -1,7 +1,7 @@
 #include "common/inputs/costs.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
-#include "common/formats/config.h"
+#include "common/formats/config_rows.h"
 #include "common/inputs/changes.h"
 #include "common/inputs/data.h"
 #include "common/program/limits.h"
@@ -11,80 +11,29 @@
 
 /* A cost file as it is written; rp_costs is made of it. */
 typedef struct cost_file {
-    const char *name;
-    const char *source;
-    uint32_t layers;
-    uint32_t microbatch_size;
-    uint32_t seq_len;
-    rp_config_numbers fwd_ms;
-    rp_config_numbers bwd_ms;
-    rp_config_numbers bwd_input_ms;
-    double head_fwd_ms;
-    double head_bwd_ms;
-    double hop_ms;
-    double overlap_saving;
-    const char *dtype;
-    const char *accumulation;
+#define KEY(member, type, ...) RP_CONFIG_MEMBER_##type member;
+#include "common/inputs/costs_rows.inc"
+#undef KEY
 } cost_file;
 
-#define COUNT(member, most)                                                                        \
-    {                                                                                              \
-        .key = #member, .type = RP_CONFIG_U32, .low = 1, .high = most,                             \
-        .offset = offsetof(cost_file, member)                                                      \
-    }
-#define TIME(member, kind, is_optional)                                                            \
-    {                                                                                              \
-        .key = #member, .type = kind, .optional = is_optional, .low = 0, .high = RP_MAX_COST_MS,   \
-        .unit = "ms", .offset = offsetof(cost_file, member)                                        \
-    }
-
-#define WORD(member, words)                                                                        \
-    {                                                                                              \
-        .key = #member, .type = RP_CONFIG_TEXT, .optional = true, .high = 16, .choices = words,    \
-        .offset = offsetof(cost_file, member)                                                      \
-    }
-
+/* Fields of the schema. */
 enum {
-    FIELD_LAYERS = 2,
-    FIELD_FWD,
-    FIELD_BWD,
-    FIELD_BWD_INPUT,
-    FIELD_DTYPE = 12,
-    FIELD_ACCUMULATION
+#define KEY(member, ...) KEY_##member,
+#include "common/inputs/costs_rows.inc"
+#undef KEY
 };
 
 #define DTYPE_WORD(name, stored, text, alias, bytes) text,
 static const char *const dtypes[] = {RP_DTYPE_LIST(DTYPE_WORD) NULL};
-static const char *const accumulations[] = {"fp16", "fp32", NULL};
 
 static const rp_config_field fields[] = {
-    {.key = "name", .type = RP_CONFIG_NAME, .high = 128, .offset = offsetof(cost_file, name)},
-    {.key = "source",
-     .type = RP_CONFIG_TEXT,
-     .optional = true,
-     .high = 1000,
-     .offset = offsetof(cost_file, source)},
-    [FIELD_LAYERS] = COUNT(layers, RP_MAX_LAYERS),
-    [FIELD_FWD] = TIME(fwd_ms, RP_CONFIG_NUMBERS, false),
-    [FIELD_BWD] = TIME(bwd_ms, RP_CONFIG_NUMBERS, false),
-    [FIELD_BWD_INPUT] = TIME(bwd_input_ms, RP_CONFIG_NUMBERS, true),
-    TIME(head_fwd_ms, RP_CONFIG_DOUBLE, false),
-    TIME(head_bwd_ms, RP_CONFIG_DOUBLE, false),
-    TIME(hop_ms, RP_CONFIG_DOUBLE, false),
-    {.key = "overlap_saving",
-     .type = RP_CONFIG_DOUBLE,
-     .optional = true,
-     .low = 0,
-     .high = 1,
-     .offset = offsetof(cost_file, overlap_saving)},
-    COUNT(microbatch_size, 1048576),
-    COUNT(seq_len, 16777216),
-    [FIELD_DTYPE] = WORD(dtype, dtypes),
-    [FIELD_ACCUMULATION] = WORD(accumulation, accumulations),
+#define KEY(member, ...) RP_CONFIG_FIELD(cost_file, member, #member, __VA_ARGS__),
+#include "common/inputs/costs_rows.inc"
+#undef KEY
 };
 
 const rp_config_schema rp_costs_schema = {
-    .what = "a cost table", .fields = fields, .field_count = sizeof fields / sizeof *fields};
+    .what = "a cost table", .prefix = "costs.", RP_CONFIG_FIELDS(fields)};
 
 /* One time per layer, in ps, from one number or a list. */
 static rp_status spread(const char *name, const size_t *lines, int field, uint32_t layers,
@@ -117,7 +66,7 @@ static rp_status check_input_parts(const char *name, const size_t *lines, const 
 {
     for (uint32_t i = 0; i < costs->layers; i++) {
         if (costs->bwd_input_ps[i] > costs->bwd_ps[i]) {
-            rp_log_error_at(name, lines[FIELD_BWD_INPUT],
+            rp_log_error_at(name, lines[KEY_bwd_input_ms],
                             "'bwd_input_ms' of layer %" PRIu32 " is %.15g, more than the whole "
                             "backward; valid values are numbers from 0 to bwd_ms, here %.15g ms",
                             i, rp_ps_to_ms(costs->bwd_input_ps[i]), rp_ps_to_ms(costs->bwd_ps[i]));
@@ -135,7 +84,7 @@ static rp_status check_total(const char *name, const size_t *lines, const rp_cos
         total += 2 * costs->fwd_ps[i] + costs->bwd_ps[i]; /* forward, recompute, backward */
     }
     if (total > RP_MAX_MICROBATCH_PS) {
-        rp_log_error_at(name, lines[FIELD_FWD],
+        rp_log_error_at(name, lines[KEY_fwd_ms],
                         "all layers together take too long for one microbatch; valid values are "
                         "times whose sum over forward, recompute, backward, head and hop is at "
                         "most %.0f ms",
@@ -154,7 +103,7 @@ static rp_status set_arithmetic(const char *name, const size_t *lines, const cos
     }
     if (file->dtype == NULL) {
         rp_log_error_at(
-            name, lines[FIELD_ACCUMULATION],
+            name, lines[KEY_accumulation],
             "'accumulation' without 'dtype'; valid values are fp16 and fp32 with 'dtype: fp16'");
         return RP_INPUT;
     }
@@ -163,13 +112,13 @@ static rp_status set_arithmetic(const char *name, const size_t *lines, const cos
     if (file->accumulation != NULL) {
         (void)rp_accumulation_parse(file->accumulation, &arithmetic->accumulation);
     } else if (arithmetic->dtype == RP_DTYPE_F16) {
-        rp_log_error_at(name, lines[FIELD_DTYPE],
+        rp_log_error_at(name, lines[KEY_dtype],
                         "products of fp16 add up in fp16 or in fp32, and the file does not say "
                         "which; valid values are fp16 and fp32 of 'accumulation' beside it");
         return RP_INPUT;
     }
     if (!rp_arithmetic_exists(*arithmetic)) {
-        rp_log_error_at(name, lines[FIELD_ACCUMULATION],
+        rp_log_error_at(name, lines[KEY_accumulation],
                         "products of %s add up in fp32; valid values are fp32, or none",
                         file->dtype);
         return RP_INPUT;
@@ -190,12 +139,12 @@ static rp_status convert(const char *name, const size_t *lines, const cost_file 
                         .overlap_saving = file->overlap_saving,
                         .microbatch_size = file->microbatch_size,
                         .seq_len = file->seq_len};
-    RP_TRY(spread(name, lines, FIELD_FWD, file->layers, &file->fwd_ms, arena, &costs->fwd_ps));
-    RP_TRY(spread(name, lines, FIELD_BWD, file->layers, &file->bwd_ms, arena, &costs->bwd_ps));
-    if (lines[FIELD_BWD_INPUT] == 0) {
+    RP_TRY(spread(name, lines, KEY_fwd_ms, file->layers, &file->fwd_ms, arena, &costs->fwd_ps));
+    RP_TRY(spread(name, lines, KEY_bwd_ms, file->layers, &file->bwd_ms, arena, &costs->bwd_ps));
+    if (lines[KEY_bwd_input_ms] == 0) {
         RP_TRY(halve(costs, arena, &costs->bwd_input_ps));
     } else {
-        RP_TRY(spread(name, lines, FIELD_BWD_INPUT, file->layers, &file->bwd_input_ms, arena,
+        RP_TRY(spread(name, lines, KEY_bwd_input_ms, file->layers, &file->bwd_input_ms, arena,
                       &costs->bwd_input_ps));
     }
     RP_TRY(set_arithmetic(name, lines, file, &costs->arithmetic));

@@ -1,7 +1,7 @@
 #include "common/inputs/model.h"
 
 #include "common/base/log.h"
-#include "common/formats/config.h"
+#include "common/formats/config_rows.h"
 #include "common/inputs/data.h"
 #include "common/inputs/huggingface/config.h"
 #include "common/inputs/published.h"
@@ -10,139 +10,34 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A model file as it is written; rp_model is made of it. */
 typedef struct model_file {
     rp_model model;
-    const char *published_parameters;
-    const char *published_without_embedding;
-    const char *published_active;
-    const char *published_active_without_input_table;
-    const char *positions;
-    const char *norm;
-    const char *mlp;
+#define KEY(...)
+#define FILE_KEY(member, type, ...) RP_CONFIG_MEMBER_##type member;
+#include "common/inputs/model_rows.inc"
+#undef FILE_KEY
+#undef KEY
 } model_file;
 
-#define COUNT(member, least, most)                                                                 \
-    {                                                                                              \
-        .key = #member, .type = RP_CONFIG_U32, .low = least, .high = most,                         \
-        .offset = offsetof(model_file, model.member)                                               \
-    }
-#define OPTIONAL_COUNT(member, most)                                                               \
-    {                                                                                              \
-        .key = #member, .type = RP_CONFIG_U32, .optional = true, .low = 0, .high = most,           \
-        .offset = offsetof(model_file, model.member)                                               \
-    }
-#define FLAG(member)                                                                               \
-    {                                                                                              \
-        .key = #member, .type = RP_CONFIG_BOOL, .offset = offsetof(model_file, model.member)       \
-    }
-#define OPTIONAL_FLAG(member)                                                                      \
-    {                                                                                              \
-        .key = #member, .type = RP_CONFIG_BOOL, .optional = true,                                  \
-        .offset = offsetof(model_file, model.member)                                               \
-    }
-#define CHOICE(member, words)                                                                      \
-    {                                                                                              \
-        .key = #member, .type = RP_CONFIG_TEXT, .optional = true, .high = 16, .choices = words,    \
-        .offset = offsetof(model_file, member)                                                     \
-    }
-#define PUBLISHED(member, is_optional)                                                             \
-    {                                                                                              \
-        .key = #member, .type = RP_CONFIG_TEXT, .optional = is_optional, .high = 30,               \
-        .offset = offsetof(model_file, member)                                                     \
-    }
-
-static const char *const rope_scalings[] = {"none", "llama3", "yarn", NULL};
-static const char *const position_words[] = {"rotary", "learned", NULL};
-static const char *const norm_words[] = {"rmsnorm", "layernorm", NULL};
-static const char *const mlp_words[] = {"swiglu", "gelu", NULL};
-
+/* Fields of the schema. */
 enum {
-    FIELD_LAYERS = 2,
-    FIELD_KV_HEADS = 5,
-    FIELD_HEAD_DIM,
-    FIELD_EXPERTS = 8,
-    FIELD_ACTIVE_EXPERTS,
-    FIELD_ROPE_THETA = 12,
-    FIELD_EXPERT_BIAS = 17,
-    FIELD_ROPE_SCALING,
-    FIELD_PUBLISHED,
-    FIELD_WITHOUT_EMBEDDING,
-    FIELD_ACTIVE,
-    FIELD_ACTIVE_WITHOUT_TABLE,
-    FIELD_LORA_RANK,
-    FIELD_POSITIONS = 25,
-    FIELD_MLP = 27,
-    FIELD_LINEAR_BIAS,
+#define KEY(member, ...) KEY_##member,
+#define FILE_KEY(member, ...) KEY_##member,
+#include "common/inputs/model_rows.inc"
+#undef FILE_KEY
+#undef KEY
 };
 
 static const rp_config_field fields[] = {
-    {.key = "name", .type = RP_CONFIG_NAME, .high = 64, .offset = offsetof(model_file, model.name)},
-    {.key = "source",
-     .type = RP_CONFIG_TEXT,
-     .high = 1000,
-     .offset = offsetof(model_file, model.source)},
-    [FIELD_LAYERS] = COUNT(layers, 1, RP_MAX_LAYERS),
-    COUNT(hidden, 1, 1048576),
-    COUNT(heads, 1, 65536),
-    [FIELD_KV_HEADS] = COUNT(kv_heads, 1, 65536),
-    [FIELD_HEAD_DIM] = COUNT(head_dim, 2, 65536),
-    COUNT(intermediate, 1, 4194304),
-    [FIELD_EXPERTS] = COUNT(experts, 1, 65536),
-    [FIELD_ACTIVE_EXPERTS] = COUNT(active_experts, 1, 65536),
-    COUNT(vocab, 1, 16777216),
-    COUNT(max_positions, 1, 1073741824),
-    [FIELD_ROPE_THETA] = {.key = "rope_theta",
-                          .type = RP_CONFIG_DOUBLE,
-                          .optional = true,
-                          .low = 1,
-                          .high = 1e12,
-                          .offset = offsetof(model_file, model.rope_theta)},
-    {.key = "norm_eps",
-     .type = RP_CONFIG_DOUBLE,
-     .low = 1e-12,
-     .high = 0.1,
-     .offset = offsetof(model_file, model.norm_eps)},
-    FLAG(tied_head),
-    FLAG(qk_norm),
-    FLAG(attention_bias),
-    [FIELD_EXPERT_BIAS] = FLAG(expert_bias),
-    [FIELD_ROPE_SCALING] = {.key = "rope_scaling",
-                            .type = RP_CONFIG_TEXT,
-                            .optional = true,
-                            .high = 16,
-                            .choices = rope_scalings,
-                            .offset = offsetof(model_file, model.rope_scaling)},
-    [FIELD_PUBLISHED] = PUBLISHED(published_parameters, true),
-    [FIELD_WITHOUT_EMBEDDING] = PUBLISHED(published_without_embedding, true),
-    [FIELD_ACTIVE] = PUBLISHED(published_active, true),
-    [FIELD_ACTIVE_WITHOUT_TABLE] = PUBLISHED(published_active_without_input_table, true),
-    [FIELD_LORA_RANK] = OPTIONAL_COUNT(lora_rank, 65536),
-    OPTIONAL_COUNT(sliding_window, 1073741824),
-    [FIELD_POSITIONS] = CHOICE(positions, position_words),
-    CHOICE(norm, norm_words),
-    [FIELD_MLP] = CHOICE(mlp, mlp_words),
-    [FIELD_LINEAR_BIAS] = OPTIONAL_FLAG(linear_bias),
-    OPTIONAL_FLAG(fused_loss),
-    OPTIONAL_FLAG(megatron_kernels),
-    OPTIONAL_COUNT(loss_metrics, 16),
-    {.key = "host_launch_us",
-     .type = RP_CONFIG_DOUBLE,
-     .optional = true,
-     .low = 0,
-     .high = 1000,
-     .unit = "us",
-     .offset = offsetof(model_file, model.host_launch_us)},
-    {.key = "step_host_ms",
-     .type = RP_CONFIG_DOUBLE,
-     .optional = true,
-     .low = 0,
-     .high = 10000,
-     .unit = "ms",
-     .offset = offsetof(model_file, model.step_host_ms)},
+#define KEY(member, ...) RP_CONFIG_FIELD(model_file, model.member, #member, __VA_ARGS__),
+#define FILE_KEY(member, ...) RP_CONFIG_FIELD(model_file, member, #member, __VA_ARGS__),
+#include "common/inputs/model_rows.inc"
+#undef FILE_KEY
+#undef KEY
 };
 
-static const rp_config_schema schema = {
-    .what = "a model", .fields = fields, .field_count = sizeof fields / sizeof *fields};
+const rp_config_schema rp_model_schema = {.what = "a model", RP_CONFIG_FIELDS(fields)};
 
 /* Combinations of keys. */
 
@@ -158,7 +53,7 @@ static rp_status set_family(const char *name, const size_t *lines, model_file *f
     m->learned_positions = is_word(file->positions, "learned");
     m->layer_norm = is_word(file->norm, "layernorm");
     m->plain_mlp = is_word(file->mlp, "gelu");
-    const uint32_t rotary[] = {FIELD_ROPE_THETA, FIELD_ROPE_SCALING};
+    const uint32_t rotary[] = {KEY_rope_theta, KEY_rope_scaling};
     for (size_t i = 0; i < sizeof rotary / sizeof *rotary; i++) {
         bool given = lines[rotary[i]] != 0;
         if (given == m->learned_positions) {
@@ -176,20 +71,20 @@ static rp_status set_family(const char *name, const size_t *lines, model_file *f
     m->yarn = RP_ROPE_GPT_OSS;
     m->gate = RP_GATE_GPT_OSS;
     if (m->plain_mlp && m->experts > 1) {
-        rp_log_error_at(name, lines[FIELD_MLP],
+        rp_log_error_at(name, lines[KEY_mlp],
                         "'mlp: gelu' with experts; valid values are swiglu where 'experts' is more "
                         "than 1");
         return RP_INPUT;
     }
     bool other = m->attention_bias || m->expert_bias || m->experts > 1;
     if (m->linear_bias && other) {
-        rp_log_error_at(name, lines[FIELD_LINEAR_BIAS],
+        rp_log_error_at(name, lines[KEY_linear_bias],
                         "'linear_bias' is true beside 'attention_bias', 'expert_bias' or experts; "
                         "valid values are true in a dense model without these, and false");
         return RP_INPUT;
     }
     if (m->lora_rank != 0 && (m->plain_mlp || m->linear_bias || m->layer_norm)) {
-        rp_log_error_at(name, lines[FIELD_LORA_RANK],
+        rp_log_error_at(name, lines[KEY_lora_rank],
                         "'lora_rank' with a plain MLP, biases or LayerNorm, whose adapters nobody "
                         "has described; valid values are 0");
         return RP_INPUT;
@@ -200,14 +95,14 @@ static rp_status set_family(const char *name, const size_t *lines, model_file *f
 static rp_status check_heads(const char *name, const size_t *lines, const rp_model *model)
 {
     if (model->heads % model->kv_heads != 0) {
-        rp_log_error_at(name, lines[FIELD_KV_HEADS],
+        rp_log_error_at(name, lines[KEY_kv_heads],
                         "'kv_heads' is %" PRIu32 ", which does not divide the %" PRIu32 " heads; "
                         "valid values are divisors of %" PRIu32,
                         model->kv_heads, model->heads, model->heads);
         return RP_INPUT;
     }
     if (model->head_dim % 2 != 0) {
-        rp_log_error_at(name, lines[FIELD_HEAD_DIM],
+        rp_log_error_at(name, lines[KEY_head_dim],
                         "'head_dim' is %" PRIu32 ", but rotary embeddings turn pairs; valid values "
                         "are even numbers",
                         model->head_dim);
@@ -219,14 +114,14 @@ static rp_status check_heads(const char *name, const size_t *lines, const rp_mod
 static rp_status check_experts(const char *name, const size_t *lines, const rp_model *model)
 {
     if (model->active_experts > model->experts) {
-        rp_log_error_at(name, lines[FIELD_ACTIVE_EXPERTS],
+        rp_log_error_at(name, lines[KEY_active_experts],
                         "'active_experts' is %" PRIu32 ", more than there are experts; valid "
                         "values are whole numbers from 1 to %" PRIu32,
                         model->active_experts, model->experts);
         return RP_INPUT;
     }
     if (model->expert_bias && model->experts == 1) {
-        rp_log_error_at(name, lines[FIELD_EXPERT_BIAS],
+        rp_log_error_at(name, lines[KEY_expert_bias],
                         "'expert_bias' is true in a dense model; valid values are false where "
                         "'experts' is 1");
         return RP_INPUT;
@@ -238,7 +133,7 @@ static rp_status count_parameters(const char *name, const size_t *lines, rp_mode
 {
     double estimate = rp_model_estimate(model);
     if (estimate > RP_MODEL_MAX_PARAMETERS) {
-        rp_log_error_at(name, lines[FIELD_LAYERS],
+        rp_log_error_at(name, lines[KEY_layers],
                         "%" PRIu32 " layers of these sizes have %.3g parameters; valid values are "
                         "models of at most %.0g",
                         model->layers, estimate, RP_MODEL_MAX_PARAMETERS);
@@ -279,11 +174,11 @@ static rp_status check_all_published(const char *name, const size_t *lines, cons
         const char *text;
         uint64_t count;
     } rows[] = {
-        {FIELD_PUBLISHED, file->published_parameters, model->total_parameters},
-        {FIELD_WITHOUT_EMBEDDING, file->published_without_embedding,
+        {KEY_published_parameters, file->published_parameters, model->total_parameters},
+        {KEY_published_without_embedding, file->published_without_embedding,
          model->total_parameters - tables},
-        {FIELD_ACTIVE, file->published_active, model->active_parameters},
-        {FIELD_ACTIVE_WITHOUT_TABLE, file->published_active_without_input_table,
+        {KEY_published_active, file->published_active, model->active_parameters},
+        {KEY_published_active_without_input_table, file->published_active_without_input_table,
          model->active_parameters - model->embedding_parameters},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -298,7 +193,7 @@ rp_status rp_model_parse(const char *name, const char *bytes, size_t length, rp_
 {
     size_t lines[RP_CONFIG_MAX_FIELDS];
     model_file file = {0};
-    RP_TRY(rp_config_parse(name, bytes, length, &schema, arena, &file, lines));
+    RP_TRY(rp_config_parse(name, bytes, length, &rp_model_schema, arena, &file, lines));
     RP_TRY(check_heads(name, lines, &file.model));
     RP_TRY(check_experts(name, lines, &file.model));
     RP_TRY(set_family(name, lines, &file));

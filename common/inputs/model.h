@@ -12,6 +12,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/status.h"
+#include "common/formats/config.h"
 #include "common/program/limits.h"
 #include "common/program/traits.h"
 
@@ -85,57 +86,29 @@ typedef struct rp_gate {
 
 /** A decoder-only transformer as its config.json describes it. Where its layers differ, fields of
  * shapes and parameters of one layer are those of the kind that most layers have; `kinds` has all,
- * and rp_model_of_layer finds a layer's own. */
+ * and rp_model_of_layer finds a layer's own. The first members are keys of its file, whose rows say
+ * what they mean. */
 typedef struct rp_model {
-    const char *name;
-    const char *recorded;  /**< whose cost tables are this model's own: its name; NULL: none are */
-    const char *source;    /**< where the configuration comes from */
-    const char *family;    /**< model_type of its config.json; NULL: it has none */
-    uint32_t layers;       /**< transformer blocks, without embedding and head */
-    uint32_t hidden;       /**< d */
-    uint32_t heads;        /**< query heads H */
-    uint32_t kv_heads;     /**< K, divides H */
-    uint32_t head_dim;     /**< h, an independent field: H * h need not be d */
-    uint32_t intermediate; /**< f, per expert for MoE */
-    uint32_t experts;      /**< E, 1 for dense */
-    uint32_t active_experts; /**< per token, 1 for dense */
-    uint32_t vocab;          /**< V */
-    uint32_t max_positions;
-    double rope_theta;
-    double norm_eps;
-    bool tied_head; /**< LM head shares the embedding table */
-    bool qk_norm;
-    bool attention_bias;      /**< biases on q, k, v, o and one sink logit per query head */
-    bool expert_bias;         /**< biases on router and experts (gpt-oss) */
-    const char *rope_scaling; /**< "none", "llama3", "linear", "yarn" or "longrope"; "none" with
-                                   learned positions */
-    rp_rope_scale rope;       /**< of "llama3", and the factor of "linear"; read where rpexec
-                                   computes it */
-    rp_rope_yarn yarn;        /**< of "yarn"; likewise */
-    rp_rope_long longrope;    /**< of "longrope"; likewise, from config.json alone */
-    rp_gate gate;             /**< of experts with expert_bias; others have none of these numbers */
-    bool learned_positions;   /**< a table of max_positions rows is added to the embedding, nothing
-                                   is rotated */
-    bool layer_norm;          /**< LayerNorm with weight and bias; otherwise RMSNorm */
-    bool plain_mlp;           /**< up, GELU, down; otherwise gated: gate, up, SwiGLU, down */
-    bool linear_bias;         /**< biases on all linear layers of the blocks */
-    /* Of the software that trains the family, whatever the system; 0: not known. */
-    bool megatron_kernels; /**< those of Megatron-LM in 2022: attention's scores of all pairs,
-                                masked ones too, are stored between kernels, there is dropout, the
-                                loss is unfused, and a step's passes are its optimizer's */
-    bool bf16;             /**< its config.json says that its weights are bfloat16 */
-    bool fused_loss;       /**< its cross-entropy is one kernel each way */
-    uint32_t
-        loss_metrics; /**< cross-entropies of each microbatch's logits besides, to report them */
-    double host_launch_us;   /**< that the host takes to launch a kernel. Known: tables that nobody
-                                has   measured are computed kernel by kernel (roofline/kernels.c) */
-    double step_host_ms;     /**< that the host takes in each step while GPUs that step themselves
-                                  wait */
-    uint32_t lora_rank;      /**< of adapters on linear layers of the blocks; 0: none, all
-                                  parameters are trained */
-    uint32_t lora_linears;   /**< those layers: bits of RP_LORA_LINEARS in their order; 0: all */
-    uint32_t sliding_window; /**< tokens that even layers (0, 2, …) attend to; 0: all layers full */
-    double lora_alpha;       /**< adapters are scaled by lora_alpha / lora_rank; 0: not scaled */
+#define KEY(member, type, ...) RP_CONFIG_MEMBER_##type member;
+#define FILE_KEY(...)
+#include "common/inputs/model_rows.inc"
+#undef FILE_KEY
+#undef KEY
+    const char *recorded;   /**< whose cost tables are this model's own: its name; NULL: none are */
+    const char *family;     /**< model_type of its config.json; NULL: it has none */
+    rp_rope_scale rope;     /**< of rope_scaling "llama3", and the factor of "linear"; read where
+                                 rpexec computes it */
+    rp_rope_yarn yarn;      /**< of "yarn"; likewise */
+    rp_rope_long longrope;  /**< of "longrope"; likewise, from config.json alone */
+    rp_gate gate;           /**< of experts with expert_bias; others have none of these numbers */
+    bool learned_positions; /**< a table of max_positions rows is added to the embedding, nothing
+                                 is rotated; rope_scaling is "none" */
+    bool layer_norm;        /**< LayerNorm with weight and bias; otherwise RMSNorm */
+    bool plain_mlp;         /**< up, GELU, down; otherwise gated: gate, up, SwiGLU, down */
+    bool bf16;              /**< its config.json says that its weights are bfloat16 */
+    uint32_t lora_linears;  /**< linear layers with adapters: bits of RP_LORA_LINEARS in their
+                                 order; 0: all */
+    double lora_alpha;      /**< adapters are scaled by lora_alpha / lora_rank; 0: not scaled */
     bool has_padding;        /**< the embedding's row of padding_token is not trained */
     uint32_t padding_token; /**< config.json's pad_token_id */
     bool padding_begins;    /**< it is bos_token_id, too */

@@ -1,6 +1,6 @@
 #include "common/inputs/platform.h"
 #include "common/base/log.h"
-#include "common/formats/config.h"
+#include "common/formats/config_rows.h"
 #include "common/inputs/changes.h"
 #include "common/inputs/data.h"
 #include "common/inputs/detect/detect.h"
@@ -10,188 +10,23 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAME(member, bytes)                                                                        \
-    {                                                                                              \
-        .key = #member, .type = RP_CONFIG_NAME, .high = bytes,                                     \
-        .offset = offsetof(rp_platform, member)                                                    \
-    }
-#define RATE(member, is_optional, least, most, of)                                                 \
-    {                                                                                              \
-        .key = #member, .type = RP_CONFIG_DOUBLE, .optional = is_optional, .low = least,           \
-        .high = most, .unit = of, .offset = offsetof(rp_platform, member)                          \
-    }
-
-#define COUNT(member, least, most)                                                                 \
-    {                                                                                              \
-        .key = #member, .type = RP_CONFIG_U32, .optional = true, .low = least, .high = most,       \
-        .offset = offsetof(rp_platform, member)                                                    \
-    }
-
-#define LIST(member)                                                                               \
-    {                                                                                              \
-        .key = #member, .type = RP_CONFIG_TEXT, .optional = true, .high = 2000,                    \
-        .offset = offsetof(rp_platform, member)                                                    \
-    }
-
-enum {
-    FIELD_FP32_ACC = 5,
-    FIELD_MEMORY = 6,
-    FIELD_LINK = 8,
-    FIELD_LINK_EFFECTIVE = 9,
-    FIELD_PEER_RATE = 10,
-    FIELD_HOST_MEMORY = 19,
-    FIELD_GPUS_PER_SWITCH = 25,
-    FIELD_SWITCH,
-    FIELD_GPUS_PER_ROOT,
-    FIELD_ROOT,
-    FIELD_SOCKETS,
-    FIELD_INTERSOCKET,
-    FIELD_NODES,
-    FIELD_NETWORK,
-    FIELD_HOST_DRAM,
-    FIELD_THREADS,
-    FIELD_THREAD_RATE,
-    FIELD_PEER,
-    FIELD_NVLINK_GPUS,
-    FIELD_PCIE_GEN,
-    FIELD_PCIE_LANES,
-    FIELD_HOST_CORES = 43,
-    FIELD_COPIES,
-    FIELD_BOUND_CORES,
-    FIELD_UPLOAD,
-    FIELD_DOWNLOAD,
-    FIELD_MEMORY_GIB = 52,
-    FIELD_HOST_MEMORY_GIB,
-    FIELD_SMS,
-    FIELD_SM_CLOCK,
-    FIELD_GEMM_FP32_ACC,
-    FIELD_FLASH_FWD,
-    FIELD_FLASH_BWD,
-    FIELD_COLLECTIVE_SMS = 62,
-    FIELD_BUSY,
-};
-
 #define GB_PER_GIB 1.073741824
 
 /* Transfer rate of a lane, GT/s of one bit: PCI Express Base Specification 3.0, 4.0 and 5.0. */
-#define OLDEST_PCIE 3u
-#define NEWEST_PCIE 5u
-#define DEFAULT_LANES 16u
 static const double pcie_gt_per_s[] = {[3] = 8, [4] = 16, [5] = 32};
 
-static const char *const copies_choices[] = {"links", "cores", NULL};
-static const char *const peer_choices[] = {"none", "pcie", "nvlink", NULL};
-
 static const rp_config_field fields[] = {
-    NAME(name, 64),
-    {.key = "source",
-     .type = RP_CONFIG_TEXT,
-     .high = 1000,
-     .offset = offsetof(rp_platform, source)},
-    NAME(gpu, 64),
-    {.key = "gpus",
-     .type = RP_CONFIG_U32,
-     .low = 1,
-     .high = 4096,
-     .offset = offsetof(rp_platform, gpus)},
-    RATE(fp16_tflops_fp16_acc, false, 0.001, 1e6, "TFLOP/s"),
-    [FIELD_FP32_ACC] = RATE(fp16_tflops_fp32_acc, false, 0.001, 1e6, "TFLOP/s"),
-    [FIELD_MEMORY] = RATE(memory_gb, true, 0.001, 1e5, "GB"),
-    RATE(memory_gb_per_s, false, 0.001, 1e6, "GB/s"),
-    [FIELD_LINK] = RATE(link_gb_per_s, true, 0.001, 1e5, "GB/s"),
-    [FIELD_LINK_EFFECTIVE] = RATE(link_effective_gb_per_s, true, 0, 1e5, "GB/s"),
-    [FIELD_PEER_RATE] = RATE(peer_gb_per_s, false, 0, 1e5, "GB/s"),
-    RATE(attention_fwd_tflops, true, 0, 1e6, "TFLOP/s"),
-    RATE(attention_bwd_tflops, true, 0, 1e6, "TFLOP/s"),
-    RATE(memory_effective_gb_per_s, true, 0, 1e6, "GB/s"),
-    RATE(host_optimizer_gb_per_s, true, 0, 1e5, "GB/s"),
-    RATE(usable_memory_gb, true, 0, 1e5, "GB"),
-    RATE(context_gb, true, 0, 1e4, "GB"),
-    RATE(workspace_gb, true, 0, 1e4, "GB"),
-    RATE(allocator_overhead_pct, true, 0, 1000, "%"),
-    [FIELD_HOST_MEMORY] = RATE(host_memory_gb, true, 0, 1e7, "GB"),
-    RATE(collective_gb_per_s, true, 0, 1e5, "GB/s"),
-    RATE(zero_gradient_gb_per_s, true, 0, 1e5, "GB/s"),
-    RATE(gemm_efficiency, true, 0, 1, NULL),
-    RATE(link_efficiency, true, 0, 1, NULL),
-    RATE(launch_overhead_us, true, 0, 1000, "us"),
-    [FIELD_GPUS_PER_SWITCH] = COUNT(gpus_per_switch, 0, 4096),
-    [FIELD_SWITCH] = RATE(switch_gb_per_s, true, 0, 1e5, "GB/s"),
-    [FIELD_GPUS_PER_ROOT] = COUNT(gpus_per_root, 0, 4096),
-    [FIELD_ROOT] = RATE(root_gb_per_s, true, 0, 1e5, "GB/s"),
-    [FIELD_SOCKETS] = COUNT(sockets, 1, 16),
-    [FIELD_INTERSOCKET] = RATE(intersocket_gb_per_s, true, 0, 1e5, "GB/s"),
-    [FIELD_NODES] = COUNT(nodes, 1, 1024),
-    [FIELD_NETWORK] = RATE(network_gb_per_s, true, 0, 1e5, "GB/s"),
-    [FIELD_HOST_DRAM] = RATE(host_dram_gb_per_s, true, 0, 1e5, "GB/s"),
-    [FIELD_THREADS] = COUNT(optimizer_threads, 0, 65536),
-    [FIELD_THREAD_RATE] = RATE(optimizer_thread_gb_per_s, true, 0, 1e5, "GB/s"),
-    [FIELD_PEER] = {.key = "peer",
-                    .type = RP_CONFIG_TEXT,
-                    .optional = true,
-                    .high = 16,
-                    .choices = peer_choices,
-                    .offset = offsetof(rp_platform, peer)},
-    [FIELD_NVLINK_GPUS] = COUNT(nvlink_gpus, 0, 4096),
-    [FIELD_PCIE_GEN] = COUNT(pcie_gen, OLDEST_PCIE, NEWEST_PCIE),
-    [FIELD_PCIE_LANES] = COUNT(pcie_lanes, 1, 16),
-    COUNT(launch_queue_depth, 0, 1u << 20),
-    RATE(dispatch_us_per_module, true, 0, 1e6, "us"),
-    RATE(communicator_gb, true, 0, 1e4, "GB"),
-    [FIELD_HOST_CORES] = RATE(host_cores, true, 0, 4096, NULL),
-    [FIELD_COPIES] = {.key = "copies",
-                      .type = RP_CONFIG_TEXT,
-                      .optional = true,
-                      .high = 16,
-                      .choices = copies_choices,
-                      .offset = offsetof(rp_platform, copies)},
-    [FIELD_BOUND_CORES] = COUNT(bound_cores, 0, 4096),
-    [FIELD_UPLOAD] = RATE(upload_gb_per_s, true, 0, 1e5, "GB/s"),
-    [FIELD_DOWNLOAD] = RATE(download_gb_per_s, true, 0, 1e5, "GB/s"),
-    RATE(duplex_efficiency, true, 0.5, 1, NULL),
-    RATE(copy_latency_us, true, 0, 1e6, "us"),
-    RATE(op_gap_us, true, 0, 1e6, "us"),
-    RATE(op_wake_us, true, 0, 1e6, "us"),
-    [FIELD_MEMORY_GIB] = RATE(memory_gib, true, 0.001, 1e5, "GiB"),
-    [FIELD_HOST_MEMORY_GIB] = RATE(host_memory_gib, true, 0, 1e7, "GiB"),
-    [FIELD_SMS] = COUNT(sms, 0, 4096),
-    [FIELD_SM_CLOCK] = RATE(sm_clock_ghz, true, 0, 100, "GHz"),
-    [FIELD_GEMM_FP32_ACC] = RATE(gemm_fp32_acc_efficiency, true, 0, 1, NULL),
-    [FIELD_FLASH_FWD] = RATE(flash_fwd_tflops, true, 0, 1e6, "TFLOP/s"),
-    [FIELD_FLASH_BWD] = RATE(flash_bwd_tflops, true, 0, 1e6, "TFLOP/s"),
-    RATE(collective_latency_us, true, 0, 1e6, "us"),
-    RATE(collective_hop_us, true, 0, 1e6, "us"),
-    RATE(network_hop_us, true, 0, 1e6, "us"),
-    [FIELD_COLLECTIVE_SMS] = COUNT(collective_sms, 0, 4096),
-    [FIELD_BUSY] = RATE(recorded_busy_pct, true, 0, 100, "%"),
-    LIST(measured),
-    LIST(moved),
-    LIST(set),
-    RATE(host_adam_gb_per_s, true, 0, 1e5, "GB/s"),
-    RATE(host_refresh_gb_per_s, true, 0, 1e5, "GB/s"),
-    RATE(host_collect_gb_per_s, true, 0, 1e5, "GB/s"),
-    RATE(optimizer_us_per_object, true, 0, 1e6, "us"),
-    RATE(reserved_gib, true, 0, 1e4, "GiB"),
-    RATE(process_gb, true, 0, 1e4, "GB"),
-    RATE(fp32_tflops, true, 0, 1e6, "TFLOP/s"),
-    RATE(collective_part_gb_per_s, true, 0, 1e5, "GB/s"),
-    LIST(gpu_names),
-    COUNT(adapters, 1, 4096),
-    COUNT(leaf_nodes, 0, 4096),
-    {.key = "rails",
-     .type = RP_CONFIG_BOOL,
-     .optional = true,
-     .offset = offsetof(rp_platform, rails)},
-    RATE(spine_oversubscription, true, 1, 1000, NULL),
-    RATE(layer_time_factor, true, 0.1, 100, NULL),
+#define KEY(member, ...) RP_CONFIG_FIELD(rp_platform, member, #member, __VA_ARGS__),
+#include "common/inputs/platform_rows.inc"
+#undef KEY
 };
 
-static const rp_config_either either[] = {{{FIELD_LINK, FIELD_PCIE_GEN}},
-                                          {{FIELD_MEMORY, FIELD_MEMORY_GIB}}};
+static const rp_config_either either[] = {{{RP_PLATFORM_link_gb_per_s, RP_PLATFORM_pcie_gen}},
+                                          {{RP_PLATFORM_memory_gb, RP_PLATFORM_memory_gib}}};
 
 const rp_config_schema rp_platform_schema = {.what = "a platform",
-                                             .fields = fields,
-                                             .field_count = sizeof fields / sizeof *fields,
+                                             .prefix = "platform.",
+                                             RP_CONFIG_FIELDS(fields),
                                              .either = either,
                                              .either_count = sizeof either / sizeof *either};
 
@@ -236,7 +71,7 @@ static rp_status check_count(const char *name, const size_t *lines, const count_
         return RP_INPUT;
     }
     /* A file of one server may say what network it would have (--nodes). */
-    if (c->count == c->none && c->rate > 0 && c->count_field != FIELD_NODES) {
+    if (c->count == c->none && c->rate > 0 && c->count_field != RP_PLATFORM_nodes) {
         rp_log_error_at(name, lines[c->rate_field],
                         "'%s' is %.15g without '%s'; valid values are 0, or any positive number "
                         "with a %s as '%s'",
@@ -248,17 +83,17 @@ static rp_status check_count(const char *name, const size_t *lines, const count_
 
 static rp_status check_topology(const char *name, const size_t *lines, const rp_platform *p)
 {
-    const count_and_rate nodes = {FIELD_NODES,         FIELD_NETWORK, 1, p->nodes,
+    const count_and_rate nodes = {RP_PLATFORM_nodes,         RP_PLATFORM_network_gb_per_s, 1, p->nodes,
                                   p->network_gb_per_s, p->gpus,       ""};
     const char *of = p->nodes == 1 ? "" : " of a node";
     RP_TRY(check_count(name, lines, &nodes));
     uint32_t of_node = p->gpus / p->nodes;
     const count_and_rate counts[] = {
-        {FIELD_GPUS_PER_SWITCH, FIELD_SWITCH, 0, p->gpus_per_switch, p->switch_gb_per_s, of_node,
+        {RP_PLATFORM_gpus_per_switch, RP_PLATFORM_switch_gb_per_s, 0, p->gpus_per_switch, p->switch_gb_per_s, of_node,
          of},
-        {FIELD_GPUS_PER_ROOT, FIELD_ROOT, 0, p->gpus_per_root, p->root_gb_per_s, of_node, of},
-        {FIELD_SOCKETS, FIELD_INTERSOCKET, 1, p->sockets, p->intersocket_gb_per_s, 0, ""},
-        {FIELD_THREADS, FIELD_THREAD_RATE, 0, p->optimizer_threads, p->optimizer_thread_gb_per_s, 0,
+        {RP_PLATFORM_gpus_per_root, RP_PLATFORM_root_gb_per_s, 0, p->gpus_per_root, p->root_gb_per_s, of_node, of},
+        {RP_PLATFORM_sockets, RP_PLATFORM_intersocket_gb_per_s, 1, p->sockets, p->intersocket_gb_per_s, 0, ""},
+        {RP_PLATFORM_optimizer_threads, RP_PLATFORM_optimizer_thread_gb_per_s, 0, p->optimizer_threads, p->optimizer_thread_gb_per_s, 0,
          ""},
     };
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
@@ -266,7 +101,7 @@ static rp_status check_topology(const char *name, const size_t *lines, const rp_
     }
     bool both = p->gpus_per_switch != 0 && p->gpus_per_root != 0;
     if (both && p->gpus_per_root % p->gpus_per_switch != 0) {
-        rp_log_error_at(name, lines[FIELD_GPUS_PER_ROOT],
+        rp_log_error_at(name, lines[RP_PLATFORM_gpus_per_root],
                         "'gpus_per_root' is %u, not a multiple of 'gpus_per_switch'; valid values "
                         "are 0 and multiples of %u",
                         p->gpus_per_root, p->gpus_per_switch);
@@ -280,13 +115,13 @@ static rp_status check_peers(const char *name, const size_t *lines, const rp_pla
 {
     bool reach = p->peer_access != RP_PEER_NONE;
     if (reach != (p->peer_gb_per_s > 0)) {
-        rp_log_error_at(name, lines[FIELD_PEER_RATE],
+        rp_log_error_at(name, lines[RP_PLATFORM_peer_gb_per_s],
                         "'peer_gb_per_s' is %.15g but 'peer' is %s; valid values are %s",
                         p->peer_gb_per_s, p->peer, reach ? "positive numbers" : "0");
         return RP_INPUT;
     }
     if (p->peer_access == RP_PEER_PCIE && p->peer_gb_per_s > p->link_gb_per_s) {
-        rp_log_error_at(name, lines[FIELD_PEER_RATE],
+        rp_log_error_at(name, lines[RP_PLATFORM_peer_gb_per_s],
                         "'peer_gb_per_s' exceeds the PCIe link of 'peer: pcie'; valid values are "
                         "numbers up to %.15g GB/s",
                         p->link_gb_per_s);
@@ -295,7 +130,7 @@ static rp_status check_peers(const char *name, const size_t *lines, const rp_pla
     uint32_t of_node = p->gpus / p->nodes;
     if (p->nvlink_gpus != 0 &&
         (p->peer_access != RP_PEER_NVLINK || of_node % p->nvlink_gpus != 0)) {
-        rp_log_error_at(name, lines[FIELD_NVLINK_GPUS],
+        rp_log_error_at(name, lines[RP_PLATFORM_nvlink_gpus],
                         "'nvlink_gpus' is %u; valid values are 0, and with 'peer: nvlink' divisors "
                         "of %u, the GPUs of a node",
                         p->nvlink_gpus, of_node);
@@ -317,24 +152,24 @@ static void set_peer(rp_platform *p)
 /* The nominal rate of the host link: as written, or of PCIe lanes. */
 static rp_status set_link(const char *name, const size_t *lines, rp_platform *p)
 {
-    bool lanes = lines[FIELD_PCIE_GEN] != 0;
-    bool rate = lines[FIELD_LINK] != 0;
+    bool lanes = lines[RP_PLATFORM_pcie_gen] != 0;
+    bool rate = lines[RP_PLATFORM_link_gb_per_s] != 0;
     if (lanes && rate) {
-        rp_log_error_at(name, lines[FIELD_PCIE_GEN],
+        rp_log_error_at(name, lines[RP_PLATFORM_pcie_gen],
                         "a platform needs only one of the keys 'link_gb_per_s' and 'pcie_gen'; "
                         "valid values are link_gb_per_s from 0.001 to 100000 GB/s, or pcie_gen 3, "
                         "4 or 5");
         return RP_INPUT;
     }
-    if (lines[FIELD_PCIE_LANES] != 0 && !lanes) {
+    if (lines[RP_PLATFORM_pcie_lanes] != 0 && !lanes) {
         rp_log_error_at(
-            name, lines[FIELD_PCIE_LANES],
+            name, lines[RP_PLATFORM_pcie_lanes],
             "'pcie_lanes' without 'pcie_gen'; valid values are 1, 2, 4, 8 and 16 with a "
             "'pcie_gen' of 3, 4 or 5");
         return RP_INPUT;
     }
     if ((p->pcie_lanes & (p->pcie_lanes - 1)) != 0) {
-        rp_log_error_at(name, lines[FIELD_PCIE_LANES],
+        rp_log_error_at(name, lines[RP_PLATFORM_pcie_lanes],
                         "'pcie_lanes' is %u; valid values are 1, 2, 4, 8 and 16", p->pcie_lanes);
         return RP_INPUT;
     }
@@ -386,19 +221,19 @@ static rp_status set_memory(const char *name, const size_t *lines, const two_uni
 static rp_status check_cores(const char *name, const size_t *lines, const rp_platform *p)
 {
     if (p->host_cores > 0 && (p->sockets > 1 || p->nodes > 1)) {
-        rp_log_error_at(name, lines[FIELD_HOST_CORES],
+        rp_log_error_at(name, lines[RP_PLATFORM_host_cores],
                         "'host_cores' with %u sockets and %u nodes; valid values are one of each",
                         p->sockets, p->nodes);
         return RP_INPUT;
     }
     if (p->copies_on_cores && !(p->host_cores > 0)) {
-        rp_log_error_at(name, lines[FIELD_COPIES],
+        rp_log_error_at(name, lines[RP_PLATFORM_copies],
                         "'copies: cores' needs 'host_cores'; valid values are links, or cores with "
                         "a positive 'host_cores'");
         return RP_INPUT;
     }
     if (p->bound_cores > 0 && !(p->host_cores > 0)) {
-        rp_log_error_at(name, lines[FIELD_BOUND_CORES],
+        rp_log_error_at(name, lines[RP_PLATFORM_bound_cores],
                         "'bound_cores' needs 'host_cores'; valid values are 0, or a count with a "
                         "positive 'host_cores'");
         return RP_INPUT;
@@ -412,13 +247,13 @@ static rp_status check_sms(const char *name, const size_t *lines, const rp_platf
     const struct {
         int field;
         double value;
-    } with[] = {{FIELD_SM_CLOCK, p->sm_clock_ghz},
-                {FIELD_GEMM_FP32_ACC, p->gemm_fp32_acc_efficiency},
-                {FIELD_FLASH_FWD, p->flash_fwd_tflops},
-                {FIELD_FLASH_BWD, p->flash_bwd_tflops}};
+    } with[] = {{RP_PLATFORM_sm_clock_ghz, p->sm_clock_ghz},
+                {RP_PLATFORM_gemm_fp32_acc_efficiency, p->gemm_fp32_acc_efficiency},
+                {RP_PLATFORM_flash_fwd_tflops, p->flash_fwd_tflops},
+                {RP_PLATFORM_flash_bwd_tflops, p->flash_bwd_tflops}};
     for (size_t i = 0; i < sizeof with / sizeof with[0]; i++) {
         if ((with[i].value > 0) != (p->sms > 0)) {
-            size_t line = lines[with[i].field] != 0 ? lines[with[i].field] : lines[FIELD_SMS];
+            size_t line = lines[with[i].field] != 0 ? lines[with[i].field] : lines[RP_PLATFORM_sms];
             rp_log_error_at(name, line,
                             "'sms' is %u, '%s' %g; valid values are positive ones of both, with "
                             "sm_clock_ghz, gemm_fp32_acc_efficiency, flash_fwd_tflops and "
@@ -428,7 +263,7 @@ static rp_status check_sms(const char *name, const size_t *lines, const rp_platf
         }
     }
     if (p->collective_sms > 0 && p->collective_sms >= p->sms) {
-        rp_log_error_at(name, lines[FIELD_COLLECTIVE_SMS],
+        rp_log_error_at(name, lines[RP_PLATFORM_collective_sms],
                         "'collective_sms' is %u of %u 'sms'; valid values are numbers below",
                         p->collective_sms, p->sms);
         return RP_INPUT;
@@ -460,7 +295,7 @@ static rp_status check_rates(const char *name, const size_t *lines, const rp_pla
 static rp_status check_sums(const char *name, const size_t *lines, const rp_platform *platform)
 {
     if (platform->fp16_tflops_fp32_acc > platform->fp16_tflops_fp16_acc) {
-        rp_log_error_at(name, lines[FIELD_FP32_ACC],
+        rp_log_error_at(name, lines[RP_PLATFORM_fp16_tflops_fp32_acc],
                         "'fp16_tflops_fp32_acc' exceeds the peak with fp16 accumulation; valid "
                         "values are numbers up to %.15g TFLOP/s",
                         platform->fp16_tflops_fp16_acc);
@@ -469,9 +304,9 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
     const struct {
         int field;
         double rate;
-    } effective[] = {{FIELD_LINK_EFFECTIVE, platform->link_effective_gb_per_s},
-                     {FIELD_UPLOAD, platform->upload_gb_per_s},
-                     {FIELD_DOWNLOAD, platform->download_gb_per_s}};
+    } effective[] = {{RP_PLATFORM_link_effective_gb_per_s, platform->link_effective_gb_per_s},
+                     {RP_PLATFORM_upload_gb_per_s, platform->upload_gb_per_s},
+                     {RP_PLATFORM_download_gb_per_s, platform->download_gb_per_s}};
     for (size_t i = 0; i < sizeof effective / sizeof effective[0]; i++) {
         if (effective[i].rate > platform->link_gb_per_s) {
             rp_log_error_at(name, lines[effective[i].field],
@@ -492,15 +327,15 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
 /* A rate that a change sets takes the place of lanes, and the other way round. */
 static void replace_link(const rp_changes *changes, size_t *lines, rp_platform *p)
 {
-    bool rate = rp_changes_set(changes, true, FIELD_LINK);
-    bool lanes = rp_changes_set(changes, true, FIELD_PCIE_GEN);
+    bool rate = rp_changes_set(changes, true, RP_PLATFORM_link_gb_per_s);
+    bool lanes = rp_changes_set(changes, true, RP_PLATFORM_pcie_gen);
     if (lanes && !rate) {
-        lines[FIELD_LINK] = 0;
+        lines[RP_PLATFORM_link_gb_per_s] = 0;
     }
-    if (rate && !lanes && !rp_changes_set(changes, true, FIELD_PCIE_LANES)) {
-        lines[FIELD_PCIE_GEN] = 0;
-        lines[FIELD_PCIE_LANES] = 0;
-        p->pcie_lanes = DEFAULT_LANES;
+    if (rate && !lanes && !rp_changes_set(changes, true, RP_PLATFORM_pcie_lanes)) {
+        lines[RP_PLATFORM_pcie_gen] = 0;
+        lines[RP_PLATFORM_pcie_lanes] = 0;
+        p->pcie_lanes = (uint32_t)fields[RP_PLATFORM_pcie_lanes].standard;
     }
 }
 
@@ -508,20 +343,12 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
                        rp_arena *arena, rp_platform *platform_out)
 {
     size_t lines[RP_CONFIG_MAX_FIELDS];
-    *platform_out = (rp_platform){.context_gb = 0.75,
-                                  .workspace_gb = 0.033554432,
-                                  .communicator_gb = 0.6,
-                                  .pcie_lanes = DEFAULT_LANES,
-                                  .sockets = 1,
-                                  .nodes = 1,
-                                  .adapters = 1,
-                                  .spine_oversubscription = 1,
-                                  .layer_time_factor = 1};
+    *platform_out = (rp_platform){0};
     RP_TRY(rp_config_parse(name, text->bytes, text->length, &rp_platform_schema, arena,
                            platform_out, lines));
     const two_units units[] = {
-        {FIELD_MEMORY, FIELD_MEMORY_GIB, &platform_out->memory_gb, &platform_out->memory_gib},
-        {FIELD_HOST_MEMORY, FIELD_HOST_MEMORY_GIB, &platform_out->host_memory_gb,
+        {RP_PLATFORM_memory_gb, RP_PLATFORM_memory_gib, &platform_out->memory_gb, &platform_out->memory_gib},
+        {RP_PLATFORM_host_memory_gb, RP_PLATFORM_host_memory_gib, &platform_out->host_memory_gb,
          &platform_out->host_memory_gib}};
     use_changed_unit(changes, lines, &units[0]);
     use_changed_unit(changes, lines, &units[1]);
@@ -535,7 +362,7 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     if (platform_out->recorded_busy_pct > 0 && !atomic_flag_test_and_set(&said)) {
         rp_log_warning("%s:%zu: recorded while other processes used %.0f %% of the processors: "
                        "times are too long, and predictions with it are wrong",
-                       name, lines[FIELD_BUSY], platform_out->recorded_busy_pct);
+                       name, lines[RP_PLATFORM_recorded_busy_pct], platform_out->recorded_busy_pct);
     }
     set_peer(platform_out);
     platform_out->copies_on_cores =

@@ -1,45 +1,33 @@
 /* Servers of a platform, and what connects them. */
 #include "common/base/log.h"
-#include "common/formats/config.h"
 #include "common/inputs/changes.h"
 #include "common/inputs/platform.h"
 #include "common/program/limits.h"
-
-#include <string.h>
-
-static size_t field_of(const char *key)
-{
-    size_t i = 0;
-    while (strcmp(rp_platform_schema.fields[i].key, key) != 0) {
-        i++;
-    }
-    return i;
-}
 
 /* Adapters share a server's GPUs and network; leaf switches and the spine join adapters. */
 rp_status rp_platform_check_network(const char *name, const size_t *lines, const rp_platform *p)
 {
     uint32_t of_node = p->gpus / p->nodes;
     const struct {
-        const char *key;
+        rp_platform_key key;
         bool wrong;
         const char *valid;
     } rules[] = {
-        {"adapters", p->adapters > 1 && !(p->network_gb_per_s > 0),
+        {RP_PLATFORM_adapters, p->adapters > 1 && !(p->network_gb_per_s > 0),
          "a 'network_gb_per_s' of all adapters of a server together"},
-        {"adapters", of_node % p->adapters != 0, "GPUs of a server that are a multiple of it"},
-        {"leaf_nodes", p->leaf_nodes != 0 && !(p->network_gb_per_s > 0),
+        {RP_PLATFORM_adapters, of_node % p->adapters != 0, "GPUs of a server that are a multiple of it"},
+        {RP_PLATFORM_leaf_nodes, p->leaf_nodes != 0 && !(p->network_gb_per_s > 0),
          "a 'network_gb_per_s', of which leaf switches have a part"},
-        {"rails", p->rails && p->leaf_nodes == 0, "a 'leaf_nodes', servers below a leaf switch"},
-        {"rails", p->rails && p->adapters < 2, "two 'adapters' or more, one for each rail"},
-        {"spine_oversubscription", p->spine_oversubscription > 1 && p->leaf_nodes == 0,
+        {RP_PLATFORM_rails, p->rails && p->leaf_nodes == 0, "a 'leaf_nodes', servers below a leaf switch"},
+        {RP_PLATFORM_rails, p->rails && p->adapters < 2, "two 'adapters' or more, one for each rail"},
+        {RP_PLATFORM_spine_oversubscription, p->spine_oversubscription > 1 && p->leaf_nodes == 0,
          "a 'leaf_nodes', servers below a leaf switch"},
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (rules[i].wrong) {
-            rp_log_error_at(name, lines[field_of(rules[i].key)],
+            rp_log_error_at(name, lines[rules[i].key],
                             "'%s' needs %s; valid values are those of files with both",
-                            rules[i].key, rules[i].valid);
+                            rp_platform_schema.fields[rules[i].key].key, rules[i].valid);
             return RP_INPUT;
         }
     }

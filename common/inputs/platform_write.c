@@ -30,28 +30,15 @@ double *rp_platform_rate(rp_platform *platform, const char *key)
 }
 
 /* Another key says it, or the lists at the end do. */
-static bool is_derived(const rp_platform *p, const char *key)
+static bool is_derived(const rp_platform *p, rp_platform_key key)
 {
     rp_provenance list;
-    if (rp_provenance_parse(key, strlen(key), &list)) {
-        return true;
-    }
-    const struct {
-        const char *key;
-        bool derived;
-    } keys[] = {{"memory_gb", p->memory_gib > 0},
-                {"host_memory_gb", p->host_memory_gib > 0},
-                {"link_gb_per_s", p->pcie_gen > 0},
-                {"pcie_lanes", p->pcie_gen == 0},
-                {"adapters", p->adapters == 1},
-                {"spine_oversubscription", p->spine_oversubscription == 1},
-                {"layer_time_factor", p->layer_time_factor == 1}};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        if (strcmp(keys[i].key, key) == 0) {
-            return keys[i].derived;
-        }
-    }
-    return false;
+    const char *name = rp_platform_schema.fields[key].key;
+    return rp_provenance_parse(name, strlen(name), &list) ||
+           (key == RP_PLATFORM_memory_gb && p->memory_gib > 0) ||
+           (key == RP_PLATFORM_host_memory_gb && p->host_memory_gib > 0) ||
+           (key == RP_PLATFORM_link_gb_per_s && p->pcie_gen > 0) ||
+           (key == RP_PLATFORM_pcie_lanes && p->pcie_gen == 0);
 }
 
 static void write_text(const char *text, bool quoted, FILE *stream)
@@ -70,7 +57,8 @@ static void write_text(const char *text, bool quoted, FILE *stream)
     fputc('"', stream);
 }
 
-/* A number's 0 says nothing, unless a note says where it comes from: some rates measure as 0.
+/* A number's 0 says nothing, unless a note says where it comes from: some rates measure as 0. Nor
+ * does the value of an absent key.
  * @return false where there is nothing to say */
 static bool write_key(const rp_platform *p, const rp_config_field *field, bool noted, FILE *stream)
 {
@@ -88,8 +76,10 @@ static bool write_key(const rp_platform *p, const rp_config_field *field, bool n
     } else {
         memcpy(&number, member_of(p, field), sizeof number);
     }
+    double value = number + count;
+    bool silent = value == field->standard && field->standard != 0 && !field->stated;
     bool zero = noted && field->type == RP_CONFIG_DOUBLE && field->low <= 0;
-    if (text == NULL && count == 0 && number == 0 && !flag && field->optional && !zero) {
+    if (silent || (text == NULL && value == 0 && !flag && field->optional && !zero)) {
         return false;
     }
     fprintf(stream, "%s: ", field->key);
@@ -137,7 +127,7 @@ void rp_platform_write(const rp_platform *platform, const char *head, const rp_p
     for (size_t i = 0; i < rp_platform_schema.field_count; i++) {
         const rp_config_field *field = &rp_platform_schema.fields[i];
         const char *note = note_of(field->key, notes, count);
-        written[i] = !is_derived(platform, field->key) &&
+        written[i] = !is_derived(platform, (rp_platform_key)i) &&
                      write_key(platform, field, note != NULL, stream);
         if (!written[i]) {
             continue;
