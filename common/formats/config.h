@@ -52,13 +52,13 @@ typedef struct rp_config_numbers {
 typedef struct rp_config_field {
     const char *key;
     rp_config_type type;
-    bool optional;              /**< absent: the member keeps what it had before, or is `standard` */
-    double standard;            /**< of optional U32 and DOUBLE: the value of an absent key; 0: what
-                                     the member had before */
-    bool stated;                /**< written files have it at its standard value, too */
-    double low;                 /**< numbers: least value */
-    double high;                /**< numbers: greatest value; texts: most bytes */
-    const char *unit;           /**< for messages, as "ms"; NULL: none */
+    bool optional;    /**< absent: the member keeps what it had before, or is `standard` */
+    double standard;  /**< of optional U32 and DOUBLE: the value of an absent key; 0: what
+                           the member had before */
+    bool stated;      /**< written files have it at its standard value, too */
+    double low;       /**< numbers: least value */
+    double high;      /**< numbers: greatest value; texts: most bytes */
+    const char *unit; /**< for messages, as "ms"; NULL: none */
     const char *const *choices; /**< texts: NULL-terminated valid values; NULL: any */
     size_t offset;              /**< of the member in the struct that is filled */
     const char *table;          /**< of the document that the key stands in; NULL: of none */
@@ -71,8 +71,9 @@ typedef struct rp_config_either {
 } rp_config_either;
 
 typedef struct rp_config_schema {
-    const char *what;   /**< as "a model", for messages */
-    const char *prefix; /**< of its keys among those of several schemas, as "platform."; NULL: none */
+    const char *what; /**< as "a model", for messages */
+    const char
+        *prefix; /**< of its keys among those of several schemas, as "platform."; NULL: none */
     const rp_config_field *fields;
     size_t field_count;             /**< at most RP_CONFIG_MAX_FIELDS */
     const rp_config_either *either; /**< NULL: none */

@@ -27,7 +27,11 @@
 /** Behind DEFAULT: written files have it with that value, too. */
 #define STATED .stated = true
 /** Valid values of a text. */
-#define WORDS(...) .choices = (const char *const[]){__VA_ARGS__, NULL}
+#define WORDS(...)                                                                                 \
+    .choices = (const char *const[])                                                               \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
 
 /** @return the schema of an array of fields. */
 #define RP_CONFIG_FIELDS(array) .fields = (array), .field_count = sizeof(array) / sizeof(array)[0]

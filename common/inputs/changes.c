@@ -8,15 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *prefix_of(bool platform)
-{
-    return platform ? "platform." : "costs.";
-}
-
-static const rp_config_schema *schema_of(bool platform)
-{
-    return platform ? &rp_platform_schema : &rp_costs_schema;
-}
+/* Kinds of files whose numbers can change. */
+static const rp_config_schema *const kinds[] = {&rp_costs_schema, &rp_platform_schema};
+#define KINDS (sizeof kinds / sizeof kinds[0])
 
 static bool is_number(const rp_config_field *field)
 {
@@ -27,7 +21,7 @@ static bool is_number(const rp_config_field *field)
 /* The key that `key` may be meant to be, also where the kind before it is missing. */
 static const char *find_nearest(const char *key, const char *const *keys, uint32_t count)
 {
-    const char *ends[2 * RP_CONFIG_MAX_FIELDS];
+    const char *ends[KINDS * RP_CONFIG_MAX_FIELDS];
     if (strchr(key, '.') != NULL) {
         return rp_text_nearest(key, keys, count);
     }
@@ -43,17 +37,17 @@ static const char *find_nearest(const char *key, const char *const *keys, uint32
     return NULL;
 }
 
-/* The keys that can change, of both kinds. @return their number */
-static uint32_t list_keys(rp_arena *arena, const char *keys[2 * RP_CONFIG_MAX_FIELDS],
+/* The keys that can change, of all kinds. @return their number */
+static uint32_t list_keys(rp_arena *arena, const char *keys[KINDS * RP_CONFIG_MAX_FIELDS],
                           rp_status *status)
 {
     uint32_t count = 0;
     *status = RP_OK;
-    for (int platform = 0; platform < 2; platform++) {
-        const rp_config_schema *schema = schema_of(platform == 1);
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        const rp_config_schema *schema = kinds[kind];
         for (size_t i = 0; i < schema->field_count && *status == RP_OK; i++) {
             if (is_number(&schema->fields[i])) {
-                *status = rp_arena_print(arena, &keys[count], "%s%s", prefix_of(platform == 1),
+                *status = rp_arena_print(arena, &keys[count], "%s%s", schema->prefix,
                                          schema->fields[i].key);
                 count += *status == RP_OK;
             }
@@ -64,7 +58,7 @@ static uint32_t list_keys(rp_arena *arena, const char *keys[2 * RP_CONFIG_MAX_FI
 
 static rp_status refuse_key(const char *option, const char *key, rp_arena *arena)
 {
-    const char *keys[2 * RP_CONFIG_MAX_FIELDS];
+    const char *keys[KINDS * RP_CONFIG_MAX_FIELDS];
     rp_status status;
     rp_text valid = {0};
     uint32_t count = list_keys(arena, keys, &status);
@@ -85,14 +79,13 @@ static rp_status refuse_key(const char *option, const char *key, rp_arena *arena
 
 static bool find_key(const char *key, rp_change *change)
 {
-    for (int platform = 0; platform < 2; platform++) {
-        const rp_config_schema *schema = schema_of(platform == 1);
-        size_t length = strlen(prefix_of(platform == 1));
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        const rp_config_schema *schema = kinds[kind];
+        size_t length = strlen(schema->prefix);
         for (size_t i = 0; i < schema->field_count; i++) {
-            if (is_number(&schema->fields[i]) &&
-                strncmp(key, prefix_of(platform == 1), length) == 0 &&
+            if (is_number(&schema->fields[i]) && strncmp(key, schema->prefix, length) == 0 &&
                 strcmp(key + length, schema->fields[i].key) == 0) {
-                change->platform = platform == 1;
+                change->schema = schema;
                 change->field = i;
                 return true;
             }
@@ -114,8 +107,8 @@ static rp_status read_change(const char *option, const char *text, rp_arena *are
     if (!find_key(key, change)) {
         return refuse_key(option, key, arena);
     }
-    change->text = text + strlen(prefix_of(change->platform));
-    const rp_config_field *field = &schema_of(change->platform)->fields[change->field];
+    change->text = text + strlen(change->schema->prefix);
+    const rp_config_field *field = &change->schema->fields[change->field];
     char valid[512];
     bool whole = field->type == RP_CONFIG_U32 && !change->multiply;
     uint64_t count = 0;
@@ -154,50 +147,50 @@ rp_status rp_changes_add(const char *option, const char *text, rp_arena *arena, 
     return RP_OK;
 }
 
-bool rp_changes_any(const rp_changes *changes, bool platform)
+bool rp_changes_any(const rp_changes *changes, const rp_config_schema *schema)
 {
     for (uint32_t i = 0; changes != NULL && i < changes->count; i++) {
-        if (changes->items[i].platform == platform) {
+        if (changes->items[i].schema == schema) {
             return true;
         }
     }
     return false;
 }
 
-bool rp_changes_set(const rp_changes *changes, bool platform, size_t field)
+bool rp_changes_set(const rp_changes *changes, const rp_config_schema *schema, size_t field)
 {
     for (uint32_t i = 0; changes != NULL && i < changes->count; i++) {
         const rp_change *change = &changes->items[i];
-        if (change->platform == platform && change->field == field && !change->multiply) {
+        if (change->schema == schema && change->field == field && !change->multiply) {
             return true;
         }
     }
     return false;
 }
 
-bool rp_changes_touch(const rp_changes *changes, bool platform, size_t field)
+bool rp_changes_touch(const rp_changes *changes, const rp_config_schema *schema, size_t field)
 {
     bool touched = false;
     for (uint32_t i = 0; changes != NULL && i < changes->count; i++) {
         const rp_change *change = &changes->items[i];
-        touched |= change->platform == platform && change->field == field;
+        touched |= change->schema == schema && change->field == field;
     }
     return touched;
 }
 
 static rp_status refuse_result(const rp_change *change, const char *name, double value)
 {
-    const rp_config_field *field = &schema_of(change->platform)->fields[change->field];
+    const rp_config_field *field = &change->schema->fields[change->field];
     char valid[512];
     rp_log_error_at(name, 0, "--set %s%s makes '%s' %.15g; valid values are %s",
-                    prefix_of(change->platform), change->text, field->key, value,
+                    change->schema->prefix, change->text, field->key, value,
                     rp_config_valid_values(field, valid, sizeof valid));
     return RP_INPUT;
 }
 
 static rp_status multiply(const rp_change *change, const char *name, double *value)
 {
-    const rp_config_field *field = &schema_of(change->platform)->fields[change->field];
+    const rp_config_field *field = &change->schema->fields[change->field];
     double product = *value * change->number;
     bool whole = field->type != RP_CONFIG_U32 || product == floor(product);
     if (!(product >= field->low && product <= field->high) || !whole) {
@@ -219,7 +212,7 @@ static rp_status set_list(const rp_change *change, rp_arena *arena, rp_config_nu
 static rp_status change_one(const rp_change *change, const char *name, rp_arena *arena,
                             void *member)
 {
-    const rp_config_field *field = &schema_of(change->platform)->fields[change->field];
+    const rp_config_field *field = &change->schema->fields[change->field];
     if (field->type == RP_CONFIG_NUMBERS) {
         rp_config_numbers *numbers = member;
         if (!change->multiply) {
@@ -243,19 +236,19 @@ static rp_status change_one(const rp_change *change, const char *name, rp_arena 
     return RP_OK;
 }
 
-rp_status rp_changes_apply(const rp_changes *changes, bool platform, const char *name,
-                           rp_arena *arena, void *object, size_t *lines)
+rp_status rp_changes_apply(const rp_changes *changes, const rp_config_schema *schema,
+                           const char *name, rp_arena *arena, void *object, size_t *lines)
 {
     for (uint32_t i = 0; changes != NULL && i < changes->count; i++) {
         const rp_change *change = &changes->items[i];
-        if (change->platform != platform) {
+        if (change->schema != schema) {
             continue;
         }
-        const rp_config_field *field = &schema_of(platform)->fields[change->field];
+        const rp_config_field *field = &schema->fields[change->field];
         if (change->multiply && lines[change->field] == 0) {
-            rp_log_error_at(
-                name, 0, "--set %s%s: the file has no '%s' to multiply; valid is %s%s=NUMBER",
-                prefix_of(platform), change->text, field->key, prefix_of(platform), field->key);
+            rp_log_error_at(name, 0,
+                            "--set %s%s: the file has no '%s' to multiply; valid is %s%s=NUMBER",
+                            schema->prefix, change->text, field->key, schema->prefix, field->key);
             return RP_INPUT;
         }
         RP_TRY(change_one(change, name, arena, (char *)object + field->offset));
@@ -264,12 +257,12 @@ rp_status rp_changes_apply(const rp_changes *changes, bool platform, const char 
     return RP_OK;
 }
 
-rp_status rp_changes_name(const rp_changes *changes, bool platform, rp_arena *arena,
-                          const char **name)
+rp_status rp_changes_name(const rp_changes *changes, const rp_config_schema *schema,
+                          rp_arena *arena, const char **name)
 {
     const char *before = " with ";
     for (uint32_t i = 0; changes != NULL && i < changes->count; i++) {
-        if (changes->items[i].platform == platform) {
+        if (changes->items[i].schema == schema) {
             RP_TRY(rp_arena_print(arena, name, "%s%s%s", *name, before, changes->items[i].text));
             before = " ";
         }

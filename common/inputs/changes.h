@@ -1,9 +1,9 @@
 /** @file changes.h  Numbers of a cost table or a platform other than its file says: what-if.
  *
  * A change is written costs.KEY=NUMBER, costs.KEY*FACTOR or the same with platform., KEY being a
- * key of the file. It is made before anything is derived from the file or checked against another
- * of its keys, so that all comes out as if the file had said so. A list of numbers can be
- * multiplied, or set to one number that stands for all.
+ * key of the file: the schema's prefix and a key of it. It is made before anything is derived from
+ * the file or checked against another of its keys, so that all comes out as if the file had said
+ * so. A list of numbers can be multiplied, or set to one number that stands for all.
  */
 #pragma once
 
@@ -13,10 +13,10 @@
 
 /** One change. */
 typedef struct rp_change {
-    const char *text; /**< KEY=NUMBER or KEY*FACTOR, without the kind before it */
-    size_t field;     /**< of the kind's schema */
+    const char *text;               /**< KEY=NUMBER or KEY*FACTOR, without the kind before it */
+    const rp_config_schema *schema; /**< of the kind of file */
+    size_t field;                   /**< of the schema */
     double number;
-    bool platform; /**< of the platform; otherwise of the cost table */
     bool multiply;
 } rp_change;
 
@@ -25,11 +25,6 @@ typedef struct rp_changes {
     rp_change *items; /**< [count] */
     uint32_t count;
 } rp_changes;
-
-/** The keys of a cost table (costs.c). */
-extern const rp_config_schema rp_costs_schema;
-/** The keys of a platform (platform.c). */
-extern const rp_config_schema rp_platform_schema;
 
 /**
  * Appends the changes of "CHANGE[,CHANGE…]", their keys and numbers checked.
@@ -40,8 +35,8 @@ extern const rp_config_schema rp_platform_schema;
 rp_status rp_changes_add(const char *option, const char *text, rp_arena *arena,
                          rp_changes *changes);
 
-/** @return true where there is a change of platforms, or of cost tables. NULL is allowed. */
-bool rp_changes_any(const rp_changes *changes, bool platform);
+/** @return true where there is a change of a kind of file. NULL is allowed. */
+bool rp_changes_any(const rp_changes *changes, const rp_config_schema *schema);
 
 /**
  * Makes the changes of one kind in what rp_config_parse has read.
@@ -51,21 +46,21 @@ bool rp_changes_any(const rp_changes *changes, bool platform);
  * @param lines of rp_config_parse; keys that the file lacks and a change sets get line 1
  * @retval RP_OK, RP_INPUT (out of the key's range, or nothing to multiply; logged), RP_NO_MEMORY
  */
-rp_status rp_changes_apply(const rp_changes *changes, bool platform, const char *name,
-                           rp_arena *arena, void *object, size_t *lines);
+rp_status rp_changes_apply(const rp_changes *changes, const rp_config_schema *schema,
+                           const char *name, rp_arena *arena, void *object, size_t *lines);
 
-/** @return true where a field of the platform's schema is set. NULL is allowed. */
-bool rp_changes_set(const rp_changes *changes, bool platform, size_t field);
+/** @return true where a field of a schema is set. NULL is allowed. */
+bool rp_changes_set(const rp_changes *changes, const rp_config_schema *schema, size_t field);
 
-/** @return whether a change sets or multiplies a field of platforms, or of cost tables. */
-bool rp_changes_touch(const rp_changes *changes, bool platform, size_t field);
+/** @return whether a change sets or multiplies a field of a schema. NULL is allowed. */
+bool rp_changes_touch(const rp_changes *changes, const rp_config_schema *schema, size_t field);
 
 /**
  * Name of a changed file in results: "NAME with KEY=NUMBER KEY*FACTOR", NAME where nothing
  * changes. @retval RP_OK, RP_NO_MEMORY
  */
-rp_status rp_changes_name(const rp_changes *changes, bool platform, rp_arena *arena,
-                          const char **name);
+rp_status rp_changes_name(const rp_changes *changes, const rp_config_schema *schema,
+                          rp_arena *arena, const char **name);
 
 /** As rp_platform_load, with changes. The platform's name tells them. @param changes NULL: none */
 rp_status rp_platform_load_changed(const char *name_or_path, const rp_changes *changes,

@@ -158,7 +158,7 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     size_t lines[RP_CONFIG_MAX_FIELDS];
     cost_file file = {.source = ""};
     RP_TRY(rp_config_parse(name, text->bytes, text->length, &rp_costs_schema, arena, &file, lines));
-    RP_TRY(rp_changes_apply(changes, false, name, arena, &file, lines));
+    RP_TRY(rp_changes_apply(changes, &rp_costs_schema, name, arena, &file, lines));
     return convert(name, lines, &file, arena, costs_out);
 }
 
@@ -183,7 +183,7 @@ rp_status rp_costs_load_changed(const char *name_or_path, const rp_changes *chan
     rp_status status = rp_data_read(&rp_data_costs, name_or_path, arena, &path, &text);
     if (status == RP_OK) {
         shown = path;
-        status = rp_changes_name(changes, false, arena, &shown);
+        status = rp_changes_name(changes, &rp_costs_schema, arena, &shown);
     }
     if (status == RP_OK) {
         status = parse(shown, &text, changes, arena, costs_out);
@@ -191,5 +191,5 @@ rp_status rp_costs_load_changed(const char *name_or_path, const rp_changes *chan
     rp_text_fini(&text);
     RP_TRY(status);
     RP_TRY(rp_data_check_name(name_or_path, path, costs_out->name));
-    return rp_changes_name(changes, false, arena, &costs_out->name);
+    return rp_changes_name(changes, &rp_costs_schema, arena, &costs_out->name);
 }

@@ -47,6 +47,9 @@ typedef struct rp_costs {
                                    whole layers */
 } rp_costs;
 
+/** The keys of a cost table. */
+extern const rp_config_schema rp_costs_schema;
+
 /** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
 rp_status rp_costs_load(const char *name_or_path, rp_arena *arena, rp_costs *costs_out);
 

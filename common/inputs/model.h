@@ -109,7 +109,7 @@ typedef struct rp_model {
     uint32_t lora_linears;  /**< linear layers with adapters: bits of RP_LORA_LINEARS in their
                                  order; 0: all */
     double lora_alpha;      /**< adapters are scaled by lora_alpha / lora_rank; 0: not scaled */
-    bool has_padding;        /**< the embedding's row of padding_token is not trained */
+    bool has_padding;       /**< the embedding's row of padding_token is not trained */
     uint32_t padding_token; /**< config.json's pad_token_id */
     bool padding_begins;    /**< it is bos_token_id, too */
     bool padding_ends;      /**< it is eos_token_id, too, or one of those */
@@ -169,6 +169,9 @@ typedef struct rp_model {
                                         of gate, up and down of every expert that have adapters;
                                         counted in none of the above */
 } rp_model;
+
+/** The keys of a model file. */
+extern const rp_config_schema rp_model_schema;
 
 /** Linear layers that adapters may leave out, by the names that rp_model_attention_linears and
  * operators have for them. */

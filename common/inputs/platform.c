@@ -83,18 +83,25 @@ static rp_status check_count(const char *name, const size_t *lines, const count_
 
 static rp_status check_topology(const char *name, const size_t *lines, const rp_platform *p)
 {
-    const count_and_rate nodes = {RP_PLATFORM_nodes,         RP_PLATFORM_network_gb_per_s, 1, p->nodes,
-                                  p->network_gb_per_s, p->gpus,       ""};
+    const count_and_rate nodes = {RP_PLATFORM_nodes,
+                                  RP_PLATFORM_network_gb_per_s,
+                                  1,
+                                  p->nodes,
+                                  p->network_gb_per_s,
+                                  p->gpus,
+                                  ""};
     const char *of = p->nodes == 1 ? "" : " of a node";
     RP_TRY(check_count(name, lines, &nodes));
     uint32_t of_node = p->gpus / p->nodes;
     const count_and_rate counts[] = {
-        {RP_PLATFORM_gpus_per_switch, RP_PLATFORM_switch_gb_per_s, 0, p->gpus_per_switch, p->switch_gb_per_s, of_node,
-         of},
-        {RP_PLATFORM_gpus_per_root, RP_PLATFORM_root_gb_per_s, 0, p->gpus_per_root, p->root_gb_per_s, of_node, of},
-        {RP_PLATFORM_sockets, RP_PLATFORM_intersocket_gb_per_s, 1, p->sockets, p->intersocket_gb_per_s, 0, ""},
-        {RP_PLATFORM_optimizer_threads, RP_PLATFORM_optimizer_thread_gb_per_s, 0, p->optimizer_threads, p->optimizer_thread_gb_per_s, 0,
-         ""},
+        {RP_PLATFORM_gpus_per_switch, RP_PLATFORM_switch_gb_per_s, 0, p->gpus_per_switch,
+         p->switch_gb_per_s, of_node, of},
+        {RP_PLATFORM_gpus_per_root, RP_PLATFORM_root_gb_per_s, 0, p->gpus_per_root,
+         p->root_gb_per_s, of_node, of},
+        {RP_PLATFORM_sockets, RP_PLATFORM_intersocket_gb_per_s, 1, p->sockets,
+         p->intersocket_gb_per_s, 0, ""},
+        {RP_PLATFORM_optimizer_threads, RP_PLATFORM_optimizer_thread_gb_per_s, 0,
+         p->optimizer_threads, p->optimizer_thread_gb_per_s, 0, ""},
     };
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         RP_TRY(check_count(name, lines, &counts[i]));
@@ -190,8 +197,8 @@ typedef struct two_units {
  * other. */
 static void use_changed_unit(const rp_changes *changes, size_t *lines, const two_units *u)
 {
-    bool gb = rp_changes_touch(changes, true, u->decimal);
-    bool gib = rp_changes_touch(changes, true, u->binary);
+    bool gb = rp_changes_touch(changes, &rp_platform_schema, u->decimal);
+    bool gib = rp_changes_touch(changes, &rp_platform_schema, u->binary);
     if (gb && !gib && lines[u->binary] != 0 && lines[u->decimal] == 0) {
         *u->gb = *u->gib * GB_PER_GIB;
         lines[u->decimal] = lines[u->binary];
@@ -327,12 +334,12 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
 /* A rate that a change sets takes the place of lanes, and the other way round. */
 static void replace_link(const rp_changes *changes, size_t *lines, rp_platform *p)
 {
-    bool rate = rp_changes_set(changes, true, RP_PLATFORM_link_gb_per_s);
-    bool lanes = rp_changes_set(changes, true, RP_PLATFORM_pcie_gen);
+    bool rate = rp_changes_set(changes, &rp_platform_schema, RP_PLATFORM_link_gb_per_s);
+    bool lanes = rp_changes_set(changes, &rp_platform_schema, RP_PLATFORM_pcie_gen);
     if (lanes && !rate) {
         lines[RP_PLATFORM_link_gb_per_s] = 0;
     }
-    if (rate && !lanes && !rp_changes_set(changes, true, RP_PLATFORM_pcie_lanes)) {
+    if (rate && !lanes && !rp_changes_set(changes, &rp_platform_schema, RP_PLATFORM_pcie_lanes)) {
         lines[RP_PLATFORM_pcie_gen] = 0;
         lines[RP_PLATFORM_pcie_lanes] = 0;
         p->pcie_lanes = (uint32_t)fields[RP_PLATFORM_pcie_lanes].standard;
@@ -346,18 +353,19 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     *platform_out = (rp_platform){0};
     RP_TRY(rp_config_parse(name, text->bytes, text->length, &rp_platform_schema, arena,
                            platform_out, lines));
-    const two_units units[] = {
-        {RP_PLATFORM_memory_gb, RP_PLATFORM_memory_gib, &platform_out->memory_gb, &platform_out->memory_gib},
-        {RP_PLATFORM_host_memory_gb, RP_PLATFORM_host_memory_gib, &platform_out->host_memory_gb,
-         &platform_out->host_memory_gib}};
+    const two_units units[] = {{RP_PLATFORM_memory_gb, RP_PLATFORM_memory_gib,
+                                &platform_out->memory_gb, &platform_out->memory_gib},
+                               {RP_PLATFORM_host_memory_gb, RP_PLATFORM_host_memory_gib,
+                                &platform_out->host_memory_gb, &platform_out->host_memory_gib}};
     use_changed_unit(changes, lines, &units[0]);
     use_changed_unit(changes, lines, &units[1]);
-    RP_TRY(rp_changes_apply(changes, true, name, arena, platform_out, lines));
+    RP_TRY(rp_changes_apply(changes, &rp_platform_schema, name, arena, platform_out, lines));
     replace_link(changes, lines, platform_out);
     RP_TRY(set_link(name, lines, platform_out));
     RP_TRY(set_memory(name, lines, &units[0]));
     RP_TRY(set_memory(name, lines, &units[1]));
-    RP_TRY(rp_provenance_read(name, lines, arena, platform_out));
+    RP_TRY(rp_provenance_read(name, &rp_platform_schema, lines, platform_out, arena,
+                              &platform_out->provenance));
     static atomic_flag said = ATOMIC_FLAG_INIT; /* a platform is read more than once */
     if (platform_out->recorded_busy_pct > 0 && !atomic_flag_test_and_set(&said)) {
         rp_log_warning("%s:%zu: recorded while other processes used %.0f %% of the processors: "
@@ -393,7 +401,7 @@ rp_status rp_platform_load_changed(const char *name_or_path, const rp_changes *c
                            : rp_data_read(&rp_data_platforms, name_or_path, arena, &path, &text);
     if (status == RP_OK) {
         shown = path;
-        status = rp_changes_name(changes, true, arena, &shown);
+        status = rp_changes_name(changes, &rp_platform_schema, arena, &shown);
     }
     if (status == RP_OK) {
         status = parse(shown, &text, changes, arena, platform_out);
@@ -401,5 +409,5 @@ rp_status rp_platform_load_changed(const char *name_or_path, const rp_changes *c
     rp_text_fini(&text);
     RP_TRY(status);
     RP_TRY(rp_data_check_name(name_or_path, path, platform_out->name));
-    return rp_changes_name(changes, true, arena, &platform_out->name);
+    return rp_changes_name(changes, &rp_platform_schema, arena, &platform_out->name);
 }

@@ -37,12 +37,15 @@ typedef struct rp_platform {
     const uint8_t *provenance;  /**< [rp_platform_key] an rp_provenance; NULL: all assumed */
 } rp_platform;
 
-/** Fields of the schema, rp_platform_schema (changes.h). */
+/** Fields of the schema. */
 typedef enum rp_platform_key {
 #define KEY(member, ...) RP_PLATFORM_##member,
 #include "common/inputs/platform_rows.inc"
 #undef KEY
 } rp_platform_key;
+
+/** The keys of a platform. */
+extern const rp_config_schema rp_platform_schema;
 
 /**
  * Makes a platform of one server one of several: `nodes` servers, each with `gpus` of its GPUs

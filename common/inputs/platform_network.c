@@ -15,11 +15,14 @@ rp_status rp_platform_check_network(const char *name, const size_t *lines, const
     } rules[] = {
         {RP_PLATFORM_adapters, p->adapters > 1 && !(p->network_gb_per_s > 0),
          "a 'network_gb_per_s' of all adapters of a server together"},
-        {RP_PLATFORM_adapters, of_node % p->adapters != 0, "GPUs of a server that are a multiple of it"},
+        {RP_PLATFORM_adapters, of_node % p->adapters != 0,
+         "GPUs of a server that are a multiple of it"},
         {RP_PLATFORM_leaf_nodes, p->leaf_nodes != 0 && !(p->network_gb_per_s > 0),
          "a 'network_gb_per_s', of which leaf switches have a part"},
-        {RP_PLATFORM_rails, p->rails && p->leaf_nodes == 0, "a 'leaf_nodes', servers below a leaf switch"},
-        {RP_PLATFORM_rails, p->rails && p->adapters < 2, "two 'adapters' or more, one for each rail"},
+        {RP_PLATFORM_rails, p->rails && p->leaf_nodes == 0,
+         "a 'leaf_nodes', servers below a leaf switch"},
+        {RP_PLATFORM_rails, p->rails && p->adapters < 2,
+         "two 'adapters' or more, one for each rail"},
         {RP_PLATFORM_spine_oversubscription, p->spine_oversubscription > 1 && p->leaf_nodes == 0,
          "a 'leaf_nodes', servers below a leaf switch"},
     };

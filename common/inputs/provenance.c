@@ -29,9 +29,8 @@ bool rp_provenance_parse(const char *word, size_t length, rp_provenance *kind_ou
 }
 
 /* Index of a key that has a number, or the number of fields. */
-static size_t find_key(const char *key, size_t length)
+static size_t find_key(const rp_config_schema *schema, const char *key, size_t length)
 {
-    const rp_config_schema *schema = &rp_platform_schema;
     size_t i = 0;
     while (i < schema->field_count && !(strlen(schema->fields[i].key) == length &&
                                         strncmp(schema->fields[i].key, key, length) == 0 &&
@@ -42,26 +41,22 @@ static size_t find_key(const char *key, size_t length)
     return i;
 }
 
-static rp_status read_list(const char *name, const size_t *lines, rp_provenance kind,
-                           const char *list, uint8_t *kinds)
+/* @param line of the list, for messages */
+static rp_status read_list(const char *name, size_t line, const rp_config_schema *schema,
+                           rp_provenance kind, const char *list, uint8_t *kinds)
 {
-    size_t own = 0; /* for messages: the line of the list */
-    while (own < rp_platform_schema.field_count &&
-           strcmp(rp_platform_schema.fields[own].key, words[kind]) != 0) {
-        own++;
-    }
     for (const char *at = list; list != NULL && *(at += strspn(at, SEPARATORS)) != '\0';) {
         size_t length = strcspn(at, SEPARATORS);
-        size_t field = find_key(at, length);
-        if (field == rp_platform_schema.field_count) {
-            rp_log_error_at(name, lines[own],
-                            "'%s' names '%.*s'; valid values are keys of a platform that have a "
-                            "number, with blanks between them",
-                            words[kind], (int)length, at);
+        size_t field = find_key(schema, at, length);
+        if (field == schema->field_count) {
+            rp_log_error_at(name, line,
+                            "'%s' names '%.*s'; valid values are keys of %s that have a number, "
+                            "with blanks between them",
+                            words[kind], (int)length, at, schema->what);
             return RP_INPUT;
         }
         if (kinds[field] != RP_ASSUMED) {
-            rp_log_error_at(name, lines[own],
+            rp_log_error_at(name, line,
                             "'%s' names '%.*s', which '%s' has named; valid is each key in one "
                             "list, once",
                             words[kind], (int)length, at, words[kinds[field]]);
@@ -73,22 +68,29 @@ static rp_status read_list(const char *name, const size_t *lines, rp_provenance 
     return RP_OK;
 }
 
-rp_status rp_provenance_read(const char *name, const size_t *lines, rp_arena *arena,
-                             rp_platform *platform)
+rp_status rp_provenance_read(const char *name, const rp_config_schema *schema, const size_t *lines,
+                             const void *object, rp_arena *arena, const uint8_t **kinds_out)
 {
     uint8_t *kinds = NULL;
-    RP_TRY(rp_arena_alloc(arena, rp_platform_schema.field_count, sizeof *kinds, &kinds));
-    memset(kinds, RP_ASSUMED, rp_platform_schema.field_count);
-    RP_TRY(read_list(name, lines, RP_MEASURED, platform->measured, kinds));
-    RP_TRY(read_list(name, lines, RP_MOVED, platform->moved, kinds));
-    RP_TRY(read_list(name, lines, RP_SET, platform->set, kinds));
-    platform->provenance = kinds;
+    RP_TRY(rp_arena_alloc(arena, schema->field_count, sizeof *kinds, &kinds));
+    memset(kinds, RP_ASSUMED, schema->field_count);
+    for (size_t i = 0; i < schema->field_count; i++) {
+        const rp_config_field *field = &schema->fields[i];
+        rp_provenance kind;
+        const char *list = NULL;
+        if (field->type == RP_CONFIG_TEXT &&
+            rp_provenance_parse(field->key, strlen(field->key), &kind)) {
+            memcpy(&list, (const char *)object + field->offset, sizeof list);
+            RP_TRY(read_list(name, lines[i], schema, kind, list, kinds));
+        }
+    }
+    *kinds_out = kinds;
     return RP_OK;
 }
 
 rp_provenance rp_platform_provenance(const rp_platform *platform, const char *key)
 {
-    size_t field = find_key(key, strlen(key));
+    size_t field = find_key(&rp_platform_schema, key, strlen(key));
     bool known = platform->provenance != NULL && field < rp_platform_schema.field_count;
     return known ? (rp_provenance)platform->provenance[field] : RP_ASSUMED;
 }

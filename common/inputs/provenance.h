@@ -21,15 +21,16 @@ const char *rp_provenance_text(rp_provenance kind);
 bool rp_provenance_parse(const char *word, size_t length, rp_provenance *kind_out);
 
 /**
- * Reads the lists of a platform.
+ * Reads the lists of a file: its keys that are called as kinds, texts.
  * @param name of the file, for messages
- * @param lines [fields of rp_platform_schema] of the file's keys
- * @param platform `provenance` is set, in `arena`
+ * @param lines [fields of the schema] of the file's keys
+ * @param object the struct of the schema
+ * @param kinds_out [fields of the schema] an rp_provenance, in `arena`
  * @retval RP_OK, RP_INPUT (a word is no key with a number, or named twice; logged),
  * RP_NO_MEMORY
  */
-rp_status rp_provenance_read(const char *name, const size_t *lines, rp_arena *arena,
-                             rp_platform *platform);
+rp_status rp_provenance_read(const char *name, const rp_config_schema *schema, const size_t *lines,
+                             const void *object, rp_arena *arena, const uint8_t **kinds_out);
 
 /** @return the kind of a key's value; assumed where the platform names it nowhere.
  * @param key of a platform file */

@@ -49,7 +49,8 @@ static rp_status write_platform(const rpsim_options *options, const char *name, 
                                 FILE *stream)
 {
     const char *from = options->platform != NULL ? options->platform : RPSIM_DEFAULT_PLATFORM;
-    if (strcmp(from, RP_PLATFORM_DETECT) == 0 && !rp_changes_any(&options->changes, true)) {
+    if (strcmp(from, RP_PLATFORM_DETECT) == 0 &&
+        !rp_changes_any(&options->changes, &rp_platform_schema)) {
         return rp_detect_write(name, arena, stream);
     }
     rp_platform platform;

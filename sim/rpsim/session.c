@@ -197,7 +197,7 @@ rp_status rpsim_session_platform(rpsim_session *session, const char *name,
                                  const rp_changes *changes, rp_arena *arena,
                                  rp_platform *platform_out)
 {
-    if (session == NULL || rp_changes_any(changes, true)) {
+    if (session == NULL || rp_changes_any(changes, &rp_platform_schema)) {
         return rp_platform_load_changed(name, changes, arena, platform_out);
     }
     return get(&session->platforms, read_platform, name, "", sizeof *platform_out, arena,
@@ -216,7 +216,7 @@ rp_status rpsim_session_model(rpsim_session *session, const char *name, rp_arena
 rp_status rpsim_session_costs(rpsim_session *session, const char *name, const rp_changes *changes,
                               rp_arena *arena, rp_costs *costs_out)
 {
-    if (session == NULL || rp_changes_any(changes, false)) {
+    if (session == NULL || rp_changes_any(changes, &rp_costs_schema)) {
         return rp_costs_load_changed(name, changes, arena, costs_out);
     }
     return get(&session->costs, read_costs, name, "", sizeof *costs_out, arena, costs_out);

@@ -67,7 +67,7 @@ static rp_status computed_costs(const rpsim_options *o, const rp_layout *layout,
     rp_costs *costs = NULL;
     const char *name = NULL;
     bool found = false;
-    if (rp_changes_any(&o->changes, false)) { /* of a file */
+    if (rp_changes_any(&o->changes, &rp_costs_schema)) { /* of a file */
         RP_TRY(implied_costs(in->recorded_name, in->platform->gpu, arena, &name, &found));
         if (!found) {
             rp_log_error("--set: there is no table %s whose times could change, they are computed; "
@@ -351,8 +351,8 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, const rp_
     in->platform = platform;
     in->platform_gpus = platform->gpus;
     in->memory_limit = rp_plan_default_limit(platform);
-    bool platform_used =
-        o->platform != NULL || o->costs == NULL || o->hardware || rp_changes_any(&o->changes, true);
+    bool platform_used = o->platform != NULL || o->costs == NULL || o->hardware ||
+                         rp_changes_any(&o->changes, &rp_platform_schema);
     in->platform_name = platform_used ? platform->name : NULL;
     if (o->costs != NULL) {
         RP_TRY(load_costs(o, o->costs, arena, in));

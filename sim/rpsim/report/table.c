@@ -273,7 +273,7 @@ static void write_question(const group *g, FILE *stream)
                 rp_layout_data(&w->layout), rp_layout_tensor(&w->layout), row->config.gpus,
                 row->config.gpus, rp_layout_gpus(&w->layout));
     }
-    if (rp_changes_any(&o->changes, false)) {
+    if (rp_changes_any(&o->changes, &rp_costs_schema)) {
         fprintf(stream, "times of %s\n", row->costs->name);
     }
 }
