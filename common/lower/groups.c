@@ -71,7 +71,7 @@ rp_status rp_lower_add_collective(rp_lowering *l, uint32_t queue, rp_op_kind kin
                 .stage = like->stage,
                 .iteration = like->iteration,
                 .kind = (uint8_t)kind,
-                .layer = (uint16_t)count};
+                .part = (uint16_t)count};
     return rp_assembly_add(l->assembly, queue, &op, bytes, handle_out);
 }
 
@@ -108,7 +108,7 @@ static dispatches count_dispatches(const rp_lowering *l, const rp_lower_unit *un
     const rp_sizes *sizes = &l->config->sizes;
     uint32_t tensor = rp_layout_tensor(layout_of(l));
     uint32_t sharing = rp_layout_expert_tensor(layout_of(l));
-    uint32_t each = l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE ? 4 : 2;
+    uint32_t each = rp_lower_recomputes(l, unit) ? 4 : 2;
     dispatches sent = {0};
     for (uint32_t layer = stage->layer_begin + 1;
          l->expert_queues != 0 && layer <= stage->layer_end; layer++) {
@@ -141,12 +141,11 @@ static group_calls count_calls(const rp_lowering *l, const rp_lower_unit *unit,
     const rp_lower_job *job = &l->jobs[unit->job];
     uint32_t first = l->producers.forward_position[op->stage] == 0 ? 1 : 0;
     uint32_t head = (stage->roles & RP_STAGE_HEAD) != 0 ? 1 : 0;
-    bool recomputes = l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE;
-    uint32_t layers =
-        (stage->layer_end - stage->layer_begin) *
-            rp_sharding_reduces(&tensor_reduces, job->backward,
-                                recomputes ? l->schedule->recompute : RP_RECOMPUTE_NONE) -
-        sent->unsummed;
+    uint32_t layers = (stage->layer_end - stage->layer_begin) *
+                          rp_sharding_reduces(&tensor_reduces, job->backward,
+                                              rp_lower_recomputes(l, unit) ? l->schedule->recompute
+                                                                           : RP_RECOMPUTE_NONE) -
+                      sent->unsummed;
     if (layout_of(l)->sequence_parallel) {
         return (group_calls){.scatters = layers + (job->backward ? head : first),
                              .gathers = layers + (job->backward ? first : head)};
@@ -192,9 +191,9 @@ static rp_status add_calls(rp_lowering *l, rp_lower_unit *unit, rp_op_kind kind,
     uint32_t ranks = rp_layout_tensor(layout_of(l));
     uint64_t boundary = l->config->sizes.boundary_bytes * rp_layout_sequence(layout_of(l)) *
                         l->sequences[op->microbatch];
-    bool sums = kind == RP_OP_ALL_REDUCE;
-    uint64_t bytes =
-        count * rp_lower_ring_bytes(boundary, ranks) * (sums ? 2 : 1) + (sums ? 0 : sent->gathered);
+    bool sums = rp_op_kind_passes(kind) > 1;
+    uint64_t bytes = count * rp_lower_ring_bytes(boundary, ranks) * rp_op_kind_passes(kind) +
+                     (sums ? 0 : sent->gathered);
     count += sent->gathered != 0 && !sums ? sent->ways / 2 : 0;
     RP_TRY(check_calls(l, unit, "tensor", count));
     if (count == 0) {

@@ -28,7 +28,7 @@ static bool is_pipeline(const rp_lowering *l, const rp_lower_unit *unit)
 
 static bool is_forward(const rp_lowering *l, const rp_lower_unit *unit)
 {
-    return unit_op(l, unit)->kind == RP_OP_FORWARD;
+    return rp_op_kind_is_forward(unit_op(l, unit)->kind);
 }
 
 static uint16_t head_layer(const rp_lowering *l)
@@ -48,8 +48,7 @@ static uint32_t layers_of(const rp_lowering *l, const rp_lower_unit *unit)
 
 static uint32_t count_parts(const rp_lowering *l, const rp_lower_unit *unit)
 {
-    bool recomputes = l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE;
-    if (!l->layers || !(is_forward(l, unit) || recomputes)) {
+    if (!l->layers || !(is_forward(l, unit) || rp_lower_recomputes(l, unit))) {
         return 0;
     }
     uint32_t parts = layers_of(l, unit);
@@ -90,7 +89,7 @@ static rp_status add_op(rp_lowering *l, uint32_t queue, const rp_lower_unit *uni
 {
     rp_op op = *unit_op(l, unit);
     op.kind = (uint8_t)kind;
-    op.layer = layer;
+    op.part = layer;
     op.flags = flags;
     return rp_assembly_add(l->assembly, queue, &op, bytes, handle_out);
 }
@@ -120,7 +119,7 @@ static rp_status add_whole(rp_lowering *l, uint32_t queue, rp_lower_unit *unit)
         op.flags &= RP_OP_JOIN; /* one compute queue: what overlaps here are the transfers */
         RP_TRY(rp_assembly_add(l->assembly, queue, &op, 0, &handle));
         unit->compute_first = i == unit->first ? handle : unit->compute_first;
-        unit->forward = op.kind == RP_OP_FORWARD ? handle : unit->forward;
+        unit->forward = rp_op_kind_is_forward(op.kind) ? handle : unit->forward;
         unit->compute_last = handle;
     }
     for (uint32_t i = 0; i < unit->split_count; i++) {

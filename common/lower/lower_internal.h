@@ -117,7 +117,13 @@ typedef struct rp_lowering {
  * queue. */
 static inline bool rp_lower_is_weight(const rp_lowering *l, const rp_lower_unit *unit)
 {
-    return l->schedule->ops[unit->last].kind == RP_OP_BACKWARD_WEIGHT;
+    return rp_op_kind_is_weight_part(l->schedule->ops[unit->last].kind);
+}
+
+/** @return true where a unit begins with a recompute. */
+static inline bool rp_lower_recomputes(const rp_lowering *l, const rp_lower_unit *unit)
+{
+    return rp_op_kind_is_recompute(l->schedule->ops[unit->first].kind);
 }
 
 /** Index into rp_lowering.saved. */

@@ -301,7 +301,7 @@ static void put_pipeline_backward(const buffer_writer *w, const rp_lower_job *jo
     const rp_lowering *l = w->l;
     const rp_op *op = unit_op(l, unit);
     uint64_t sequences = l->sequences[op->microbatch];
-    if (l->schedule->ops[unit->first].kind == RP_OP_RECOMPUTE) {
+    if (rp_lower_recomputes(l, unit)) {
         bool head = (l->schedule->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
         uint64_t tape = tape_of(l, op->stage, true);
         tape -= head ? rp_lower_at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1) : 0;
@@ -346,7 +346,7 @@ static void put_unit(const buffer_writer *w, const rp_lower_job *job, const rp_l
         }
         return;
     }
-    if (op->kind != RP_OP_FORWARD) {
+    if (!rp_op_kind_is_forward(op->kind)) {
         return;
     }
     if (unit->part_count != 0) {
@@ -420,7 +420,7 @@ static void find_releases(const buffer_writer *w)
     const rp_lowering *l = w->l;
     for (uint32_t u = 0; u < l->unit_count; u++) {
         const rp_op *op = unit_op(l, &l->units[u]);
-        if (op->kind == RP_OP_FORWARD) {
+        if (rp_op_kind_is_forward(op->kind)) {
             continue;
         }
         size_t index =

@@ -288,10 +288,11 @@ static rp_status add_backward_uploads(rp_lowering *l, const rp_lower_job *job, r
 static rp_status add_output(rp_lowering *l, const rp_lower_job *job, rp_lower_unit *unit,
                             rp_op_kind kind)
 {
-    uint32_t queue = kind == RP_OP_SEND ? RP_LOWER_PEER : RP_LOWER_DOWNLOAD;
+    bool sends = rp_op_kind_sends(kind);
+    uint32_t queue = sends ? RP_LOWER_PEER : RP_LOWER_DOWNLOAD;
     uint64_t boundary = l->config->sizes.boundary_bytes;
     RP_TRY(add_transfer(l, job, queue, kind, unit_op(l, unit),
-                        kind == RP_OP_SEND ? rp_lower_sent_bytes(l) : boundary, &unit->down_out));
+                        sends ? rp_lower_sent_bytes(l) : boundary, &unit->down_out));
     unit->down_last = unit->down_out;
     return RP_OK;
 }

@@ -24,17 +24,11 @@ int64_t rp_machine_collective_ps(const rp_machine *m, uint32_t gpus, rp_op_kind 
     uint32_t of_node = m->gpus_per_node != 0 ? m->gpus_per_node : gpus;
     int64_t away = (int64_t)(gpus - 1) / of_node; /* steps to another node */
     int64_t ring = away * m->network_hop_ps + ((int64_t)gpus - 1 - away) * m->collective_hop_ps;
-    return m->collective_latency_ps + (kind == RP_OP_ALL_REDUCE ? 2 : 1) * ring;
+    return m->collective_latency_ps + rp_op_kind_passes(kind) * ring;
 }
 
 /* ---- groups of a layout -----------------------------------------------------------------------
  */
-
-/* Passes of the data: an all-reduce is a reduce-scatter and an all-gather. */
-static uint32_t passes_of(rp_op_kind kind)
-{
-    return kind == RP_OP_ALL_REDUCE ? 2 : 1;
-}
 
 /* A step whose bytes leave a node spread over the group's GPUs there, and a leaf over all of them
  * below it. `away` is what all of them send together, of each of the op's bytes. */
@@ -53,7 +47,8 @@ static uint32_t ring_steps(const rp_machine *m, const rp_machine_group *g, rp_op
     int64_t away = (int64_t)(g->gpus - 1) / g->of_node;
     int64_t near = (int64_t)g->gpus - 1 - away;
     int64_t ring = away * m->network_hop_ps + near * m->collective_hop_ps;
-    steps[0] = (rp_collective_step){m->collective_latency_ps + passes_of(kind) * ring, 1, 0, 0};
+    steps[0] =
+        (rp_collective_step){m->collective_latency_ps + rp_op_kind_passes(kind) * ring, 1, 0, 0};
     send_away(g, 1, 1, &steps[0]);
     return 1;
 }
@@ -98,21 +93,23 @@ static uint32_t hierarchical_steps(const rp_machine *m, const rp_machine_group *
 {
     double k = g->of_node;
     double nodes = g->gpus / k;
-    double whole = g->gpus / (passes_of(kind) * (g->gpus - 1.0)); /* tensor, of a ring's bytes */
-    double away = passes_of(kind) * (nodes - 1) / nodes * whole / k;
+    double whole =
+        g->gpus / (rp_op_kind_passes(kind) * (g->gpus - 1.0)); /* tensor, of a ring's bytes */
+    double away = rp_op_kind_passes(kind) * (nodes - 1) / nodes * whole / k;
     rp_collective_step near = {m->collective_latency_ps +
                                    ((int64_t)g->of_node - 1) * m->collective_hop_ps,
                                (k - 1) / k * whole, 0, 0};
-    rp_collective_step far = {m->collective_latency_ps +
-                                  passes_of(kind) * ((int64_t)nodes - 1) * m->network_hop_ps,
+    rp_collective_step far = {m->collective_latency_ps + rp_op_kind_passes(kind) *
+                                                             ((int64_t)nodes - 1) *
+                                                             m->network_hop_ps,
                               away, 0, 0};
     send_away(g, away * k, away * k, &far);
     uint32_t count = 0;
-    if (kind != RP_OP_ALL_GATHER) {
+    if ((rp_op_kinds[kind].group & RP_GROUP_REDUCES) != 0) {
         steps[count++] = near;
     }
     steps[count++] = far;
-    if (kind != RP_OP_REDUCE_SCATTER) {
+    if ((rp_op_kinds[kind].group & RP_GROUP_GATHERS) != 0) {
         steps[count++] = near;
     }
     return count;
@@ -136,11 +133,11 @@ static uint32_t all_to_all_steps(const rp_machine *m, const rp_machine_group *g,
 uint32_t rp_machine_group_steps(const rp_machine *m, const rp_machine_group *g, rp_op_kind kind,
                                 rp_collective_step steps[static RP_COLLECTIVE_STEPS])
 {
-    if (kind == RP_OP_ALL_TO_ALL) {
+    if ((rp_op_kinds[kind].group & RP_GROUP_EXCHANGES) != 0) {
         return all_to_all_steps(m, g, steps);
     }
     bool inside = !rp_machine_leaves_node(g) || g->of_node == 1;
-    if (g->algorithm == RP_COLLECTIVES_TREE && kind == RP_OP_ALL_REDUCE) {
+    if (g->algorithm == RP_COLLECTIVES_TREE && rp_op_kind_passes(kind) > 1) {
         return tree_steps(m, g, steps);
     }
     return g->algorithm == RP_COLLECTIVES_HIERARCHICAL && !inside

@@ -9,7 +9,7 @@ static uint32_t sender_of(const rp_program *p, uint32_t op)
 {
     for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
         uint32_t target = rp_wait_op(p->waits[w]);
-        if (p->ops[target].kind == RP_OP_SEND) {
+        if (rp_op_kind_sends(p->ops[target].kind)) {
             return p->queues[rp_program_queue_of(p, target)].gpu;
         }
     }
@@ -31,7 +31,7 @@ static rp_status check_op(const rp_program *program, const rp_machine *machine,
                      op, rp_op_kind_text(kind));
         return RP_INPUT;
     }
-    uint32_t from = kind == RP_OP_RECV ? sender_of(program, op) : UINT32_MAX;
+    uint32_t from = rp_op_kind_receives(kind) ? sender_of(program, op) : UINT32_MAX;
     bool direct = machine->peer_Bps > 0 &&
                   (machine->peer_pcie || rp_machine_joined(machine, from, queue->gpu));
     if (from != UINT32_MAX && !direct) {

@@ -37,7 +37,7 @@ typedef struct link_numbers {
     uint32_t homes; /* sockets of all nodes */
     uint32_t bus;
     uint32_t host;
-    uint32_t kinds; /* of host ops, in the order of rp_op_kind */
+    uint32_t kinds; /* of host ops with a rate of their own, in the order of rp_host_rate */
     uint32_t dram;
     uint32_t switches;
     uint32_t roots;
@@ -52,9 +52,11 @@ typedef struct link_numbers {
     uint32_t count;
 } link_numbers;
 
-/* Kinds of host ops, which follow each other in rp_op_kind. */
-#define FIRST_HOST_KIND ((uint32_t)RP_OP_OPTIMIZER)
-#define HOST_KINDS ((uint32_t)RP_OP_COLLECT + 1u - FIRST_HOST_KIND)
+/* The link of host ops that have a rate of their own. */
+static uint32_t own_link(const link_numbers *n, rp_op_kind kind)
+{
+    return n->kinds + rp_op_kinds[kind].host_rate - 1u;
+}
 
 static bool is_duplex(const rp_machine *m)
 {
@@ -74,7 +76,7 @@ static link_numbers number_links(const rp_program *program, const rp_machine *m)
     link_numbers n = {.machine = m, .gpus = gpus, .bus = 2 * gpus, .host = 3 * gpus};
     n.homes = rp_machine_node_count(m, gpus) * sockets;
     n.kinds = n.host + 1;
-    n.dram = n.kinds + HOST_KINDS;
+    n.dram = n.kinds + RP_HOST_RATE_COUNT - 1;
     n.switches = n.dram + n.homes;
     n.roots = n.switches + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_SWITCH);
     n.network = n.roots + 2 * rp_machine_shared_count(m, gpus, RP_SHARED_ROOT);
@@ -145,9 +147,11 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
         capacities[n->bus + gpu] = rp_machine_bus_Bps(m, n->gpus);
     }
     capacities[n->host] = m->host_Bps / sockets;
-    for (uint32_t i = 0; i < HOST_KINDS; i++) {
-        capacities[n->kinds + i] =
-            rp_machine_host_Bps(m, (rp_op_kind)(FIRST_HOST_KIND + i)) / sockets;
+    for (uint32_t i = 0; i < RP_OP_KIND_COUNT; i++) {
+        rp_op_kind kind = (rp_op_kind)i;
+        if (rp_op_kinds[kind].host_rate != RP_HOST_RATE_SHARED) {
+            capacities[own_link(n, kind)] = rp_machine_host_Bps(m, kind) / sockets;
+        }
     }
     for (uint32_t home = 0; home < n->homes; home++) {
         capacities[n->dram + home] = m->host_Bps; /* read by nobody, if it is not limited */
@@ -372,7 +376,7 @@ static rp_status create_routes(const rp_program *program, const link_numbers *n,
         double own = rp_machine_own_host_Bps(n->machine, (rp_op_kind)kind);
         routes->of_kind[kind] = RP_NO_ROUTE;
         if (own > 0 && !(n->machine->cores > 0)) { /* threads have a core instead */
-            uint32_t link = n->kinds + kind - FIRST_HOST_KIND;
+            uint32_t link = own_link(n, (rp_op_kind)kind);
             RP_TRY(route_host(n, link, arena, network, &routes->of_kind[kind]));
         }
     }
@@ -430,13 +434,13 @@ static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q
     if (engine != RP_NO_ENGINE && n->homes > 1) {
         return route_memory(n, engine, home_of_op(p, n, queue, op), network, &routes->of_op[op]);
     }
-    if (p->ops[op].kind != RP_OP_SEND) { /* a SEND's is set with its RECV */
+    if (!rp_op_kind_sends(p->ops[op].kind)) { /* a SEND's is set with its RECV */
         routes->of_op[op] = rp_route_of_kind(routes, q, (rp_op_kind)p->ops[op].kind);
     }
     for (uint32_t w = p->ops[op].wait_begin;
-         p->ops[op].kind == RP_OP_RECV && w < p->ops[op + 1].wait_begin; w++) {
+         rp_op_kind_receives(p->ops[op].kind) && w < p->ops[op + 1].wait_begin; w++) {
         uint32_t send = rp_wait_op(p->waits[w]);
-        if (p->ops[send].kind == RP_OP_SEND) {
+        if (rp_op_kind_sends(p->ops[send].kind)) {
             uint32_t from = p->queues[rp_program_queue_of(p, send)].gpu;
             RP_TRY(route_peers(n, from, queue->gpu, network, &routes->of_op[send]));
         }
@@ -478,7 +482,7 @@ static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_aren
         rp_op_class class = rp_op_kind_class((rp_op_kind)kind);
         bool copies = class == RP_CLASS_TRANSFER || class == RP_CLASS_COLLECTIVE;
         double Bps = Bps_of(m, (rp_op_kind)kind);
-        bool port = kind == RP_OP_NETWORK_REDUCE;
+        bool port = rp_op_kind_uses_port((rp_op_kind)kind);
         if (!port && (class == RP_CLASS_HOST || (copies && m->copies_on_cores)) && Bps > 0) {
             routes->core_ps_per_byte[kind] = RP_PICOSECONDS / Bps;
         }
@@ -486,20 +490,10 @@ static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_aren
     return RP_OK;
 }
 
-static bool has_sends(const rp_program *p)
-{
-    for (uint32_t i = 0; i < p->op_count; i++) {
-        if (p->ops[i].kind == RP_OP_SEND) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static rp_status create_op_routes(const rp_program *p, const link_numbers *n, rp_arena *arena,
                                   rp_network *network, rp_routes *routes)
 {
-    if (threads_copy(n->machine) || (n->homes == 1 && !has_sends(p))) {
+    if (threads_copy(n->machine) || (n->homes == 1 && !rp_program_has(p, rp_op_kind_sends))) {
         return RP_OK;
     }
     RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(uint32_t), &routes->of_op));

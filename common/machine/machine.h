@@ -139,10 +139,10 @@ typedef struct rp_machine {
 /** @return the rate of a kind's host ops alone; 0: it shares host_Bps with the others. */
 static inline double rp_machine_own_host_Bps(const rp_machine *machine, rp_op_kind kind)
 {
-    return kind == RP_OP_OPTIMIZER ? machine->adam_Bps
-           : kind == RP_OP_REFRESH ? machine->refresh_Bps
-           : kind == RP_OP_COLLECT ? machine->collect_Bps
-                                   : 0;
+#define RP_HOST_RATE_OF(name, rate) [RP_HOST_RATE_##name] = machine->rate,
+    const double own_Bps[RP_HOST_RATE_COUNT] = {RP_HOST_RATE_LIST(RP_HOST_RATE_OF)};
+#undef RP_HOST_RATE_OF
+    return own_Bps[rp_op_kinds[kind].host_rate];
 }
 
 /** @return the rate of a kind's host ops. */
@@ -289,7 +289,7 @@ static inline double rp_flow_bytes(const rp_routes *routes, uint64_t op_bytes, r
 /** @return flows that an op has: one for each thread, and one through a port. */
 static inline uint32_t rp_flow_count(const rp_routes *routes, rp_op_kind kind)
 {
-    bool threads = rp_op_kind_class(kind) == RP_CLASS_HOST && kind != RP_OP_NETWORK_REDUCE;
+    bool threads = rp_op_kind_class(kind) == RP_CLASS_HOST && !rp_op_kind_uses_port(kind);
     return threads ? routes->host_threads : 1;
 }
 

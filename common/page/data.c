@@ -115,7 +115,7 @@ static int64_t cause_of(const op_view *v)
     X(stage, op->stage)                                                                            \
     X(microbatch, op->microbatch)                                                                  \
     X(iteration, op->iteration)                                                                    \
-    X(layer, op->layer)                                                                            \
+    X(layer, op->part)                                                                             \
     X(bytes, bytes_of(v))                                                                          \
     X(cause, cause_of(v))                                                                          \
     X(reason, v->causes->reason_of[v->index])

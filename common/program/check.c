@@ -196,26 +196,15 @@ static rp_status check_overlap(const rp_checker *c, const rp_queue *queue, uint3
     while (last < queue->op_end && (p->ops[last].flags & RP_OP_JOIN) != 0) {
         last++;
     }
-    bool shaped = op->kind == RP_OP_FORWARD && op->flags == RP_OP_OVERLAP && p->op_bytes == NULL &&
-                  last < queue->op_end && p->ops[last].iteration == op->iteration &&
+    bool shaped = rp_op_kind_is_forward(op->kind) && op->flags == RP_OP_OVERLAP &&
+                  p->op_bytes == NULL && last < queue->op_end &&
+                  p->ops[last].iteration == op->iteration &&
                   rp_op_kind_goes_back((rp_op_kind)p->ops[last].kind);
     if (!shaped || (p->ops[last].stage == op->stage && p->ops[last].microbatch == op->microbatch)) {
         return rp_check_violated_op(c, RP_RULE_OVERLAP_SHAPE, i);
     }
     return RP_OK;
 }
-
-#define COLLECTIVES                                                                                \
-    (1u << RP_OP_ALL_GATHER | 1u << RP_OP_REDUCE_SCATTER | 1u << RP_OP_ALL_REDUCE |                \
-     1u << RP_OP_ALL_TO_ALL)
-
-/* Bits of the op kinds that a placement has no use for. */
-static const uint32_t unfit[] = {
-    [RP_PLACEMENT_RESIDENT] = COLLECTIVES | 1u << RP_OP_UPLOAD_PARAMS |
-                              1u << RP_OP_UPLOAD_PARAM_GRAD | 1u << RP_OP_DOWNLOAD_PARAM_GRAD,
-    [RP_PLACEMENT_OFFLOAD] = COLLECTIVES | 1u << RP_OP_UPDATE,
-    [RP_PLACEMENT_SHARDED] = 0,
-};
 
 /* A queue of a group's collectives belongs to a layout with such groups. */
 static bool has_group(const rp_program *p, const rp_queue *queue)
@@ -244,7 +233,8 @@ static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uin
     }
     bool group = rp_queue_kind_is_group((rp_queue_kind)queue->kind);
     bool joins = group || queue->kind == RP_QUEUE_NETWORK;
-    if (joins ? !has_group(p, queue) : (unfit[p->traits.placement] >> op->kind & 1) != 0) {
+    if (joins ? !has_group(p, queue)
+              : (rp_op_kinds[op->kind].unfit >> p->traits.placement & 1) != 0) {
         return rp_check_violated_op(c, RP_RULE_OP_PLACEMENT, i);
     }
     if (host ? op->stage != 0 : op->stage >= p->stage_count) {
@@ -260,7 +250,7 @@ static inline rp_status check_op(const rp_checker *c, const rp_queue *queue, uin
     if ((op->flags & ~(RP_OP_JOIN | RP_OP_OVERLAP)) != 0) {
         return rp_check_violated_op(c, RP_RULE_OP_FLAGS, i);
     }
-    if (op->layer != 0 && !group && !rp_check_names_layer(p, op)) {
+    if (op->part != 0 && !group && !rp_check_names_layer(p, op)) {
         return rp_check_violated_op(c, RP_RULE_OP_LAYER, i);
     }
     if ((op->flags & RP_OP_OVERLAP) != 0) {
@@ -280,9 +270,9 @@ static rp_status check_ops(rp_checker *c)
                 return rp_check_violated_op(c, RP_RULE_UPDATE_ORDER, i);
             }
             first_iteration =
-                p->ops[i].kind == RP_OP_UPDATE ? p->ops[i].iteration + 1u : first_iteration;
-            c->sends += p->ops[i].kind == RP_OP_SEND ? 1 : 0;
-            c->receives += p->ops[i].kind == RP_OP_RECV ? 1 : 0;
+                rp_op_kind_is_update(p->ops[i].kind) ? p->ops[i].iteration + 1u : first_iteration;
+            c->sends += rp_op_kind_sends(p->ops[i].kind) ? 1 : 0;
+            c->receives += rp_op_kind_receives(p->ops[i].kind) ? 1 : 0;
         }
     }
     return RP_OK;

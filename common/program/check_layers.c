@@ -10,8 +10,9 @@ static bool has_head(const rp_stage *stage)
 bool rp_check_names_layer(const rp_program *p, const rp_op *op)
 {
     const rp_stage *stage = &p->stages[op->stage];
-    bool block = op->layer > stage->layer_begin && op->layer <= stage->layer_end;
-    bool head = has_head(stage) && op->layer == p->layer_count + 1;
+    uint32_t layer = rp_op_layer(op);
+    bool block = layer > stage->layer_begin && layer <= stage->layer_end;
+    bool head = has_head(stage) && layer == p->layer_count + 1;
     bool kind = rp_op_kinds[op->kind].tensors == RP_TENSOR_ACTIVATION ||
                 rp_op_kind_is_backward((rp_op_kind)op->kind);
     return p->op_bytes != NULL && kind && (block || head);
@@ -30,7 +31,7 @@ typedef struct layered_unit {
 static rp_status take(layered_unit *u, rp_op_kind kind, uint32_t layer, uint8_t flags)
 {
     const rp_op *op = &u->c->program->ops[u->next];
-    bool fits = u->next < u->queue->op_end && op->kind == kind && op->layer == layer &&
+    bool fits = u->next < u->queue->op_end && op->kind == kind && rp_op_layer(op) == layer &&
                 op->flags == flags && op->stage == u->like.stage &&
                 op->microbatch == u->like.microbatch && op->iteration == u->like.iteration;
     if (!fits) {
@@ -109,12 +110,12 @@ rp_status rp_check_layered_unit(const rp_checker *c, const rp_queue *queue, uint
     const rp_op *op = &c->program->ops[first];
     layered_unit u = {.c = c, .queue = queue, .like = *op, .next = first};
     bool pipeline = c->producers.forward_position[op->stage] != RP_NO_OP;
-    bool forward = op->kind == RP_OP_FORWARD && pipeline;
+    bool forward = rp_op_kind_is_forward(op->kind) && pipeline;
     bool known = forward || c->producers.backward_position[op->stage] != RP_NO_OP;
     /* Nothing is recomputed here. */
     bool descends =
-        pipeline && rp_op_kind_is_backward((rp_op_kind)op->kind) &&
-        (c->program->recompute == RP_RECOMPUTE_NONE || op->kind == RP_OP_BACKWARD_WEIGHT);
+        pipeline && rp_op_kind_is_backward(op->kind) &&
+        (c->program->recompute == RP_RECOMPUTE_NONE || rp_op_kind_is_weight_part(op->kind));
     if (!known) {
         return rp_check_violated_op(c, RP_RULE_UNIT_LAYERS, first);
     }
@@ -129,7 +130,7 @@ rp_status rp_check_recomputed_unit(const rp_checker *c, const rp_queue *queue, u
     uint32_t second = first + 1;
     const rp_op *op = &c->program->ops[second]; /* the first is joined to it */
     layered_unit u = {.c = c, .queue = queue, .like = *op, .next = second};
-    bool shaped = c->program->ops[first].kind == RP_OP_RECOMPUTE && op->flags == 0 &&
+    bool shaped = rp_op_kind_is_recompute(c->program->ops[first].kind) && op->flags == 0 &&
                   c->program->recompute != RP_RECOMPUTE_NONE &&
                   rp_op_kind_goes_back((rp_op_kind)op->kind) &&
                   c->producers.forward_position[op->stage] != RP_NO_OP &&

@@ -29,16 +29,18 @@ static bool waits_through_transfers(const rp_program *p, uint32_t op, uint32_t p
 static uint32_t output_of(const rp_program *p, uint32_t last, uint32_t layer)
 {
     const rp_op *end = &p->ops[last];
-    if (end->layer == 0 || end->layer <= layer) {
+    uint32_t end_layer = rp_op_layer(end);
+    if (end_layer == 0 || end_layer <= layer) {
         return last;
     }
-    uint32_t back = end->layer - layer; /* they stand one behind the other */
+    uint32_t back = end_layer - layer; /* they stand one behind the other */
     if (back > last) {
         return RP_NO_OP;
     }
     const rp_op *op = &p->ops[last - back];
-    bool fits = op->layer == layer && op->kind == RP_OP_FORWARD && op->stage == end->stage &&
-                op->microbatch == end->microbatch && op->iteration == end->iteration;
+    bool fits = rp_op_layer(op) == layer && rp_op_kind_is_forward(op->kind) &&
+                op->stage == end->stage && op->microbatch == end->microbatch &&
+                op->iteration == end->iteration;
     return fits ? last - back : RP_NO_OP;
 }
 
@@ -50,12 +52,13 @@ static bool takes_ids(const rp_checker *c, const rp_op *op, uint32_t last_forwar
     const rp_program *p = c->program;
     const rp_stage *stage = &p->stages[op->stage];
     *op_out = last_forward;
-    bool head_alone = op->layer == p->layer_count + 1;
+    uint32_t layer = rp_op_layer(op);
+    bool head_alone = layer == p->layer_count + 1;
     if (c->producers.forward_position[op->stage] != RP_NO_OP || p->forward_count == 0 ||
         rp_producers_continues_forward(stage) || head_alone) {
         return false;
     }
-    uint32_t before = op->layer != 0 ? op->layer - 1u : stage->layer_begin;
+    uint32_t before = layer != 0 ? layer - 1u : stage->layer_begin;
     bool last_stage = c->producers.backward_position[op->stage] + 1 == p->backward_count;
     *op_out = RP_NO_OP;
     if ((before == 0 && last_stage) || stage->layer_end == stage->layer_begin) {

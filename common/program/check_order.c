@@ -8,7 +8,7 @@
 static bool forward_then_backward(const rp_op *alloc, const rp_op *release)
 {
     return alloc->microbatch == release->microbatch && alloc->iteration == release->iteration &&
-           alloc->kind == RP_OP_FORWARD && rp_op_kind_is_backward((rp_op_kind)release->kind);
+           rp_op_kind_is_forward(alloc->kind) && rp_op_kind_is_backward((rp_op_kind)release->kind);
 }
 
 /* The queue of every op: found by search, one after the other, it would be most of the work. */

@@ -19,7 +19,7 @@ static rp_status check_once(rp_checker *c)
         return rp_check_violated_op(c, RP_RULE_RUNS_TWICE, p->duplicate);
     }
     if (p->missing_position != RP_NO_OP) {
-        bool forward = p->missing_kind == RP_OP_FORWARD;
+        bool forward = rp_op_kind_is_forward(p->missing_kind);
         const uint16_t *chain = forward ? c->program->forward_chain : c->program->backward_chain;
         rp_log_error("program: %u%s%u of iteration %u: %s", chain[p->missing_position],
                      rp_op_kind_text(p->missing_kind), p->missing_microbatch, p->missing_iteration,
@@ -33,6 +33,9 @@ enum {
     PRE_RECOMPUTE = 1,
     PRE_FORWARD = 2,
 };
+
+static const uint8_t pre_of[RP_PHASE_COUNT] = {
+    [RP_PHASE_RECOMPUTE] = PRE_RECOMPUTE, [RP_PHASE_FORWARD] = PRE_FORWARD};
 
 /* The pre-work that each stage's backward unit must have, PRE_*. */
 static rp_status expected_units(rp_checker *c, uint8_t **expected_out)
@@ -97,10 +100,8 @@ static rp_status check_unit(const rp_checker *c, const rp_queue *queue, const ui
     const rp_op *ops = p->ops;
     uint8_t found = 0;
     for (uint32_t i = first; i < last; i++) {
-        uint8_t pre = ops[i].kind == RP_OP_RECOMPUTE ? PRE_RECOMPUTE
-                      : ops[i].kind == RP_OP_FORWARD ? PRE_FORWARD
-                                                     : UINT8_MAX;
-        if (pre <= found || pre == UINT8_MAX) { /* recompute first, each at most once */
+        uint8_t pre = pre_of[rp_op_kinds[ops[i].kind].phase];
+        if (pre <= found) { /* recompute first, each at most once */
             return rp_check_violated_op(c, RP_RULE_UNIT_SHAPE, i);
         }
         found |= pre;
@@ -128,18 +129,19 @@ static rp_status check_compute_queue(const rp_checker *c, const rp_queue *queue,
     for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
         uint32_t first = i;
         bool joined = (ops[i].flags & RP_OP_JOIN) != 0; /* then it is not the queue's last op */
-        if (ops[i].layer != 0 || (joined && ops[i + 1].layer != 0)) {
-            RP_TRY(ops[i].layer != 0 ? rp_check_layered_unit(c, queue, i, &i)
-                                     : rp_check_recomputed_unit(c, queue, i, &i));
+        bool alone = rp_op_layer(&ops[i]) != 0;
+        if (alone || (joined && rp_op_layer(&ops[i + 1]) != 0)) {
+            RP_TRY(alone ? rp_check_layered_unit(c, queue, i, &i)
+                         : rp_check_recomputed_unit(c, queue, i, &i));
             continue;
         }
         while ((ops[i].flags & RP_OP_JOIN) != 0) {
             i++;
         }
         const rp_op *op = &ops[i];
-        if (first == i &&
-            (op->kind == RP_OP_RECOMPUTE ||
-             (op->kind == RP_OP_FORWARD && c->producers.forward_position[op->stage] == RP_NO_OP))) {
+        if (first == i && (rp_op_kind_is_recompute(op->kind) ||
+                           (rp_op_kind_is_forward(op->kind) &&
+                            c->producers.forward_position[op->stage] == RP_NO_OP))) {
             return rp_check_violated_op(c, RP_RULE_PREWORK_ALONE, i);
         }
         bool backward = rp_op_kind_goes_back((rp_op_kind)op->kind);
@@ -148,7 +150,7 @@ static rp_status check_compute_queue(const rp_checker *c, const rp_queue *queue,
         }
         if (backward || first != i) {
             RP_TRY(check_unit(c, queue, expected, first, i));
-        } else if (op->kind == RP_OP_BACKWARD_WEIGHT &&
+        } else if (rp_op_kind_is_weight_part(op->kind) &&
                    c->producers.backward_position[op->stage] == RP_NO_OP) {
             return rp_check_violated_op(c, RP_RULE_OP_STAGE, i);
         } else if (!rp_op_kind_is_pass((rp_op_kind)op->kind)) {
@@ -183,7 +185,7 @@ static rp_status check_receive(const rp_checker *c, uint32_t op, uint8_t *receiv
     for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
         uint32_t target = rp_wait_op(p->waits[w]);
         const rp_op *send = &p->ops[target];
-        if (send->kind == RP_OP_SEND && send->microbatch == p->ops[op].microbatch &&
+        if (rp_op_kind_sends(send->kind) && send->microbatch == p->ops[op].microbatch &&
             send->iteration == p->ops[op].iteration) {
             if (received[target] != 0) {
                 return rp_check_violated_op(c, RP_RULE_SEND_MATCH, target);
@@ -204,12 +206,12 @@ static rp_status check_peers(const rp_checker *c)
     uint8_t *received = NULL;
     RP_TRY(rp_arena_alloc(c->arena, p->op_count, 1, &received));
     for (uint32_t i = 0; i < p->op_count; i++) {
-        if (p->ops[i].kind == RP_OP_RECV) {
+        if (rp_op_kind_receives(p->ops[i].kind)) {
             RP_TRY(check_receive(c, i, received));
         }
     }
     for (uint32_t i = 0; i < p->op_count; i++) {
-        if (p->ops[i].kind == RP_OP_SEND && received[i] == 0) {
+        if (rp_op_kind_sends(p->ops[i].kind) && received[i] == 0) {
             return rp_check_violated_op(c, RP_RULE_SEND_MATCH, i);
         }
     }

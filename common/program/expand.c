@@ -32,8 +32,7 @@ static rp_status check_sizes(const rp_program *p, uint32_t copies)
 static uint32_t microbatch_of(const expansion *e, const rp_op *op, uint32_t copy)
 {
     uint32_t in_step = copy / e->tensor * e->folded->microbatch_count + op->microbatch;
-    bool has_one = rp_op_kinds[op->kind].op_class != RP_CLASS_HOST && op->kind != RP_OP_UPDATE;
-    return has_one ? in_step * e->tensor + copy % e->tensor : op->microbatch;
+    return rp_op_has_microbatch(op) ? in_step * e->tensor + copy % e->tensor : op->microbatch;
 }
 
 static uint32_t copies_of_queue(const expansion *e, uint32_t queue)

@@ -34,21 +34,22 @@ static inline void note(rp_producers *p, uint32_t *entry, uint32_t op)
 static bool ends_unit(const rp_producers *p, const rp_op *op)
 {
     const rp_stage *stage = &p->program->stages[op->stage];
-    if (op->layer == 0) {
+    uint32_t layer = rp_op_layer(op);
+    if (layer == 0) {
         return true;
     }
     bool head = (stage->roles & RP_STAGE_HEAD) != 0;
     uint32_t forward_end = head ? p->program->layer_count + 1 : stage->layer_end;
-    return op->layer == (op->kind == RP_OP_FORWARD ? forward_end : stage->layer_begin + 1);
+    return layer == (rp_op_kind_is_forward(op->kind) ? forward_end : stage->layer_begin + 1);
 }
 
 /* The table entry that `op` fills, or NULL for ops that nothing else needs. */
 static inline uint32_t *entry_of(const rp_producers *p, const rp_op *op)
 {
-    if (!ends_unit(p, op)) {
+    if (!rp_op_kind_is_pass(op->kind) || !ends_unit(p, op)) {
         return NULL;
     }
-    if (op->kind == RP_OP_FORWARD) {
+    if (rp_op_kind_is_forward(op->kind)) {
         uint32_t position = p->forward_position[op->stage];
         if (position == RP_NO_OP) {
             return NULL; /* the head's forward inside a backward unit */
@@ -56,24 +57,12 @@ static inline uint32_t *entry_of(const rp_producers *p, const rp_op *op)
         return &p->forward_at[rp_producers_forward_index(p, op->iteration, position,
                                                          op->microbatch)];
     }
-    bool backward = rp_op_kind_goes_back((rp_op_kind)op->kind);
-    bool weight = op->kind == RP_OP_BACKWARD_WEIGHT;
     uint32_t position = p->backward_position[op->stage];
-    if (position == RP_NO_OP || (!backward && !weight)) {
+    if (position == RP_NO_OP || !rp_op_kind_is_backward(op->kind)) {
         return NULL;
     }
     size_t index = rp_producers_backward_index(p, op->iteration, position, op->microbatch);
-    return backward ? &p->backward_at[index] : &p->weight_at[index];
-}
-
-static bool has_kind(const rp_program *program, rp_op_kind kind)
-{
-    for (uint32_t i = 0; i < program->op_count; i++) {
-        if (program->ops[i].kind == kind) {
-            return true;
-        }
-    }
-    return false;
+    return rp_op_kind_goes_back(op->kind) ? &p->backward_at[index] : &p->weight_at[index];
 }
 
 static void note_missing(rp_producers *p, rp_op_kind kind, size_t index, uint32_t positions)
@@ -99,7 +88,7 @@ static void find_missing(rp_producers *p, size_t forwards, size_t backwards)
             note_missing(p, RP_OP_BACKWARD, i, program->backward_count);
             return;
         }
-        bool split = program->ops[p->backward_at[i]].kind == RP_OP_BACKWARD_INPUT;
+        bool split = rp_op_kind_leaves_weights(program->ops[p->backward_at[i]].kind);
         bool weight = p->weight_at != NULL && p->weight_at[i] != RP_NO_OP;
         if (split && !weight) {
             note_missing(p, RP_OP_BACKWARD_WEIGHT, i, program->backward_count);
@@ -122,7 +111,7 @@ rp_status rp_producers_create(const rp_program *program, rp_arena *arena,
     size_t backwards = units * program->backward_count;
     RP_TRY(allocate_table(arena, forwards, &p.forward_at));
     RP_TRY(allocate_table(arena, backwards, &p.backward_at));
-    if (has_kind(program, RP_OP_BACKWARD_WEIGHT)) {
+    if (rp_program_has(program, rp_op_kind_is_weight_part)) {
         RP_TRY(allocate_table(arena, backwards, &p.weight_at));
     }
     for (uint32_t i = 0; i < program->op_count; i++) {

@@ -78,12 +78,12 @@ static inline uint32_t rp_producers_of(const rp_producers *p, const rp_op *op,
     const rp_program *program = p->program;
     uint32_t forward = p->forward_position[op->stage];
     uint32_t m = op->microbatch;
-    if (op->kind == RP_OP_BACKWARD_WEIGHT) {
+    if (rp_op_kind_is_weight_part(op->kind)) {
         uint32_t position = p->backward_position[op->stage];
         ops_out[0] = p->backward_at[rp_producers_backward_index(p, op->iteration, position, m)];
         return 1;
     }
-    if (op->kind == RP_OP_FORWARD && forward != RP_NO_OP) {
+    if (rp_op_kind_is_forward(op->kind) && forward != RP_NO_OP) {
         if (forward == 0) {
             return 0;
         }

@@ -6,12 +6,12 @@
 #include <string.h>
 
 #define ON(kind) (UINT32_C(1) << RP_QUEUE_##kind)
+#define OF(kind) (UINT32_C(1) << RP_PLACEMENT_##kind)
 const rp_op_row rp_op_kinds[RP_OP_KIND_COUNT] = {
-#define RP_OP_ENTRY(name, text, op_class, queues, way, tensors, colour, meaning)                   \
-    [RP_OP_##                                                                                      \
-        name] = {text, meaning, RP_CLASS_##op_class, RP_WAY_##way, queues, RP_TENSOR_##tensors},
-    RP_OP_KIND_LIST(RP_OP_ENTRY)
-#undef RP_OP_ENTRY
+#define OP(name, colour, class, in_text, means, ...)                                               \
+    [RP_OP_##name] = {.text = in_text, .meaning = means, .op_class = RP_CLASS_##class, __VA_ARGS__},
+#include "common/program/op_rows.inc"
+#undef OP
 };
 
 static const struct {
@@ -38,6 +38,17 @@ static const char *const buffer_kinds[RP_BUFFER_KIND_COUNT] = {
 const char *rp_op_kind_text(rp_op_kind kind)
 {
     return rp_op_kinds[kind].text;
+}
+
+bool rp_op_kind_parse(const char *text, rp_op_kind *kind_out)
+{
+    for (uint32_t i = 0; i < RP_OP_KIND_COUNT; i++) {
+        if (strcmp(text, rp_op_kinds[i].text) == 0) {
+            *kind_out = (rp_op_kind)i;
+            return true;
+        }
+    }
+    return false;
 }
 
 const char *rp_op_kind_meaning(rp_op_kind kind)
@@ -92,8 +103,8 @@ void rp_op_name(const rp_op *op, char text[static RP_OP_NAME_SIZE])
     } else {
         length = snprintf(text, RP_OP_NAME_SIZE, "%u%s%u", op->stage, kind, op->microbatch);
     }
-    if (op->layer != 0) {
-        length += snprintf(text + length, RP_OP_NAME_SIZE - (size_t)length, "/%u", op->layer);
+    if (op->part != 0) {
+        length += snprintf(text + length, RP_OP_NAME_SIZE - (size_t)length, "/%u", op->part);
     }
     if (op->iteration != 0) {
         snprintf(text + length, RP_OP_NAME_SIZE - (size_t)length, "@%u", op->iteration);
@@ -129,10 +140,21 @@ bool rp_program_has_separate_backward(const rp_program *program)
     return true;
 }
 
+bool rp_program_has(const rp_program *program, bool (*is)(rp_op_kind kind))
+{
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        if (is(program->ops[i].kind)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool rp_program_names_layers(const rp_program *program)
 {
     for (uint32_t i = 0; i < program->op_count; i++) {
-        if (program->ops[i].layer != 0) {
+        const rp_op *op = &program->ops[i];
+        if (rp_op_kind_is_pass(op->kind) && rp_op_layer(op) != 0) {
             return true;
         }
     }
@@ -142,9 +164,9 @@ bool rp_program_names_layers(const rp_program *program)
 bool rp_program_has_layer_grain(const rp_program *program)
 {
     for (uint32_t i = 0; i < program->op_count; i++) {
-        bool forward = rp_op_kinds[program->ops[i].kind].tensors == RP_TENSOR_ACTIVATION &&
-                       rp_op_kind_is_pass((rp_op_kind)program->ops[i].kind);
-        if (program->ops[i].layer != 0 && forward) {
+        const rp_op *op = &program->ops[i];
+        bool forward = rp_op_kind_is_forward(op->kind) || rp_op_kind_is_recompute(op->kind);
+        if (forward && rp_op_layer(op) != 0) {
             return true;
         }
     }
@@ -211,7 +233,7 @@ uint64_t rp_program_hash(const rp_program *program)
     for (uint32_t i = 0; i < program->op_count; i++) {
         const rp_op *op = &program->ops[i];
         hash = rp_hash_add(hash, (uint64_t)op->microbatch << 32 | op->wait_begin);
-        hash = rp_hash_add(hash, (uint64_t)op->layer << 48 | (uint64_t)op->stage << 32 |
+        hash = rp_hash_add(hash, (uint64_t)op->part << 48 | (uint64_t)op->stage << 32 |
                                      (uint64_t)op->iteration << 16 | (uint64_t)op->kind << 8 |
                                      op->flags);
     }
@@ -262,9 +284,9 @@ uint32_t rp_program_stage_reduces(const rp_program *p, const rp_sharding *shardi
 uint32_t rp_program_op_reduces(const rp_program *p, uint32_t index)
 {
     const rp_op *op = &p->ops[index];
-    bool cuts = op->kind == RP_OP_ALL_REDUCE && rp_cuts_layers(&p->traits);
-    if (!cuts || op->layer != 0 || op->wait_begin == p->ops[index + 1].wait_begin) {
-        return op->layer != 0 ? op->layer : 1;
+    bool cuts = rp_op_kind_passes(op->kind) > 1 && rp_cuts_layers(&p->traits);
+    if (!cuts || op->part != 0 || op->wait_begin == p->ops[index + 1].wait_begin) {
+        return rp_op_repeat(op);
     }
     const rp_op *pass = &p->ops[rp_wait_op(p->waits[op->wait_begin])];
     uint32_t count = rp_program_stage_reduces(p, &p->traits.sharding, op->stage,

@@ -12,161 +12,11 @@
 #include "common/base/text.h"
 #include "common/program/dtype.h"
 #include "common/program/limits.h"
+#include "common/program/op_kinds.h"
 #include "common/program/traits.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-typedef enum rp_op_class {
-    RP_CLASS_COMPUTE,    /**< runs on a GPU's compute queue, belongs to a stage and a microbatch */
-    RP_CLASS_TRANSFER,   /**< moves bytes between a GPU and the host or a peer */
-    RP_CLASS_COLLECTIVE, /**< all ranks take part */
-    RP_CLASS_HOST,       /**< runs on a host queue, belongs to an iteration */
-} rp_op_class;
-
-/** X(enumerator, category in Chrome traces, node of Chakra, rate of a thread that does it
- * (rp_machine)). Ways of transfers: host to GPU, GPU to host, to a peer, and from a peer, whose op
- * has carried the bytes. Other ops have none. */
-#define RP_OP_WAY_LIST(X)                                                                          \
-    X(NONE, "", COMP, host_Bps)                                                                    \
-    X(UP, "H2D", MEM_LOAD, upload_Bps)                                                             \
-    X(DOWN, "D2H", MEM_STORE, download_Bps)                                                        \
-    X(OUT, "P2P", SEND, peer_Bps)                                                                  \
-    X(IN, "P2P", RECV, upload_Bps)
-
-typedef enum rp_op_way {
-#define RP_WAY_ENUM(name, ...) RP_WAY_##name,
-    RP_OP_WAY_LIST(RP_WAY_ENUM)
-#undef RP_WAY_ENUM
-} rp_op_way;
-
-/** Tensors that ops compute for a microbatch, move or reduce. */
-enum {
-    RP_TENSOR_ACTIVATION = 1, /**< of a boundary, token ids included */
-    RP_TENSOR_GRADIENT = 2,   /**< of a boundary */
-    RP_TENSOR_PARAMS = 4,
-    RP_TENSOR_PARAM_GRADIENT = 8,
-    RP_TENSOR_BOUNDARY = RP_TENSOR_ACTIVATION | RP_TENSOR_GRADIENT,
-    RP_TENSOR_GRADIENTS = RP_TENSOR_GRADIENT | RP_TENSOR_PARAM_GRADIENT,
-    RP_TENSOR_SUMS = RP_TENSOR_BOUNDARY | RP_TENSOR_PARAM_GRADIENT,
-    RP_TENSOR_ALL = RP_TENSOR_SUMS | RP_TENSOR_PARAMS,
-    RP_TENSOR_NONE = 0,
-};
-
-/* clang-format off */
-
-/** X(enumerator, name in program text, class, queues that it may stand in, way, tensors, colour in
- * Gantt charts (common/timeline/gantt_boxes.h), meaning). Nothing else enumerates the op kinds. */
-#define RP_OP_KIND_LIST(X)                                                                         \
-    X(FORWARD, "F", COMPUTE, ON(COMPUTE), NONE, ACTIVATION, FORWARD, "forward")                    \
-    X(RECOMPUTE, "R", COMPUTE, ON(COMPUTE), NONE, ACTIVATION, RECOMPUTE,                           \
-      "forward again, for the backward that follows it")                                           \
-    X(BACKWARD, "B", COMPUTE, ON(COMPUTE), NONE, GRADIENTS, BACKWARD, "full backward")             \
-    X(BACKWARD_INPUT, "I", COMPUTE, ON(COMPUTE), NONE, GRADIENT, BACKWARD,                         \
-      "gradient of the stage's input")                                                             \
-    X(BACKWARD_WEIGHT, "W", COMPUTE, ON(COMPUTE), NONE, PARAM_GRADIENT, WEIGHT,                    \
-      "gradient of the stage's weights")                                                           \
-    X(UPLOAD_PARAMS, "UPLOAD_PARAMS", TRANSFER, ON(PARAM_UPLOAD), UP, PARAMS, TRANSFER,            \
-      "weights, host to GPU")                                                                      \
-    X(UPLOAD_ACT, "UPLOAD_ACT", TRANSFER, ON(ACT_UPLOAD), UP, ACTIVATION, TRANSFER,                \
-      "activation, host to GPU")                                                                   \
-    X(UPLOAD_GRAD, "UPLOAD_GRAD", TRANSFER, ON(ACT_UPLOAD), UP, GRADIENT, TRANSFER,                \
-      "boundary gradient, host to GPU")                                                            \
-    X(UPLOAD_PARAM_GRAD, "UPLOAD_PARAM_GRAD", TRANSFER, ON(PARAM_UPLOAD), UP, PARAM_GRADIENT,      \
-      TRANSFER, "accumulated gradients, host to GPU")                                              \
-    X(DOWNLOAD_ACT, "DOWNLOAD_ACT", TRANSFER, ON(DOWNLOAD), DOWN, ACTIVATION, TRANSFER,            \
-      "activation, GPU to host")                                                                   \
-    X(DOWNLOAD_GRAD, "DOWNLOAD_GRAD", TRANSFER, ON(DOWNLOAD), DOWN, GRADIENT, TRANSFER,            \
-      "boundary gradient, GPU to host")                                                            \
-    X(DOWNLOAD_PARAM_GRAD, "DOWNLOAD_PARAM_GRAD", TRANSFER, ON(DOWNLOAD), DOWN, PARAM_GRADIENT,    \
-      TRANSFER, "parameter gradients, GPU to host")                                                \
-    X(SEND, "SEND", TRANSFER, ON(PEER), OUT, BOUNDARY, TRANSFER, "boundary tensor to a peer")      \
-    X(RECV, "RECV", TRANSFER, ON(PEER) | ON(RECEIVE), IN, BOUNDARY, TRANSFER,                      \
-      "boundary tensor from a peer")                                                               \
-    X(ALL_GATHER, "ALL_GATHER", COLLECTIVE, ON(PEER) | ON(TENSOR) | ON(DATA) | ON(REPLICA),        \
-      NONE, PARAMS, TRANSFER, "all-gather of a stage's parameters, or of boundary tensors")        \
-    X(REDUCE_SCATTER, "REDUCE_SCATTER", COLLECTIVE,                                                \
-      ON(PEER) | ON(TENSOR) | ON(DATA) | ON(REPLICA), NONE, PARAM_GRADIENT, TRANSFER,              \
-      "reduce-scatter of a stage's gradients, or of boundary tensors")                             \
-    X(ALL_REDUCE, "ALL_REDUCE", COLLECTIVE, ON(PEER) | ON(TENSOR) | ON(DATA) | ON(REPLICA), NONE,  \
-      SUMS, TRANSFER, "all-reduce")                                                                \
-    X(OPTIMIZER, "OPTIMIZER", HOST, ON(OPTIMIZER) | ON(DISPATCH), NONE, PARAMS, HOST,              \
-      "optimizer step")                                                                            \
-    X(REFRESH, "REFRESH", HOST, ON(OPTIMIZER) | ON(DISPATCH), NONE, PARAMS, HOST,                  \
-      "working weights of a layer from the master weights")                                        \
-    X(COLLECT, "COLLECT", HOST, ON(OPTIMIZER) | ON(DISPATCH), NONE, PARAM_GRADIENT, HOST,          \
-      "gradients of a layer into the master gradients")                                            \
-    X(UPDATE, "U", COMPUTE, ON(COMPUTE), NONE, PARAMS, HOST,                                       \
-      "optimizer step of all weights on the GPU")                                                  \
-    X(NETWORK_REDUCE, "NETWORK_REDUCE", HOST, ON(NETWORK), NONE, PARAM_GRADIENT, TRANSFER,         \
-      "gradients of a layer in host memory, summed over the servers")\
-    X(ALL_TO_ALL, "ALL_TO_ALL", COLLECTIVE, ON(EXPERT), NONE, BOUNDARY, TRANSFER,                  \
-      "tokens to the GPUs that have their experts, or back")
-
-/* clang-format on */
-
-typedef enum rp_op_kind {
-#define RP_OP_ENUM(name, ...) RP_OP_##name,
-    RP_OP_KIND_LIST(RP_OP_ENUM)
-#undef RP_OP_ENUM
-        RP_OP_KIND_COUNT
-} rp_op_kind;
-
-/** Row of a kind. */
-typedef struct rp_op_row {
-    const char *text;
-    const char *meaning;
-    rp_op_class op_class;
-    rp_op_way way;
-    uint16_t queues;  /**< bit i: rp_queue_kind i */
-    uint16_t tensors; /**< RP_TENSOR_* */
-} rp_op_row;
-
-/** [rp_op_kind]. */
-extern const rp_op_row rp_op_kinds[RP_OP_KIND_COUNT];
-
-/** Does not compile unless ROWS(X), the X(enumerator, ...) of another table, has as many rows as
- * there are kinds. */
-#define RP_OP_ROW(...) +1
-#define RP_OP_ROWS_CHECK(ROWS)                                                                     \
-    _Static_assert(0 ROWS(RP_OP_ROW) == RP_OP_KIND_COUNT, "a table has not one row per op kind")
-
-/** X(enumerator, name in program text, carrier of its ops, thread and row in Chrome traces). Each
- * GPU has a queue of the kind; of those that the host's processors carry there is one. Collectives
- * of a tensor group are of the GPUs that share each layer, those of a data group of the copies of a
- * stage, those of an expert group of the copies that share experts, those of replicas of the copies
- * that have the same ones, those of peers of all GPUs. The network joins hosts whose GPUs run
- * copies of the program (rp_layout.data_parallel with weights in host memory). */
-#define RP_QUEUE_KIND_LIST(X)                                                                      \
-    X(COMPUTE, "compute", COMPUTE, 0, 0)                                                           \
-    X(PARAM_UPLOAD, "param-upload", LINK_UP, 1, 1)                                                 \
-    X(ACT_UPLOAD, "act-upload", LINK_UP, 6, 2)                                                     \
-    X(DOWNLOAD, "download", LINK_DOWN, 2, 3)                                                       \
-    X(PEER, "peer", PEER, 3, 4)                                                                    \
-    X(DISPATCH, "dispatch", HOST, 0, 0)                                                            \
-    X(OPTIMIZER, "optimizer", HOST, 1, 1)                                                          \
-    X(RECEIVE, "peer-receive", PEER, 4, 5)                                                         \
-    X(TENSOR, "tensor-group", PEER, 5, 6)                                                          \
-    X(DATA, "data-group", PEER, 7, 7)                                                              \
-    X(NETWORK, "network", HOST, 2, 2)                                                              \
-    X(EXPERT, "expert-group", PEER, 8, 8)                                                          \
-    X(REPLICA, "replica-group", PEER, 9, 9)
-
-typedef enum rp_queue_kind {
-#define RP_QUEUE_ENUM(name, ...) RP_QUEUE_##name,
-    RP_QUEUE_KIND_LIST(RP_QUEUE_ENUM)
-#undef RP_QUEUE_ENUM
-        RP_QUEUE_KIND_COUNT
-} rp_queue_kind;
-
-/** Part of a machine that carries the ops of a queue. */
-typedef enum rp_carrier {
-    RP_CARRIER_COMPUTE,
-    RP_CARRIER_LINK_UP,
-    RP_CARRIER_LINK_DOWN,
-    RP_CARRIER_PEER,
-    RP_CARRIER_HOST,
-} rp_carrier;
 
 /** Roles of a stage. A pipeline's stage has both layer roles; RoundPipe's stages have one. */
 enum {
@@ -196,17 +46,38 @@ enum {
 };
 
 typedef struct rp_op {
-    uint32_t microbatch; /**< for HOST ops the layer: 0 embedding or all, layers + 1 head */
+    uint32_t microbatch; /**< for HOST ops the layer: rp_op_layer */
     uint32_t wait_begin; /**< its waits are waits[wait_begin .. next op's wait_begin) */
     uint16_t stage;      /**< index into stages; 0 for HOST ops */
     uint16_t iteration;
     uint8_t kind;  /**< rp_op_kind */
     uint8_t flags; /**< RP_OP_JOIN, RP_OP_OVERLAP */
-    /** 0: all layers of the stage. Lowered programs may go layer by layer: this one alone, 1 to
-     * layers, head layers + 1; the embedding goes with the first. Collectives of a group: so many
-     * follow each other, which share the op's bytes; 0: one */
-    uint16_t layer;
+    uint16_t part; /**< rp_op_layer, of collectives rp_op_repeat; both have 0 for all, or one */
 } rp_op;
+
+/** @return the layer that an op works on. Of passes and boundary tensors 0: all of the stage;
+ * lowered programs may go layer by layer, 1 to layers, head layers + 1, and the embedding goes with
+ * the first. Of HOST ops 0: embedding or all. Collectives have 0. */
+static inline uint32_t rp_op_layer(const rp_op *op)
+{
+    rp_op_class op_class = rp_op_kinds[op->kind].op_class;
+    uint32_t layer = op_class == RP_CLASS_COLLECTIVE ? 0 : op->part;
+    return op_class == RP_CLASS_HOST ? op->microbatch : layer;
+}
+
+/** @return collectives of a group that follow each other as one op and share its bytes; of other
+ * ops 1. */
+static inline uint32_t rp_op_repeat(const rp_op *op)
+{
+    bool several = rp_op_kinds[op->kind].op_class == RP_CLASS_COLLECTIVE && op->part != 0;
+    return several ? op->part : 1;
+}
+
+/** @return false for ops of the host and updates, which are of all microbatches. */
+static inline bool rp_op_has_microbatch(const rp_op *op)
+{
+    return rp_op_kinds[op->kind].op_class != RP_CLASS_HOST && !rp_op_kind_is_update(op->kind);
+}
 
 /**
  * One wait: the number of an op in another queue. A *data* wait means that a boundary tensor of
@@ -312,63 +183,6 @@ typedef struct rp_program {
     rp_buffer *buffers;
 } rp_program;
 
-/** @return the kind's name in program text, "F" for a forward; static. `kind` must be in range. */
-const char *rp_op_kind_text(rp_op_kind kind);
-
-/** @return a few words on what the kind does; static. `kind` must be in range. */
-const char *rp_op_kind_meaning(rp_op_kind kind);
-
-/** @return the class of the kind. `kind` must be in range. */
-static inline rp_op_class rp_op_kind_class(rp_op_kind kind)
-{
-    return rp_op_kinds[kind].op_class;
-}
-
-/** @return true for the ops of the compute queue that work on a stage and a microbatch. The others
- * (U) stream their bytes through the GPU's memory. */
-static inline bool rp_op_kind_is_pass(rp_op_kind kind)
-{
-    return rp_op_kinds[kind].op_class == RP_CLASS_COMPUTE &&
-           (rp_op_kinds[kind].tensors & ~RP_TENSOR_PARAMS) != 0;
-}
-
-/** @return true for B, I and W. */
-static inline bool rp_op_kind_is_backward(rp_op_kind kind)
-{
-    return rp_op_kinds[kind].op_class == RP_CLASS_COMPUTE &&
-           (rp_op_kinds[kind].tensors & RP_TENSOR_GRADIENTS) != 0;
-}
-
-/** @return true for B and I, which give the boundary gradient. */
-static inline bool rp_op_kind_goes_back(rp_op_kind kind)
-{
-    return rp_op_kinds[kind].op_class == RP_CLASS_COMPUTE &&
-           (rp_op_kinds[kind].tensors & RP_TENSOR_GRADIENT) != 0;
-}
-
-/** @return true for transfers of weights and of their gradients. */
-static inline bool rp_op_kind_moves_parameters(rp_op_kind kind)
-{
-    return rp_op_kinds[kind].op_class == RP_CLASS_TRANSFER &&
-           (rp_op_kinds[kind].tensors & RP_TENSOR_BOUNDARY) == 0;
-}
-
-/** @return true for queues of a group's collectives. */
-static inline bool rp_queue_kind_is_group(rp_queue_kind kind)
-{
-    return kind == RP_QUEUE_TENSOR || kind == RP_QUEUE_DATA || kind == RP_QUEUE_EXPERT ||
-           kind == RP_QUEUE_REPLICA;
-}
-
-/** @return the queue kind's name in program text; static. `kind` must be in range. */
-const char *rp_queue_kind_text(rp_queue_kind kind);
-
-/** @return the carrier of its ops. `kind` must be in range. */
-rp_carrier rp_queue_kind_carrier(rp_queue_kind kind);
-
-/** @return true where each GPU has such a queue; otherwise the host has one. */
-bool rp_queue_kind_on_gpu(rp_queue_kind kind);
-
 /** @return "none", "wait" or "early"; static. */
 const char *rp_recompute_text(rp_recompute recompute);
 
@@ -389,7 +203,18 @@ uint32_t rp_program_queue_of(const rp_program *program, uint32_t op);
 /** @return true where backward stages are separate stages (RoundPipe), not a pipeline's stages. */
 bool rp_program_has_separate_backward(const rp_program *program);
 
-/** @return true where ops of the program name layers: it goes layer by layer, or does in places. */
+/** @return true where it has ops of a kind that `is` is true of. */
+bool rp_program_has(const rp_program *program, bool (*is)(rp_op_kind kind));
+
+/** @return true for a forward of the head: it gives the loss. */
+static inline bool rp_program_gives_loss(const rp_program *program, const rp_op *op)
+{
+    return rp_op_kind_is_forward(op->kind) &&
+           (program->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
+}
+
+/** @return true where passes of the program name layers: it goes layer by layer, or does in
+ * places. */
 bool rp_program_names_layers(const rp_program *program);
 
 /** @return true where it recomputes, or runs forward, layer by layer (recompute grain layer). */

@@ -262,7 +262,7 @@ static bool parse_place(rp_reader *r, rp_op *op)
     uint16_t queue = p->queues[p->queue_count - 1].kind; /* an op has one before it */
     layers = rp_queue_kind_is_group((rp_queue_kind)queue) ? UINT16_MAX : layers;
     return cut_number(r, '@', r->program->iteration_count - 1, &op->iteration) &&
-           cut_number(r, '/', layers < UINT16_MAX ? layers : UINT16_MAX, &op->layer);
+           cut_number(r, '/', layers < UINT16_MAX ? layers : UINT16_MAX, &op->part);
 }
 
 /* "2F0": the kind is what stands between the digits. */
@@ -276,15 +276,11 @@ static bool parse_op_name(rp_reader *r, rp_op *op)
     char kind_text[RP_READ_MAX_WORD];
     memcpy(kind_text, kind, (size_t)(number - kind));
     kind_text[number - kind] = '\0';
-    op->kind = RP_OP_KIND_COUNT;
-    for (int k = 0; k < RP_OP_KIND_COUNT; k++) {
-        if (strcmp(kind_text, rp_op_kind_text((rp_op_kind)k)) == 0) {
-            op->kind = (uint8_t)k;
-        }
-    }
-    if (op->kind == RP_OP_KIND_COUNT) {
+    rp_op_kind op_kind = RP_OP_KIND_COUNT;
+    if (!rp_op_kind_parse(kind_text, &op_kind)) {
         return false;
     }
+    op->kind = (uint8_t)op_kind;
     uint64_t microbatch = 0;
     if (rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST) {
         bool layer = *number != '\0' && r->program->op_bytes != NULL &&

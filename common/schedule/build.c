@@ -339,7 +339,7 @@ static void add_op_waits(rp_emitter *e, const rp_queue *queue, const rp_op *op, 
                          bool first, bool early)
 {
     bool backward = rp_op_kind_goes_back((rp_op_kind)op->kind);
-    if (op->kind == RP_OP_BACKWARD_WEIGHT) {
+    if (rp_op_kind_is_weight_part(op->kind)) {
         return; /* its I is in the same queue */
     }
     if (!in_unit && !backward) {

@@ -24,9 +24,11 @@ static rp_status add_box(rp_gantt_boxes *boxes, rp_gantt_box box)
 
 rp_gantt_colour rp_gantt_colour_of(const rp_program *program, const rp_op *op)
 {
-#define COLOUR(name, text, op_class, queues, way, tensors, colour, ...)                            \
-    [RP_OP_##name] = RP_GANTT_##colour,
-    static const rp_gantt_colour of_kind[] = {RP_OP_KIND_LIST(COLOUR)};
+    static const rp_gantt_colour of_kind[] = {
+#define OP(name, colour, ...) [RP_OP_##name] = RP_GANTT_##colour,
+#include "common/program/op_rows.inc"
+#undef OP
+    };
     const rp_stage *stage = &program->stages[op->stage];
     rp_gantt_colour colour = of_kind[op->kind];
     bool layers = stage->layer_begin < stage->layer_end;

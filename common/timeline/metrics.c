@@ -31,7 +31,7 @@ static inline unit read_unit(const rp_timeline *timeline, uint32_t op)
     /* In a lowered program pre-work runs as soon as it can: every op stands for itself. */
     bool joined = timeline->program->op_bytes == NULL;
     while (joined && (ops[op].flags & RP_OP_JOIN) != 0) {
-        u.head_forward = u.head_forward || (ops[op].kind == RP_OP_FORWARD &&
+        u.head_forward = u.head_forward || (rp_op_kind_is_forward(ops[op].kind) &&
                                             timeline->end_ps[op] > timeline->start_ps[op]);
         op++;
     }
@@ -111,9 +111,9 @@ static rp_status measure_queue(const rp_timeline *timeline, const rp_queue *queu
         /* Only lowered programs have such times, and there a unit is one op. */
         int64_t held_ps = timeline->held_ps != NULL ? timeline->held_ps[u.next - 1] : 0;
         int64_t busy_ps = u.end_ps - u.begin_ps - held_ps;
-        bool update = timeline->program->ops[u.next - 1].kind == RP_OP_UPDATE;
+        bool pass = rp_op_kind_is_pass(timeline->program->ops[u.next - 1].kind);
         metrics->busy_ps += busy_ps;
-        metrics->passes_ps += update ? 0 : busy_ps;
+        metrics->passes_ps += pass ? busy_ps : 0;
         metrics->intra_ps += held_ps;
     }
     add_gap(&marks, idle_from, metrics->makespan_ps, metrics);

@@ -9,16 +9,14 @@
 bool rp_timeline_row_kinds(const char *queue, const char *kind, rp_timeline_row *row)
 {
     uint32_t q = 0;
-    uint32_t k = 0;
+    rp_op_kind k = RP_OP_KIND_COUNT;
     while (q < RP_QUEUE_KIND_COUNT && strcmp(queue, rp_queue_kind_text((rp_queue_kind)q)) != 0) {
         q++;
     }
-    while (k < RP_OP_KIND_COUNT && strcmp(kind, rp_op_kind_text((rp_op_kind)k)) != 0) {
-        k++;
-    }
+    bool known = rp_op_kind_parse(kind, &k);
     row->queue = (uint16_t)q;
     row->op.kind = (uint8_t)k;
-    return q < RP_QUEUE_KIND_COUNT && k < RP_OP_KIND_COUNT;
+    return q < RP_QUEUE_KIND_COUNT && known;
 }
 
 /* ---- a program of rows ------------------------------------------------------------------------

@@ -41,8 +41,7 @@ static bool is_memory_limit(const rp_walk *w, uint32_t op, uint32_t target)
     const rp_program *p = w->program;
     const rp_queue *from = &p->queues[w->queue_of[op]];
     const rp_queue *to = &p->queues[w->queue_of[target]];
-    bool loss = p->ops[target].kind == RP_OP_FORWARD &&
-                (p->stages[p->ops[target].stage].roles & RP_STAGE_HEAD) != 0;
+    bool loss = rp_program_gives_loss(p, &p->ops[target]);
     return to->kind == RP_QUEUE_COMPUTE && from->kind != RP_QUEUE_COMPUTE &&
            rp_queue_kind_on_gpu((rp_queue_kind)from->kind) && from->gpu == to->gpu && !loss;
 }

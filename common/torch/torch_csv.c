@@ -5,7 +5,7 @@
 
 static bool has_cell(const rp_op *op)
 {
-    return rp_op_kind_is_pass((rp_op_kind)op->kind) && op->kind != RP_OP_RECOMPUTE;
+    return rp_op_kind_is_pass(op->kind) && !rp_op_kind_is_recompute(op->kind);
 }
 
 static rp_status check_stages(const rp_program *p, bool separate)
@@ -52,10 +52,10 @@ static rp_status set_ranks(const rp_program *p, rp_torch_csv *csv)
 
 static uint8_t type_of(const rp_op *op)
 {
-    return op->kind == RP_OP_FORWARD          ? RP_TORCH_FORWARD
-           : op->kind == RP_OP_BACKWARD       ? RP_TORCH_BACKWARD
-           : op->kind == RP_OP_BACKWARD_INPUT ? RP_TORCH_BACKWARD_INPUT
-                                              : RP_TORCH_BACKWARD_WEIGHT;
+    return rp_op_kind_is_forward(op->kind)       ? RP_TORCH_FORWARD
+           : rp_op_kind_is_weight_part(op->kind) ? RP_TORCH_BACKWARD_WEIGHT
+           : rp_op_kind_leaves_weights(op->kind) ? RP_TORCH_BACKWARD_INPUT
+                                                 : RP_TORCH_BACKWARD;
 }
 
 /* Appends the actions of one GPU; `numbers` are the stages' numbers along the model. */
@@ -73,7 +73,7 @@ static void add_row(const rp_program *p, uint32_t gpu, const uint32_t *numbers, 
             bool overlaps = (op->flags & RP_OP_OVERLAP) != 0;
             /* A backward stage that computes the head first does so within its backward. */
             bool pre_work =
-                csv->separate && op->kind == RP_OP_FORWARD && op->stage >= csv->forward_count;
+                csv->separate && rp_op_kind_is_forward(op->kind) && op->stage >= csv->forward_count;
             if (has_cell(op) && !pre_work) {
                 csv->actions[count] = (rp_torch_action){.stage = numbers[op->stage],
                                                         .microbatch = op->microbatch,

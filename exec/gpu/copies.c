@@ -266,7 +266,7 @@ void rpexec_gpu_copy(rpexec_driver *d, uint32_t op, void *to, const void *from, 
         return;
     }
     rpexec_gpu_graphs_flush(q->graphs);
-    if (rp_op_kinds[d->config.plan->program->ops[op].kind].way == RP_WAY_OUT) {
+    if (rp_op_kind_sends(d->config.plan->program->ops[op].kind)) {
         receiver = gpu_with(d->devices, to);
     }
     if (receiver == q->index) {

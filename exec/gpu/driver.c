@@ -277,7 +277,7 @@ static bool needs_stage(const rpexec_driver *d, const rpexec_gpu_queue *q)
     for (uint32_t op = p->queues[q->number].op_begin; op < p->queues[q->number].op_end; op++) {
         rp_op_kind kind = (rp_op_kind)p->ops[op].kind;
         moves |=
-            rp_op_kinds[kind].way == RP_WAY_OUT || kind == RP_OP_UPDATE ||
+            rp_op_kind_sends(kind) || rp_op_kind_is_update(kind) ||
             (rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE && !by_nccl[RPEXEC_GPU_COLLECTIVES]);
     }
     return q->gpu != NULL && !reached && moves;

@@ -83,7 +83,7 @@ static rp_status take_samples(measuring *m, rp_arena *arena)
     for (uint32_t i = 0; i < p->op_count; i++) {
         const rp_op *o = &p->ops[i];
         if (counts(m, i)) {
-            uint64_t key = ((uint64_t)o->stage << 16 | o->layer) << 8 | o->kind;
+            uint64_t key = ((uint64_t)o->stage << 16 | rp_op_layer(o)) << 8 | o->kind;
             m->samples[m->sample_count++] =
                 (group){.key = key, .ps = duration(m->timeline, i), .op = i};
         }
@@ -274,7 +274,7 @@ static int64_t hop_ps(const measuring *m, double *values)
 static bool is_host(const rp_op *op)
 {
     return rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST &&
-           op->kind != RP_OP_NETWORK_REDUCE;
+           !rp_op_kind_uses_port(op->kind);
 }
 
 static double host_rate(const measuring *m)

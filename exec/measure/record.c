@@ -172,16 +172,6 @@ static bool has_peers(const rpexec_recorded *r)
     return !r->machine->limited || r->machine->machine.peer_Bps > 0;
 }
 
-static bool updates_on_gpus(const rp_program *p)
-{
-    for (uint32_t i = 0; i < p->op_count; i++) {
-        if (p->ops[i].kind == RP_OP_UPDATE) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* All processes begin a measurement together. */
 static rp_status meet(const rpexec_recorded *r)
 {
@@ -199,8 +189,8 @@ static rp_status calibrate(const rpexec_plan *plan, const rp_timeline *timeline,
     RP_TRY(meet(r));
     RP_TRY(rpexec_calibrate_memory(r->site, arena, &c->memory_Bps));
     RP_TRY(meet(r));
-    RP_TRY(
-        rpexec_calibrate_operators(r->site, updates_on_gpus(plan->program), arena, &c->operators));
+    RP_TRY(rpexec_calibrate_operators(r->site, rp_program_has(plan->program, rp_op_kind_is_update),
+                                      arena, &c->operators));
     RP_TRY(rpexec_calibrate_network(r->nodes, arena, &c->network));
     RP_TRY(meet(r));
     RP_TRY(rpexec_host_measure(plan->model->dtype, &c->host));

@@ -29,7 +29,7 @@ static void find_inputs(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
         }
     }
     uint32_t forward = p->producers.forward_position[o->stage];
-    if (o->kind == RP_OP_FORWARD && forward != RP_NO_OP && forward > 0 && r->input == NO) {
+    if (rp_op_kind_is_forward(o->kind) && forward != RP_NO_OP && forward > 0 && r->input == NO) {
         r->input = rpexec_plan_record_of(p, o, program->forward_chain[forward - 1])->output;
     }
     uint32_t backward = p->producers.backward_position[o->stage];
@@ -60,9 +60,10 @@ static void set_layers(const rp_op *op, const rpexec_job *job, rpexec_task *task
 {
     task->begin = job->begin;
     task->end = job->end;
-    if (op->layer != 0) {
-        task->begin = op->layer == 1 ? job->begin : op->layer;
-        task->end = op->layer + 1u;
+    uint32_t layer = rp_op_layer(op);
+    if (layer != 0) {
+        task->begin = layer == 1 ? job->begin : layer;
+        task->end = layer + 1;
     }
 }
 
@@ -79,14 +80,14 @@ static uint32_t input_of(const rpexec_planner *p, const rp_op *op, const rpexec_
 {
     bool first = task->begin == p->plan->jobs[task->job].begin;
     bool forward =
-        op->kind == RP_OP_FORWARD && p->producers.forward_position[op->stage] != RP_NO_OP;
-    if (op->layer == 0 || first) {
+        rp_op_kind_is_forward(op->kind) && p->producers.forward_position[op->stage] != RP_NO_OP;
+    if (rp_op_layer(op) == 0 || first) {
         return r->input;
     }
     if (forward) {
         return r->output;
     }
-    return p->offload ? r->input : layer_of(p, op, op->layer)->input;
+    return p->offload ? r->input : layer_of(p, op, rp_op_layer(op))->input;
 }
 
 /* Activations that backward stages of their own begin with, in the order of their chain: outputs of
@@ -123,7 +124,7 @@ static void plan_forward(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
     const rpexec_job *job = &p->plan->jobs[task->job];
     const rp_stage *stage = &p->program->stages[o->stage];
     bool head = has_head(task, model);
-    bool recompute = o->kind == RP_OP_RECOMPUTE;
+    bool recompute = rp_op_kind_is_recompute(o->kind);
     task->runs_layers =
         (recompute || (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0) && in_body(task, model);
     task->runs_head = !recompute && head && job->backward;
@@ -133,8 +134,8 @@ static void plan_forward(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
         uint64_t tape = rpexec_stage_tape_bytes(model, task->begin, task->end, tokens, task->keep);
         task->tape = rpexec_plan_new_value(p, job->gpu, tape, op);
         r->tape = task->keep ? task->tape : NO;
-        if (o->layer != 0) {
-            rpexec_plan_layer *layer = layer_of(p, o, o->layer);
+        if (rp_op_layer(o) != 0) {
+            rpexec_plan_layer *layer = layer_of(p, o, rp_op_layer(o));
             layer->tape = r->tape;
             layer->input = recompute ? layer->input : task->input;
         }
@@ -196,22 +197,22 @@ static rp_status plan_backward(rpexec_planner *p, uint32_t op, rpexec_plan_recor
             task->body = r->output;
         }
     }
-    if (o->kind == RP_OP_BACKWARD_WEIGHT && r->layered) {
+    if (rp_op_kind_is_weight_part(o->kind) && r->layered) {
         plan_parts(p, op, task);
         return RP_OK;
     }
     task->tape = r->tape;
     rpexec_plan_use(p, r->tape, op);
-    if (o->kind == RP_OP_BACKWARD_INPUT) {
+    if (rp_op_kind_leaves_weights(o->kind)) {
         uint64_t bytes = rpexec_stage_weight_tape_bytes(model, task->begin, task->end, tokens);
         r->weight_tape = rpexec_plan_new_value(p, job->gpu, bytes, op);
-        if (o->layer != 0) {
-            layer_of(p, o, o->layer)->weight_tape = r->weight_tape;
+        if (rp_op_layer(o) != 0) {
+            layer_of(p, o, rp_op_layer(o))->weight_tape = r->weight_tape;
         }
     }
-    task->weight_tape = o->kind == RP_OP_BACKWARD ? NO : r->weight_tape;
+    task->weight_tape = rp_op_kind_is_full_backward(o->kind) ? NO : r->weight_tape;
     rpexec_plan_use(p, task->weight_tape, op);
-    if (o->kind == RP_OP_BACKWARD_WEIGHT) {
+    if (rp_op_kind_is_weight_part(o->kind)) {
         return RP_OK;
     }
     task->d_output = r->d_output;

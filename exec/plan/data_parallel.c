@@ -137,9 +137,9 @@ static uint32_t taken(const rpexec_planner *p, uint32_t op, rp_op_kind kind)
 
 static bool same_unit(const rp_op *a, const rp_op *b)
 {
-    bool forward = a->kind == RP_OP_FORWARD;
+    bool forward = rp_op_kind_is_forward(a->kind);
     return a->stage == b->stage && a->microbatch == b->microbatch && a->iteration == b->iteration &&
-           forward == (b->kind == RP_OP_FORWARD);
+           forward == rp_op_kind_is_forward(b->kind);
 }
 
 /* A job is a stage's forward or backward of one microbatch, with what is gathered for it. */
@@ -159,7 +159,7 @@ static void find_compute_jobs(rpexec_planner *p, const rp_queue *compute)
             job = rpexec_plan_new_job(p, o->stage, compute->gpu);
             p->plan->jobs[job].backward = true; /* the forward may keep its tape */
             p->plan->jobs[job].kept_from =
-                o->kind == RP_OP_FORWARD ? layer_count(p) : kept_from;
+                rp_op_kind_is_forward(o->kind) ? layer_count(p) : kept_from;
             if (!gathers(p)) {
                 p->plan->jobs[job].weights =
                     rpexec_plan_home(p->plan, compute->gpu, o->stage)->weights;
@@ -171,7 +171,7 @@ static void find_compute_jobs(rpexec_planner *p, const rp_queue *compute)
         if (gather != RP_NO_OP) {
             p->plan->tasks[gather].job = job;
             /* Embedding and head come with the first stage's forward where they are apart. */
-            bool root = o->kind == RP_OP_FORWARD && p->sharding->sharding->keeps_root &&
+            bool root = rp_op_kind_is_forward(o->kind) && p->sharding->sharding->keeps_root &&
                         p->plan->jobs[job].begin == 0;
             p->plan->tasks[gather].moves_root = root;
             uint32_t up = taken(p, gather, RP_OP_UPLOAD_PARAMS);
@@ -368,8 +368,7 @@ rp_status rpexec_plan_sharded_reduction(rpexec_planner *p, uint32_t op)
         rpexec_plan_use(p, *kept, op);
     }
     task->output = *kept;
-    return rpexec_plan_check_bytes(p, op, p->program->gpu_count,
-                                   o->kind == RP_OP_ALL_REDUCE ? 2 : 1,
+    return rpexec_plan_check_bytes(p, op, p->program->gpu_count, rp_op_kind_passes(o->kind),
                                    rpexec_plan_counted_bytes(p, job->begin, job->end, true));
 }
 

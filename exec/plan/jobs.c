@@ -86,7 +86,7 @@ static rp_status find_uploads(rpexec_planner *p, uint32_t number, uint32_t from,
     for (uint32_t op = from; op < to; op++) {
         rpexec_task *task = &p->plan->tasks[op];
         task->job = number;
-        if (p->program->ops[op].kind == RP_OP_UPLOAD_PARAMS) {
+        if (rp_op_kind_uploads_weights(p->program->ops[op].kind)) {
             task->from_byte = at;
             task->to_byte = at += p->program->op_bytes[op];
             last = task;
@@ -223,7 +223,7 @@ rp_status rpexec_plan_collect(rpexec_planner *p, uint32_t op)
     for (uint32_t w = program->ops[op].wait_begin; w < program->ops[op + 1].wait_begin; w++) {
         uint32_t target = rp_wait_op(program->waits[w]);
         const rpexec_task *from = &p->plan->tasks[target];
-        bool gradients = program->ops[target].kind == RP_OP_DOWNLOAD_PARAM_GRAD;
+        bool gradients = rp_op_kind_downloads_sums(program->ops[target].kind);
         if (gradients && !rp_wait_is_control(program->waits[w]) && from->output != NO) {
             insert_slot(p, task->slot_begin,
                         (rpexec_slot){.job = from->job, .value = from->output});

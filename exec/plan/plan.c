@@ -196,7 +196,7 @@ static rp_status plan_download(rpexec_planner *p, uint32_t op)
 {
     const rp_op *o = &p->program->ops[op];
     rpexec_task *task = &p->plan->tasks[op];
-    bool gradient = o->kind == RP_OP_DOWNLOAD_GRAD;
+    bool gradient = (rp_op_kinds[o->kind].tensors & RP_TENSOR_GRADIENT) != 0;
     uint32_t from = gradient ? source_of(p, op, RP_OP_BACKWARD, RP_OP_BACKWARD_INPUT)
                              : source_of(p, op, RP_OP_FORWARD, RP_OP_FORWARD);
     if (from == RP_NO_OP) {
@@ -247,7 +247,7 @@ static rp_status plan_receive(rpexec_planner *p, uint32_t op)
 static void find_receivers(rpexec_planner *p)
 {
     for (uint32_t op = 0; op < p->program->op_count; op++) {
-        if (p->program->ops[op].kind == RP_OP_RECV) {
+        if (rp_op_kind_receives(p->program->ops[op].kind)) {
             uint32_t send = source_of(p, op, RP_OP_SEND, RP_OP_SEND);
             p->receivers[send] = rpexec_plan_gpu_of(p, op); /* the validator has matched them */
         }
@@ -262,8 +262,8 @@ static rp_status plan_parameters(rpexec_planner *p, uint32_t op)
         return rpexec_plan_refuse_stray(p, op);
     }
     rpexec_job *job = &p->plan->jobs[task->job];
-    job->accumulates |= o->kind == RP_OP_UPLOAD_PARAM_GRAD;
-    bool weights = o->kind == RP_OP_UPLOAD_PARAMS;
+    job->accumulates |= rp_op_kind_uploads_sums(o->kind);
+    bool weights = rp_op_kind_uploads_weights(o->kind);
     uint32_t *value = weights ? &job->weights : &job->gradients;
     if (*value == NO) {
         uint64_t bytes =
@@ -382,7 +382,7 @@ static rp_status allocate_slots(rpexec_planner *p)
     const rp_program *program = p->program;
     size_t count = 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
-        bool collects = program->ops[i].kind == RP_OP_COLLECT;
+        bool collects = rp_op_kind_collects(program->ops[i].kind);
         count += collects ? program->ops[i + 1].wait_begin - program->ops[i].wait_begin : 0;
     }
     return rp_arena_alloc(p->arena, count, sizeof(rpexec_slot), &p->plan->slots);
@@ -394,7 +394,7 @@ static rp_status allocate_layers(rpexec_planner *p, rp_arena *scratch)
     const rp_program *program = p->program;
     uint32_t alone = 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
-        alone += program->ops[i].layer != 0 ? 1 : 0;
+        alone += rp_op_layer(&program->ops[i]) != 0 ? 1 : 0;
     }
     if (alone == 0) {
         return RP_OK;
@@ -503,8 +503,8 @@ static rp_status make(rpexec_planner *p, rp_arena *scratch)
     RP_TRY(allocate(p, scratch));
     for (uint32_t i = 0; i < program->op_count; i++) {
         const rp_op *op = &program->ops[i];
-        p->offload |= op->kind == RP_OP_UPLOAD_PARAMS;
-        if (op->kind == RP_OP_RECOMPUTE) {
+        p->offload |= rp_op_kind_uploads_weights(op->kind);
+        if (rp_op_kind_is_recompute(op->kind)) {
             rpexec_plan_record_of(p, op, op->stage)->recomputes = true;
         }
     }

@@ -12,7 +12,7 @@ static rp_status check_queue(const rp_program *p, const rp_queue *queue, bool cl
         const rp_op *op = &p->ops[i];
         uint64_t now = (uint64_t)op->iteration + 1;
         latest = now > latest ? now : latest;
-        if (op->kind != RP_OP_UPDATE) {
+        if (!rp_op_kind_is_update(op->kind)) {
             continue;
         }
         if (latest > now || updated[queue->gpu] == now) {

@@ -41,7 +41,7 @@ static void find(const rpexec_planner *p, const rp_queue *queue, search *s)
     const rp_op *ops = p->program->ops;
     uint32_t updates = 0;
     for (uint32_t op = queue->op_begin; op < queue->op_end; op++) {
-        updates += ops[op].kind == RP_OP_UPDATE ? 1 : 0;
+        updates += rp_op_kind_is_update(ops[op].kind) ? 1 : 0;
         if (!adds(p, op)) {
             continue;
         }

@@ -29,9 +29,9 @@ static uint32_t unit_of(const rpexec_planner *p, uint32_t op)
     const rp_program *program = p->program;
     for (uint32_t w = program->ops[op].wait_begin; w < program->ops[op + 1].wait_begin; w++) {
         uint32_t target = rp_wait_op(program->waits[w]);
-        uint8_t kind = program->ops[target].kind;
-        if (!rp_wait_is_control(program->waits[w]) &&
-            (kind == RP_OP_FORWARD || kind == RP_OP_BACKWARD)) {
+        rp_op_kind kind = program->ops[target].kind;
+        bool unit = rp_op_kind_is_forward(kind) || rp_op_kind_is_full_backward(kind);
+        if (unit && !rp_wait_is_control(program->waits[w])) {
             return target;
         }
     }
@@ -47,7 +47,7 @@ rp_status rpexec_plan_activation_reduces(rpexec_planner *p, uint32_t op)
     if (unit == RP_NO_OP) {
         return rpexec_plan_refuse_stray(p, op);
     }
-    bool backward = program->ops[unit].kind == RP_OP_BACKWARD;
+    bool backward = rp_op_kind_is_backward(program->ops[unit].kind);
     uint64_t reduces =
         rp_program_stage_reduces(program, sharding, o->stage, backward, program->recompute);
     return rpexec_plan_check_bytes(p, op, p->plan->tensor, 2 * reduces,
@@ -85,7 +85,7 @@ void rpexec_plan_exchange(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
     if (p->plan->slices == NULL || ranks == 1) {
         return;
     }
-    if (o->kind == RP_OP_UPDATE) {
+    if (rp_op_kind_is_update(o->kind)) {
         const rpexec_slice *s = &p->plan->slices[gpu];
         uint64_t bytes = longest_sum(s, true) * rp_dtype_bytes(s->model.dtype);
         task->exchange = new_scratch(p, gpu, longest_sum(s, false), ranks, op);
@@ -99,7 +99,7 @@ void rpexec_plan_exchange(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
         task->statistics = rpexec_plan_new_value(p, gpu, bytes, op);
     }
     if (task->begin == 0 && task->runs_layers && r->recomputes) {
-        if (o->kind == RP_OP_FORWARD) {
+        if (rp_op_kind_is_forward(o->kind)) {
             r->embedded = rpexec_plan_new_value(p, gpu, rpexec_plan_boundary_bytes(p, o), op);
         } else {
             rpexec_plan_use(p, r->embedded, op);

@@ -258,7 +258,7 @@ static bool compute_has_all(const rpexec_plan *plan, const rp_op *op, const rpex
     bool body = task->end - task->begin > (head ? 1 : 0);
     bool backward = rp_op_kind_is_backward((rp_op_kind)op->kind);
     bool blocks = task->runs_layers || (backward && body);
-    bool weight = op->kind == RP_OP_BACKWARD_WEIGHT;
+    bool weight = rp_op_kind_is_weight_part(op->kind);
     uint32_t below = body ? task->body : task->input;
     if (task->begin < job->begin || task->end > job->end) {
         return false;

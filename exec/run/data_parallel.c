@@ -206,7 +206,7 @@ rp_status rpexec_run_sharded_reduce(rpexec_run *r, uint32_t op, rpexec_lane *lan
     const rpexec_task *task = &r->plan->tasks[op];
     const rpexec_job *job = &r->plan->jobs[task->job];
     const rpexec_operators *operators = r->operators;
-    bool whole = r->program->ops[op].kind == RP_OP_ALL_REDUCE;
+    bool whole = rp_op_kinds[r->program->ops[op].kind].group == RP_GROUP_ALL;
     void *gradients = rpexec_run_at(r, task->input);
     void *shares = rpexec_run_at(r, task->output);
     list l = list_of(r, job->gpu);

@@ -112,7 +112,8 @@ static bool ends_iteration(const rpexec_run *r, const rp_queue *queue, const rp_
 {
     bool host = queue->kind != RP_QUEUE_COMPUTE;
     bool late = r->plan->sharded != NULL || r->e->nodes != NULL;
-    bool sums = op->kind == (late ? RP_OP_OPTIMIZER : RP_OP_COLLECT);
+    bool steps = rp_op_kinds[op->kind].phase == RP_PHASE_STEP;
+    bool sums = late ? steps : rp_op_kind_collects(op->kind);
     return !host || (sums && !r->plan->resident && !rpexec_run_shards_are_trained(r));
 }
 

@@ -11,7 +11,7 @@ void rpexec_run_measure(rpexec_run *r, uint32_t op, uint32_t layer)
 
 rp_status rpexec_run_network_reduce(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
-    uint32_t layer = r->program->ops[op].microbatch;
+    uint32_t layer = rp_op_layer(&r->program->ops[op]);
     rpexec_state *state = r->e->state;
     (void)lane;
     return rpexec_nodes_all_reduce(r->e->nodes, rpexec_run_tag(RPEXEC_TAG_LAYER, layer),

@@ -178,7 +178,7 @@ static void run_stage(const rpexec_run *r, const rp_op *o, const rpexec_task *ta
     if (task->runs_head) {
         rpexec_stage_head(c, data);
     }
-    if (o->kind == RP_OP_FORWARD || o->kind == RP_OP_RECOMPUTE || data->loss_only) {
+    if (!rp_op_kind_is_backward(o->kind) || data->loss_only) {
         return;
     }
     if (task->part_end > task->part_begin) {
@@ -187,9 +187,9 @@ static void run_stage(const rpexec_run *r, const rp_op *o, const rpexec_task *ta
     }
     data->d_input = rpexec_run_at(r, task->output);
     rpexec_stage_backward(c, data,
-                          o->kind == RP_OP_BACKWARD         ? RPEXEC_BACKWARD_BOTH
-                          : o->kind == RP_OP_BACKWARD_INPUT ? RPEXEC_BACKWARD_INPUT
-                                                            : RPEXEC_BACKWARD_WEIGHT);
+                          rp_op_kind_is_weight_part(o->kind)   ? RPEXEC_BACKWARD_WEIGHT
+                          : rp_op_kind_leaves_weights(o->kind) ? RPEXEC_BACKWARD_INPUT
+                                                               : RPEXEC_BACKWARD_BOTH);
 }
 
 /* All of a job's gradients, and their fp32 sums, which have two of the table's values each. */
@@ -238,7 +238,7 @@ static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
         .input = rpexec_run_at(r, task->input),
         .ids = ids != NULL ? ids : ids_of(r, o, job->gpu),
         .embedded = rpexec_run_at(r, task->embedded),
-        .is_embedded = task->embedded != RPEXEC_NO_TENSOR && o->kind == RP_OP_RECOMPUTE,
+        .is_embedded = task->embedded != RPEXEC_NO_TENSOR && rp_op_kind_is_recompute(o->kind),
         .labels = labels != NULL ? labels : r->labels[o->iteration] + first_token(r, o),
         .loss_scale = (float)(scale / (double)batch->valid_tokens),
         .loss = loss,
@@ -269,7 +269,7 @@ static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 /* Gradients of a layer; where calls overlap those of one call after the other. */
 static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
-    uint32_t layer = r->program->ops[op].microbatch;
+    uint32_t layer = rp_op_layer(&r->program->ops[op]);
     const rpexec_task *task = &r->plan->tasks[op];
     rpexec_state *state = r->e->state;
     float scale = r->scales[r->program->ops[op].iteration];
@@ -292,8 +292,8 @@ static rp_status refresh(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rp_op *o = &r->program->ops[op];
     (void)lane;
-    rpexec_state_refresh(r->e->state, o->microbatch);
-    if (o->microbatch == 0) {
+    rpexec_state_refresh(r->e->state, rp_op_layer(o));
+    if (rp_op_layer(o) == 0) {
         r->scales[o->iteration + 1] = r->e->state->scaler.next;
     }
     return RP_OK;

@@ -9,7 +9,7 @@ rp_status rpexec_run_open_scales(rpexec_run *r)
     RP_TRY(rp_arena_alloc(r->arena, p->iteration_count, sizeof *r->norms, &r->norms));
     RP_TRY(rp_arena_alloc(r->arena, p->iteration_count, sizeof *r->agreements, &r->agreements));
     for (uint32_t i = 0; i < p->op_count; i++) {
-        if (p->ops[i].kind == RP_OP_UPDATE) {
+        if (rp_op_kind_is_update(p->ops[i].kind)) {
             r->agreements[p->ops[i].iteration].expected++;
         }
     }

@@ -246,9 +246,8 @@ static bool is_held(const rpsim_dispatcher *d, const job *j)
     for (uint32_t w = p->ops[j->params].wait_begin; w < p->ops[j->params + 1].wait_begin; w++) {
         uint32_t target = rp_wait_op(p->waits[w]);
         const rp_op *op = &p->ops[target];
-        bool head = (p->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
-        bool waits = rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST ||
-                     (op->kind == RP_OP_FORWARD && head);
+        bool waits =
+            rp_op_kind_class((rp_op_kind)op->kind) == RP_CLASS_HOST || rp_program_gives_loss(p, op);
         if (waits && !d->ended[target]) {
             return true;
         }
@@ -363,12 +362,13 @@ static uint32_t launches_of(const rpsim_dispatcher *d, const rp_op *op)
     if (!rp_op_kind_is_pass((rp_op_kind)op->kind)) {
         return 1;
     }
-    if (op->layer == 0) {
+    uint32_t layer = rp_op_layer(op);
+    if (layer == 0) {
         return d->counts->launches[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
     }
-    bool head = op->layer == d->program->layer_count + 1;
+    bool head = layer == d->program->layer_count + 1;
     uint32_t forward = head ? RPSIM_HEAD_LAUNCHES : d->counts->layer_launches;
-    return op->kind == RP_OP_BACKWARD ? 2 * forward : forward;
+    return rp_op_kind_is_full_backward(op->kind) ? 2 * forward : forward;
 }
 
 static void set_up_ops(rpsim_dispatcher *d, uint32_t queue)
@@ -385,7 +385,7 @@ static void set_up_ops(rpsim_dispatcher *d, uint32_t queue)
         uint32_t launches = launches_of(d, op);
         d->ops[i] = (op_state){.launches = launches,
                                .chunks = (launches - 1) / most + 1,
-                               .waits = op->kind == RP_OP_FORWARD && d->counts->routing};
+                               .waits = rp_op_kind_is_forward(op->kind) && d->counts->routing};
     }
 }
 

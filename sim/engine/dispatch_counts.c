@@ -87,11 +87,10 @@ static uint64_t layer_tensors(const rp_model *m)
 int64_t rpsim_dispatch_host_ps(const rpsim_dispatch_counts *counts, const rp_op *op,
                                int64_t object_ps)
 {
-    bool layer = op->microbatch > 0 && op->microbatch <= counts->layers;
+    bool layer = rp_op_layer(op) > 0 && rp_op_layer(op) <= counts->layers;
     uint64_t tensors = counts->layer_tensors;
-    uint64_t objects = op->kind == RP_OP_OPTIMIZER ? counts->layers * tensors
-                       : layer                     ? counts->layer_modules + tensors
-                                                   : 0;
+    bool all = rp_op_kinds[op->kind].phase == RP_PHASE_STEP;
+    uint64_t objects = all ? counts->layers * tensors : layer ? counts->layer_modules + tensors : 0;
     int64_t ps = 0;
     bool endless = __builtin_mul_overflow(object_ps, objects, &ps);
     return endless ? INT64_MAX : ps;

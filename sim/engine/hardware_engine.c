@@ -221,9 +221,9 @@ static void begin_step(engine *e, uint32_t queue, uint32_t op, int64_t now_ps)
 {
     rp_op_kind kind = (rp_op_kind)e->ops[op].kind;
     bool collective = rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE;
-    int64_t before_ps = collective                     ? collective_ps(e, queue, op)
-                        : kind == RP_OP_NETWORK_REDUCE ? rp_machine_exchange_ps(e->machine)
-                                                       : objects_ps(e, op);
+    int64_t before_ps = collective                   ? collective_ps(e, queue, op)
+                        : rp_op_kind_uses_port(kind) ? rp_machine_exchange_ps(e->machine)
+                                                     : objects_ps(e, op);
     if (before_ps > 0) {
         push_event(e, now_ps, before_ps, op, EVENT_FLOW);
     } else {

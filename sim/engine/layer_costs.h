@@ -64,8 +64,9 @@ typedef struct rpsim_compute_costs {
 static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const rp_op *op)
 {
     size_t of_class = costs->class_of[op->microbatch];
-    if (op->layer != 0) {
-        size_t row = of_class * costs->layer_count + op->layer - 1u;
+    uint32_t layer = rp_op_layer(op);
+    if (layer != 0) {
+        size_t row = of_class * costs->layer_count + layer - 1u;
         return costs->layer_ps[row * RP_OP_KIND_COUNT + op->kind];
     }
     size_t row = of_class * costs->stage_count + op->stage;

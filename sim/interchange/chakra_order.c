@@ -44,7 +44,7 @@ static rp_status list_communications(const rpsim_chakra_export *x, rp_arena *are
     RP_TRY(rp_arena_alloc_raw(arena, most, sizeof **list_out, list_out));
     for (uint32_t i = 0; i < p->op_count; i++) {
         uint32_t rank = rpsim_chakra_rank_of(x, i);
-        if (is_collective(p, i) || p->ops[i].kind == RP_OP_SEND) {
+        if (is_collective(p, i) || rp_op_kind_sends(p->ops[i].kind)) {
             (*list_out)[count++] =
                 (communication){rank, i, t->start_ps[i], t->end_ps[i], is_collective(p, i)};
         }

@@ -23,7 +23,7 @@ uint32_t rpsim_chakra_result_op(const rp_program *p, uint32_t op)
 /* True where a RECV op takes what a SEND op sends: the rule of the validator. */
 static bool is_peer_wait(const rp_program *p, uint32_t op, uint32_t target)
 {
-    return p->ops[op].kind == RP_OP_RECV && p->ops[target].kind == RP_OP_SEND &&
+    return rp_op_kind_receives(p->ops[op].kind) && rp_op_kind_sends(p->ops[target].kind) &&
            p->ops[op].microbatch == p->ops[target].microbatch &&
            p->ops[op].iteration == p->ops[target].iteration;
 }
@@ -31,7 +31,7 @@ static bool is_peer_wait(const rp_program *p, uint32_t op, uint32_t target)
 bool rpsim_chakra_is_message(const rpsim_chakra_export *x, uint32_t op, uint32_t target)
 {
     return rpsim_chakra_rank_of(x, op) != rpsim_chakra_rank_of(x, target) &&
-           x->program->ops[target].kind != RP_OP_SEND;
+           !rp_op_kind_sends(x->program->ops[target].kind);
 }
 
 static void index_waits(rpsim_chakra_export *x)

@@ -268,10 +268,13 @@ static void put_collective(writer *w, uint32_t op)
 {
     const rpsim_chakra_export *x = w->x;
     rp_op_kind kind = (rp_op_kind)x->program->ops[op].kind;
-    rpsim_chakra_collective type = kind == RP_OP_ALL_GATHER       ? RPSIM_CHAKRA_ALL_GATHER
-                                   : kind == RP_OP_REDUCE_SCATTER ? RPSIM_CHAKRA_REDUCE_SCATTER
-                                   : kind == RP_OP_ALL_TO_ALL     ? RPSIM_CHAKRA_ALL_TO_ALL
-                                                                  : RPSIM_CHAKRA_ALL_REDUCE;
+    static const rpsim_chakra_collective of_group[] = {
+        [RP_GROUP_GATHERS] = RPSIM_CHAKRA_ALL_GATHER,
+        [RP_GROUP_REDUCES] = RPSIM_CHAKRA_REDUCE_SCATTER,
+        [RP_GROUP_ALL] = RPSIM_CHAKRA_ALL_REDUCE,
+        [RP_GROUP_EXCHANGES] = RPSIM_CHAKRA_ALL_TO_ALL,
+    };
+    rpsim_chakra_collective type = of_group[rp_op_kinds[kind].group];
     group g = group_of(x, op);
     char number[16];
     snprintf(number, sizeof number, "%" PRIu32, g.number);
@@ -289,7 +292,7 @@ static void put_op_attributes(writer *w, uint32_t op)
     const rp_program *p = x->program;
     uint64_t bytes = p->op_bytes != NULL ? p->op_bytes[op] : 0;
     rp_op_kind kind = (rp_op_kind)p->ops[op].kind;
-    if (kind == RP_OP_SEND || kind == RP_OP_RECV) {
+    if (rp_op_kind_sends(kind) || rp_op_kind_receives(kind)) {
         uint32_t wait = x->peer_wait[op];
         put_peers(w, rpsim_chakra_rank_of(x, rp_wait_op(p->waits[wait])),
                   rpsim_chakra_rank_of(x, x->consumer_of[wait]), wait, bytes > 0 ? bytes : 1);

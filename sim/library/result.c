@@ -184,7 +184,7 @@ static rp_timed_op timed_op(const rp_timeline *t, const rp_queue *queue, uint32_
         .gpu = rp_queue_kind_on_gpu(kind) ? queue->gpu : -1,
         .stage = op->stage,
         .microbatch = op->microbatch,
-        .layer = op->layer,
+        .layer = op->part,
         .iteration = op->iteration,
         .waited_for = find_last(t, queue, index, hop_ps),
         .start_ms = rp_ps_to_ms(t->start_ps[index]),

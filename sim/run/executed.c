@@ -34,7 +34,7 @@ static double of_layers(const work *w, const rp_stage *stage, rp_pass pass)
 static double of_stage(const work *w, const rp_stage *stage, rp_op_kind kind)
 {
     uint32_t tensors = rp_op_kinds[kind].tensors;
-    bool again = kind == RP_OP_RECOMPUTE;
+    bool again = rp_op_kind_is_recompute(kind);
     bool head = (stage->roles & RP_STAGE_HEAD) != 0 && !again;
     bool forward = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0 || again;
     double flop = 0;
@@ -56,10 +56,10 @@ static double of_op(const rp_program *p, const work *w, const rp_op *op)
 {
     uint32_t roles = RP_STAGE_FORWARD_LAYERS | RP_STAGE_BACKWARD_LAYERS;
     rp_stage one = p->stages[op->stage];
-    if (op->layer > p->layer_count) { /* the head by itself */
+    if (rp_op_layer(op) > p->layer_count) { /* the head by itself */
         one = (rp_stage){p->layer_count, p->layer_count, roles | RP_STAGE_HEAD};
-    } else if (op->layer != 0) {
-        one = (rp_stage){op->layer - 1u, op->layer, roles};
+    } else if (rp_op_layer(op) != 0) {
+        one = (rp_stage){rp_op_layer(op) - 1u, rp_op_layer(op), roles};
     }
     return of_stage(w, &one, (rp_op_kind)op->kind) * p->sequences[op->microbatch];
 }

@@ -87,12 +87,13 @@ static unsigned thing_of_kind(const rp_program *program, rp_op_kind kind)
 {
     switch (rp_op_kind_class(kind)) {
     case RP_CLASS_TRANSFER:
-        return kind == RP_OP_SEND ? HAS_SENDS : HAS_TRANSFERS;
+        return rp_op_kind_sends(kind) ? HAS_SENDS : HAS_TRANSFERS;
     case RP_CLASS_COLLECTIVE:
         return HAS_COLLECTIVES;
     case RP_CLASS_HOST:
-        return kind == RP_OP_COLLECT && rp_is_data_parallel(&program->traits) ? HAS_HOST_COLLECTION
-                                                                              : HAS_HOST_OPS;
+        return rp_op_kind_collects(kind) && rp_is_data_parallel(&program->traits)
+                   ? HAS_HOST_COLLECTION
+                   : HAS_HOST_OPS;
     case RP_CLASS_COMPUTE:
         break;
     }

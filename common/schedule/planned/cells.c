@@ -130,9 +130,9 @@ void rp_cell_order_copy(const rp_cells *c, const rp_cell_order *from, rp_cell_or
 
 static rp_cell_kind kind_of(rp_op_kind kind)
 {
-    return kind == RP_OP_FORWARD          ? RP_CELL_FORWARD
-           : kind == RP_OP_BACKWARD_INPUT ? RP_CELL_INPUT
-                                          : RP_CELL_WEIGHT;
+    return rp_op_kind_is_forward(kind)       ? RP_CELL_FORWARD
+           : rp_op_kind_leaves_weights(kind) ? RP_CELL_INPUT
+                                             : RP_CELL_WEIGHT;
 }
 
 rp_status rp_cell_order_of(const rp_schedule_type *schedule, const rp_schedule_config *config,
@@ -146,7 +146,7 @@ rp_status rp_cell_order_of(const rp_schedule_type *schedule, const rp_schedule_c
     uint32_t count = 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
         const rp_op *op = &program->ops[i];
-        if (op->kind != RP_OP_RECOMPUTE) {
+        if (!rp_op_kind_is_recompute(op->kind)) {
             rp_cell_kind kind = kind_of((rp_op_kind)op->kind);
             order->cells[count++] = rp_cell_of(c, kind, op->stage, op->microbatch);
         }

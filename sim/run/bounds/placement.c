@@ -63,7 +63,7 @@ static void set_durations(bound *b, const rp_stage_times *times, uint32_t microb
         const rp_op *ops = program->ops;
         size_t row = (size_t)ops[op].stage * RP_OP_KIND_COUNT;
         *unit = (chain_unit){.work_ps = times->ps[row + ops[op].kind]};
-        if (ops[op].kind == RP_OP_BACKWARD_INPUT) {
+        if (rp_op_kind_leaves_weights(ops[op].kind)) {
             unit->weight_ps = times->ps[row + RP_OP_BACKWARD_WEIGHT];
         }
         int64_t pre = 0;

@@ -115,7 +115,8 @@ static void add_edge(graph *g, uint32_t from, uint32_t to)
 /* Not pre-work: it may be early. What it does wait for, data waits say. */
 static bool has_producers(const rp_producers *producers, const rp_op *op)
 {
-    bool forward = op->kind == RP_OP_FORWARD && producers->forward_position[op->stage] != RP_NO_OP;
+    bool forward =
+        rp_op_kind_is_forward(op->kind) && producers->forward_position[op->stage] != RP_NO_OP;
     return forward || rp_op_kind_is_backward((rp_op_kind)op->kind);
 }
 
@@ -130,9 +131,9 @@ static bool same_unit(const graph *g, uint32_t a, uint32_t b)
 static uint32_t next_layer(const graph *g, uint32_t op)
 {
     const rp_op *ops = g->program->ops;
-    bool has_result = ops[op].layer != 0 && ops[op].kind != RP_OP_RECOMPUTE;
+    bool has_result = rp_op_layer(&ops[op]) != 0 && !rp_op_kind_is_recompute(ops[op].kind);
     for (uint32_t i = op + 1; has_result && i <= op + 2 && i < g->program->op_count; i++) {
-        if (ops[i].layer != 0 && ops[i].kind == ops[op].kind && same_unit(g, op, i)) {
+        if (rp_op_layer(&ops[i]) != 0 && ops[i].kind == ops[op].kind && same_unit(g, op, i)) {
             return i;
         }
     }
@@ -144,16 +145,16 @@ static uint32_t next_layer(const graph *g, uint32_t op)
 static bool same_weights(const graph *g, uint32_t op)
 {
     const rp_op *ops = g->program->ops;
-    bool pieces = ops[op].kind == RP_OP_UPLOAD_PARAMS && ops[op + 1].kind == RP_OP_UPLOAD_PARAMS;
-    return pieces && op + 1 < g->program->op_count && same_unit(g, op, op + 1);
+    return op + 1 < g->program->op_count && rp_op_kind_uploads_weights(ops[op].kind) &&
+           rp_op_kind_uploads_weights(ops[op + 1].kind) && same_unit(g, op, op + 1);
 }
 
-/* The op of a kind that `op` has a data wait for. */
-static uint32_t awaited(const rp_program *p, uint32_t op, rp_op_kind kind)
+/* The upload of weights that `op` has a data wait for. */
+static uint32_t awaited_weights(const rp_program *p, uint32_t op)
 {
     for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
         uint32_t from = rp_wait_op(p->waits[w]);
-        if (!rp_wait_is_control(p->waits[w]) && p->ops[from].kind == kind) {
+        if (!rp_wait_is_control(p->waits[w]) && rp_op_kind_uploads_weights(p->ops[from].kind)) {
             return from;
         }
     }
@@ -172,7 +173,7 @@ static void add_job_edges(graph *g, const rp_queue *queue)
     const rp_program *p = g->program;
     uint32_t weights = RP_NO_OP;
     for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
-        uint32_t own = awaited(p, i, RP_OP_UPLOAD_PARAMS);
+        uint32_t own = awaited_weights(p, i);
         bool inside = own == RP_NO_OP && i > queue->op_begin && same_job(p, i - 1, i);
         weights = inside ? weights : own;
         if (inside) {
@@ -189,11 +190,11 @@ static void add_gradient_edges(graph *g, uint32_t download)
         const rp_queue *queue = &p->queues[g->queue_of[last]];
         uint32_t first = last;
         bool computed = !rp_wait_is_control(p->waits[w]) && queue->kind == RP_QUEUE_COMPUTE;
-        while (computed && awaited(p, first, RP_OP_UPLOAD_PARAMS) == RP_NO_OP &&
-               first > queue->op_begin && same_job(p, first - 1, last)) {
+        while (computed && awaited_weights(p, first) == RP_NO_OP && first > queue->op_begin &&
+               same_job(p, first - 1, last)) {
             first--;
         }
-        bool job = computed && awaited(p, first, RP_OP_UPLOAD_PARAMS) != RP_NO_OP;
+        bool job = computed && awaited_weights(p, first) != RP_NO_OP;
         for (uint32_t i = first; job && i < last; i++) {
             add_edge(g, i, download);
         }
@@ -208,7 +209,7 @@ static void find_job_edges(graph *g)
             add_job_edges(g, &p->queues[q]);
         }
         for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
-            if (p->ops[i].kind == RP_OP_DOWNLOAD_PARAM_GRAD) {
+            if (rp_op_kind_downloads_sums(p->ops[i].kind)) {
                 add_gradient_edges(g, i);
             }
         }
@@ -392,7 +393,7 @@ static int64_t least_life(const graph *g, const rp_producers *producers, const r
     }
     int64_t life = g->ps[b->alloc_op] + g->ps[b->free_op];
     uint32_t first = producers->forward_position[from->stage];
-    bool chain = from->kind == RP_OP_FORWARD && first != RP_NO_OP &&
+    bool chain = rp_op_kind_is_forward(from->kind) && first != RP_NO_OP &&
                  rp_op_kind_goes_back((rp_op_kind)to->kind) && from->microbatch == to->microbatch &&
                  from->iteration == to->iteration;
     if (!chain) {

@@ -14,16 +14,6 @@ uint32_t rpsim_bound_rounds(const rp_schedule_type *schedule, const rp_schedule_
     return (config->microbatches - 1) / config->round + 1;
 }
 
-static bool has_kind(const rp_program *program, rp_op_kind kind)
-{
-    for (uint32_t i = 0; i < program->op_count; i++) {
-        if (program->ops[i].kind == kind) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool has_pairs(const rp_program *program)
 {
     for (uint32_t i = 0; i < program->op_count; i++) {
@@ -40,8 +30,8 @@ static rpsim_bound_work describe(const rp_program *program, int64_t busy_ps)
                               .busy_ps = busy_ps,
                               .recompute = program->recompute,
                               .separate_backward = rp_program_has_separate_backward(program),
-                              .splits = has_kind(program, RP_OP_BACKWARD_WEIGHT),
-                              .gradients_up = has_kind(program, RP_OP_UPLOAD_PARAM_GRAD),
+                              .splits = rp_program_has(program, rp_op_kind_is_weight_part),
+                              .gradients_up = rp_program_has(program, rp_op_kind_uploads_sums),
                               .asynchronous = program->asynchronous};
 }
 

@@ -79,10 +79,11 @@ static rp_share share_of_wait(const rp_walk *w, uint32_t op, rp_walk_step step)
 
 static rp_share share_of_work(rp_op_kind kind)
 {
-    return kind == RP_OP_FORWARD       ? RPSIM_SHARE_FORWARD
-           : kind == RP_OP_RECOMPUTE   ? RPSIM_SHARE_RECOMPUTE
-           : !rp_op_kind_is_pass(kind) ? RPSIM_SHARE_UPDATE
-                                       : RPSIM_SHARE_BACKWARD;
+    static const rp_share of_phase[RP_PHASE_COUNT] = {[RP_PHASE_FORWARD] = RPSIM_SHARE_FORWARD,
+                                                      [RP_PHASE_RECOMPUTE] = RPSIM_SHARE_RECOMPUTE,
+                                                      [RP_PHASE_BACKWARD] = RPSIM_SHARE_BACKWARD,
+                                                      [RP_PHASE_STEP] = RPSIM_SHARE_UPDATE};
+    return of_phase[rp_op_kinds[kind].phase];
 }
 
 static void charge_wait(void *context, const rp_walk_piece *piece)
@@ -166,19 +167,13 @@ static int compare_starts(const void *one, const void *other)
     return a < b ? -1 : a > b ? 1 : 0;
 }
 
-static bool is_sum(const rp_program *p, uint32_t op)
-{
-    rp_op_kind kind = (rp_op_kind)p->ops[op].kind;
-    return rp_op_kind_class(kind) == RP_CLASS_COLLECTIVE || kind == RP_OP_NETWORK_REDUCE;
-}
-
 /* Intervals of a queue's sums that end after `from_ps`: its last ops. @param room NULL: to count */
 static uint32_t list_sums(const rp_timeline *t, const rp_queue *queue, int64_t from_ps,
                           interval *room)
 {
     uint32_t count = 0;
     for (uint32_t i = queue->op_end; i > queue->op_begin && t->end_ps[i - 1] > from_ps; i--) {
-        if (is_sum(t->program, i - 1)) {
+        if (rp_op_kind_is_joint(t->program->ops[i - 1].kind)) {
             if (room != NULL) {
                 int64_t start_ps = t->start_ps[i - 1];
                 room[count] = (interval){start_ps > from_ps ? start_ps : from_ps, t->end_ps[i - 1]};
@@ -388,9 +383,8 @@ void rpsim_explain_communication(const rp_timeline *timeline, const rpsim_explan
     const rp_program *p = timeline->program;
     *total_ps_out = 0;
     for (uint32_t i = 0; i < p->op_count; i++) {
-        rp_op_class class = rp_op_kind_class((rp_op_kind)p->ops[i].kind);
-        bool network = p->ops[i].kind == RP_OP_NETWORK_REDUCE;
-        if (class == RP_CLASS_TRANSFER || class == RP_CLASS_COLLECTIVE || network) {
+        rp_op_kind kind = (rp_op_kind)p->ops[i].kind;
+        if (rp_op_kind_class(kind) == RP_CLASS_TRANSFER || rp_op_kind_is_joint(kind)) {
             *total_ps_out += timeline->end_ps[i] - timeline->start_ps[i];
         }
     }

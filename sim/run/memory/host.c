@@ -97,16 +97,6 @@ uint64_t rpsim_zero_host_bytes(const rp_sharding *sharding, const rp_model *mode
 /* ---- all ---------------------------------------------------------------------------------------
  */
 
-static bool uploads_weights(const rp_program *program)
-{
-    for (uint32_t i = 0; i < program->op_count; i++) {
-        if (program->ops[i].kind == RP_OP_UPLOAD_PARAMS) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* A stage's gradients go down once per call. They come up before where the calls add them up in one
  * slot; calls that overlap have one each. Of sharded systems the host adds up what comes down. */
 static uint32_t gradient_slots(const rp_program *program)
@@ -121,8 +111,8 @@ static uint32_t gradient_slots(const rp_program *program)
         if (sums && kind->op_class == RP_CLASS_COLLECTIVE) {
             return 1;
         }
-        downs += counts && op->kind == RP_OP_DOWNLOAD_PARAM_GRAD ? 1 : 0;
-        ups += counts && op->kind == RP_OP_UPLOAD_PARAM_GRAD ? 1 : 0;
+        downs += counts && rp_op_kind_downloads_sums(op->kind) ? 1 : 0;
+        ups += counts && rp_op_kind_uploads_sums(op->kind) ? 1 : 0;
     }
     return downs > ups ? downs - ups : 1;
 }
@@ -133,7 +123,7 @@ rp_status rpsim_host_bytes(const rp_program *program, const rp_model *model, uin
     const rp_sharding *sharding = &program->traits.sharding;
     rp_sizes sizes;
     *bytes_out = 0;
-    if (!uploads_weights(program)) {
+    if (!rp_program_has(program, rp_op_kind_uploads_weights)) {
         return RP_OK;
     }
     if (sharding->host_collects) {

@@ -225,7 +225,7 @@ static void explain(const meter *m, uint32_t where, const change *c)
         const rp_op *op = &m->program->ops[buffer->alloc_op];
         bool whole = buffer->kind == RP_BUFFER_OPTIMIZER || buffer->kind == RP_BUFFER_LOGITS;
         const char *kind = rp_buffer_kind_text((rp_buffer_kind)buffer->kind);
-        if (op->kind == RP_OP_UPDATE) {
+        if (rp_op_kind_is_update(op->kind)) {
             snprintf(held, sizeof held, "%s copies of the optimizer's step", kind);
         } else if (whole) {
             snprintf(held, sizeof held, "%s", kind);
@@ -302,7 +302,7 @@ static void break_down(const meter *m, uint32_t gpu, const change *changes, uint
     for (uint32_t i = 0; i < count && used(&now) < at->peak; i++) {
         const rp_buffer *buffer = &m->program->buffers[changes[i].buffer];
         if (buffer->place == gpu) {
-            step = m->program->ops[buffer->alloc_op].kind == RP_OP_UPDATE;
+            step = rp_op_kind_is_update(m->program->ops[buffer->alloc_op].kind);
             int64_t bytes = changes[i].freed ? -(int64_t)buffer->bytes : (int64_t)buffer->bytes;
             now.live += bytes;
             sums[buffer->kind] += bytes;

@@ -147,7 +147,7 @@ static void drop_wait(rp_program *p, uint32_t op, uint32_t wait)
 
 static bool moves_input(const rp_op *op)
 {
-    return op->layer != 0 && (op->kind == RP_OP_UPLOAD_ACT || op->kind == RP_OP_DOWNLOAD_ACT);
+    return rp_op_layer(op) != 0 && (op->kind == RP_OP_UPLOAD_ACT || op->kind == RP_OP_DOWNLOAD_ACT);
 }
 
 /* Each layer's input is followed from the forward through host memory to the recompute: no link of

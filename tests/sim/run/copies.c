@@ -41,14 +41,15 @@ static reductions reductions_of(const char *more)
         const rp_op *op = &p->ops[i];
         bool reduces = op->kind == RP_OP_ALL_REDUCE || op->kind == RP_OP_REDUCE_SCATTER;
         if (op->kind == RP_OP_BACKWARD && op->microbatch == 1) {
-            cr_assert(op->layer >= 1 && op->layer <= LAYERS + 1, "%s", more);
-            r.layer_end_ps[op->layer] = run.timeline->end_ps[i];
+            uint32_t layer = rp_op_layer(op);
+            cr_assert(layer >= 1 && layer <= LAYERS + 1, "%s", more);
+            r.layer_end_ps[layer] = run.timeline->end_ps[i];
         } else if (reduces) {
             cr_assert(lt(u32, r.count, LAYERS + 2));
             r.start_ps[r.count] = run.timeline->start_ps[i];
             r.end_ps[r.count] = run.timeline->end_ps[i];
             r.bytes[r.count] = (double)p->op_bytes[i];
-            r.calls[r.count++] = op->layer != 0 ? op->layer : 1;
+            r.calls[r.count++] = rp_op_repeat(op);
         }
     }
     rp_test_run_fini(&run);

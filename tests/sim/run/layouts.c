@@ -495,7 +495,7 @@ Test(layouts, placement_decides_which_links_a_group_has)
         for (uint32_t op = 0; op < p->op_count; op++) {
             if (p->ops[op].kind == RP_OP_ALL_REDUCE && calls == 0) {
                 took = (double)(run.timeline->end_ps[op] - run.timeline->start_ps[op]);
-                calls = p->ops[op].layer;
+                calls = rp_op_repeat(&p->ops[op]);
             }
         }
         double hops_us = 2 * (cases[i].near * 3.4 + cases[i].away * 14);
