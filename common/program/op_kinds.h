@@ -282,7 +282,7 @@ static inline bool rp_op_kind_downloads_sums(rp_op_kind kind)
 static inline bool rp_op_kind_moves_parameters(rp_op_kind kind)
 {
     return rp_op_kinds[kind].op_class == RP_CLASS_TRANSFER &&
-           (rp_op_kinds[kind].tensors & RP_TENSOR_BOUNDARY) == 0;
+           (rp_op_kinds[kind].tensors & (RP_TENSOR_PARAMS | RP_TENSOR_PARAM_GRADIENT)) != 0;
 }
 
 /** @return how often a ring takes a collective's data around: an all-reduce is a reduce-scatter and

@@ -142,6 +142,8 @@ inject rooms exec/run/zz_c.c "the executor knows the host backend" <<<'#include 
 inject rooms sim/rppredict/zz_d.c "a program includes another program's folder" <<<'#include "sim/rpsim/record.h"'
 inject rooms experiments/zz_e.c "rpsweep includes another program's folder" <<<'#include "sim/rppredict/cells.h"'
 inject rooms exec/plan/zz_f.c "a schedule looked up by name" <<<'static const void *zz(const rp_program *p) { return rp_schedule_find(p->schedule); }'
+inject rooms sim/run/zz_g.c "an op kind compared" <<<'static bool zz(const rp_op *op) { return op->kind == RP_OP_SEND; }'
+inject rooms exec/run/zz_h.c "an op kind as a case" <<<'    case RP_OP_SEND:'
 for file in {01..25}; do : >"$tree/common/yy/yy_$file.c"; done
 : >"$tree/common/yy/yy_26.c"
 expect rooms "common/yy:1:" "26 files in a folder"

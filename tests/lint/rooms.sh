@@ -48,6 +48,10 @@ awk '/rp_schedule_(find|require)\(/ &&
         print FILENAME ":" FNR ": " $0 }' "${files[@]}" |
     lint_report "only command lines look a schedule up by name"
 
+# A new op kind is a row, which nobody else compares with.
+awk '/[!=]= *RP_OP_|case RP_OP_|RP_OP_[A-Z_]+ *[!=]=/ && !/RP_OP_(JOIN|OVERLAP|KIND_COUNT)/ { print FILENAME ":" FNR ": " $0 }' \
+    "${files[@]}" | lint_report "ops are asked for what the row of their kind says (common/program/op_rows.inc)"
+
 find . -maxdepth 1 -mindepth 1 -printf '%f\n' |
     awk '!/^(\.[A-Za-z].*|build.*|cmake|common|docs|exec|experiments|paper-figures|plots|sim|tests|traces)$/ &&
         !/^((ARCHITECTURE|CHANGELOG|CONTRIBUTING|README)\.md|CITATION\.cff|CMakeLists\.txt|CMakePresets\.json|LICENSE|bootstrap\.sh)$/ {
