@@ -394,7 +394,8 @@ static rp_status allocate_layers(rpexec_planner *p, rp_arena *scratch)
     const rp_program *program = p->program;
     uint32_t alone = 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
-        alone += rp_op_layer(&program->ops[i]) != 0 ? 1 : 0;
+        const rp_op *op = &program->ops[i];
+        alone += rp_op_kind_is_pass(op->kind) && rp_op_layer(op) != 0 ? 1 : 0;
     }
     if (alone == 0) {
         return RP_OK;

@@ -127,13 +127,14 @@ static bool same_unit(const graph *g, uint32_t a, uint32_t b)
            ops[a].microbatch == ops[b].microbatch && ops[a].iteration == ops[b].iteration;
 }
 
-/* Of a unit that goes layer by layer: the same for the layer that needs this one's result. */
+/* Of a unit that goes layer by layer: the same for the layer that needs this one's result, and for
+ * the unit's next collectives of a kind. */
 static uint32_t next_layer(const graph *g, uint32_t op)
 {
     const rp_op *ops = g->program->ops;
-    bool has_result = rp_op_layer(&ops[op]) != 0 && !rp_op_kind_is_recompute(ops[op].kind);
+    bool has_result = ops[op].part != 0 && !rp_op_kind_is_recompute(ops[op].kind);
     for (uint32_t i = op + 1; has_result && i <= op + 2 && i < g->program->op_count; i++) {
-        if (rp_op_layer(&ops[i]) != 0 && ops[i].kind == ops[op].kind && same_unit(g, op, i)) {
+        if (ops[i].part != 0 && ops[i].kind == ops[op].kind && same_unit(g, op, i)) {
             return i;
         }
     }
