@@ -54,7 +54,7 @@ typedef enum rp_op_phase {
     RP_PHASE_COUNT
 } rp_op_phase;
 
-/** What a collective does to the tensors of its members. */
+/** Effects of a collective on the tensors of its members. */
 enum {
     RP_GROUP_REDUCES = 1,   /**< sums them; each member has a part of the sum */
     RP_GROUP_GATHERS = 2,   /**< each member gets the parts of all */
