@@ -24,7 +24,7 @@
 #pragma once
 
 #include "exec/measure/trial.h"
-#include "exec/nodes/nodes.h"
+#include "exec/processes/processes.h"
 
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "exec/nodes/nodes.h"
+#include "exec/processes/processes.h"
 
 #define RPEXEC_BUSY_PCT 10.0
 

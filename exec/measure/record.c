@@ -103,7 +103,8 @@ typedef struct calibration {
     double siblings_s; /* of processors that this process has, too */
 } calibration;
 
-/* Tag of what processes tell each other meanwhile (exec/nodes/nodes.h); nothing else runs. */
+/* Tag of what processes tell each other meanwhile (exec/processes/processes.h); nothing else runs.
+ */
 #define TAG (UINT64_C(1) << 63)
 
 /* That work on the state of the model (state.h). */

@@ -2,7 +2,7 @@
 #include "exec/pool/pool.h"
 
 #include "common/base/crew.h"
-#include "exec/pool/nodes.h"
+#include "exec/pool/numa.h"
 
 #include <pthread.h>
 #include <sched.h>

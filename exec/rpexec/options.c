@@ -3,7 +3,7 @@
 #include "common/base/log.h"
 #include "common/cli/option_values.h"
 #include "exec/gpu/driver.h"
-#include "exec/nodes/nodes.h"
+#include "exec/processes/processes.h"
 #include "exec/rpexec/arguments.h"
 #include "exec/run/backend.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/timeline/timeline.h"
-#include "exec/nodes/nodes.h"
+#include "exec/processes/processes.h"
 #include "exec/run/driver.h"
 #include "exec/state/state.h"
 

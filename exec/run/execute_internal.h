@@ -44,7 +44,7 @@ struct rpexec_run {
     int8_t *verdicts; /**< [iteration] what process 0 has said: 1 it runs, -1 it does not */
 };
 
-/** Tags of what processes exchange (exec/nodes/nodes.h): a kind and a number. */
+/** Tags of what processes exchange (exec/processes/processes.h): a kind and a number. */
 enum {
     RPEXEC_TAG_LAYER, /**< gradients of a layer in host memory */
     RPEXEC_TAG_JOB,   /**< of a job on a GPU */

@@ -3,7 +3,7 @@
  * time: rank 0 and each worker give each other signs of life, and whoever is silent for too long,
  * being stopped or without a network, is named and ends the job. */
 #include "common/base/log.h"
-#include "exec/nodes/guard.h"
+#include "exec/processes/guard.h"
 #include "experiments/crew.h"
 
 #include <mpi.h>

@@ -2,7 +2,7 @@
  * killed, and put into networks of their own. */
 #pragma once
 
-#include "exec/nodes/nodes.h"
+#include "exec/processes/processes.h"
 
 #include <sys/types.h>
 

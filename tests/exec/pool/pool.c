@@ -4,7 +4,7 @@
 #include "exec/state/pass.h"
 
 #include "exec/operators/random.h"
-#include "exec/pool/nodes.h"
+#include "exec/pool/numa.h"
 #include "exec/state/state.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"

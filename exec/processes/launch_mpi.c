@@ -1,9 +1,9 @@
 /* Processes that mpirun has started. MPI tells them who they are and where the others listen; then
  * they talk by themselves, so that a process that is gone is noticed, and rates can be limited. */
-#include "exec/nodes/nodes.h"
+#include "exec/processes/processes.h"
 
 #include "common/base/log.h"
-#include "exec/nodes/guard.h"
+#include "exec/processes/guard.h"
 
 #include <mpi.h>
 

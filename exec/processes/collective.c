@@ -1,5 +1,5 @@
 /* Values that a process takes from another one, and sums over all processes. */
-#include "exec/nodes/nodes_internal.h"
+#include "exec/processes/processes_internal.h"
 
 #include "common/base/log.h"
 #include "exec/operators/collective.h"

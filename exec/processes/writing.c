@@ -1,5 +1,5 @@
 /* Bytes that leave a process, paced as a card of a limited rate would send them. */
-#include "exec/nodes/nodes_internal.h"
+#include "exec/processes/processes_internal.h"
 
 #include <errno.h>
 #include <sys/prctl.h>

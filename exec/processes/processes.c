@@ -1,4 +1,4 @@
-#include "exec/nodes/nodes_internal.h"
+#include "exec/processes/processes_internal.h"
 
 #include "common/base/log.h"
 

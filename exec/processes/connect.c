@@ -6,7 +6,7 @@
  * All callers are listened to side by side, so that strangers who say nothing, half a greeting or
  * something else delay nobody, and one time is set for all of it. */
 #define _GNU_SOURCE /* accept4 */
-#include "exec/nodes/nodes_internal.h"
+#include "exec/processes/processes_internal.h"
 
 #include "common/base/log.h"
 

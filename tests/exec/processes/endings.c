@@ -1,8 +1,8 @@
 /* Processes of a run that are stopped, killed, slow or strangers: who ends, when, and what is said.
  */
-#include "tests/support/processes.h"
-#include "exec/nodes/nodes.h"
+#include "exec/processes/processes.h"
 #include "tests/support/assertions.h"
+#include "tests/support/processes.h"
 #include "tests/support/run_tool.h"
 
 #include <arpa/inet.h>

@@ -1,9 +1,9 @@
 #define _GNU_SOURCE /* memmem, syscall */
-#include "exec/nodes/guard.h"
+#include "exec/processes/guard.h"
 
 #include "common/base/interrupt.h"
 #include "common/base/log.h"
-#include "exec/nodes/nodes_internal.h"
+#include "exec/processes/processes_internal.h"
 
 #include <errno.h>
 #include <poll.h>

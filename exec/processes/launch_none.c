@@ -1,5 +1,5 @@
 /* Built without MPI: a run of one process, or an error where several were started. */
-#include "exec/nodes/nodes.h"
+#include "exec/processes/processes.h"
 
 #include "common/base/log.h"
 

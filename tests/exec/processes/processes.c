@@ -1,6 +1,6 @@
 /* Processes of a run as threads of a test, on TCP connections of their own: sums, what is shared,
  * rates, and one that fails. */
-#include "exec/nodes/nodes.h"
+#include "exec/processes/processes.h"
 #include "exec/operators/random.h"
 #include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
@@ -182,7 +182,7 @@ static void time_a_sum(process *p)
 }
 
 /* 2 (n - 1) / n of 1.2 MB at 80 Mbit/s, 160 ms; the test's machine may be busy. A process's part is
- * more than one piece (nodes_internal.h). */
+ * more than one piece (processes_internal.h). */
 Test(exec_nodes, bytes_leave_at_the_rate_of_a_card)
 {
     process all[PROCESSES];

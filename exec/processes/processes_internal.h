@@ -1,7 +1,7 @@
-/** @file nodes_internal.h  Inside of exec/nodes. Not for other modules. */
+/** @file processes_internal.h  Inside of exec/processes. Not for other modules. */
 #pragma once
 
-#include "exec/nodes/nodes.h"
+#include "exec/processes/processes.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 #include "common/base/text.h"
-#include "exec/nodes/nodes_internal.h"
+#include "exec/processes/processes_internal.h"
 
 #include <stdlib.h>
 

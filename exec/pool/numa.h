@@ -1,4 +1,4 @@
-/** @file nodes.h  NUMA nodes of this machine, as far as this process may use their processors. */
+/** @file numa.h  NUMA nodes of this machine, as far as this process may use their processors. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@ typedef struct rpexec_node {
 
 /**
  * Finds the nodes whose processors the calling thread may use. Asks hwloc where this was built with
- * it (nodes_absent.c otherwise).
+ * it (numa_absent.c otherwise).
  * @param nodes_out [RPEXEC_MAX_NODES]
  * @return how many; 0 where nothing is known
  */

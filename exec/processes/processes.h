@@ -1,4 +1,4 @@
-/** @file nodes.h  The processes of one training run, one per server, and messages between them.
+/** @file processes.h  The processes of one training run, one per server, and messages between them.
  *
  * Every two processes have a TCP connection. Messages from one to the other arrive in the order in
  * which they were sent. A thread per connection reads and calls the handler, another one writes, so
@@ -31,7 +31,7 @@ typedef struct rpexec_message {
     uint64_t values[2];
 } rpexec_message;
 
-/** Kinds from here on are nodes.c's own. */
+/** Kinds from here on are processes.c's own. */
 #define RPEXEC_MESSAGE_OWN 256u
 
 /** Receiver of messages, called by the connection's thread. */
@@ -113,7 +113,7 @@ void rpexec_nodes_note_step(rpexec_nodes *nodes, uint64_t step);
 /** Notes that a part of the work has been done; from any thread, often. */
 void rpexec_nodes_note_work(rpexec_nodes *nodes);
 
-/** A thread begins to wait for a process outside of exec/nodes, and ends that. */
+/** A thread begins to wait for a process outside of exec/processes, and ends that. */
 void rpexec_nodes_begin_wait(rpexec_nodes *nodes, uint32_t process);
 void rpexec_nodes_end_wait(rpexec_nodes *nodes);
 

@@ -1,5 +1,5 @@
 /* For builds without hwloc: threads run where the kernel likes. */
-#include "exec/pool/nodes.h"
+#include "exec/pool/numa.h"
 
 uint32_t rpexec_nodes_find(rpexec_node *nodes_out)
 {

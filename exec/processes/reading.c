@@ -1,6 +1,6 @@
 /* Bytes that come to a process, and who is to have them. */
 #include "common/base/log.h"
-#include "exec/nodes/nodes_internal.h"
+#include "exec/processes/processes_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * their way there; a step has no limit of its own, since a process that loads, saves or computes
  * says that it works. The run ends when one has been silent for too long, being stopped or without
  * a network, and when all have waited for each other for so long. */
-#include "exec/nodes/nodes_internal.h"
+#include "exec/processes/processes_internal.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* sched_getaffinity */
-#include "exec/pool/nodes.h"
+#include "exec/pool/numa.h"
 
 #include <hwloc.h>
 #include <sched.h>
