@@ -124,11 +124,12 @@ rp_status rpexec_calibrate_starts(const rpexec_site *site, rp_arena *arena,
  * them where nothing is limited, and what a sum takes beside its bytes. With --network-gb-per-s the
  * latter is that of the limited network: what its card has sent last is on its way to the threads
  * that wait for it while the card has nothing to send.
- * @param nodes NULL: there is one process, and nothing is measured
+ * @param processes NULL: there is one process, and nothing is measured
  * @param arena for the time of the call
  * @retval RP_OK, RP_NO_MEMORY, RP_BROKEN (a process is gone)
  */
-rp_status rpexec_calibrate_network(rpexec_nodes *nodes, rp_arena *arena, rpexec_link_fit *fit_out);
+rp_status rpexec_calibrate_network(rpexec_processes *processes, rp_arena *arena,
+                                   rpexec_link_fit *fit_out);
 
 /**
  * The same of a run's own compute ops, beside everything else that went on: from the last end that

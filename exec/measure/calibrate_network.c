@@ -22,16 +22,17 @@ static double now_s(void)
 }
 
 /* @param spent_out of all sums, of the slowest process: all processes see the same */
-static rp_status measure_size(rpexec_nodes *nodes, uint64_t bytes, float *array, double *median_out,
-                              double *spent_out)
+static rp_status measure_size(rpexec_processes *processes, uint64_t bytes, float *array,
+                              double *median_out, double *spent_out)
 {
     double seconds[SUMS - 1];
-    double all[RPEXEC_MAX_NODES];
-    RP_TRY(rpexec_nodes_meet(nodes));
+    double all[RPEXEC_MAX_PROCESSES];
+    RP_TRY(rpexec_processes_meet(processes));
     double begin_s = now_s();
     double last_s = begin_s;
     for (uint32_t i = 0; i < SUMS; i++) {
-        RP_TRY(rpexec_nodes_all_reduce(nodes, TAG, RP_DTYPE_F32, bytes / sizeof *array, array));
+        RP_TRY(rpexec_processes_all_reduce(processes, TAG, RP_DTYPE_F32, bytes / sizeof *array,
+                                           array));
         double end_s = now_s();
         if (i > 0) {
             seconds[i - 1] = end_s - last_s;
@@ -40,16 +41,17 @@ static rp_status measure_size(rpexec_nodes *nodes, uint64_t bytes, float *array,
     }
     *median_out = rp_median(seconds, SUMS - 1);
     *spent_out = 0;
-    RP_TRY(rpexec_nodes_gather(nodes, TAG, last_s - begin_s, all));
-    for (uint32_t i = 0; i < rpexec_nodes_count(nodes); i++) {
+    RP_TRY(rpexec_processes_gather(processes, TAG, last_s - begin_s, all));
+    for (uint32_t i = 0; i < rpexec_processes_count(processes); i++) {
         *spent_out = fmax(*spent_out, all[i]);
     }
     return RP_OK;
 }
 
-static rp_status measure_sizes(rpexec_nodes *nodes, rp_arena *arena, rpexec_link_fit *fit_out)
+static rp_status measure_sizes(rpexec_processes *processes, rp_arena *arena,
+                               rpexec_link_fit *fit_out)
 {
-    uint32_t n = rpexec_nodes_count(nodes);
+    uint32_t n = rpexec_processes_count(processes);
     double bytes[MOST_SIZES];
     double seconds[MOST_SIZES];
     double spent_s = 0;
@@ -58,27 +60,28 @@ static rp_status measure_sizes(rpexec_nodes *nodes, rp_arena *arena, rpexec_link
     RP_TRY(rp_arena_alloc(arena, MOST_BYTES / sizeof *array, sizeof *array, &array));
     for (uint64_t size = LEAST_BYTES; size <= MOST_BYTES && spent_s < BUDGET_S; size *= GROWTH) {
         bytes[sizes] = 2.0 * (n - 1) / n * (double)size;
-        RP_TRY(measure_size(nodes, size, array, &seconds[sizes], &spent_s));
+        RP_TRY(measure_size(processes, size, array, &seconds[sizes], &spent_s));
         sizes++;
     }
     *fit_out = rpexec_link_fit_of(sizes, bytes, seconds);
     return RP_OK;
 }
 
-rp_status rpexec_calibrate_network(rpexec_nodes *nodes, rp_arena *arena, rpexec_link_fit *fit_out)
+rp_status rpexec_calibrate_network(rpexec_processes *processes, rp_arena *arena,
+                                   rpexec_link_fit *fit_out)
 {
     *fit_out = (rpexec_link_fit){0};
-    if (nodes == NULL) {
+    if (processes == NULL) {
         return RP_OK;
     }
-    RP_TRY(rpexec_nodes_meet(nodes)); /* what was sent before has left */
-    double bits_per_s = rpexec_nodes_limit(nodes, 0);
-    rp_status status = measure_sizes(nodes, arena, fit_out);
-    (void)rpexec_nodes_limit(nodes, bits_per_s);
+    RP_TRY(rpexec_processes_meet(processes)); /* what was sent before has left */
+    double bits_per_s = rpexec_processes_limit(processes, 0);
+    rp_status status = measure_sizes(processes, arena, fit_out);
+    (void)rpexec_processes_limit(processes, bits_per_s);
     if (status == RP_OK && bits_per_s > 0) {
         rpexec_link_fit limited;
-        RP_TRY(rpexec_nodes_meet(nodes));
-        status = measure_sizes(nodes, arena, &limited);
+        RP_TRY(rpexec_processes_meet(processes));
+        status = measure_sizes(processes, arena, &limited);
         fit_out->overhead_s = limited.overhead_s;
     }
     return status;

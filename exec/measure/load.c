@@ -56,30 +56,31 @@ rpexec_load rpexec_load_begin(void)
     return load;
 }
 
-double rpexec_load_share(const rpexec_nodes *nodes)
+double rpexec_load_share(const rpexec_processes *processes)
 {
     const rpexec_load now = rpexec_load_begin();
     double online = (double)sysconf(_SC_NPROCESSORS_ONLN);
     double wanted = 0;
-    for (uint32_t i = 0; nodes != NULL && i < rpexec_nodes_count(nodes); i++) {
-        wanted += rpexec_nodes_is_beside(nodes, i) ? now.processors : 0;
+    for (uint32_t i = 0; processes != NULL && i < rpexec_processes_count(processes); i++) {
+        wanted += rpexec_processes_is_beside(processes, i) ? now.processors : 0;
     }
     return online > 0 && wanted > online ? online / wanted : 1;
 }
 
-rp_status rpexec_load_siblings(const rpexec_load *begin, rpexec_nodes *nodes, uint64_t tag,
+rp_status rpexec_load_siblings(const rpexec_load *begin, rpexec_processes *processes, uint64_t tag,
                                double *seconds_out)
 {
-    double used_s[RPEXEC_MAX_NODES];
+    double used_s[RPEXEC_MAX_PROCESSES];
     const rpexec_load end = rpexec_load_begin();
     *seconds_out = 0;
-    if (nodes == NULL) {
+    if (processes == NULL) {
         return RP_OK;
     }
-    RP_TRY(rpexec_nodes_gather(nodes, tag, end.own_s - begin->own_s, used_s));
-    bool shares = rpexec_load_share(nodes) < 1;
-    for (uint32_t i = 0; shares && i < rpexec_nodes_count(nodes); i++) {
-        bool sibling = i != rpexec_nodes_rank(nodes) && rpexec_nodes_is_beside(nodes, i);
+    RP_TRY(rpexec_processes_gather(processes, tag, end.own_s - begin->own_s, used_s));
+    bool shares = rpexec_load_share(processes) < 1;
+    for (uint32_t i = 0; shares && i < rpexec_processes_count(processes); i++) {
+        bool sibling =
+            i != rpexec_processes_rank(processes) && rpexec_processes_is_beside(processes, i);
         *seconds_out += sibling ? used_s[i] : 0;
     }
     return RP_OK;

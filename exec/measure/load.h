@@ -26,18 +26,18 @@ rpexec_load rpexec_load_begin(void);
 /**
  * @return of the processors that this process may use, its part where processes of the run share
  * them: 1 where each has its own, as mpirun gives them to few
- * @param nodes NULL: there is one process
+ * @param processes NULL: there is one process
  */
-double rpexec_load_share(const rpexec_nodes *nodes);
+double rpexec_load_share(const rpexec_processes *processes);
 
 /**
  * Gets the time since `begin` of the run's processes that share this one's processors: they are no
  * others. All processes call it.
- * @param nodes NULL: there is one process
- * @param tag as of rpexec_nodes_gather
+ * @param processes NULL: there is one process
+ * @param tag as of rpexec_processes_gather
  * @retval RP_OK, RP_BROKEN (a process is gone), RP_NO_MEMORY
  */
-rp_status rpexec_load_siblings(const rpexec_load *begin, rpexec_nodes *nodes, uint64_t tag,
+rp_status rpexec_load_siblings(const rpexec_load *begin, rpexec_processes *processes, uint64_t tag,
                                double *seconds_out);
 
 /** @return percent of the processors that others than these have used since; 0 where nothing is

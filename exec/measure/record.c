@@ -156,8 +156,8 @@ static rp_status print_platform(const rpexec_recorded *r, const rpexec_rates *ra
         .attention_fwd_flops = rpexec_operators_attention(&c->operators, false),
         .attention_bwd_flops = rpexec_operators_attention(&c->operators, true),
         .network = &c->network,
-        .servers = r->nodes != NULL ? rpexec_nodes_count(r->nodes) : 1,
-        .share = rpexec_load_share(r->nodes)};
+        .servers = r->processes != NULL ? rpexec_processes_count(r->processes) : 1,
+        .share = rpexec_load_share(r->processes)};
     RP_TRY(rpexec_platform_make(&of, arena, &p));
     *busy_pct_out = p.platform.recorded_busy_pct = busy_pct(r, c->siblings_s);
     rp_platform_write(&p.platform, "", p.notes, p.note_count, stream);
@@ -176,7 +176,7 @@ static bool has_peers(const rpexec_recorded *r)
 /* All processes begin a measurement together. */
 static rp_status meet(const rpexec_recorded *r)
 {
-    return r->nodes != NULL ? rpexec_nodes_meet(r->nodes) : RP_OK;
+    return r->processes != NULL ? rpexec_processes_meet(r->processes) : RP_OK;
 }
 
 static rp_status calibrate(const rpexec_plan *plan, const rp_timeline *timeline, uint32_t skip,
@@ -192,10 +192,11 @@ static rp_status calibrate(const rpexec_plan *plan, const rp_timeline *timeline,
     RP_TRY(meet(r));
     RP_TRY(rpexec_calibrate_operators(r->site, rp_program_has(plan->program, rp_op_kind_is_update),
                                       arena, &c->operators));
-    RP_TRY(rpexec_calibrate_network(r->nodes, arena, &c->network));
+    RP_TRY(rpexec_calibrate_network(r->processes, arena, &c->network));
     RP_TRY(meet(r));
     RP_TRY(rpexec_host_measure(plan->model->dtype, &c->host));
-    return r->load != NULL ? rpexec_load_siblings(r->load, r->nodes, TAG, &c->siblings_s) : RP_OK;
+    return r->load != NULL ? rpexec_load_siblings(r->load, r->processes, TAG, &c->siblings_s)
+                           : RP_OK;
 }
 
 /* Attention, which the weight part has none of, is further from the peak than products are: of a
@@ -217,27 +218,27 @@ static rp_status split_backward(const rp_costs *flops, const rpexec_operator_cos
 }
 
 /* A sum begins when the last process has come: layers take as long as in the slowest one. */
-static rp_status take_slowest(rpexec_nodes *nodes, rp_costs *costs)
+static rp_status take_slowest(rpexec_processes *processes, rp_costs *costs)
 {
     int64_t *const lists[] = {costs->fwd_ps, costs->bwd_ps, costs->bwd_input_ps,
                               &costs->head_fwd_ps, &costs->head_bwd_ps};
     const uint32_t counts[] = {costs->layers, costs->layers, costs->layers, 1, 1};
-    double all[RPEXEC_MAX_NODES];
+    double all[RPEXEC_MAX_PROCESSES];
     double own_ps = (double)(costs->head_fwd_ps + costs->head_bwd_ps);
     uint32_t slowest = 0;
-    if (nodes == NULL) {
+    if (processes == NULL) {
         return RP_OK;
     }
     for (uint32_t i = 0; i < costs->layers; i++) {
         own_ps += (double)(costs->fwd_ps[i] + costs->bwd_ps[i]);
     }
-    RP_TRY(rpexec_nodes_gather(nodes, TAG, own_ps, all));
-    for (uint32_t i = 1; i < rpexec_nodes_count(nodes); i++) {
+    RP_TRY(rpexec_processes_gather(processes, TAG, own_ps, all));
+    for (uint32_t i = 1; i < rpexec_processes_count(processes); i++) {
         slowest = all[i] > all[slowest] ? i : slowest;
     }
     for (size_t list = 0; list < sizeof lists / sizeof lists[0]; list++) {
         for (uint32_t i = 0; i < counts[list]; i++) {
-            RP_TRY(rpexec_nodes_gather(nodes, TAG, (double)lists[list][i], all));
+            RP_TRY(rpexec_processes_gather(processes, TAG, (double)lists[list][i], all));
             lists[list][i] = (int64_t)all[slowest]; /* exact below 2^53 */
         }
     }
@@ -267,7 +268,7 @@ rp_status rpexec_record_write(const rpexec_plan *plan, const rp_timeline *timeli
     RP_TRY(calibrate(plan, timeline, skip, recorded, arena, &c));
     RP_TRY(split_backward(flops, &c.operators, arena, &proportions));
     RP_TRY(rpexec_measure(plan, timeline, &proportions, skip, arena, &costs, &rates));
-    RP_TRY(take_slowest(recorded->nodes, &costs));
+    RP_TRY(take_slowest(recorded->processes, &costs));
     if (record->timeline.stream == NULL) {
         return RP_OK;
     }

@@ -63,7 +63,8 @@ typedef struct rpexec_recorded {
     const rpexec_site *site; /**< where to measure; gpu_bytes 0: GPUs are the host's threads */
     uint32_t sharing_gpus;   /**< that are parts of one device, and share its link; 0: none */
     const rpexec_load *load; /**< when the run began; NULL: the record is not marked */
-    rpexec_nodes *nodes;     /**< processes of the run, all of which measure; NULL: there is one */
+    rpexec_processes
+        *processes; /**< processes of the run, all of which measure; NULL: there is one */
 } rpexec_recorded;
 
 /**

@@ -5,12 +5,12 @@
 #include <sched.h>
 #include <string.h>
 
-static void note(hwloc_const_cpuset_t of_node, const cpu_set_t *allowed, rpexec_node *node)
+static void note(hwloc_const_cpuset_t of_node, const cpu_set_t *allowed, rpexec_numa_node *node)
 {
-    *node = (rpexec_node){0};
+    *node = (rpexec_numa_node){0};
     for (int cpu = hwloc_bitmap_first(of_node); cpu >= 0; cpu = hwloc_bitmap_next(of_node, cpu)) {
         uint32_t number = (uint32_t)cpu;
-        if (number < RPEXEC_NODE_PROCESSORS && number < CPU_SETSIZE && CPU_ISSET(number, allowed)) {
+        if (number < RPEXEC_NUMA_PROCESSORS && number < CPU_SETSIZE && CPU_ISSET(number, allowed)) {
             node->mask[number / 64] |= UINT64_C(1) << number % 64;
             node->processors++;
         }
@@ -18,11 +18,11 @@ static void note(hwloc_const_cpuset_t of_node, const cpu_set_t *allowed, rpexec_
 }
 
 /* Nodes of the same processors (memory of several kinds) are one. */
-static uint32_t list(hwloc_topology_t topology, const cpu_set_t *allowed, rpexec_node *nodes)
+static uint32_t list(hwloc_topology_t topology, const cpu_set_t *allowed, rpexec_numa_node *nodes)
 {
     uint32_t count = 0;
     hwloc_obj_t object = NULL;
-    while (count < RPEXEC_MAX_NODES &&
+    while (count < RPEXEC_MAX_NUMA_NODES &&
            (object = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, object)) != NULL) {
         bool again = false;
         note(object->cpuset, allowed, &nodes[count]);
@@ -34,7 +34,7 @@ static uint32_t list(hwloc_topology_t topology, const cpu_set_t *allowed, rpexec
     return count;
 }
 
-uint32_t rpexec_nodes_find(rpexec_node *nodes_out)
+uint32_t rpexec_numa_find(rpexec_numa_node *nodes_out)
 {
     cpu_set_t allowed;
     hwloc_topology_t topology;

@@ -1,7 +1,7 @@
 /* For builds without hwloc: threads run where the kernel likes. */
 #include "exec/pool/numa.h"
 
-uint32_t rpexec_nodes_find(rpexec_node *nodes_out)
+uint32_t rpexec_numa_find(rpexec_numa_node *nodes_out)
 {
     (void)nodes_out;
     return 0;

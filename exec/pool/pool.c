@@ -27,10 +27,10 @@ struct rpexec_pool {
     bool is_started;
     uint32_t started;
     uint32_t node_count;
-    rpexec_node *nodes;   /* [node_count]; one node: nobody is bound */
-    member *members;      /* [threads] */
-    share *shares;        /* [node_count] */
-    pthread_mutex_t turn; /* of the callers */
+    rpexec_numa_node *nodes; /* [node_count]; one node: nobody is bound */
+    member *members;         /* [threads] */
+    share *shares;           /* [node_count] */
+    pthread_mutex_t turn;    /* of the callers */
     /* The pass, below `lock`; `run`, `context` and `count` stay while threads work. */
     pthread_mutex_t lock;
     pthread_cond_t begins;
@@ -90,11 +90,11 @@ static void *serve(void *argument)
 }
 
 /* Where it fails the thread runs anywhere, and only speed suffers. */
-static void bind(const rpexec_node *node, pthread_attr_t *attributes)
+static void bind(const rpexec_numa_node *node, pthread_attr_t *attributes)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
-    for (uint32_t cpu = 0; cpu < RPEXEC_NODE_PROCESSORS && cpu < CPU_SETSIZE; cpu++) {
+    for (uint32_t cpu = 0; cpu < RPEXEC_NUMA_PROCESSORS && cpu < CPU_SETSIZE; cpu++) {
         if ((node->mask[cpu / 64] >> cpu % 64 & 1) != 0) {
             CPU_SET(cpu, &set);
         }
@@ -229,9 +229,9 @@ rp_status rpexec_pool_create(uint32_t threads, rp_arena *arena, rpexec_pool **po
     }
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *pool, &pool));
     pool->threads = wanted;
-    RP_TRY(rp_arena_alloc(arena, RPEXEC_MAX_NODES, sizeof *pool->nodes, &pool->nodes));
+    RP_TRY(rp_arena_alloc(arena, RPEXEC_MAX_NUMA_NODES, sizeof *pool->nodes, &pool->nodes));
     RP_TRY(rp_arena_alloc(arena, wanted, sizeof *pool->members, &pool->members));
-    pool->node_count = wanted < 2 ? 0 : rpexec_nodes_find(pool->nodes);
+    pool->node_count = wanted < 2 ? 0 : rpexec_numa_find(pool->nodes);
     pool->node_count = pool->node_count == 0 ? 1 : pool->node_count;
     RP_TRY(rp_arena_alloc(arena, pool->node_count, sizeof *pool->shares, &pool->shares));
     pthread_mutex_init(&pool->turn, NULL);

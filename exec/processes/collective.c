@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-rp_status rpexec_nodes_take(rpexec_nodes *n, uint32_t from, uint64_t tag, uint64_t bytes,
-                            rpexec_parcel **parcel_out)
+rp_status rpexec_processes_take(rpexec_processes *n, uint32_t from, uint64_t tag, uint64_t bytes,
+                                rpexec_parcel **parcel_out)
 {
     rpexec_parcel *found = NULL;
     pthread_mutex_lock(&n->lock);
@@ -22,7 +22,7 @@ rp_status rpexec_nodes_take(rpexec_nodes *n, uint32_t from, uint64_t tag, uint64
             *at = found->next;
             n->parcels_end = found->next == NULL ? at : n->parcels_end;
         } else {
-            rpexec_nodes_wait(n, from);
+            rpexec_processes_wait(n, from);
         }
     }
     pthread_mutex_unlock(&n->lock);
@@ -31,14 +31,15 @@ rp_status rpexec_nodes_take(rpexec_nodes *n, uint32_t from, uint64_t tag, uint64
                      "command on all processes",
                      from, (unsigned long long)found->bytes, n->rank, (unsigned long long)bytes);
         rp_mem_release(&found);
-        rpexec_nodes_abort(n);
+        rpexec_processes_abort(n);
     }
     *parcel_out = found;
     return found != NULL ? RP_OK : RP_LOST;
 }
 
 /* Part of an array that a process sums. */
-static uint64_t part_of(const rpexec_nodes *n, uint64_t count, uint32_t process, uint64_t *begin)
+static uint64_t part_of(const rpexec_processes *n, uint64_t count, uint32_t process,
+                        uint64_t *begin)
 {
     *begin = rpexec_share(count, n->count, process);
     return rpexec_share(count, n->count, process + 1) - *begin;
@@ -47,7 +48,7 @@ static uint64_t part_of(const rpexec_nodes *n, uint64_t count, uint32_t process,
 /* An array that is summed, in pieces: while one is on its way, the one before is added up, and its
  * sum goes out behind the last piece. So the card has always something to send. */
 typedef struct reduction {
-    rpexec_nodes *n;
+    rpexec_processes *n;
     uint64_t tag;
     rp_dtype dtype;
     uint64_t count;
@@ -69,7 +70,7 @@ static uint64_t bytes_of(const reduction *r, uint64_t values)
  * of a piece back, all have come. */
 static rp_status give_parts(const reduction *r)
 {
-    rpexec_nodes *n = r->n;
+    rpexec_processes *n = r->n;
     for (uint32_t i = 1; i < n->count; i++) {
         uint32_t other = (n->rank + i) % n->count;
         uint64_t at = 0;
@@ -77,8 +78,8 @@ static rp_status give_parts(const reduction *r)
         end += at;
         for (uint64_t next; at < end; at = next) {
             next = end_of(r, at, end);
-            RP_TRY(rpexec_nodes_give(n, other, r->tag, rpexec_element(r->dtype, r->array, at),
-                                     bytes_of(r, next - at), NULL));
+            RP_TRY(rpexec_processes_give(n, other, r->tag, rpexec_element(r->dtype, r->array, at),
+                                         bytes_of(r, next - at), NULL));
         }
     }
     return RP_OK;
@@ -91,7 +92,7 @@ static rp_status sum_piece(const reduction *r, uint64_t values, float *sum, void
         rpexec_parcel *parcel = NULL;
         const void *from = own;
         if (process != r->n->rank) {
-            RP_TRY(rpexec_nodes_take(r->n, process, r->tag, bytes_of(r, values), &parcel));
+            RP_TRY(rpexec_processes_take(r->n, process, r->tag, bytes_of(r, values), &parcel));
             from = parcel->values;
         }
         (void)rpexec_unscale(r->dtype, values, from, 1, process != 0, sum);
@@ -104,7 +105,7 @@ static rp_status sum_piece(const reduction *r, uint64_t values, float *sum, void
 /* @param left [process] of the last piece. @param waits_out [process] where that was given */
 static rp_status sum_own(const reduction *r, float *sum, bool *left, bool *waits_out)
 {
-    rpexec_nodes *n = r->n;
+    rpexec_processes *n = r->n;
     uint64_t at = 0;
     uint64_t end = part_of(n, r->count, n->rank, &at);
     end += at;
@@ -114,8 +115,8 @@ static rp_status sum_own(const reduction *r, float *sum, bool *left, bool *waits
         RP_TRY(sum_piece(r, next - at, sum, own));
         for (uint32_t i = 1; i < n->count; i++) {
             uint32_t other = (n->rank + i) % n->count;
-            RP_TRY(rpexec_nodes_give(n, other, r->tag, own, bytes_of(r, next - at),
-                                     next == end ? &left[other] : NULL));
+            RP_TRY(rpexec_processes_give(n, other, r->tag, own, bytes_of(r, next - at),
+                                         next == end ? &left[other] : NULL));
             waits_out[other] = next == end;
         }
     }
@@ -124,7 +125,7 @@ static rp_status sum_own(const reduction *r, float *sum, bool *left, bool *waits
 
 static rp_status take_sums(const reduction *r)
 {
-    rpexec_nodes *n = r->n;
+    rpexec_processes *n = r->n;
     for (uint32_t other = 0; other < n->count; other++) {
         uint64_t at = 0;
         uint64_t end = part_of(n, r->count, other, &at);
@@ -132,7 +133,7 @@ static rp_status take_sums(const reduction *r)
         for (uint64_t next; other != n->rank && at < end; at = next) {
             rpexec_parcel *parcel = NULL;
             next = end_of(r, at, end);
-            RP_TRY(rpexec_nodes_take(n, other, r->tag, bytes_of(r, next - at), &parcel));
+            RP_TRY(rpexec_processes_take(n, other, r->tag, bytes_of(r, next - at), &parcel));
             memcpy(rpexec_element(r->dtype, r->array, at), parcel->values, parcel->bytes);
             rp_mem_release(&parcel);
         }
@@ -143,27 +144,27 @@ static rp_status take_sums(const reduction *r)
 /* Returns when all has left, and after a failure when nobody looks at the array any more. */
 static rp_status reduce(const reduction *r)
 {
-    bool left[RPEXEC_MAX_NODES] = {false};
-    bool waits[RPEXEC_MAX_NODES] = {false};
+    bool left[RPEXEC_MAX_PROCESSES] = {false};
+    bool waits[RPEXEC_MAX_PROCESSES] = {false};
     float *sum = NULL;
     RP_TRY(rp_mem_resize(&sum, r->piece * sizeof *sum));
     rp_status status = give_parts(r);
     status = status == RP_OK ? sum_own(r, sum, left, waits) : status;
     status = status == RP_OK ? take_sums(r) : status;
     for (uint32_t other = 0; other < r->n->count; other++) {
-        rp_status gone = waits[other] ? rpexec_nodes_await(r->n, other, &left[other]) : RP_OK;
+        rp_status gone = waits[other] ? rpexec_processes_await(r->n, other, &left[other]) : RP_OK;
         status = status == RP_OK ? gone : status;
     }
     if (status != RP_OK) {
-        rpexec_nodes_abort(r->n);
-        rpexec_nodes_settle(r->n);
+        rpexec_processes_abort(r->n);
+        rpexec_processes_settle(r->n);
     }
     rp_mem_release(&sum);
     return status;
 }
 
-rp_status rpexec_nodes_all_reduce(rpexec_nodes *n, uint64_t tag, rp_dtype dtype, uint64_t count,
-                                  void *array)
+rp_status rpexec_processes_all_reduce(rpexec_processes *n, uint64_t tag, rp_dtype dtype,
+                                      uint64_t count, void *array)
 {
     const reduction r = {.n = n,
                          .tag = tag,
@@ -180,20 +181,20 @@ rp_status rpexec_nodes_all_reduce(rpexec_nodes *n, uint64_t tag, rp_dtype dtype,
     return RP_OK;
 }
 
-rp_status rpexec_nodes_gather(rpexec_nodes *n, uint64_t tag, double own, double *all_out)
+rp_status rpexec_processes_gather(rpexec_processes *n, uint64_t tag, double own, double *all_out)
 {
     all_out[n->rank] = own;
     for (uint32_t other = 0; other < n->count; other++) {
         if (other != n->rank) {
             bool left = false;
-            RP_TRY(rpexec_nodes_give(n, other, tag, &own, sizeof own, &left));
-            RP_TRY(rpexec_nodes_await(n, other, &left));
+            RP_TRY(rpexec_processes_give(n, other, tag, &own, sizeof own, &left));
+            RP_TRY(rpexec_processes_await(n, other, &left));
         }
     }
     for (uint32_t other = 0; other < n->count; other++) {
         rpexec_parcel *parcel = NULL;
         if (other != n->rank) {
-            RP_TRY(rpexec_nodes_take(n, other, tag, sizeof own, &parcel));
+            RP_TRY(rpexec_processes_take(n, other, tag, sizeof own, &parcel));
             memcpy(&all_out[other], parcel->values, sizeof own);
             rp_mem_release(&parcel);
         }

@@ -69,7 +69,7 @@ typedef struct call {
 } call;
 
 typedef struct party {
-    rpexec_nodes *n;
+    rpexec_processes *n;
     const introduction *all; /* [count] */
     address *addresses;      /* [count] */
     call *calls;             /* [count] to lower ranks */
@@ -402,7 +402,7 @@ static void make_calls(party *p, int64_t now)
 /* Waits until something happens, 50 ms at most, and goes on with whoever it has happened to. */
 static void go_on(party *p)
 {
-    struct pollfd polls[1 + RPEXEC_MAX_NODES + MOST_CALLERS];
+    struct pollfd polls[1 + RPEXEC_MAX_PROCESSES + MOST_CALLERS];
     uint32_t ranks = p->n->rank;
     uint32_t callers = p->caller_count;
     polls[0] = (struct pollfd){.fd = p->listener, .events = POLLIN};
@@ -416,7 +416,7 @@ static void go_on(party *p)
     if (poll(polls, 1 + ranks + callers, 50) <= 0) {
         return;
     }
-    int64_t now = rpexec_nodes_now_ns();
+    int64_t now = rpexec_processes_now_ns();
     for (uint32_t i = 0; i < ranks; i++) {
         if (polls[1 + i].revents != 0) {
             go_on_calling(p, &p->calls[i], now);
@@ -453,7 +453,7 @@ static rp_status meet_all(party *p)
     int64_t limit = CONNECT_S * INT64_C(1000000000);
     int64_t patience = p->n->patience_ns;
     limit = patience != 0 && patience < limit ? patience : limit;
-    p->until_ns = rpexec_nodes_now_ns() + limit;
+    p->until_ns = rpexec_processes_now_ns() + limit;
     for (uint32_t i = 0; i < p->n->rank; i++) {
         p->calls[i] = (call){.socket = -1, .rank = i};
         look_up(p, i);
@@ -464,7 +464,7 @@ static rp_status meet_all(party *p)
         }
     }
     while (missing(p, 0, p->n->count) != 0) {
-        int64_t now = rpexec_nodes_now_ns();
+        int64_t now = rpexec_processes_now_ns();
         if (now > p->until_ns) {
             return too_late(p, (uint32_t)(limit / INT64_C(1000000000)));
         }
@@ -513,7 +513,8 @@ static rp_status compare_builds(const party *p)
     return RP_OK;
 }
 
-rp_status rpexec_nodes_connect(rpexec_nodes *n, const rpexec_launch *launch, const char *build)
+rp_status rpexec_processes_connect(rpexec_processes *n, const rpexec_launch *launch,
+                                   const char *build)
 {
     introduction own = {.build = ""};
     introduction *all = NULL;

@@ -89,7 +89,7 @@ static pid_t find_launcher(void)
 static void look_at_time(void)
 {
     pthread_mutex_lock(&lock);
-    bool late = expected != NULL && rpexec_nodes_now_ns() > until_ns;
+    bool late = expected != NULL && rpexec_processes_now_ns() > until_ns;
     if (late) {
         rp_log_error("%s within %u s: this process ends", expected, allowed_s);
         _exit(1);
@@ -154,7 +154,7 @@ void rpexec_guard_begin(uint32_t seconds, const char *what)
     pthread_mutex_lock(&lock);
     expected = seconds != 0 ? what : NULL;
     allowed_s = seconds;
-    until_ns = rpexec_nodes_now_ns() + seconds * INT64_C(1000000000);
+    until_ns = rpexec_processes_now_ns() + seconds * INT64_C(1000000000);
     pthread_mutex_unlock(&lock);
     (void)pthread_once(&once, start);
 }

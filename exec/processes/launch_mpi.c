@@ -55,9 +55,9 @@ rp_status rpexec_launch_find(uint32_t patience, rpexec_launch *launch_out)
         rp_log_error("mpirun is of another MPI than rpexec was built with; valid is that one");
         return RP_USAGE;
     }
-    if ((uint32_t)count > RPEXEC_MAX_NODES) {
+    if ((uint32_t)count > RPEXEC_MAX_PROCESSES) {
         end();
-        rp_log_error("%d processes were started; valid are up to %u", count, RPEXEC_MAX_NODES);
+        rp_log_error("%d processes were started; valid are up to %u", count, RPEXEC_MAX_PROCESSES);
         return RP_USAGE;
     }
     return RP_OK;

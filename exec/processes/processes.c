@@ -11,7 +11,7 @@
 #define END_S 10   /* for others to end, too, where nobody expects signs of life */
 #define LINGER_S 1 /* for others to hear of a failure */
 
-int64_t rpexec_nodes_now_ns(void)
+int64_t rpexec_processes_now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -22,16 +22,16 @@ int64_t rpexec_nodes_now_ns(void)
  */
 
 /* Others are told once, and whoever waits here waits no more. */
-static void give_up(rpexec_nodes *n, uint32_t culprit)
+static void give_up(rpexec_processes *n, uint32_t culprit)
 {
     const rpexec_message m = {.kind = RPEXEC_MESSAGE_ABORT, .number = culprit};
     pthread_mutex_lock(&n->lock);
     bool tells = n->failed_ns == 0 && !n->closing;
-    n->failed_ns = n->failed_ns == 0 ? rpexec_nodes_now_ns() : n->failed_ns;
+    n->failed_ns = n->failed_ns == 0 ? rpexec_processes_now_ns() : n->failed_ns;
     n->failing = true; /* what the others answer is no news */
     pthread_mutex_unlock(&n->lock);
     if (tells) {
-        (void)rpexec_nodes_tell(n, &m);
+        (void)rpexec_processes_tell(n, &m);
     }
     pthread_mutex_lock(&n->lock);
     n->failed = true;
@@ -39,13 +39,13 @@ static void give_up(rpexec_nodes *n, uint32_t culprit)
     pthread_mutex_unlock(&n->lock);
 }
 
-void rpexec_nodes_fail(rpexec_nodes *n, uint32_t other, const char *cause)
+void rpexec_processes_fail(rpexec_processes *n, uint32_t other, const char *cause)
 {
     pthread_mutex_lock(&n->lock);
     bool first = !n->failed && !n->failing && !n->closing;
     bool tells = first && n->handled;
     bool says = first && !n->parting;
-    const rpexec_nodes_handler handler = n->handler;
+    const rpexec_processes_handler handler = n->handler;
     n->failing = true;
     n->inside += tells ? 1 : 0;
     pthread_mutex_unlock(&n->lock);
@@ -62,19 +62,19 @@ void rpexec_nodes_fail(rpexec_nodes *n, uint32_t other, const char *cause)
     pthread_mutex_unlock(&n->lock);
 }
 
-void rpexec_nodes_abort(rpexec_nodes *n)
+void rpexec_processes_abort(rpexec_processes *n)
 {
     give_up(n, n->rank);
 }
 
-void rpexec_nodes_part(rpexec_nodes *n)
+void rpexec_processes_part(rpexec_processes *n)
 {
     pthread_mutex_lock(&n->lock);
     n->parting = true;
     pthread_mutex_unlock(&n->lock);
 }
 
-void rpexec_nodes_handle(rpexec_nodes *n, const rpexec_nodes_handler *handler)
+void rpexec_processes_handle(rpexec_processes *n, const rpexec_processes_handler *handler)
 {
     pthread_mutex_lock(&n->lock);
     n->handled = handler != NULL;
@@ -96,22 +96,22 @@ void rpexec_nodes_handle(rpexec_nodes *n, const rpexec_nodes_handler *handler)
  */
 
 /* With the lock: until every process has a count as high as this one's. */
-static rp_status wait_for_all(rpexec_nodes *n, const uint64_t *counts)
+static rp_status wait_for_all(rpexec_processes *n, const uint64_t *counts)
 {
     for (uint32_t other = 0; other < n->count && !n->failed;) {
         if (counts[other] >= counts[n->rank]) {
             other++;
         } else {
-            rpexec_nodes_wait(n, other);
+            rpexec_processes_wait(n, other);
         }
     }
     return n->failed ? RP_LOST : RP_OK;
 }
 
-rp_status rpexec_nodes_meet(rpexec_nodes *n)
+rp_status rpexec_processes_meet(rpexec_processes *n)
 {
     const rpexec_message meet = {.kind = RPEXEC_MESSAGE_MEET};
-    RP_TRY(rpexec_nodes_tell(n, &meet));
+    RP_TRY(rpexec_processes_tell(n, &meet));
     pthread_mutex_lock(&n->lock);
     n->met[n->rank]++;
     rp_status status = wait_for_all(n, n->met);
@@ -119,20 +119,20 @@ rp_status rpexec_nodes_meet(rpexec_nodes *n)
     return status;
 }
 
-static rp_status give_all(rpexec_nodes *n, const void *array, uint64_t bytes)
+static rp_status give_all(rpexec_processes *n, const void *array, uint64_t bytes)
 {
     const rpexec_message m = {.kind = RPEXEC_MESSAGE_SHARE, .bytes = bytes};
     for (uint32_t other = 0; other < n->count; other++) {
         bool left = false;
         if (other != n->rank) {
-            RP_TRY(rpexec_nodes_put(n, other, &m, array, &left));
-            RP_TRY(rpexec_nodes_await(n, other, &left));
+            RP_TRY(rpexec_processes_put(n, other, &m, array, &left));
+            RP_TRY(rpexec_processes_await(n, other, &left));
         }
     }
     return RP_OK;
 }
 
-rp_status rpexec_nodes_share(rpexec_nodes *n, uint32_t root, void *array, uint64_t bytes)
+rp_status rpexec_processes_share(rpexec_processes *n, uint32_t root, void *array, uint64_t bytes)
 {
     if (n->rank == root) {
         return give_all(n, array, bytes);
@@ -144,7 +144,7 @@ rp_status rpexec_nodes_share(rpexec_nodes *n, uint32_t root, void *array, uint64
     n->target_root = root;
     pthread_cond_broadcast(&n->moved);
     while ((!n->taken && !n->failed) || n->filling) {
-        rpexec_nodes_wait(n, root);
+        rpexec_processes_wait(n, root);
     }
     n->target = NULL;
     rp_status status = n->taken ? RP_OK : RP_LOST;
@@ -155,48 +155,48 @@ rp_status rpexec_nodes_share(rpexec_nodes *n, uint32_t root, void *array, uint64
 /* ---- facts ------------------------------------------------------------------------------------
  */
 
-void rpexec_nodes_note_step(rpexec_nodes *n, uint64_t step)
+void rpexec_processes_note_step(rpexec_processes *n, uint64_t step)
 {
     atomic_store(&n->step, step);
 }
 
-void rpexec_nodes_note_work(rpexec_nodes *n)
+void rpexec_processes_note_work(rpexec_processes *n)
 {
     atomic_fetch_add(&n->works, 1);
 }
 
-void rpexec_nodes_begin_wait(rpexec_nodes *n, uint32_t process)
+void rpexec_processes_begin_wait(rpexec_processes *n, uint32_t process)
 {
     atomic_store(&n->awaited, process);
     atomic_fetch_add(&n->waiting, 1);
 }
 
-void rpexec_nodes_end_wait(rpexec_nodes *n)
+void rpexec_processes_end_wait(rpexec_processes *n)
 {
     atomic_fetch_sub(&n->waiting, 1);
 }
 
-bool rpexec_nodes_waits(const rpexec_nodes *n)
+bool rpexec_processes_waits(const rpexec_processes *n)
 {
     return atomic_load(&n->waiting) != 0;
 }
 
-uint32_t rpexec_nodes_rank(const rpexec_nodes *n)
+uint32_t rpexec_processes_rank(const rpexec_processes *n)
 {
     return n->rank;
 }
 
-uint32_t rpexec_nodes_count(const rpexec_nodes *n)
+uint32_t rpexec_processes_count(const rpexec_processes *n)
 {
     return n->count;
 }
 
-bool rpexec_nodes_is_beside(const rpexec_nodes *n, uint32_t process)
+bool rpexec_processes_is_beside(const rpexec_processes *n, uint32_t process)
 {
     return n->links[process].beside;
 }
 
-double rpexec_nodes_limit(rpexec_nodes *n, double bits_per_s)
+double rpexec_processes_limit(rpexec_processes *n, double bits_per_s)
 {
     pthread_mutex_lock(&n->lock);
     double before = n->bits_per_s;
@@ -205,7 +205,7 @@ double rpexec_nodes_limit(rpexec_nodes *n, double bits_per_s)
     return before;
 }
 
-bool rpexec_nodes_failed(rpexec_nodes *n)
+bool rpexec_processes_failed(rpexec_processes *n)
 {
     pthread_mutex_lock(&n->lock);
     bool failed = n->failed;
@@ -213,7 +213,7 @@ bool rpexec_nodes_failed(rpexec_nodes *n)
     return failed;
 }
 
-uint64_t rpexec_nodes_sent_bytes(rpexec_nodes *n)
+uint64_t rpexec_processes_sent_bytes(rpexec_processes *n)
 {
     pthread_mutex_lock(&n->lock);
     uint64_t bytes = n->sent_bytes;
@@ -235,19 +235,20 @@ static rp_status start_thread(pthread_t *thread, void *(*run)(void *), void *con
     return RP_OK;
 }
 
-static rp_status start(rpexec_nodes *n)
+static rp_status start(rpexec_processes *n)
 {
-    int64_t now = rpexec_nodes_now_ns();
+    int64_t now = rpexec_processes_now_ns();
     for (uint32_t other = 0; other < n->count; other++) {
         rpexec_link *link = &n->links[other];
         atomic_store(&link->heard_ns, now);
         atomic_store(&link->active_ns, now);
         if (other != n->rank) {
-            RP_TRY(start_thread(&link->writer, rpexec_nodes_write_letters, link, &link->writes));
-            RP_TRY(start_thread(&link->reader, rpexec_nodes_read_letters, link, &link->reads));
+            RP_TRY(
+                start_thread(&link->writer, rpexec_processes_write_letters, link, &link->writes));
+            RP_TRY(start_thread(&link->reader, rpexec_processes_read_letters, link, &link->reads));
         }
     }
-    return start_thread(&n->watch, rpexec_nodes_watch, n, &n->watches);
+    return start_thread(&n->watch, rpexec_processes_watch, n, &n->watches);
 }
 
 /* Times are those of a clock that nobody sets. */
@@ -260,7 +261,7 @@ static void make_condition(pthread_cond_t *condition)
     pthread_condattr_destroy(&attributes);
 }
 
-static rp_status set_up(rpexec_nodes *n)
+static rp_status set_up(rpexec_processes *n)
 {
     n->parcels_end = &n->parcels;
     n->awaited = n->count;
@@ -270,7 +271,7 @@ static rp_status set_up(rpexec_nodes *n)
     RP_TRY(rp_arena_alloc(n->arena, n->count, sizeof *n->met, &n->met));
     RP_TRY(rp_arena_alloc(n->arena, n->count, sizeof *n->links, &n->links));
     for (uint32_t i = 0; i < n->count; i++) {
-        n->links[i].nodes = n;
+        n->links[i].processes = n;
         n->links[i].other = i;
         n->links[i].socket = -1;
         pthread_cond_init(&n->links[i].given, NULL);
@@ -278,12 +279,12 @@ static rp_status set_up(rpexec_nodes *n)
     return RP_OK;
 }
 
-rp_status rpexec_nodes_open(const rpexec_launch *launch, const rpexec_nodes_config *config,
-                            rpexec_nodes **nodes_out)
+rp_status rpexec_processes_open(const rpexec_launch *launch, const rpexec_processes_config *config,
+                                rpexec_processes **processes_out)
 {
     rp_arena *arena = NULL;
-    rpexec_nodes *n = NULL;
-    *nodes_out = NULL;
+    rpexec_processes *n = NULL;
+    *processes_out = NULL;
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rp_arena_alloc(arena, 1, sizeof *n, &n);
     if (status != RP_OK) {
@@ -296,18 +297,18 @@ rp_status rpexec_nodes_open(const rpexec_launch *launch, const rpexec_nodes_conf
     n->bits_per_s = config->bits_per_s;
     n->patience_ns = config->patience_s * SECOND;
     status = set_up(n);
-    status = status == RP_OK ? rpexec_nodes_connect(n, launch, config->build) : status;
+    status = status == RP_OK ? rpexec_processes_connect(n, launch, config->build) : status;
     status = status == RP_OK ? start(n) : status;
     launch->end();
     if (status != RP_OK) {
-        (void)rpexec_nodes_close(n, false);
+        (void)rpexec_processes_close(n, false);
         return status;
     }
-    *nodes_out = n;
+    *processes_out = n;
     return RP_OK;
 }
 
-static bool all_ended(const rpexec_nodes *n)
+static bool all_ended(const rpexec_processes *n)
 {
     bool ended = true;
     for (uint32_t i = 0; i < n->count; i++) {
@@ -316,7 +317,7 @@ static bool all_ended(const rpexec_nodes *n)
     return ended;
 }
 
-static bool all_written(const rpexec_nodes *n)
+static bool all_written(const rpexec_processes *n)
 {
     bool written = true;
     for (uint32_t i = 0; i < n->count; i++) {
@@ -325,7 +326,7 @@ static bool all_written(const rpexec_nodes *n)
     return written;
 }
 
-static bool is_whole(const rpexec_nodes *n)
+static bool is_whole(const rpexec_processes *n)
 {
     return n->links != NULL;
 }
@@ -333,7 +334,7 @@ static bool is_whole(const rpexec_nodes *n)
 /* Tells the others how it went; where all went well, waits for those who live to say so.
  * @param written_out whether all that was to be said has left
  * @return RP_OK, RP_LOST */
-static rp_status take_leave(rpexec_nodes *n, bool well, bool *written_out)
+static rp_status take_leave(rpexec_processes *n, bool well, bool *written_out)
 {
     const rpexec_message m = {.kind = RPEXEC_MESSAGE_END};
     struct timespec until;
@@ -343,9 +344,9 @@ static rp_status take_leave(rpexec_nodes *n, bool well, bool *written_out)
     n->leaving = true; /* writers say when they have written */
     pthread_mutex_unlock(&n->lock);
     if (well) {
-        (void)rpexec_nodes_tell(n, &m);
+        (void)rpexec_processes_tell(n, &m);
     } else {
-        rpexec_nodes_abort(n);
+        rpexec_processes_abort(n);
     }
     pthread_mutex_lock(&n->lock);
     bool in_time = true;
@@ -394,7 +395,7 @@ static void close_link(rpexec_link *link, bool written, bool well)
     }
 }
 
-rp_status rpexec_nodes_close(rpexec_nodes *n, bool well)
+rp_status rpexec_processes_close(rpexec_processes *n, bool well)
 {
     if (n == NULL) {
         return RP_OK;

@@ -19,9 +19,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RPEXEC_MAX_NODES 64u
+#define RPEXEC_MAX_PROCESSES 64u
 
-typedef struct rpexec_nodes rpexec_nodes;
+typedef struct rpexec_processes rpexec_processes;
 
 /** A message; all but `bytes` is between sender and handler. */
 typedef struct rpexec_message {
@@ -35,13 +35,13 @@ typedef struct rpexec_message {
 #define RPEXEC_MESSAGE_OWN 256u
 
 /** Receiver of messages, called by the connection's thread. */
-typedef struct rpexec_nodes_handler {
+typedef struct rpexec_processes_handler {
     void *context;
     /** A message has come. */
     void (*arrived)(void *context, uint32_t from, const rpexec_message *message);
     /** A process is gone, or has failed: nobody answers any more. Once at most. */
     void (*lost)(void *context);
-} rpexec_nodes_handler;
+} rpexec_processes_handler;
 
 /** Way of the processes to each other; how they were started. */
 typedef struct rpexec_launch {
@@ -66,70 +66,70 @@ uint32_t rpexec_launch_started(void);
  */
 rp_status rpexec_launch_find(uint32_t patience_s, rpexec_launch *launch_out);
 
-typedef struct rpexec_nodes_config {
+typedef struct rpexec_processes_config {
     const char *build;   /**< the same in all processes: what they run, for people */
     double bits_per_s;   /**< that leave a process; 0: as fast as it goes */
     uint32_t patience_s; /**< a process that is silent for so long ends the run; 0: never */
-} rpexec_nodes_config;
+} rpexec_processes_config;
 
 /**
  * Connects all processes within 30 s, or patience_s if that is less, and ends the launch. Listens
  * on the loopback interface where all run on one machine. What connects and does not know the run's
  * token, which the launch brings to all, is sent away and delays nobody.
- * @param nodes_out to be closed
+ * @param processes_out to be closed
  * @retval RP_OK, RP_USAGE (another build in another process; logged), RP_TOOL (logged),
  *         RP_NO_MEMORY
  */
-rp_status rpexec_nodes_open(const rpexec_launch *launch, const rpexec_nodes_config *config,
-                            rpexec_nodes **nodes_out);
+rp_status rpexec_processes_open(const rpexec_launch *launch, const rpexec_processes_config *config,
+                                rpexec_processes **processes_out);
 
 /** Tells the others that all went well, waits until they say the same, and disconnects. Where it
  * did not they are told at once. NULL is nothing. @retval RP_OK, RP_LOST (it did not, or a process
  * has failed; its failure is logged) */
-rp_status rpexec_nodes_close(rpexec_nodes *nodes, bool well);
+rp_status rpexec_processes_close(rpexec_processes *processes, bool well);
 
 /** @return which of the processes this is. */
-uint32_t rpexec_nodes_rank(const rpexec_nodes *nodes);
+uint32_t rpexec_processes_rank(const rpexec_processes *processes);
 
 /** @return how many there are. */
-uint32_t rpexec_nodes_count(const rpexec_nodes *nodes);
+uint32_t rpexec_processes_count(const rpexec_processes *processes);
 
 /** @return true of a process that runs on this machine, as this one does. */
-bool rpexec_nodes_is_beside(const rpexec_nodes *nodes, uint32_t process);
+bool rpexec_processes_is_beside(const rpexec_processes *processes, uint32_t process);
 
 /** Limits what leaves this process from now on. Nothing may be on its way. @param bits_per_s 0: as
  * fast as it goes. @return what it was before */
-double rpexec_nodes_limit(rpexec_nodes *nodes, double bits_per_s);
+double rpexec_processes_limit(rpexec_processes *processes, double bits_per_s);
 
 /** @return true once a process is gone, or has failed. */
-bool rpexec_nodes_failed(rpexec_nodes *nodes);
+bool rpexec_processes_failed(rpexec_processes *processes);
 
 /** @return bytes of arrays that this process has sent to sum them, so far. */
-uint64_t rpexec_nodes_sent_bytes(rpexec_nodes *nodes);
+uint64_t rpexec_processes_sent_bytes(rpexec_processes *processes);
 
 /** Notes which step this process is in, from 1 on: for messages about who has not come to it. */
-void rpexec_nodes_note_step(rpexec_nodes *nodes, uint64_t step);
+void rpexec_processes_note_step(rpexec_processes *processes, uint64_t step);
 
 /** Notes that a part of the work has been done; from any thread, often. */
-void rpexec_nodes_note_work(rpexec_nodes *nodes);
+void rpexec_processes_note_work(rpexec_processes *processes);
 
 /** A thread begins to wait for a process outside of exec/processes, and ends that. */
-void rpexec_nodes_begin_wait(rpexec_nodes *nodes, uint32_t process);
-void rpexec_nodes_end_wait(rpexec_nodes *nodes);
+void rpexec_processes_begin_wait(rpexec_processes *processes, uint32_t process);
+void rpexec_processes_end_wait(rpexec_processes *processes);
 
 /** @return true where a thread of this process waits for another process. */
-bool rpexec_nodes_waits(const rpexec_nodes *nodes);
+bool rpexec_processes_waits(const rpexec_processes *processes);
 
 /** All processes know why the run ends here: that others go is said no more. */
-void rpexec_nodes_part(rpexec_nodes *nodes);
+void rpexec_processes_part(rpexec_processes *processes);
 
 /** From now on messages go to `handler`; NULL: they wait. Nobody is in a handler afterwards that
  * was there before. */
-void rpexec_nodes_handle(rpexec_nodes *nodes, const rpexec_nodes_handler *handler);
+void rpexec_processes_handle(rpexec_processes *processes, const rpexec_processes_handler *handler);
 
 /** Sends a message to all others, from any thread. @retval RP_OK, RP_LOST (a process is gone, or
  * has failed), RP_NO_MEMORY */
-rp_status rpexec_nodes_tell(rpexec_nodes *nodes, const rpexec_message *message);
+rp_status rpexec_processes_tell(rpexec_processes *processes, const rpexec_message *message);
 
 /**
  * Sums an array over all processes, in fp32 by ascending rank and rounded once: the same bits
@@ -138,19 +138,21 @@ rp_status rpexec_nodes_tell(rpexec_nodes *nodes, const rpexec_message *message);
  *        the same order everywhere
  * @retval RP_OK, RP_LOST, RP_NO_MEMORY
  */
-rp_status rpexec_nodes_all_reduce(rpexec_nodes *nodes, uint64_t tag, rp_dtype dtype, uint64_t count,
-                                  void *array);
+rp_status rpexec_processes_all_reduce(rpexec_processes *processes, uint64_t tag, rp_dtype dtype,
+                                      uint64_t count, void *array);
 
 /** Gets a number of each process, [count]; tags as above. @retval as above */
-rp_status rpexec_nodes_gather(rpexec_nodes *nodes, uint64_t tag, double own, double *all_out);
+rp_status rpexec_processes_gather(rpexec_processes *processes, uint64_t tag, double own,
+                                  double *all_out);
 
 /** This process has failed: the others are told, and whoever waits here waits no more. */
-void rpexec_nodes_abort(rpexec_nodes *nodes);
+void rpexec_processes_abort(rpexec_processes *processes);
 
 /** The next two are called by one thread, the same calls in the same order in all processes. */
 
 /** Returns when all processes have come. @retval RP_OK, RP_LOST */
-rp_status rpexec_nodes_meet(rpexec_nodes *nodes);
+rp_status rpexec_processes_meet(rpexec_processes *processes);
 
 /** All get an array of one process. @retval RP_OK, RP_LOST */
-rp_status rpexec_nodes_share(rpexec_nodes *nodes, uint32_t root, void *array, uint64_t bytes);
+rp_status rpexec_processes_share(rpexec_processes *processes, uint32_t root, void *array,
+                                 uint64_t bytes);

@@ -29,7 +29,7 @@ typedef struct rpexec_parcel {
 
 /** A connection. */
 typedef struct rpexec_link {
-    rpexec_nodes *nodes;
+    rpexec_processes *processes;
     uint32_t other;
     bool beside; /**< on this machine */
     int socket;  /**< -1: none */
@@ -48,7 +48,7 @@ typedef struct rpexec_link {
     atomic_ullong step;     /**< that the other one is in; 0: it has not begun */
 } rpexec_link;
 
-struct rpexec_nodes {
+struct rpexec_processes {
     rp_arena *arena;
     uint32_t rank;
     uint32_t count;
@@ -60,7 +60,7 @@ struct rpexec_nodes {
     pthread_cond_t tick; /**< the watch sleeps on it */
     pthread_t watch;     /**< sends and expects signs of life */
     bool watches;        /**< it has been started */
-    rpexec_nodes_handler handler;
+    rpexec_processes_handler handler;
     bool handled;        /**< there is a handler */
     uint32_t inside;     /**< threads in it */
     atomic_uint waiting; /**< threads that wait for other processes, */
@@ -99,60 +99,61 @@ enum {
 extern const char *const rpexec_launch_variables[];
 
 /** @return CLOCK_MONOTONIC. */
-int64_t rpexec_nodes_now_ns(void);
+int64_t rpexec_processes_now_ns(void);
 
 /** Waits for `moved`, with the lock, because of another process. */
-static inline void rpexec_nodes_wait(rpexec_nodes *nodes, uint32_t other)
+static inline void rpexec_processes_wait(rpexec_processes *processes, uint32_t other)
 {
-    rpexec_nodes_begin_wait(nodes, other);
-    pthread_cond_wait(&nodes->moved, &nodes->lock);
-    rpexec_nodes_end_wait(nodes);
+    rpexec_processes_begin_wait(processes, other);
+    pthread_cond_wait(&processes->moved, &processes->lock);
+    rpexec_processes_end_wait(processes);
 }
 
 /** Ends the run because of a process: the first cause is logged, and told to whoever handles
  * messages before threads that wait for a process return. @param cause behind "process I of N " */
-void rpexec_nodes_fail(rpexec_nodes *nodes, uint32_t other, const char *cause);
+void rpexec_processes_fail(rpexec_processes *processes, uint32_t other, const char *cause);
 
 /**
  * Gives a message to a connection's writer.
- * @param left set when it has left, for rpexec_nodes_await, which must be called then; NULL: nobody
- *        waits
+ * @param left set when it has left, for rpexec_processes_await, which must be called then; NULL:
+ * nobody waits
  * @retval RP_OK, RP_LOST (not for RPEXEC_MESSAGE_ABORT), RP_NO_MEMORY
  */
-rp_status rpexec_nodes_put(rpexec_nodes *nodes, uint32_t to, const rpexec_message *message,
-                           const void *payload, bool *left);
+rp_status rpexec_processes_put(rpexec_processes *processes, uint32_t to,
+                               const rpexec_message *message, const void *payload, bool *left);
 
 /** A connection's threads. @param context the rpexec_link @return NULL */
-void *rpexec_nodes_write_letters(void *context);
-void *rpexec_nodes_read_letters(void *context);
+void *rpexec_processes_write_letters(void *context);
+void *rpexec_processes_read_letters(void *context);
 
-/** The thread that sends signs of life and expects the others'. @param context the rpexec_nodes
+/** The thread that sends signs of life and expects the others'. @param context the rpexec_processes
  * @return NULL */
-void *rpexec_nodes_watch(void *context);
+void *rpexec_processes_watch(void *context);
 
 /**
  * Sends values that the other process takes by their tag.
  * @param left set when they, and all that was given to this process before, have left; for
- *        rpexec_nodes_await, which must be called then. NULL: nobody waits
+ *        rpexec_processes_await, which must be called then. NULL: nobody waits
  * @retval RP_OK, RP_LOST, RP_NO_MEMORY
  */
-rp_status rpexec_nodes_give(rpexec_nodes *nodes, uint32_t to, uint64_t tag, const void *values,
-                            uint64_t bytes, bool *left);
+rp_status rpexec_processes_give(rpexec_processes *processes, uint32_t to, uint64_t tag,
+                                const void *values, uint64_t bytes, bool *left);
 
 /** Waits for values to leave to a process, after a failure, too. @retval RP_OK, RP_LOST */
-rp_status rpexec_nodes_await(rpexec_nodes *nodes, uint32_t to, const bool *left);
+rp_status rpexec_processes_await(rpexec_processes *processes, uint32_t to, const bool *left);
 
 /** After a failure: waits until no payload is being written, and none will be. */
-void rpexec_nodes_settle(rpexec_nodes *nodes);
+void rpexec_processes_settle(rpexec_processes *processes);
 
 /**
  * Takes the oldest values of a tag from another process, and waits for them.
  * @param parcel_out given back with rp_mem_release
  * @retval RP_OK, RP_LOST (or they have other sizes, logged)
  */
-rp_status rpexec_nodes_take(rpexec_nodes *nodes, uint32_t from, uint64_t tag, uint64_t bytes,
-                            rpexec_parcel **parcel_out);
+rp_status rpexec_processes_take(rpexec_processes *processes, uint32_t from, uint64_t tag,
+                                uint64_t bytes, rpexec_parcel **parcel_out);
 
-/** Connects all links. @param build rpexec_nodes_config's @retval RP_OK, RP_TOOL, RP_USAGE (another
- * build; logged), RP_NO_MEMORY */
-rp_status rpexec_nodes_connect(rpexec_nodes *nodes, const rpexec_launch *launch, const char *build);
+/** Connects all links. @param build rpexec_processes_config's @retval RP_OK, RP_TOOL, RP_USAGE
+ * (another build; logged), RP_NO_MEMORY */
+rp_status rpexec_processes_connect(rpexec_processes *processes, const rpexec_launch *launch,
+                                   const char *build);

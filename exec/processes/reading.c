@@ -8,7 +8,7 @@
 
 static void note_arrival(rpexec_link *link)
 {
-    int64_t now = rpexec_nodes_now_ns();
+    int64_t now = rpexec_processes_now_ns();
     atomic_store(&link->heard_ns, now);
     atomic_store(&link->active_ns, now);
 }
@@ -49,7 +49,7 @@ static bool read_payload(rpexec_link *link, void *to, uint64_t count)
 static void hold(rpexec_link *link)
 {
     link->held = true;
-    pthread_cond_wait(&link->nodes->moved, &link->nodes->lock);
+    pthread_cond_wait(&link->processes->moved, &link->processes->lock);
     link->held = false;
     note_arrival(link);
 }
@@ -57,7 +57,7 @@ static void hold(rpexec_link *link)
 /* An array waits for the one who wants it, and all that comes behind it waits, too. */
 static bool read_shared(rpexec_link *link, const rpexec_message *m)
 {
-    rpexec_nodes *n = link->nodes;
+    rpexec_processes *n = link->processes;
     pthread_mutex_lock(&n->lock);
     while ((n->target == NULL || n->target_root != link->other) && !n->failed) {
         hold(link);
@@ -78,14 +78,14 @@ static bool read_shared(rpexec_link *link, const rpexec_message *m)
         rp_log_error("process %u has come with %llu bytes to share, which process %u does not "
                      "expect; valid is the same command on all processes",
                      link->other, (unsigned long long)m->bytes, n->rank);
-        rpexec_nodes_abort(n);
+        rpexec_processes_abort(n);
     }
     return well;
 }
 
 static bool read_parcel(rpexec_link *link, const rpexec_message *m)
 {
-    rpexec_nodes *n = link->nodes;
+    rpexec_processes *n = link->processes;
     rpexec_parcel *parcel = NULL;
     if (rp_mem_resize(&parcel, sizeof *parcel + m->bytes) != RP_OK) {
         return false;
@@ -106,13 +106,13 @@ static bool read_parcel(rpexec_link *link, const rpexec_message *m)
 /* A message waits for somebody to handle it, and all that comes behind it waits, too. */
 static void hand_over(rpexec_link *link, const rpexec_message *m)
 {
-    rpexec_nodes *n = link->nodes;
+    rpexec_processes *n = link->processes;
     pthread_mutex_lock(&n->lock);
     while (!n->handled && !n->failed && !n->closing) {
         hold(link);
     }
     bool handled = n->handled;
-    const rpexec_nodes_handler handler = n->handler;
+    const rpexec_processes_handler handler = n->handler;
     n->inside += handled ? 1 : 0;
     pthread_mutex_unlock(&n->lock);
     if (handled) {
@@ -126,7 +126,7 @@ static void hand_over(rpexec_link *link, const rpexec_message *m)
 
 static void note_meeting(rpexec_link *link, bool ends)
 {
-    rpexec_nodes *n = link->nodes;
+    rpexec_processes *n = link->processes;
     pthread_mutex_lock(&n->lock);
     n->met[link->other] += ends ? 0 : 1;
     link->ended = link->ended || ends;
@@ -136,17 +136,17 @@ static void note_meeting(rpexec_link *link, bool ends)
 
 static void fail(rpexec_link *link, const rpexec_message *abort)
 {
-    rpexec_nodes *n = link->nodes;
+    rpexec_processes *n = link->processes;
     char cause[64] = "";
     if (abort == NULL) {
-        rpexec_nodes_fail(n, link->other, "is gone");
+        rpexec_processes_fail(n, link->other, "is gone");
     } else if (abort->number == link->other) {
-        rpexec_nodes_fail(n, link->other, "has failed");
+        rpexec_processes_fail(n, link->other, "has failed");
     } else if (abort->number == n->rank) { /* this one was stopped, or had no network */
-        rpexec_nodes_fail(n, link->other, "has given this one up");
+        rpexec_processes_fail(n, link->other, "has given this one up");
     } else {
         (void)snprintf(cause, sizeof cause, "is given up by process %u", link->other);
-        rpexec_nodes_fail(n, abort->number, cause);
+        rpexec_processes_fail(n, abort->number, cause);
     }
 }
 
@@ -189,7 +189,7 @@ static bool read_one(rpexec_link *link)
     return well;
 }
 
-void *rpexec_nodes_read_letters(void *context)
+void *rpexec_processes_read_letters(void *context)
 {
     rpexec_link *link = context;
     while (read_one(link)) {

@@ -31,9 +31,9 @@ typedef struct finding {
     bool is_silent;
 } finding;
 
-static void sleep_locked(rpexec_nodes *n, int64_t ns)
+static void sleep_locked(rpexec_processes *n, int64_t ns)
 {
-    int64_t until = rpexec_nodes_now_ns() + ns;
+    int64_t until = rpexec_processes_now_ns() + ns;
     const struct timespec t = {.tv_sec = until / SECOND, .tv_nsec = until % SECOND};
     (void)pthread_cond_timedwait(&n->tick, &n->lock, &t);
 }
@@ -49,13 +49,13 @@ static bool is_gone(const rpexec_link *link)
            info.tcpi_last_ack_recv > GONE_MS;
 }
 
-static bool is_watched(const rpexec_nodes *n, const rpexec_link *link)
+static bool is_watched(const rpexec_processes *n, const rpexec_link *link)
 {
     return link->other != n->rank && !link->ended;
 }
 
 /* With the lock. All processes wait, this one among them. */
-static bool all_wait(const rpexec_nodes *n, const watch *w, int64_t now)
+static bool all_wait(const rpexec_processes *n, const watch *w, int64_t now)
 {
     bool all = w->idle_ns != 0 && now - w->idle_ns > n->patience_ns;
     for (uint32_t i = 0; i < n->count; i++) {
@@ -67,7 +67,7 @@ static bool all_wait(const rpexec_nodes *n, const watch *w, int64_t now)
 }
 
 /* With the lock. @return whether somebody keeps the run from going on */
-static bool find_culprit(const rpexec_nodes *n, const watch *w, int64_t now, finding *found_out)
+static bool find_culprit(const rpexec_processes *n, const watch *w, int64_t now, finding *found_out)
 {
     for (uint32_t i = 0; i < n->count; i++) {
         rpexec_link *link = &n->links[i];
@@ -86,7 +86,7 @@ static bool find_culprit(const rpexec_nodes *n, const watch *w, int64_t now, fin
 }
 
 /* With the lock. A process that was stopped itself, or had no processor, has heard nobody. */
-static void note_time(rpexec_nodes *n, watch *w, int64_t now)
+static void note_time(rpexec_processes *n, watch *w, int64_t now)
 {
     bool late = now - w->looked_ns > 4 * w->period;
     uint64_t works = atomic_load(&n->works);
@@ -99,7 +99,7 @@ static void note_time(rpexec_nodes *n, watch *w, int64_t now)
     }
 }
 
-static void cut_connections(const rpexec_nodes *n)
+static void cut_connections(const rpexec_processes *n)
 {
     for (uint32_t i = 0; i < n->count; i++) {
         if (n->links[i].socket >= 0) {
@@ -109,7 +109,7 @@ static void cut_connections(const rpexec_nodes *n)
 }
 
 /* Whoever has ended waits for this process. */
-static void give_signs(rpexec_nodes *n, bool waits)
+static void give_signs(rpexec_processes *n, bool waits)
 {
     const rpexec_message sign = {
         .kind = RPEXEC_MESSAGE_ALIVE, .number = waits ? 1 : 0, .values = {atomic_load(&n->step)}};
@@ -119,12 +119,12 @@ static void give_signs(rpexec_nodes *n, bool waits)
         bool due = i != n->rank && !n->leaving && link->first == NULL && !link->writing;
         pthread_mutex_unlock(&n->lock);
         if (due) {
-            (void)rpexec_nodes_put(n, i, &sign, NULL, NULL);
+            (void)rpexec_processes_put(n, i, &sign, NULL, NULL);
         }
     }
 }
 
-static void give_up(rpexec_nodes *n, const finding *found)
+static void give_up(rpexec_processes *n, const finding *found)
 {
     char cause[128];
     char step[64] = "the first step";
@@ -141,13 +141,13 @@ static void give_up(rpexec_nodes *n, const finding *found)
     } else {
         (void)snprintf(cause, sizeof cause, "has not come to %s for %u s", step, seconds);
     }
-    rpexec_nodes_fail(n, found->culprit, cause);
+    rpexec_processes_fail(n, found->culprit, cause);
 }
 
-void *rpexec_nodes_watch(void *context)
+void *rpexec_processes_watch(void *context)
 {
-    rpexec_nodes *n = context;
-    watch w = {.period = SECOND, .looked_ns = rpexec_nodes_now_ns()};
+    rpexec_processes *n = context;
+    watch w = {.period = SECOND, .looked_ns = rpexec_processes_now_ns()};
     if (n->patience_ns != 0 && n->patience_ns / 8 < w.period) {
         w.period = n->patience_ns / 8 > LEAST_PERIOD ? n->patience_ns / 8 : LEAST_PERIOD;
     }
@@ -155,7 +155,7 @@ void *rpexec_nodes_watch(void *context)
     while (!n->closing) {
         finding found;
         sleep_locked(n, w.period);
-        int64_t now = rpexec_nodes_now_ns();
+        int64_t now = rpexec_processes_now_ns();
         note_time(n, &w, now);
         bool fails = !n->failed && !n->closing && find_culprit(n, &w, now, &found);
         bool cuts = n->failed_ns != 0 && now - n->failed_ns > LINGER && !w.cut;

@@ -14,7 +14,7 @@
 
 /* Sleeps until the card has sent `bytes` more than before. It has had them since `given_ns`: what
  * this thread sleeps and writes too long is not lost, the next bytes leave the earlier. */
-static void pace(rpexec_nodes *n, int64_t given_ns, uint64_t bytes)
+static void pace(rpexec_processes *n, int64_t given_ns, uint64_t bytes)
 {
     pthread_mutex_lock(&n->lock);
     int64_t begin = n->free_ns > given_ns ? n->free_ns : given_ns;
@@ -44,7 +44,7 @@ static bool write_all(const rpexec_link *link, const void *bytes, uint64_t count
     return true;
 }
 
-static uint64_t slice_bytes(const rpexec_nodes *n)
+static uint64_t slice_bytes(const rpexec_processes *n)
 {
     double bytes = n->bits_per_s > 0 ? n->bits_per_s / 8 * SLICE_S : (double)RPEXEC_PIECE_BYTES;
     return bytes < (double)LEAST_SLICE          ? LEAST_SLICE
@@ -56,16 +56,16 @@ static uint64_t slice_bytes(const rpexec_nodes *n)
 static bool write_letter(const rpexec_link *link, const rpexec_letter *letter)
 {
     const unsigned char *payload = letter->payload;
-    uint64_t most = slice_bytes(link->nodes);
+    uint64_t most = slice_bytes(link->processes);
     uint64_t size = letter->message.bytes;
     uint64_t slice = size < most ? size : most;
     if (letter->message.kind != RPEXEC_MESSAGE_ALIVE) {
-        pace(link->nodes, letter->given_ns, HEADER_BYTES + slice);
+        pace(link->processes, letter->given_ns, HEADER_BYTES + slice);
     }
     bool well = write_all(link, &letter->message, HEADER_BYTES) && write_all(link, payload, slice);
     for (uint64_t at = slice; well && at < size; at += slice) {
         slice = size - at < most ? size - at : most;
-        pace(link->nodes, letter->given_ns, slice);
+        pace(link->processes, letter->given_ns, slice);
         well = write_all(link, payload + at, slice);
     }
     return well;
@@ -75,7 +75,7 @@ static bool write_letter(const rpexec_link *link, const rpexec_letter *letter)
  * but the news of it is written. */
 static void deliver(rpexec_link *link, const rpexec_letter *letter, bool *well)
 {
-    rpexec_nodes *n = link->nodes;
+    rpexec_processes *n = link->processes;
     bool drops = n->failed && letter->message.kind != RPEXEC_MESSAGE_ABORT;
     link->writing = true;
     pthread_mutex_unlock(&n->lock);
@@ -84,7 +84,7 @@ static void deliver(rpexec_link *link, const rpexec_letter *letter, bool *well)
     bool gone = !*well && !link->ended;
     if (gone) {
         pthread_mutex_unlock(&n->lock);
-        rpexec_nodes_fail(n, link->other, "is gone");
+        rpexec_processes_fail(n, link->other, "is gone");
         pthread_mutex_lock(&n->lock);
     }
     link->writing = false;
@@ -96,10 +96,10 @@ static void deliver(rpexec_link *link, const rpexec_letter *letter, bool *well)
     }
 }
 
-void *rpexec_nodes_write_letters(void *context)
+void *rpexec_processes_write_letters(void *context)
 {
     rpexec_link *link = context;
-    rpexec_nodes *n = link->nodes;
+    rpexec_processes *n = link->processes;
     bool well = true;
     (void)prctl(PR_SET_TIMERSLACK, 1UL); /* 50 us otherwise, by which `pace` would be late */
     pthread_mutex_lock(&n->lock);
@@ -120,13 +120,15 @@ void *rpexec_nodes_write_letters(void *context)
     return NULL;
 }
 
-rp_status rpexec_nodes_put(rpexec_nodes *n, uint32_t to, const rpexec_message *message,
-                           const void *payload, bool *left)
+rp_status rpexec_processes_put(rpexec_processes *n, uint32_t to, const rpexec_message *message,
+                               const void *payload, bool *left)
 {
     rpexec_letter *letter = NULL;
     RP_TRY(rp_mem_resize(&letter, sizeof *letter));
-    *letter = (rpexec_letter){
-        .message = *message, .payload = payload, .given_ns = rpexec_nodes_now_ns(), .left = left};
+    *letter = (rpexec_letter){.message = *message,
+                              .payload = payload,
+                              .given_ns = rpexec_processes_now_ns(),
+                              .left = left};
     pthread_mutex_lock(&n->lock);
     rpexec_link *link = &n->links[to];
     bool refused = n->failed && message->kind != RPEXEC_MESSAGE_ABORT;
@@ -146,18 +148,18 @@ rp_status rpexec_nodes_put(rpexec_nodes *n, uint32_t to, const rpexec_message *m
     return refused ? RP_LOST : RP_OK;
 }
 
-rp_status rpexec_nodes_await(rpexec_nodes *n, uint32_t to, const bool *left)
+rp_status rpexec_processes_await(rpexec_processes *n, uint32_t to, const bool *left)
 {
     pthread_mutex_lock(&n->lock);
     while (!*left) {
-        rpexec_nodes_wait(n, to);
+        rpexec_processes_wait(n, to);
     }
     rp_status status = n->failed ? RP_LOST : RP_OK;
     pthread_mutex_unlock(&n->lock);
     return status;
 }
 
-void rpexec_nodes_settle(rpexec_nodes *n)
+void rpexec_processes_settle(rpexec_processes *n)
 {
     pthread_mutex_lock(&n->lock);
     for (uint32_t i = 0; i < n->count;) {
@@ -170,18 +172,18 @@ void rpexec_nodes_settle(rpexec_nodes *n)
     pthread_mutex_unlock(&n->lock);
 }
 
-rp_status rpexec_nodes_give(rpexec_nodes *n, uint32_t to, uint64_t tag, const void *values,
-                            uint64_t bytes, bool *left)
+rp_status rpexec_processes_give(rpexec_processes *n, uint32_t to, uint64_t tag, const void *values,
+                                uint64_t bytes, bool *left)
 {
     const rpexec_message m = {.kind = RPEXEC_MESSAGE_PARCEL, .bytes = bytes, .values = {tag}};
-    return rpexec_nodes_put(n, to, &m, values, left);
+    return rpexec_processes_put(n, to, &m, values, left);
 }
 
-rp_status rpexec_nodes_tell(rpexec_nodes *n, const rpexec_message *message)
+rp_status rpexec_processes_tell(rpexec_processes *n, const rpexec_message *message)
 {
     rp_status status = RP_OK;
     for (uint32_t other = 0; other < n->count && status == RP_OK; other++) {
-        status = other == n->rank ? RP_OK : rpexec_nodes_put(n, other, message, NULL, NULL);
+        status = other == n->rank ? RP_OK : rpexec_processes_put(n, other, message, NULL, NULL);
     }
     return status;
 }

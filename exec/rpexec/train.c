@@ -162,8 +162,8 @@ static void step_ended(void *context, uint32_t iteration, double loss, double no
     if (!waits) {
         rpexec_loss_log_add(&t->losses, &t->line);
     }
-    if (t->nodes != NULL) {
-        rpexec_nodes_note_step(t->nodes, t->line.step + 1);
+    if (t->processes != NULL) {
+        rpexec_processes_note_step(t->processes, t->line.step + 1);
     }
     show_progress(t, loss, norm);
 }
@@ -239,7 +239,7 @@ static rp_status open_session(rpexec_trainer *t, uint32_t steps)
                                       .bound = t->o->bind},
                            .fail_op = RP_MAX_OPS,
                            .fuses = t->program == NULL,
-                           .nodes = t->nodes,
+                           .processes = t->processes,
                            .follower = {.context = t,
                                         .begins = t->program == NULL ? iteration_begins : NULL,
                                         .ended = step_ended}};
@@ -301,7 +301,7 @@ static rp_status record(rpexec_trainer *t, const rp_timeline *timeline, uint32_t
                                       .site = &site,
                                       .sharing_gpus = t->o->virtual_gpus,
                                       .load = &t->load,
-                                      .nodes = t->nodes};
+                                      .processes = t->processes};
     return rpexec_record_write(&t->session.plan, timeline, &t->flops, skip, &recorded, t->arena,
                                &t->record);
 }
@@ -452,8 +452,8 @@ static rp_status train(rpexec_trainer *t)
     if (t->outcome->steps > 0) {
         RP_TRY(rpexec_loss_log_begin(&t->losses));
     }
-    if (t->nodes != NULL) {
-        rpexec_nodes_note_step(t->nodes, t->outcome->first_step + 1);
+    if (t->processes != NULL) {
+        rpexec_processes_note_step(t->processes, t->outcome->first_step + 1);
     }
     t->began_s = now_s();
     t->load = rpexec_load_begin();
@@ -464,7 +464,7 @@ static rp_status train(rpexec_trainer *t)
     rp_interrupt_exits();
     RP_TRY(status);
     double siblings_s = 0;
-    RP_TRY(rpexec_load_siblings(&t->load, t->nodes, RPEXEC_TAG_END, &siblings_s));
+    RP_TRY(rpexec_load_siblings(&t->load, t->processes, RPEXEC_TAG_END, &siblings_s));
     t->outcome->busy_pct = rpexec_load_others_pct(&t->load, siblings_s);
     set_rates(t);
     t->outcome->loss_scale = (double)t->state.scaler.scale;
@@ -544,12 +544,12 @@ static rp_status leave(rpexec_trainer *t)
     return rpexec_artefacts_write(&run, t->arena, &t->artefacts);
 }
 
-rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_nodes *nodes,
+rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_processes *processes,
                        rpexec_outcome *outcome_out)
 {
     rpexec_trainer t = {.o = options,
                         .arena = arena,
-                        .nodes = nodes,
+                        .processes = processes,
                         .outcome = outcome_out,
                         .checkpoints.lock = -1};
     *outcome_out = (rpexec_outcome){.checked = options->check,

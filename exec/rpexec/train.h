@@ -55,13 +55,13 @@ typedef struct rpexec_outcome {
  * goes to stderr where that is a terminal.
  * With --save a SIGINT or SIGTERM ends the run after the step that it is in (an asynchronous one
  * may have begun two) and a checkpoint; without it a signal exits at once.
- * @param nodes processes that train together with the same options, of which process 0 alone
+ * @param processes processes that train together with the same options, of which process 0 alone
  *        writes files; NULL: there is one
  * @retval RP_OK, RP_INTERRUPTED (saved; logged), RP_USAGE, RP_INPUT (before anything runs; logged),
  * RP_INVALID_PROGRAM, RP_TOOL, RP_BROKEN, RP_LOST (another process has failed), RP_IO,
  * RP_NO_MEMORY; RP_TOOL also where --check finds a difference (logged)
  */
-rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_nodes *nodes,
+rp_status rpexec_train(rpexec_options *options, rp_arena *arena, rpexec_processes *processes,
                        rpexec_outcome *outcome_out);
 
 /** @return seconds that other processes of a run are waited for: they have given up themselves by

@@ -28,7 +28,7 @@ typedef struct rpexec_session {
 
 typedef struct rpexec_trainer {
     rpexec_options *o; /* what a program or the paper decides is filled in */
-    rpexec_nodes *nodes; /* NULL: one process */
+    rpexec_processes *processes; /* NULL: one process */
     uint64_t sent_before; /* bytes that the process has sent before it trains */
     int signal;          /* that has come before a segment ended, as process 0 has seen it */
     rp_arena *arena;
@@ -89,13 +89,13 @@ static inline uint32_t rpexec_trainer_microbatches(const rpexec_trainer *t)
 /** @return true of the process that writes files and says things: process 0, or the only one. */
 static inline bool rpexec_trainer_leads(const rpexec_trainer *t)
 {
-    return t->nodes == NULL || rpexec_nodes_rank(t->nodes) == 0;
+    return t->processes == NULL || rpexec_processes_rank(t->processes) == 0;
 }
 
 /** Points a batch that has been read to the part that this process has. */
 static inline void rpexec_trainer_take_part(const rpexec_trainer *t, rpexec_batch *batch)
 {
-    uint32_t rank = t->nodes == NULL ? 0 : rpexec_nodes_rank(t->nodes);
+    uint32_t rank = t->processes == NULL ? 0 : rpexec_processes_rank(t->processes);
     uint64_t first = (uint64_t)rank * (t->batch / t->o->servers) * t->o->seq_len;
     batch->ids += first;
     batch->labels += first;

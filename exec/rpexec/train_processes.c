@@ -59,15 +59,15 @@ static rp_status describe_build(rp_arena *arena, const char **text_out)
 rp_status rpexec_train_together(rpexec_options *options, const rpexec_launch *launch,
                                 rp_arena *arena, rpexec_outcome *outcome_out)
 {
-    rpexec_nodes *nodes = NULL;
-    rpexec_nodes_config config = {.bits_per_s = 8e9 * options->network_gb_per_s,
-                                  .patience_s = rpexec_patience_s(options)};
+    rpexec_processes *processes = NULL;
+    rpexec_processes_config config = {.bits_per_s = 8e9 * options->network_gb_per_s,
+                                      .patience_s = rpexec_patience_s(options)};
     if (launch->count > 1) {
         RP_TRY(describe_build(arena, &config.build));
-        RP_TRY(rpexec_nodes_open(launch, &config, &nodes));
+        RP_TRY(rpexec_processes_open(launch, &config, &processes));
     }
-    rp_status status = rpexec_train(options, arena, nodes, outcome_out);
-    rp_status left = rpexec_nodes_close(nodes, status == RP_OK || status == RP_INTERRUPTED);
+    rp_status status = rpexec_train(options, arena, processes, outcome_out);
+    rp_status left = rpexec_processes_close(processes, status == RP_OK || status == RP_INTERRUPTED);
     return status == RP_OK ? left : status;
 }
 
@@ -106,8 +106,8 @@ static void log_line(const rpexec_trainer *t, const char *a, const char *b, uint
     }
     rp_log_error("%.*s: process 0 of %" PRIu32 " has %.*s, process %" PRIu32
                  " has %.*s%s; valid is the same in all processes",
-                 (int)name, a, rpexec_nodes_count(t->nodes), (int)strcspn(ours, "\n"), ours, other,
-                 (int)strcspn(theirs, "\n"), theirs, rest);
+                 (int)name, a, rpexec_processes_count(t->processes), (int)strcspn(ours, "\n"), ours,
+                 other, (int)strcspn(theirs, "\n"), theirs, rest);
 }
 
 /* @param texts [processes] lines of each
@@ -115,7 +115,7 @@ static void log_line(const rpexec_trainer *t, const char *a, const char *b, uint
 static uint32_t log_differences(const rpexec_trainer *t, char *const *texts, rp_arena *arena,
                                 rp_status *status_out)
 {
-    uint32_t count = rpexec_nodes_count(t->nodes);
+    uint32_t count = rpexec_processes_count(t->processes);
     uint32_t differences = 0;
     const char **at = NULL;
     *status_out = rp_arena_alloc(arena, count, sizeof *at, &at);
@@ -146,31 +146,31 @@ static uint32_t log_differences(const rpexec_trainer *t, char *const *texts, rp_
 /* Process 0 gets the lines of all, says what differs, and tells all whether they go on. */
 static rp_status compare_in(const rpexec_trainer *t, const rp_text *own, rp_arena *arena)
 {
-    uint32_t count = rpexec_nodes_count(t->nodes);
-    uint32_t rank = rpexec_nodes_rank(t->nodes);
+    uint32_t count = rpexec_processes_count(t->processes);
+    uint32_t rank = rpexec_processes_rank(t->processes);
     char **texts = NULL;
     uint32_t differences = 0;
     rp_status status = RP_OK;
     RP_TRY(rp_arena_alloc(arena, count, sizeof *texts, &texts));
     for (uint32_t root = 0; root < count; root++) {
         uint64_t length = own->length;
-        RP_TRY(rpexec_nodes_share(t->nodes, root, &length, sizeof length));
+        RP_TRY(rpexec_processes_share(t->processes, root, &length, sizeof length));
         RP_TRY(rp_arena_alloc(arena, length + 1, 1, &texts[root]));
         if (root == rank) {
             memcpy(texts[root], own->bytes, length);
         }
-        RP_TRY(rpexec_nodes_share(t->nodes, root, texts[root], length));
+        RP_TRY(rpexec_processes_share(t->processes, root, texts[root], length));
     }
     if (rank == 0) {
         differences = log_differences(t, texts, arena, &status);
         RP_TRY(status);
     }
-    RP_TRY(rpexec_nodes_share(t->nodes, 0, &differences, sizeof differences));
+    RP_TRY(rpexec_processes_share(t->processes, 0, &differences, sizeof differences));
     if (differences == 0) {
         return RP_OK;
     }
-    rpexec_nodes_part(t->nodes);
-    (void)rpexec_nodes_meet(t->nodes); /* all know it before one goes */
+    rpexec_processes_part(t->processes);
+    (void)rpexec_processes_meet(t->processes); /* all know it before one goes */
     return RP_USAGE;
 }
 
@@ -219,7 +219,7 @@ rp_status rpexec_trainer_compare_options(const rpexec_trainer *t)
 {
     rp_text text = {0};
     rp_status status = RP_OK;
-    if (t->nodes == NULL) {
+    if (t->processes == NULL) {
         return RP_OK;
     }
     for (uint32_t i = 0; status == RP_OK && i < rpexec_command_line.row_count; i++) {
@@ -286,7 +286,7 @@ static rp_status add_inputs(const rpexec_trainer *t, rp_text *text)
 rp_status rpexec_trainer_compare_inputs(const rpexec_trainer *t)
 {
     rp_text text = {0};
-    if (t->nodes == NULL) {
+    if (t->processes == NULL) {
         return RP_OK;
     }
     rp_status status = add_inputs(t, &text);
@@ -314,7 +314,7 @@ rp_status rpexec_trainer_share_state(rpexec_trainer *t)
                  {&s->scaler, sizeof s->scaler},
                  {&t->progress.place, sizeof t->progress.place}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        RP_TRY(rpexec_nodes_share(t->nodes, 0, parts[i].array, parts[i].bytes));
+        RP_TRY(rpexec_processes_share(t->processes, 0, parts[i].array, parts[i].bytes));
     }
     return RP_OK;
 }
@@ -322,7 +322,9 @@ rp_status rpexec_trainer_share_state(rpexec_trainer *t)
 rp_status rpexec_trainer_look_for_signal(rpexec_trainer *t)
 {
     t->signal = rp_interrupt_signal();
-    return t->nodes == NULL ? RP_OK : rpexec_nodes_share(t->nodes, 0, &t->signal, sizeof t->signal);
+    return t->processes == NULL
+               ? RP_OK
+               : rpexec_processes_share(t->processes, 0, &t->signal, sizeof t->signal);
 }
 
 /* Exact below 2^53. */
@@ -331,15 +333,15 @@ rp_status rpexec_trainer_add_bytes(const rpexec_trainer *t)
     rpexec_outcome *out = t->outcome;
     uint64_t *const bytes[] = {&out->uploaded_bytes, &out->downloaded_bytes, &out->exchanged_bytes,
                                &out->network_bytes};
-    double all[RPEXEC_MAX_NODES];
-    if (t->nodes == NULL) {
+    double all[RPEXEC_MAX_PROCESSES];
+    if (t->processes == NULL) {
         return RP_OK;
     }
-    out->network_bytes = rpexec_nodes_sent_bytes(t->nodes) - t->sent_before;
+    out->network_bytes = rpexec_processes_sent_bytes(t->processes) - t->sent_before;
     for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
         double sum = 0;
-        RP_TRY(rpexec_nodes_gather(t->nodes, RPEXEC_TAG_END, (double)*bytes[i], all));
-        for (uint32_t k = 0; k < rpexec_nodes_count(t->nodes); k++) {
+        RP_TRY(rpexec_processes_gather(t->processes, RPEXEC_TAG_END, (double)*bytes[i], all));
+        for (uint32_t k = 0; k < rpexec_processes_count(t->processes); k++) {
             sum += all[k];
         }
         *bytes[i] = (uint64_t)sum;

@@ -161,7 +161,7 @@ static rp_status set_state(rpexec_trainer *t)
         RP_TRY(compare_data(t, resumed.data));
         compare_recipes(t->progress.recipe, resumed.recipe);
     }
-    if (t->o->resume && t->nodes != NULL) {
+    if (t->o->resume && t->processes != NULL) {
         RP_TRY(rpexec_trainer_share_state(t));
     }
     t->outcome->first_step = rpexec_state_iterations(&t->state);
@@ -240,7 +240,7 @@ static rp_status set_network(rpexec_trainer *t)
                      "--network-gb-per-s, or with a record of as many processes");
         return RP_USAGE;
     }
-    if (recorded == 0 && rpexec_trainer_leads(t) && rpexec_nodes_is_beside(t->nodes, 1)) {
+    if (recorded == 0 && rpexec_trainer_leads(t) && rpexec_processes_is_beside(t->processes, 1)) {
         rp_log_warning("--predict: the record is of a process that had this machine alone, and "
                        "several share it now; valid is a record of as many (mpirun)");
     }
@@ -447,6 +447,6 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->eval_steps));
     RP_TRY(rp_arena_alloc(t->arena, out->steps, sizeof(double), &out->eval_losses));
     RP_TRY(rp_arena_alloc(t->arena, out->gpus, sizeof(uint64_t), &out->peak_gpu_bytes));
-    t->sent_before = t->nodes != NULL ? rpexec_nodes_sent_bytes(t->nodes) : 0;
+    t->sent_before = t->processes != NULL ? rpexec_processes_sent_bytes(t->processes) : 0;
     return t->o->check ? rpexec_check_begin(t) : RP_OK;
 }

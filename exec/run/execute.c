@@ -88,17 +88,17 @@ static double own_loss(const rpexec_run *r, uint32_t iteration)
  * @return NaN where one is gone */
 static double loss_of(rpexec_run *r, uint32_t iteration)
 {
-    double all[RPEXEC_MAX_NODES];
-    if (r->e->nodes == NULL) {
+    double all[RPEXEC_MAX_PROCESSES];
+    if (r->e->processes == NULL) {
         return own_loss(r, iteration);
     }
     for (; r->losses_known <= iteration; r->losses_known++) {
         double *loss = &r->losses[r->losses_known];
         *loss = NAN;
-        if (rpexec_nodes_gather(r->e->nodes, rpexec_run_tag(RPEXEC_TAG_LOSS, 0),
-                                own_loss(r, r->losses_known), all) == RP_OK) {
+        if (rpexec_processes_gather(r->e->processes, rpexec_run_tag(RPEXEC_TAG_LOSS, 0),
+                                    own_loss(r, r->losses_known), all) == RP_OK) {
             *loss = 0;
-            for (uint32_t i = 0; i < rpexec_nodes_count(r->e->nodes); i++) {
+            for (uint32_t i = 0; i < rpexec_processes_count(r->e->processes); i++) {
                 *loss += all[i];
             }
         }
@@ -111,7 +111,7 @@ static double loss_of(rpexec_run *r, uint32_t iteration)
 static bool ends_iteration(const rpexec_run *r, const rp_queue *queue, const rp_op *op)
 {
     bool host = queue->kind != RP_QUEUE_COMPUTE;
-    bool late = r->plan->sharded != NULL || r->e->nodes != NULL;
+    bool late = r->plan->sharded != NULL || r->e->processes != NULL;
     bool steps = rp_op_kinds[op->kind].phase == RP_PHASE_STEP;
     bool sums = late ? steps : rp_op_kind_collects(op->kind);
     return !host || (sums && !r->plan->resident && !rpexec_run_shards_are_trained(r));
@@ -158,7 +158,7 @@ static bool has_run(rpexec_run *r, uint32_t iteration)
 
 static bool is_lost(const rpexec_run *r)
 {
-    return r->e->nodes != NULL && rpexec_nodes_failed(r->e->nodes);
+    return r->e->processes != NULL && rpexec_processes_failed(r->e->processes);
 }
 
 /* Tells the follower of each iteration as it ends. A failure is `finish`'s to report. */
@@ -205,7 +205,7 @@ static void lose(void *context)
 static bool waits_for_others(void *context)
 {
     const rpexec_run *r = context;
-    return rpexec_nodes_waits(r->e->nodes);
+    return rpexec_processes_waits(r->e->processes);
 }
 
 /* The decision of process 0 about an iteration that has not begun. With the run's lock. */
@@ -215,20 +215,20 @@ static bool decided(rpexec_run *r, uint32_t iteration)
     if (f->begins == NULL) {
         return true;
     }
-    if (r->e->nodes == NULL || rpexec_nodes_rank(r->e->nodes) == 0) {
+    if (r->e->processes == NULL || rpexec_processes_rank(r->e->processes) == 0) {
         bool begins = f->begins(f->context, iteration) && !r->exhausted;
         const rpexec_message verdict = {
             .kind = VERDICT, .number = iteration, .values = {begins ? 1 : 0}};
-        if (r->e->nodes != NULL) {
-            (void)rpexec_nodes_tell(r->e->nodes, &verdict); /* who is gone is noticed */
+        if (r->e->processes != NULL) {
+            (void)rpexec_processes_tell(r->e->processes, &verdict); /* who is gone is noticed */
         }
         return begins;
     }
-    rpexec_nodes_begin_wait(r->e->nodes, 0);
+    rpexec_processes_begin_wait(r->e->processes, 0);
     while (r->verdicts[iteration] == 0 && !r->stopped) {
         pthread_cond_wait(&r->submitted_one, &r->lock);
     }
-    rpexec_nodes_end_wait(r->e->nodes);
+    rpexec_processes_end_wait(r->e->processes);
     return r->verdicts[iteration] > 0;
 }
 
@@ -273,8 +273,8 @@ static rp_status run_workers(rpexec_run *r, rp_arena *arena)
     if (status != RP_OK) {
         stop(r);
     }
-    if (status != RP_OK && r->e->nodes != NULL) {
-        rpexec_nodes_abort(r->e->nodes); /* threads wait for what never comes */
+    if (status != RP_OK && r->e->processes != NULL) {
+        rpexec_processes_abort(r->e->processes); /* threads wait for what never comes */
     }
     for (uint32_t i = 0; i < started; i++) {
         pthread_join(workers[i].thread, NULL);
@@ -348,7 +348,7 @@ static rp_status open_run(rpexec_run *r)
         size_t arrays = (size_t)p->gpu_count * rpexec_plan_most_arrays(r->plan);
         RP_TRY(rp_arena_alloc(r->arena, arrays, sizeof *r->arrays, &r->arrays));
     }
-    e->driver.excused = e->nodes != NULL ? waits_for_others : NULL;
+    e->driver.excused = e->processes != NULL ? waits_for_others : NULL;
     RP_TRY(e->driver_type->open(&e->driver, rpexec_run_perform, r, &r->driver));
     r->operators = rpexec_driver_operators(e->driver_type, r->driver, model->dtype);
     return load(r);
@@ -427,7 +427,7 @@ static rp_status rewind_run(rpexec_run *r)
 static bool can_fuse(const rpexec_execution *e)
 {
     const rpexec_plan *p = e->plan;
-    return e->fuses && !rpexec_run_wants_gradients(e) && e->nodes == NULL &&
+    return e->fuses && !rpexec_run_wants_gradients(e) && e->processes == NULL &&
            !p->program->asynchronous && !p->resident && p->sharded == NULL && p->slices == NULL &&
            p->slot_count == 0;
 }
@@ -439,13 +439,13 @@ rp_status rpexec_execution_run(rpexec_run *r)
     RP_TRY(rewind_run(r));
     RP_TRY(rp_arena_create(&arena));
     rpexec_state_fuse(e->state, can_fuse(e));
-    const rpexec_nodes_handler handler = {.context = r, .arrived = take_verdict, .lost = lose};
-    if (e->nodes != NULL) {
-        rpexec_nodes_handle(e->nodes, &handler);
+    const rpexec_processes_handler handler = {.context = r, .arrived = take_verdict, .lost = lose};
+    if (e->processes != NULL) {
+        rpexec_processes_handle(e->processes, &handler);
     }
     rp_status status = run_workers(r, arena);
-    if (e->nodes != NULL) {
-        rpexec_nodes_handle(e->nodes, NULL);
+    if (e->processes != NULL) {
+        rpexec_processes_handle(e->processes, NULL);
     }
     rpexec_state_fuse(e->state, false);
     rp_arena_destroy(arena);

@@ -39,12 +39,12 @@ typedef struct rpexec_execution {
                                  NULL: not wanted */
     bool fuses; /**< where no gradients are wanted: offloaded synchronous steps are one pass where
                      they can be; for lowered schedules, whose ops wait as it needs it */
-    rpexec_follower follower; /**< zeroes: none */
-    rpexec_nodes *nodes; /**< other processes with copies of their own, of which each has another
-                              part of a batch. All run the same program, process 0 asks its
+    rpexec_follower follower;    /**< zeroes: none */
+    rpexec_processes *processes; /**< other processes with copies of their own, of which each has
+                              another part of a batch. All run the same program, process 0 asks its
                               follower for all. NULL: there are none */
-    uint32_t evaluates;  /**< not 0: so many iterations run forward alone. Nothing is trained, and
-                              only `losses` are results */
+    uint32_t evaluates; /**< not 0: so many iterations run forward alone. Nothing is trained, and
+                             only `losses` are results */
     /* Results. */
     uint32_t iterations; /**< that have run: the program's, or fewer where the follower said so */
     double *losses;      /**< [iteration] mean over the valid tokens */

@@ -14,7 +14,7 @@ rp_status rpexec_run_network_reduce(rpexec_run *r, uint32_t op, rpexec_lane *lan
     uint32_t layer = rp_op_layer(&r->program->ops[op]);
     rpexec_state *state = r->e->state;
     (void)lane;
-    return rpexec_nodes_all_reduce(r->e->nodes, rpexec_run_tag(RPEXEC_TAG_LAYER, layer),
-                                   RP_DTYPE_F32, rpexec_state_own(state, layer, layer + 1),
-                                   state->gradients + state->trained[layer]);
+    return rpexec_processes_all_reduce(r->e->processes, rpexec_run_tag(RPEXEC_TAG_LAYER, layer),
+                                       RP_DTYPE_F32, rpexec_state_own(state, layer, layer + 1),
+                                       state->gradients + state->trained[layer]);
 }

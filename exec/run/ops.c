@@ -282,7 +282,7 @@ static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
             state, layer,
             rpexec_element(r->plan->model->dtype, rpexec_run_at(r, slot->value), first), scale);
     }
-    if (r->e->nodes == NULL) {
+    if (r->e->processes == NULL) {
         rpexec_run_measure(r, op, layer);
     }
     return RP_OK;
@@ -305,7 +305,7 @@ static rp_status optimise(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     (void)lane;
     if (!r->plan->resident) {
-        for (uint32_t i = r->e->nodes != NULL ? r->plan->model->layer_count : 0; i-- > 0;) {
+        for (uint32_t i = r->e->processes != NULL ? r->plan->model->layer_count : 0; i-- > 0;) {
             rpexec_run_measure(r, op, i);
         }
         rpexec_run_optimise(r, op);
@@ -578,8 +578,8 @@ rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane)
     }
     rpexec_run_op *work = works[o->kind][r->plan->sharded != NULL ? 1 : 0];
     rp_status status = work != NULL ? work(r, op, lane) : rp_broken();
-    if (r->e->nodes != NULL) {
-        rpexec_nodes_note_work(r->e->nodes);
+    if (r->e->processes != NULL) {
+        rpexec_processes_note_work(r->e->processes);
     }
     return status;
 }

@@ -85,7 +85,7 @@ static rp_status reduce_over_processes(rpexec_run *r, uint32_t op, const rpexec_
     const rpexec_collective_array gathered = {.from = share, .to = all.to, .count = all.count};
     uint64_t tag = rpexec_run_tag(RPEXEC_TAG_JOB, (uint32_t)(job - r->plan->jobs));
     RP_TRY(collect_along(r, op, RPEXEC_AXIS_DATA, RPEXEC_REDUCE_SCATTER, dtype, &scattered, 1));
-    RP_TRY(rpexec_nodes_all_reduce(r->e->nodes, tag, dtype, values, share));
+    RP_TRY(rpexec_processes_all_reduce(r->e->processes, tag, dtype, values, share));
     return collect_along(r, op, RPEXEC_AXIS_DATA, RPEXEC_ALL_GATHER, dtype, &gathered, 1);
 }
 
@@ -97,7 +97,7 @@ rp_status rpexec_run_reduce_gradients(rpexec_run *r, uint32_t op, rpexec_lane *l
     uint64_t count = rpexec_model_trained(model, job->begin, job->end);
     const rpexec_collective_array all = {.from = gradients, .to = gradients, .count = count};
     (void)lane;
-    if (r->e->nodes == NULL) {
+    if (r->e->processes == NULL) {
         return collect_along(r, op, RPEXEC_AXIS_DATA, RPEXEC_ALL_REDUCE, model->dtype, &all, 1);
     }
     return reduce_over_processes(r, op, job, all);

@@ -185,9 +185,9 @@ static void note(void *context, uint64_t first, uint64_t count)
 /* Each node has its own contiguous half of the pieces, pass after pass. */
 Test(exec_pool, nodes_have_their_own_pieces)
 {
-    static rpexec_node nodes[RPEXEC_MAX_NODES];
+    static rpexec_numa_node nodes[RPEXEC_MAX_NUMA_NODES];
     setenv("HWLOC_SYNTHETIC", "numa:2 pu:1", 1);
-    if (rpexec_nodes_find(nodes) != 2) {
+    if (rpexec_numa_find(nodes) != 2) {
         cr_skip_test("built without hwloc, or on one processor");
     }
     cr_expect(eq(u32, nodes[0].processors, 1));

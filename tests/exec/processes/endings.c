@@ -19,7 +19,8 @@
 #define PATIENCE_S 1u
 #define LARGE ((uint64_t)48 << 20)
 
-TestSuite(exec_processes, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
+TestSuite(exec_processes_endings, .init = rp_test_tool_begin, .fini = rp_test_tool_end,
+          .timeout = 120);
 
 static void sleep_ms(long ms)
 {
@@ -30,7 +31,7 @@ static void sleep_ms(long ms)
 
 typedef struct scenario {
     const char *name;
-    rp_status (*work)(rpexec_nodes *nodes, uint32_t rank);
+    rp_status (*work)(rpexec_processes *processes, uint32_t rank);
     rp_status others;    /* what the others get */
     const char *message; /* of one of them; NULL: nobody says anything */
     double least_s;
@@ -39,82 +40,83 @@ typedef struct scenario {
 
 static float values[LARGE / sizeof(float)];
 
-static rp_status meet_when_one_stops(rpexec_nodes *nodes, uint32_t rank)
+static rp_status meet_when_one_stops(rpexec_processes *processes, uint32_t rank)
 {
     if (rank == 1) {
         (void)raise(SIGSTOP);
     }
-    return rpexec_nodes_meet(nodes);
+    return rpexec_processes_meet(processes);
 }
 
-static rp_status share_when_root_stops(rpexec_nodes *nodes, uint32_t rank)
+static rp_status share_when_root_stops(rpexec_processes *processes, uint32_t rank)
 {
     if (rank == 1) {
         (void)raise(SIGSTOP);
     }
-    return rpexec_nodes_share(nodes, 1, values, sizeof values);
+    return rpexec_processes_share(processes, 1, values, sizeof values);
 }
 
 /* More than a socket holds: the root stands in the middle of it. */
-static rp_status share_when_one_stops(rpexec_nodes *nodes, uint32_t rank)
+static rp_status share_when_one_stops(rpexec_processes *processes, uint32_t rank)
 {
     if (rank == 1) {
         (void)raise(SIGSTOP);
     }
-    return rpexec_nodes_share(nodes, 0, values, sizeof values);
+    return rpexec_processes_share(processes, 0, values, sizeof values);
 }
 
-static rp_status sum_when_one_stops(rpexec_nodes *nodes, uint32_t rank)
+static rp_status sum_when_one_stops(rpexec_processes *processes, uint32_t rank)
 {
     if (rank == 1) {
         (void)raise(SIGSTOP);
     }
-    return rpexec_nodes_all_reduce(nodes, 0, RP_DTYPE_F32, LARGE / sizeof(float), values);
+    return rpexec_processes_all_reduce(processes, 0, RP_DTYPE_F32, LARGE / sizeof(float), values);
 }
 
 /* Nobody waits for the one that is stopped. */
-static rp_status work_when_one_stops(rpexec_nodes *nodes, uint32_t rank)
+static rp_status work_when_one_stops(rpexec_processes *processes, uint32_t rank)
 {
     if (rank == 1) {
         (void)raise(SIGSTOP);
     }
-    for (uint32_t i = 0; i < 1500 && !rpexec_nodes_failed(nodes); i++) {
+    for (uint32_t i = 0; i < 1500 && !rpexec_processes_failed(processes); i++) {
         sleep_ms(10);
     }
-    return rpexec_nodes_failed(nodes) ? RP_LOST : RP_OK;
+    return rpexec_processes_failed(processes) ? RP_LOST : RP_OK;
 }
 
-static rp_status meet_when_one_is_killed(rpexec_nodes *nodes, uint32_t rank)
+static rp_status meet_when_one_is_killed(rpexec_processes *processes, uint32_t rank)
 {
     if (rank == 1) {
         (void)raise(SIGKILL);
     }
-    return rpexec_nodes_meet(nodes);
+    return rpexec_processes_meet(processes);
 }
 
 /* As where one process evaluates and the others do not. */
-static rp_status wait_for_each_other(rpexec_nodes *nodes, uint32_t rank)
+static rp_status wait_for_each_other(rpexec_processes *processes, uint32_t rank)
 {
     double all[PROCESSES];
-    return rank == 1 ? rpexec_nodes_gather(nodes, 7, 1, all) : rpexec_nodes_meet(nodes);
+    return rank == 1 ? rpexec_processes_gather(processes, 7, 1, all)
+                     : rpexec_processes_meet(processes);
 }
 
 /* It loads or saves: no limit. */
-static rp_status meet_one_that_works(rpexec_nodes *nodes, uint32_t rank)
+static rp_status meet_one_that_works(rpexec_processes *processes, uint32_t rank)
 {
     sleep_ms(rank == 1 ? 1600 * PATIENCE_S : 0);
-    return rpexec_nodes_meet(nodes);
+    return rpexec_processes_meet(processes);
 }
 
 /* Nor does what it does not take yet speak against it. */
-static rp_status share_with_one_that_works(rpexec_nodes *nodes, uint32_t rank)
+static rp_status share_with_one_that_works(rpexec_processes *processes, uint32_t rank)
 {
     sleep_ms(rank == 1 ? (getenv("RP_LONG") != NULL ? 9000 : 1600 * PATIENCE_S) : 0);
-    RP_TRY(rpexec_nodes_share(nodes, 0, values, sizeof values));
-    return rpexec_nodes_meet(nodes);
+    RP_TRY(rpexec_processes_share(processes, 0, values, sizeof values));
+    return rpexec_processes_meet(processes);
 }
 
-static rp_status meet_one_that_pauses(rpexec_nodes *nodes, uint32_t rank)
+static rp_status meet_one_that_pauses(rpexec_processes *processes, uint32_t rank)
 {
     pid_t own = getpid();
     if (rank == 1 && fork() == 0) {
@@ -125,13 +127,13 @@ static rp_status meet_one_that_pauses(rpexec_nodes *nodes, uint32_t rank)
     if (rank == 1) {
         (void)raise(SIGSTOP);
     }
-    return rpexec_nodes_meet(nodes);
+    return rpexec_processes_meet(processes);
 }
 
 /* All have what they want, and one does not end. */
-static rp_status end_when_one_stops(rpexec_nodes *nodes, uint32_t rank)
+static rp_status end_when_one_stops(rpexec_processes *processes, uint32_t rank)
 {
-    RP_TRY(rpexec_nodes_meet(nodes));
+    RP_TRY(rpexec_processes_meet(processes));
     if (rank == 1) {
         (void)raise(SIGSTOP);
     }
@@ -139,9 +141,9 @@ static rp_status end_when_one_stops(rpexec_nodes *nodes, uint32_t rank)
 }
 
 /* It has more to do than the others: they wait. */
-static rp_status end_late(rpexec_nodes *nodes, uint32_t rank)
+static rp_status end_late(rpexec_processes *processes, uint32_t rank)
 {
-    RP_TRY(rpexec_nodes_meet(nodes));
+    RP_TRY(rpexec_processes_meet(processes));
     sleep_ms(rank == 1 ? 1600 * PATIENCE_S : 0);
     return RP_OK;
 }
@@ -170,19 +172,19 @@ static const scenario scenarios[] = {
 static int take_part(const rpexec_launch *launch, void *context)
 {
     const scenario *s = context;
-    const rpexec_nodes_config config = {.build = "test", .patience_s = PATIENCE_S};
-    rpexec_nodes *nodes = NULL;
-    rp_status status = rpexec_nodes_open(launch, &config, &nodes);
+    const rpexec_processes_config config = {.build = "test", .patience_s = PATIENCE_S};
+    rpexec_processes *processes = NULL;
+    rp_status status = rpexec_processes_open(launch, &config, &processes);
     if (status == RP_OK) {
-        rpexec_nodes_note_step(nodes, 7);
-        status = s->work(nodes, launch->rank);
+        rpexec_processes_note_step(processes, 7);
+        status = s->work(processes, launch->rank);
     }
-    rp_status left = rpexec_nodes_close(nodes, status == RP_OK);
+    rp_status left = rpexec_processes_close(processes, status == RP_OK);
     return (int)(status == RP_OK ? left : status);
 }
 
 /* All at once: they sleep. */
-Test(exec_processes, silence_and_death_end_a_run_and_work_does_not)
+Test(exec_processes_endings, silence_and_death_end_a_run_and_work_does_not)
 {
     rp_test_processes runs[SCENARIOS];
     rp_test_process_end ends[PROCESSES];
@@ -246,15 +248,15 @@ static pid_t drip(const struct sockaddr_in *at)
     _exit(0);
 }
 
-static rp_status just_meet(rpexec_nodes *nodes, uint32_t rank)
+static rp_status just_meet(rpexec_processes *processes, uint32_t rank)
 {
     (void)rank;
-    return rpexec_nodes_meet(nodes);
+    return rpexec_processes_meet(processes);
 }
 
 /* They are there first, more than are listened to at a time, and some go on coming. Each of those
  * who are idle alone would once have taken 5 s. */
-Test(exec_processes, strangers_delay_nobody)
+Test(exec_processes_endings, strangers_delay_nobody)
 {
     int strangers[STRANGERS];
     pid_t dripping[2] = {0};
@@ -294,7 +296,7 @@ Test(exec_processes, strangers_delay_nobody)
 /* ---- who does not come, or is another ---- */
 
 /* Stopped when it listens and nobody is connected yet: the kernel takes calls for it. */
-Test(exec_processes, who_does_not_connect_is_named)
+Test(exec_processes_endings, who_does_not_connect_is_named)
 {
     rp_test_processes run;
     rp_test_process_end ends[PROCESSES];
@@ -315,15 +317,15 @@ Test(exec_processes, who_does_not_connect_is_named)
 
 static int run_another_build(const rpexec_launch *launch, void *context)
 {
-    const rpexec_nodes_config config = {.build = launch->rank == 2 ? "build b" : "build a"};
-    rpexec_nodes *nodes = NULL;
+    const rpexec_processes_config config = {.build = launch->rank == 2 ? "build b" : "build a"};
+    rpexec_processes *processes = NULL;
     (void)context;
-    rp_status status = rpexec_nodes_open(launch, &config, &nodes);
-    (void)rpexec_nodes_close(nodes, true);
+    rp_status status = rpexec_processes_open(launch, &config, &processes);
+    (void)rpexec_processes_close(processes, true);
     return (int)status;
 }
 
-Test(exec_processes, other_builds_are_refused_by_name)
+Test(exec_processes_endings, other_builds_are_refused_by_name)
 {
     rp_test_processes run;
     rp_test_process_end ends[PROCESSES];

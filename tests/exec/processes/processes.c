@@ -13,7 +13,7 @@
 #define PROCESSES 3u
 #define BYTES 1024u
 
-TestSuite(exec_nodes, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
+TestSuite(exec_processes, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
 
 typedef struct process process;
 
@@ -29,7 +29,7 @@ struct process {
     job *job;
     uint32_t rank;
     pthread_t thread;
-    rpexec_nodes *nodes;
+    rpexec_processes *processes;
     rp_status opened;
     bool well; /* what it says at the end */
 };
@@ -59,12 +59,12 @@ static void *run(void *context)
     me = p;
     const rpexec_launch launch = {
         .rank = p->rank, .count = PROCESSES, .exchange = exchange, .end = end};
-    const rpexec_nodes_config config = {.build = "test", .bits_per_s = p->job->bits_per_s};
-    p->opened = rpexec_nodes_open(&launch, &config, &p->nodes);
+    const rpexec_processes_config config = {.build = "test", .bits_per_s = p->job->bits_per_s};
+    p->opened = rpexec_processes_open(&launch, &config, &p->processes);
     if (p->opened == RP_OK) {
         p->job->work(p);
     }
-    (void)rpexec_nodes_close(p->nodes, p->well);
+    (void)rpexec_processes_close(p->processes, p->well);
     return NULL;
 }
 
@@ -103,15 +103,16 @@ static void sum_arrays(process *p)
         for (uint32_t i = 0; i < counts[k]; i++) {
             sums[p->rank][k][i] = value_of(p->rank, k, i);
         }
-        (void)rpexec_nodes_all_reduce(p->nodes, k % 2, RP_DTYPE_F32, counts[k], sums[p->rank][k]);
+        (void)rpexec_processes_all_reduce(p->processes, k % 2, RP_DTYPE_F32, counts[k],
+                                          sums[p->rank][k]);
     }
-    sent[p->rank] = rpexec_nodes_sent_bytes(p->nodes);
-    (void)rpexec_nodes_gather(p->nodes, 77, 1.5 + p->rank, gathered[p->rank]);
+    sent[p->rank] = rpexec_processes_sent_bytes(p->processes);
+    (void)rpexec_processes_gather(p->processes, 77, 1.5 + p->rank, gathered[p->rank]);
 }
 
 /* Added in the order of ranks, whoever adds; 2 (n - 1) / n of the bytes leave a process, all of
  * them together 2 (n - 1) times the bytes. */
-Test(exec_nodes, sums_have_the_same_bits_everywhere)
+Test(exec_processes, sums_have_the_same_bits_everywhere)
 {
     process all[PROCESSES];
     uint64_t values = 0;
@@ -144,12 +145,13 @@ static void share_arrays(process *p)
 {
     for (uint32_t root = 0; root < PROCESSES; root++) {
         shared[p->rank][root] = p->rank == root ? 100 + root : 0;
-        (void)rpexec_nodes_meet(p->nodes);
-        (void)rpexec_nodes_share(p->nodes, root, &shared[p->rank][root], sizeof shared[0][0]);
+        (void)rpexec_processes_meet(p->processes);
+        (void)rpexec_processes_share(p->processes, root, &shared[p->rank][root],
+                                     sizeof shared[0][0]);
     }
 }
 
-Test(exec_nodes, all_get_what_one_has)
+Test(exec_processes, all_get_what_one_has)
 {
     process all[PROCESSES];
     run_all(share_arrays, 0, all);
@@ -173,9 +175,9 @@ static void time_a_sum(process *p)
     for (uint32_t i = 0; i < LARGE; i++) {
         large[p->rank][i] = value_of(p->rank, COUNTS, i);
     }
-    (void)rpexec_nodes_meet(p->nodes);
+    (void)rpexec_processes_meet(p->processes);
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    (void)rpexec_nodes_all_reduce(p->nodes, 0, RP_DTYPE_F32, LARGE, large[p->rank]);
+    (void)rpexec_processes_all_reduce(p->processes, 0, RP_DTYPE_F32, LARGE, large[p->rank]);
     clock_gettime(CLOCK_MONOTONIC, &end_time);
     seconds[p->rank] = (double)(end_time.tv_sec - begin.tv_sec) +
                        1e-9 * (double)(end_time.tv_nsec - begin.tv_nsec);
@@ -183,7 +185,7 @@ static void time_a_sum(process *p)
 
 /* 2 (n - 1) / n of 1.2 MB at 80 Mbit/s, 160 ms; the test's machine may be busy. A process's part is
  * more than one piece (processes_internal.h). */
-Test(exec_nodes, bytes_leave_at_the_rate_of_a_card)
+Test(exec_processes, bytes_leave_at_the_rate_of_a_card)
 {
     process all[PROCESSES];
     run_all(time_a_sum, 80e6, all);
@@ -208,12 +210,13 @@ static void fail_in_one(process *p)
 {
     float value = 1;
     p->well = p->rank != 1;
-    failed[p->rank] =
-        p->rank == 1 ? RP_TOOL : rpexec_nodes_all_reduce(p->nodes, 0, RP_DTYPE_F32, 1, &value);
+    failed[p->rank] = p->rank == 1
+                          ? RP_TOOL
+                          : rpexec_processes_all_reduce(p->processes, 0, RP_DTYPE_F32, 1, &value);
 }
 
 /* Nobody waits for it any more, and closing does not hang. */
-Test(exec_nodes, one_that_fails_ends_all)
+Test(exec_processes, one_that_fails_ends_all)
 {
     process all[PROCESSES];
     run_all(fail_in_one, 0, all);
@@ -225,11 +228,11 @@ static void differ(process *p)
 {
     float values[64] = {0};
     failed[p->rank] =
-        rpexec_nodes_all_reduce(p->nodes, 0, RP_DTYPE_F32, p->rank == 0 ? 64 : 48, values);
+        rpexec_processes_all_reduce(p->processes, 0, RP_DTYPE_F32, p->rank == 0 ? 64 : 48, values);
     p->well = failed[p->rank] == RP_OK;
 }
 
-Test(exec_nodes, other_sizes_are_an_error)
+Test(exec_processes, other_sizes_are_an_error)
 {
     process all[PROCESSES];
     run_all(differ, 0, all);
