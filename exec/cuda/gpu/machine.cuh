@@ -1,7 +1,8 @@
 /** @file machine.cuh  What the kernels use of the GPU beyond CUDA's own words.
  *
- * exec/cuda/emulator/machine.cuh has the same interface in plain C++, so that the very kernels run
- * on a CPU (tests). Neither is included by its path: the build says which folder is searched.
+ * exec/cuda/emulator/include/machine.cuh has the same interface in plain C++, so that the very
+ * kernels run on a CPU (tests). Neither is included by its path: the build says which folder is
+ * searched.
  */
 #pragma once
 

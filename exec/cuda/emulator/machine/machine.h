@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "exec/cuda/emulator/cuda_runtime_api.h"
+#include "exec/cuda/emulator/include/cuda_runtime_api.h"
 #include "exec/gpu/calls.h"
 
 /** Calls that fail on a machine without graphs. */
