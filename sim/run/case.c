@@ -3,7 +3,7 @@
 #include "common/base/host_limits.h"
 #include "common/schedule/build.h"
 #include "sim/engine/clock.h"
-#include "sim/run/bounds/run.h"
+#include "sim/run/run_bounds.h"
 
 /* Runs and measures a program that has been checked; it stays the caller's. */
 static rp_status simulate_in(const rp_schedule_type *schedule, const rp_schedule_config *config,

@@ -8,11 +8,11 @@
 #include "common/roofline/roofline.h"
 #include "common/schedule/build.h"
 #include "sim/engine/clock.h"
-#include "sim/run/bounds/run.h"
 #include "sim/run/executed.h"
 #include "sim/run/explain/explain.h"
+#include "sim/run/library_run.h"
 #include "sim/run/memory/host.h"
-#include "sim/run/memory/library_run.h"
+#include "sim/run/run_bounds.h"
 
 #include <math.h>
 

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "sim/run/hardware_case.h"
+#include "common/inputs/partition.h"
 #include "sim/run/memory/caching_allocator.h"
 #include "sim/run/memory/layer_tensors.h"
 

@@ -1,7 +1,7 @@
 /* Lower bounds at stage fidelity: never above what any schedule of their class takes, and equal to
  * it where a closed form says so. */
 #include "common/base/log.h"
-#include "sim/run/bounds/run.h"
+#include "sim/run/run_bounds.h"
 #include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/synthetic.h"

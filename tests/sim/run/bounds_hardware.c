@@ -1,6 +1,6 @@
 /* Lower bounds at hardware fidelity: never above the makespan of any schedule on any machine. */
 #include "common/base/log.h"
-#include "sim/run/bounds/run.h"
+#include "sim/run/run_bounds.h"
 #include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"

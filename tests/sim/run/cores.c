@@ -1,6 +1,6 @@
 /* Emulated GPUs, whose ops share the cores of a host (machine.h): closed forms, and a slow
  * simulation of processor sharing that shares nothing with the engine. */
-#include "sim/run/bounds/run.h"
+#include "sim/run/run_bounds.h"
 #include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/run_tool.h"

@@ -1,4 +1,4 @@
-/** @file run.h  The lower bounds of a run: what bounds.h needs to know of it, gathered. */
+/** @file run_bounds.h  The lower bounds of a run: what bounds.h needs to know of it, gathered. */
 #pragma once
 
 #include "sim/run/hardware_case.h"

@@ -1,4 +1,4 @@
-#include "sim/run/memory/library_run.h"
+#include "sim/run/library_run.h"
 
 #include "common/planner/planner.h"
 #include "sim/run/memory/library_memory.h"

@@ -1,4 +1,4 @@
-#include "sim/run/bounds/run.h"
+#include "sim/run/run_bounds.h"
 
 #include "sim/run/run_plan.h"
 

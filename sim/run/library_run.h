@@ -1,5 +1,5 @@
-/** @file library_run.h  The memory of a run as RoundPipe's library takes it (library_memory.h).
- */
+/** @file library_run.h  The memory of a run as RoundPipe's library takes it
+ * (memory/library_memory.h). */
 #pragma once
 
 #include "sim/run/run_plan.h"
