@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "common/base/text.h"
 #include "common/formats/config.h"
 #include "common/inputs/costs.h"
 #include "common/inputs/platform.h"
@@ -62,9 +63,19 @@ bool rp_changes_touch(const rp_changes *changes, const rp_config_schema *schema,
 rp_status rp_changes_name(const rp_changes *changes, const rp_config_schema *schema,
                           rp_arena *arena, const char **name);
 
-/** As rp_platform_load, with changes. The platform's name tells them. @param changes NULL: none */
-rp_status rp_platform_load_changed(const char *name_or_path, const rp_changes *changes,
-                                   rp_arena *arena, rp_platform *platform_out);
+/** Reads a platform file. The platform's name tells the changes. @param changes NULL: none
+ * @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
+rp_status rp_platform_read(const char *name_or_path, const rp_changes *changes, rp_arena *arena,
+                           rp_platform *platform_out);
+
+/**
+ * As rp_platform_read, from the bytes of the file.
+ * @param name_or_path that was asked for; a name must be the platform's own
+ * @param path of the file, for messages
+ */
+rp_status rp_platform_parse_changed(const char *name_or_path, const char *path, const rp_text *text,
+                                    const rp_changes *changes, rp_arena *arena,
+                                    rp_platform *platform_out);
 
 /** As rp_costs_load, with changes. The table's name tells them. @param changes NULL: none */
 rp_status rp_costs_load_changed(const char *name_or_path, const rp_changes *changes,

@@ -1,12 +1,10 @@
-/** @file model.h  Decoder models: data in traces/models, config.json of Hugging Face, and GPTs by
- * their size.
+/** @file model.h  Decoder models: data in traces/models.
  *
- * The loader reads a YAML file by a schema (common/formats/config.h): unknown keys, wrong types,
+ * A model is read from a YAML file by a schema (common/formats/config.h): unknown keys, wrong types,
  * NaN, negative or absurd numbers and sums that do not match are refused with "file:line: cause;
  * valid values are …" and RP_INPUT. `name_or_path` is a registered name (traces/models/NAME.yaml)
- * or, when it contains '/' or ends in ".yaml", a path. An unknown name lists the known ones. A path
- * that ends in ".json", or a folder, is a Hugging Face model (huggingface/config.h);
- * `gpt:HIDDENxHEADSxLAYERS` a GPT of that size. Objects live in `arena`.
+ * or, when it contains '/' or ends in ".yaml", a path. An unknown name lists the known ones. Models
+ * of Hugging Face, and GPTs by their size: load/models.h. Objects live in `arena`.
  */
 #pragma once
 
@@ -326,18 +324,14 @@ void rp_model_set_lora_rank(rp_model *model, uint32_t rank);
 void rp_model_set_lora(rp_model *model, uint32_t rank, uint32_t linears);
 
 /**
- * Loads a model and checks its parameter counts against the published ones in the file.
+ * Reads a model of traces/models and checks its parameter counts against the published ones in the
+ * file.
  * @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY
  */
-rp_status rp_model_load(const char *name_or_path, rp_arena *arena, rp_model *model_out);
-
-/** As rp_model_load. @param assume family that a config.json of an unknown one is read as; NULL: an
- * unknown one is refused */
-rp_status rp_model_load_as(const char *name_or_path, const char *assume, rp_arena *arena,
-                           rp_model *model_out);
+rp_status rp_model_read(const char *name_or_path, rp_arena *arena, rp_model *model_out);
 
 /**
- * As rp_model_load, from bytes in memory (fuzzing, tests).
+ * As rp_model_read, from bytes in memory (fuzzing, tests).
  * @param name origin of the bytes, for messages
  * @retval RP_OK, RP_INPUT, RP_NO_MEMORY
  */

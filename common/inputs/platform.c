@@ -3,7 +3,6 @@
 #include "common/formats/config_rows.h"
 #include "common/inputs/changes.h"
 #include "common/inputs/data.h"
-#include "common/inputs/detect/detect.h"
 #include "common/inputs/provenance.h"
 
 #include <stdatomic.h>
@@ -385,29 +384,27 @@ rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, 
     return parse(name, &text, NULL, arena, platform_out);
 }
 
-rp_status rp_platform_load(const char *name_or_path, rp_arena *arena, rp_platform *platform_out)
+rp_status rp_platform_parse_changed(const char *name_or_path, const char *path, const rp_text *text,
+                                    const rp_changes *changes, rp_arena *arena,
+                                    rp_platform *platform_out)
 {
-    return rp_platform_load_changed(name_or_path, NULL, arena, platform_out);
-}
-
-rp_status rp_platform_load_changed(const char *name_or_path, const rp_changes *changes,
-                                   rp_arena *arena, rp_platform *platform_out)
-{
-    const char *path = "--platform detect";
-    const char *shown = NULL;
-    rp_text text = {0};
-    rp_status status = strcmp(name_or_path, RP_PLATFORM_DETECT) == 0
-                           ? rp_detect_text(arena, &text)
-                           : rp_data_read(&rp_data_platforms, name_or_path, arena, &path, &text);
-    if (status == RP_OK) {
-        shown = path;
-        status = rp_changes_name(changes, &rp_platform_schema, arena, &shown);
-    }
-    if (status == RP_OK) {
-        status = parse(shown, &text, changes, arena, platform_out);
-    }
-    rp_text_fini(&text);
-    RP_TRY(status);
+    const char *shown = path;
+    RP_TRY(rp_changes_name(changes, &rp_platform_schema, arena, &shown));
+    RP_TRY(parse(shown, text, changes, arena, platform_out));
     RP_TRY(rp_data_check_name(name_or_path, path, platform_out->name));
     return rp_changes_name(changes, &rp_platform_schema, arena, &platform_out->name);
+}
+
+rp_status rp_platform_read(const char *name_or_path, const rp_changes *changes, rp_arena *arena,
+                           rp_platform *platform_out)
+{
+    const char *path = NULL;
+    rp_text text = {0};
+    rp_status status = rp_data_read(&rp_data_platforms, name_or_path, arena, &path, &text);
+    if (status == RP_OK) {
+        status =
+            rp_platform_parse_changed(name_or_path, path, &text, changes, arena, platform_out);
+    }
+    rp_text_fini(&text);
+    return status;
 }

@@ -4,7 +4,7 @@
  * NaN, negative or absurd numbers and sums that do not match are refused with "file:line: cause;
  * valid values are …" and RP_INPUT. `name_or_path` is a registered name
  * (traces/platforms/NAME.yaml) or, when it contains '/' or ends in ".yaml", a path. An unknown name
- * lists the known ones. "detect" is this machine (detect/detect.h). Objects live in `arena`.
+ * lists the known ones. "detect" is this machine (load/platforms.h). Objects live in `arena`.
  */
 #pragma once
 
@@ -63,9 +63,6 @@ rp_status rp_platform_set_nodes(rp_platform *platform, uint32_t nodes, uint32_t 
 rp_status rp_platform_check_network(const char *name, const size_t *lines,
                                     const rp_platform *platform);
 
-/** @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
-rp_status rp_platform_load(const char *name_or_path, rp_arena *arena, rp_platform *platform_out);
-
-/** As rp_platform_load, from bytes in memory. @retval RP_OK, RP_INPUT, RP_NO_MEMORY */
+/** Reads a platform from bytes in memory. @retval RP_OK, RP_INPUT, RP_NO_MEMORY */
 rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
                             rp_platform *platform_out);

@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "common/inputs/data.h"
+#include "common/inputs/load/platforms.h"
 #include "common/machine/platform_machine.h"
 #include "common/roofline/roofline.h"
 

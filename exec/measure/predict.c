@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/process.h"
 #include "common/base/text.h"
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/platform.h"
 #include "common/timeline/timeline_csv.h"
 

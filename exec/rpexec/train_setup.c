@@ -1,6 +1,7 @@
 /* Preparations of a training run, before its first step. */
 #include "common/base/log.h"
 #include "common/inputs/huggingface/config.h"
+#include "common/inputs/load/models.h"
 #include "common/roofline/roofline.h"
 #include "common/schedule/even.h"
 #include "exec/checkpoint/links.h"

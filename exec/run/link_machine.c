@@ -1,6 +1,7 @@
 #include "exec/run/link_machine.h"
 
 #include "common/base/log.h"
+#include "common/inputs/load/platforms.h"
 
 static rp_status take_platform(const char *name, uint32_t gpus, rp_arena *arena, rpexec_machine *m)
 {

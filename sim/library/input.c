@@ -2,6 +2,8 @@
 #include "common/base/units.h"
 #include "common/inputs/changes.h"
 #include "common/inputs/data.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/schedule/schedule_type.h"
 #include "sim/library/library_internal.h"
 

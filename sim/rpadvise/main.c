@@ -1,6 +1,8 @@
 /* rpadvise: which configuration trains a model fastest on a server (cli.md). */
 #include "common/base/log.h"
 #include "common/cli/tool.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/model.h"
 #include "common/inputs/platform.h"
 #include "common/roofline/roofline.h"

@@ -5,6 +5,7 @@
 #include "common/cli/paragraph.h"
 #include "common/cli/table.h"
 #include "common/formats/json.h"
+#include "common/inputs/load/platforms.h"
 #include "sim/interchange/chakra.h"
 
 #include <inttypes.h>

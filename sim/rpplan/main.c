@@ -5,6 +5,8 @@
 #include "common/cli/table.h"
 #include "common/cli/tool.h"
 #include "common/formats/json.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/roofline/roofline.h"
 #include "sim/rpplan/instance.h"
 #include "sim/rpplan/options.h"

@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/cli/option_values.h"
 #include "common/formats/csv.h"
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/published.h"
 #include "sim/rppredict/run.h"
 

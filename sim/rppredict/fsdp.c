@@ -1,6 +1,8 @@
 #include "sim/rppredict/fsdp.h"
 
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/roofline/roofline.h"
 #include "sim/rppredict/run.h"
 

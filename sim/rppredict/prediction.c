@@ -1,6 +1,8 @@
 #include "sim/rppredict/prediction.h"
 
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/published.h"
 #include "sim/rppredict/run.h"
 

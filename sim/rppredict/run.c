@@ -2,6 +2,7 @@
 
 #include "common/base/crew.h"
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
 #include "common/inputs/published.h"
 #include "common/roofline/roofline.h"
 #include "sim/run/seqlen.h"

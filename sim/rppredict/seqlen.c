@@ -1,5 +1,6 @@
 #include "sim/rppredict/seqlen.h"
 
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/published.h"
 #include "sim/rppredict/run.h"
 #include "sim/run/seqlen.h"

@@ -4,6 +4,7 @@
 #include "common/cli/option_values.h"
 #include "common/inputs/data.h"
 #include "common/inputs/detect/detect.h"
+#include "common/inputs/load/platforms.h"
 #include "sim/rpsim/artefacts.h"
 #include "sim/rpsim/flows.h"
 #include "sim/rpsim/report/list.h"

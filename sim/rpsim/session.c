@@ -1,6 +1,8 @@
 #include "sim/rpsim/session.h"
 
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 
 #include <string.h>
 

@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "common/inputs/load/models.h"
 #include "common/planner/planner.h"
 #include "common/roofline/roofline.h"
 #include "sim/rpsim/report/explain_report.h"

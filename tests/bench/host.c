@@ -16,6 +16,7 @@
  * The share of the forward counts the time inside cblas_sgemm, linear layers and attention, on one
  * thread; calls are timed by the linker's --wrap. Block: the sizes of qwen3-0.6b (hidden 1024). */
 #include "common/base/crew.h"
+#include "common/inputs/load/models.h"
 #include "common/inputs/model.h"
 #include "exec/host/lane.h"
 #include "exec/model/block.h"

@@ -91,7 +91,7 @@ static rp_status find_registered(const char *name, rp_arena *arena, const char *
     RP_TRY(rp_data_list("models", arena, &names, &count));
     for (uint32_t i = 0; i < count && *found_out == NULL; i++) {
         rp_model known;
-        RP_TRY(rp_model_load(names[i], arena, &known));
+        RP_TRY(rp_model_read(names[i], arena, &known));
         const char *said = known.source != NULL ? strcasestr(known.source, name) : NULL;
         char end = said != NULL ? said[strlen(name)] : '-';
         bool whole = !isalnum((unsigned char)end) && strchr("-_.", end) == NULL;

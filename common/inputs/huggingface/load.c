@@ -295,7 +295,7 @@ rp_status rp_hf_find_recorded(rp_arena *arena, rp_model *model)
     RP_TRY(rp_data_list("models", arena, &names, &count));
     for (uint32_t i = 0; i < count; i++) {
         rp_model known;
-        RP_TRY(rp_model_load(names[i], arena, &known));
+        RP_TRY(rp_model_read(names[i], arena, &known));
         if (same_shapes(model, &known)) {
             model->recorded = known.name;
             model->fused_loss = known.fused_loss;

@@ -7,6 +7,8 @@
 #include "common/formats/json.h"
 #include "common/inputs/costs.h"
 #include "common/inputs/data.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/model.h"
 
 #include <string.h>

@@ -1,6 +1,8 @@
 /* The type of values and the chosen partition, which decide a program beside its schedule. */
 #include "common/compile/compile.h"
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/roofline/roofline.h"
 #include "common/schedule/even.h"
 #include "tests/support/assertions.h"

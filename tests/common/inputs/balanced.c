@@ -1,4 +1,5 @@
 /* Partitions that spread parameters evenly, against every split of a small model. */
+#include "common/inputs/load/models.h"
 #include "common/inputs/partition.h"
 #include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"

@@ -6,6 +6,8 @@
 #include "common/base/units.h"
 #include "common/formats/csv.h"
 #include "common/inputs/costs.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/model.h"
 #include "common/inputs/partition.h"
 #include "common/inputs/platform.h"

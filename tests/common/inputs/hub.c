@@ -1,5 +1,6 @@
 /* Models by their names on the Hugging Face Hub, in the cache of its programs. */
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
 #include "common/inputs/model.h"
 #include "tests/support/assertions.h"
 #include "tests/support/make_program.h"

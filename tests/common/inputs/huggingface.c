@@ -4,6 +4,8 @@
 
 #include "common/base/log.h"
 #include "common/formats/csv.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/sizes.h"
 #include "common/roofline/roofline.h"
 #include "tests/support/assertions.h"

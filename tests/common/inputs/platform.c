@@ -1,5 +1,6 @@
 /* Platform keys of links and topology: what they stand for, and what machine they make. */
 #include "common/inputs/changes.h"
+#include "common/inputs/load/platforms.h"
 #include "common/machine/platform_machine.h"
 #include "common/roofline/roofline.h"
 #include "tests/support/assertions.h"

@@ -2,6 +2,7 @@
 #include "common/inputs/provenance.h"
 #include "common/base/log.h"
 #include "common/inputs/data.h"
+#include "common/inputs/load/platforms.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 

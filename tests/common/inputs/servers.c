@@ -1,6 +1,7 @@
 /* The servers that are shipped: data sheets, rules of moved values, runs with some of their GPUs.
  */
 #include "common/inputs/changes.h"
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/platform_write.h"
 #include "common/inputs/provenance.h"
 #include "tests/support/assertions.h"

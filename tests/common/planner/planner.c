@@ -1,6 +1,8 @@
 /* The planner: golden examples, the independent slow reference (tests/reference/slow_planner.c) on
  * random instances, exhaustive search on small ones, the paper's stage counts, bad inputs. */
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "sim/rpplan/instance.h"
 #include "tests/reference/slow_planner.h"
 #include "tests/support/assertions.h"

@@ -2,6 +2,8 @@
  * the slow reference, and as rpsim --partition auto takes them.
  * Release only. */
 #include "common/inputs/data.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/planner/planner.h"
 #include "common/roofline/roofline.h"
 #include "sim/run/run_plan.h"

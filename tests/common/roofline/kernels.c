@@ -1,6 +1,8 @@
 /* Times of kernels on a GPU whose multiprocessors are described, against what follows from its
  * numbers by hand. */
 #include "common/inputs/data.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/roofline/roofline.h"
 #include "tests/support/assertions.h"
 

@@ -11,6 +11,8 @@
  * times find another order for other times, which may be worse: at worst 0.93 % (v-half-squeezed).
  */
 #include "common/inputs/data.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/machine/platform_machine.h"
 #include "common/schedule/schedule_type.h"
 #include "tests/support/assertions.h"

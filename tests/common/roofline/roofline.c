@@ -3,6 +3,8 @@
 #include "common/roofline/roofline.h"
 #include "common/base/log.h"
 #include "common/inputs/data.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/lower/lower.h"
 #include "sim/engine/layer_costs.h"
 #include "tests/support/assertions.h"

@@ -1,6 +1,8 @@
 /* Types of runs: peaks by type against white papers, which tables move and by how much, what
  * a table's file may say. Release only. */
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/roofline/roofline.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"

@@ -3,6 +3,8 @@
  * reason, and what runs is within the roofline. Other tests run its paths one by one. Release only.
  */
 #include "common/inputs/data.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/platform.h"
 #include "common/schedule/schedule_type.h"
 #include "tests/support/assertions.h"

@@ -1,4 +1,6 @@
 /* roundpipe-overlap: against a slow dispatcher that shares no code with it, and closed forms. */
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "sim/run/hardware_case.h"
 #include "tests/support/assertions.h"
 #include "tests/support/random_case.h"

@@ -3,6 +3,7 @@
  */
 #include "exec/checkpoint/companions.h"
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
 #include "exec/checkpoint/weights.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"

@@ -1,6 +1,7 @@
 /* config.json of a Qwen3-MoE: what is read, and what is refused with its key and the valid values.
  */
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
 #include "exec/checkpoint/weights.h"
 #include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"

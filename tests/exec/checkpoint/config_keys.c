@@ -1,6 +1,7 @@
 /* Keys of config.json, each with a value that alters a model (tests/tools/config_keys.py, which
  * asked transformers on PyTorch): refused by name, or trained to the same loss and gradients. */
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
 #include "exec/checkpoint/weights.h"
 #include "exec/host/lane.h"
 #include "exec/run/single.h"

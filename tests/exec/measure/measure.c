@@ -2,6 +2,7 @@
  * simulated with; rpexec predicts the same as rpsim does from the same files. */
 #include "exec/measure/measure.h"
 #include "common/base/log.h"
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/platform.h"
 #include "common/timeline/timeline_csv.h"
 #include "exec/run/work.h"

@@ -1,4 +1,6 @@
 /* Dispatch by one host: counts against sim/model.md, closed forms, and what must not change. */
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/schedule/schedule_type.h"
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/hardware_case.h"

@@ -1,6 +1,8 @@
 /* The engine of hardware fidelity: closed forms, conservation, and what must hold on any timeline.
  */
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/lower/lower.h"
 #include "common/schedule/build.h"
 #include "sim/engine/hardware_engine.h"

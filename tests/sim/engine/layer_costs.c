@@ -1,6 +1,7 @@
 /* Layer costs against closed forms: what a loss in chunks adds, and what does not shrink with the
  * tokens. */
 #include "sim/engine/layer_costs.h"
+#include "common/inputs/load/models.h"
 #include "common/inputs/sizes.h"
 #include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"

@@ -3,6 +3,8 @@
 #include "sim/rppredict/constants.h"
 #include "common/formats/csv.h"
 #include "common/inputs/data.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/model.h"
 #include "common/inputs/platform_write.h"
 #include "sim/run/hardware_case.h"

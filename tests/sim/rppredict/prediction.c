@@ -3,6 +3,7 @@
  * rppredict's report. */
 #include "sim/rppredict/prediction.h"
 #include "common/base/log.h"
+#include "common/inputs/load/platforms.h"
 #include "sim/rppredict/run.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"

@@ -2,6 +2,7 @@
  * (experiments/prediction.md says what it rests on).
  * Sanitized: --long */
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
 #include "common/inputs/model.h"
 #include "sim/rppredict/seqlen.h"
 #include "tests/support/assertions.h"

@@ -1,5 +1,6 @@
 /* Several servers, MPT models and FSDP's reductions as a user sees them. */
 #include "common/base/text.h"
+#include "common/inputs/load/models.h"
 #include "common/inputs/model.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"

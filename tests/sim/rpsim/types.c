@@ -2,6 +2,8 @@
  * against published formulas; what is asked for, and what is refused. Release only. */
 #include "common/base/log.h"
 #include "common/inputs/data.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "sim/rpsim/arguments.h"
 #include "sim/rpsim/report/columns.h"
 #include "tests/support/assertions.h"

@@ -1,5 +1,7 @@
 /* Lower bounds at hardware fidelity: never above the makespan of any schedule on any machine. */
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "sim/run/run_bounds.h"
 #include "tests/support/assertions.h"
 #include "tests/support/random_case.h"

@@ -1,4 +1,5 @@
 /* Copies that share experts: bytes of tokens and gradients, memory, and what is refused. */
+#include "common/inputs/load/models.h"
 #include "common/inputs/sizes.h"
 #include "common/roofline/roofline.h"
 #include "tests/support/assertions.h"

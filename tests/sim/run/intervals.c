@@ -1,6 +1,8 @@
 /* Intervals: closed forms where one input is all, the same draws for everybody, no threads in the
  * numbers, one draw, and what a pair hangs on. */
 #include "sim/run/intervals.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/roofline/roofline.h"
 #include "sim/rpsim/report/decided.h"
 #include "tests/support/assertions.h"

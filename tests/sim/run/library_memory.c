@@ -2,6 +2,8 @@
  * against what they hold. */
 #include "sim/run/memory/library_memory.h"
 #include "common/formats/csv.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"

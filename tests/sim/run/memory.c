@@ -2,6 +2,8 @@
  * recomputation and the invariants of executor.md section 3. */
 #include "sim/run/memory/memory.h"
 #include "common/base/log.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/lower/lower.h"
 #include "common/program/program.h"
 #include "common/schedule/build.h"

@@ -1,5 +1,7 @@
 /* Memory of data-parallel and tensor-parallel systems against closed forms: the table of
  * sim/model.md section 4, summed by hand for a small model. */
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "common/lower/lower.h"
 #include "common/schedule/build.h"
 #include "common/schedule/schedule_type.h"

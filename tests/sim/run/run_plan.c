@@ -1,5 +1,7 @@
 /* The plan for a run's own sequence length. */
 #include "sim/run/run_plan.h"
+#include "common/inputs/load/models.h"
+#include "common/inputs/load/platforms.h"
 #include "sim/rppredict/prediction.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"

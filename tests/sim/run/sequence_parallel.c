@@ -1,4 +1,5 @@
 /* Sequence parallelism: memory and bytes that theory gives. */
+#include "common/inputs/load/models.h"
 #include "common/inputs/sizes.h"
 #include "common/roofline/roofline.h"
 #include "tests/support/assertions.h"
