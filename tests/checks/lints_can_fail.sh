@@ -135,11 +135,20 @@ mkdir -p "$tree"/common/{yy,zz} "$tree"/exec/{run,host}
 echo '#include "common/zz/zz_a.h"' >"$tree/common/yy/yy.c"
 inject rooms common/zz/zz_a.c "rooms that include each other" <<<'#include "common/yy/yy.h"'
 check_injected
-rm "$tree/common/yy/yy.c"
+mkdir -p "$tree"/common/yy/{xx,ww}
+echo '#include "common/yy/xx/xx.h"' >"$tree/common/yy/yy.c"
+inject rooms common/yy/xx/zz_a.c "a folder and its sub-folder that include each other" <<<'#include "common/yy/yy.h"'
+check_injected
+echo '#include "common/yy/ww/left/ww.h"' >"$tree/common/yy/xx/xx.c"
+inject rooms common/yy/ww/right/zz_a.c "sub-folders that include each other by theirs" <<<'#include "common/yy/xx/in/xx.h"'
+check_injected
+rm -r "$tree"/common/yy/{xx,ww,yy.c}
 inject rooms 0 "a file at the top that a shell's > made" <<<0
 inject rooms common/zz/zz_b.c "a private header of another folder" <<<'#include "common/yy/yy_internal.h"'
 inject rooms exec/run/zz_c.c "the executor knows the host backend" <<<'#include "exec/host/lane.h"'
 inject rooms sim/rppredict/zz_d.c "a program includes another program's folder" <<<'#include "sim/rpsim/record.h"'
+inject rooms sim/run/zz_d.c "a room includes a program's folder" <<<'#include "sim/rpsim/study.h"'
+inject rooms sim/library/zz_d.c "the library includes another program than rpsim" <<<'#include "sim/rppredict/cells.h"'
 inject rooms experiments/zz_e.c "rpsweep includes another program's folder" <<<'#include "sim/rppredict/cells.h"'
 inject rooms exec/plan/zz_f.c "a schedule looked up by name" <<<'static const void *zz(const rp_program *p) { return rp_schedule_find(p->schedule); }'
 inject rooms sim/run/zz_g.c "an op kind compared" <<<'static bool zz(const rp_op *op) { return op->kind == RP_OP_SEND; }'

@@ -1,42 +1,54 @@
 #!/usr/bin/env bash
-# Rooms are folders of common, sim and exec; their sub-folders belong to them. Rooms do not include each other in a
-# circle, a private header (*_internal.h) is included from its own folder and by tests only, a program's folder does not
-# include another program's, the executor does not know the host backend, and a folder holds at most 25 files of C.
+# Rooms are folders of common, sim and exec. Folders do not include each other in a circle, whatever their level, and
+# neither do a folder and its sub-folder. A private header (*_internal.h) is included from its own folder and by tests
+# only, no code includes a program's folder but the program, the executor does not know the host backend, and a folder
+# holds at most 25 files of C.
 # At the top stand the rooms, the documents that visitors look for there, and nothing else.
 source "$(dirname "$0")/lib/lint.sh"
 
 cd "$lint_root"
-mapfile -t files < <(lint_files "c h cu cuh" common sim exec experiments)
+mapfile -t files < <(lint_files "c h inc cc cu cuh" common sim exec experiments)
 # FILE:LINE FILE INCLUDED, of our own headers.
 awk 'FNR <= 200 && /^[ \t]*#[ \t]*include[ \t]*"[a-z]+\// { split($0, part, "\""); print FILENAME ":" FNR, FILENAME, part[2] }' \
     "${files[@]}" >"$lint_work/includes"
 
-# tsort names the rooms of a loop on stderr.
+# FROM TO FILE:LINE INCLUDED: each include joins two folders right below the deepest one that both files are in, which
+# itself is "FOLDER/.". A circle at any level is then a circle of these. Until what both need has a room of its own,
+# sim/rpsim/report and sim/rpsim include each other.
 awk '
-    function room(path,  part, n) { n = split(path, part, "/"); return n > 2 ? part[1] "/" part[2] : part[1] }
-    room($2) != room($3) { print room($2), room($3) }' "$lint_work/includes" | sort -u >"$lint_work/edges"
-tsort "$lint_work/edges" 2>&1 >/dev/null | sed -n 's/^tsort: \([a-z].*\)/\1/p' | grep -v 'input contains' >"$lint_work/loop" || true
-while read -r room; do
-    awk -v room="$room" 'index($2, room "/") == 1 { print }' "$lint_work/includes" |
-        while read -r place _ included; do
-            into=$(cut -d/ -f1-2 <<<"$included")
-            [ "$into" = "$room" ] || ! grep -qxF "$into" "$lint_work/loop" || echo "$place: includes $included"
-        done
-done <"$lint_work/loop" | lint_report "rooms include each other in a circle"
+    function below(folder, path) {
+        path = substr(path, length(folder) + 1)
+        return folder (index(path, "/") ? substr(path, 1, index(path, "/") - 1) : ".")
+    }
+    {
+        folder = ""
+        while (below(folder, $2) == below(folder, $3) && below(folder, $2) != folder ".") {
+            folder = below(folder, $2) "/"
+        }
+        from = below(folder, $2)
+        to = below(folder, $3)
+        if (from != to && !(from == "sim/rpsim/report" && to == "sim/rpsim/.")) {
+            print from, to, $1, $3
+        }
+    }' "$lint_work/includes" >"$lint_work/edges"
+# tsort names the folders of a loop on stderr.
+cut -d' ' -f1,2 "$lint_work/edges" | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([a-z][^ ]*\)$/\1/p' >"$lint_work/loop" || true
+awk 'FILENAME ~ /loop$/ { loop[$1]; next } $1 in loop && $2 in loop { print $3 ": includes " $4 }' \
+    "$lint_work/loop" "$lint_work/edges" | lint_report "folders include each other in a circle"
 
 awk '$3 ~ /internal\.h$/ { a = $2; b = $3; sub(/[^\/]*$/, "", a); sub(/[^\/]*$/, "", b) }
     $3 ~ /internal\.h$/ && a != b && $2 !~ /\/tests\// { print $1 ": includes " $3 }' "$lint_work/includes" |
     lint_report "private headers are for their own folder"
 
-# rpsweep runs points of rpsim and rpexec by their own options and records, in one file; candidates of rpadvise are
-# command lines of rpsim, and its rows are rpsim's.
+# rpsweep runs points of rpsim and rpexec by their own options and records, in one file. Until runs have a room of their
+# own, rpadvise and the library make them with sim/rpsim.
 awk 'function program(path) {
         return match(path, /^(sim\/rp[a-z]+|exec\/rpexec|experiments)\//) ? substr(path, 1, RLENGTH - 1) : ""
     }
-    program($2) != "" && program($3) != "" && program($2) != program($3) && $2 != "experiments/point_run.c" &&
-        !(program($2) == "sim/rpadvise" && program($3) == "sim/rpsim") {
+    program($3) != "" && program($2) != program($3) && $2 != "experiments/point_run.c" &&
+        !($2 ~ /^sim\/(rpadvise|library)\// && program($3) == "sim/rpsim") {
         print $1 ": includes " $3
-    }' "$lint_work/includes" | lint_report "programs do not include each other"
+    }' "$lint_work/includes" | lint_report "only a program includes its folder"
 
 # Training and records ask for the host's cores and its operators as a reference.
 awk '$3 ~ /^exec\/host\// && $2 !~ /^exec\/(host|backends|rpexec|measure|describe|cuda\/tests)\// { print $1 ": includes " $3 }' \
@@ -57,6 +69,6 @@ find . -maxdepth 1 -mindepth 1 -printf '%f\n' |
         !/^((ARCHITECTURE|CHANGELOG|CONTRIBUTING|README)\.md|CITATION\.cff|CMakeLists\.txt|CMakePresets\.json|LICENSE|bootstrap\.sh)$/ {
             print $0 ":1:" }' | lint_report "no place for a file at the top"
 
-printf '%s\n' "${files[@]}" | sed 's|/[^/]*$||' | grep -vx 'common/schedules' | sort | uniq -c |
+printf '%s\n' "${files[@]}" | grep -vE '\.(cc|inc)$' | sed 's|/[^/]*$||' | grep -vx 'common/schedules' | sort | uniq -c |
     awk '$1 > 25 { print $2 ":1: " $1 " files" }' | lint_report "a folder has at most 25 files"
 lint_end
