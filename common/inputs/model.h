@@ -1,10 +1,11 @@
 /** @file model.h  Decoder models: data in traces/models.
  *
- * A model is read from a YAML file by a schema (common/formats/config.h): unknown keys, wrong types,
- * NaN, negative or absurd numbers and sums that do not match are refused with "file:line: cause;
- * valid values are …" and RP_INPUT. `name_or_path` is a registered name (traces/models/NAME.yaml)
- * or, when it contains '/' or ends in ".yaml", a path. An unknown name lists the known ones. Models
- * of Hugging Face, and GPTs by their size: load/models.h. Objects live in `arena`.
+ * A model is read from a YAML file by a schema (common/formats/config.h): unknown keys, wrong
+ * types, NaN, negative or absurd numbers and sums that do not match are refused with "file:line:
+ * cause; valid values are …" and RP_INPUT. `name_or_path` is a registered name
+ * (traces/models/NAME.yaml) or, when it contains '/' or ends in ".yaml", a path. An unknown name
+ * lists the known ones. Models of Hugging Face, and GPTs by their size: load/models.h. Objects live
+ * in `arena`.
  */
 #pragma once
 

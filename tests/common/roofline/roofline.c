@@ -5,14 +5,12 @@
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
-#include "common/lower/lower.h"
 #include "sim/engine/layer_costs.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static rp_arena *arena;
