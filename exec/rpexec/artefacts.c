@@ -7,6 +7,7 @@
 #include "common/timeline/chrome_trace.h"
 #include "common/timeline/gantt.h"
 #include "common/timeline/timeline_csv.h"
+#include "exec/rpexec/columns.h"
 #include "exec/rpexec/page.h"
 #include "exec/rpexec/report.h"
 
@@ -15,7 +16,6 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_METRICS 32
 /* Of a run's JSON without the settings: names of schedule, backend and device. */
 #define SETTINGS_SIZE 65536
 
@@ -78,73 +78,61 @@ static rp_status write_gantt(const rpexec_run_made *run, const rp_metrics *metri
 /* ---- the store --------------------------------------------------------------------------------
  */
 
-/* Without the first one, which warms up; NaN where there is no other. */
-static double mean_iteration_ms(const rpexec_outcome *out)
+static rp_status measure_spread(const rpexec_outcome *out, rp_arena *arena,
+                                rpexec_spread *spread_out)
 {
-    double sum = 0;
-    for (uint32_t i = 1; i < out->steps; i++) {
-        sum += out->iteration_ms[i];
-    }
-    return out->steps > 1 ? sum / (out->steps - 1) : NAN;
-}
-
-static void add_real(rp_store_run *run, rp_store_metric *metrics, const char *name, double value)
-{
-    metrics[run->metric_count++] = (rp_store_metric){.name = name, .is_real = true, .real = value};
-}
-
-static void add_integer(rp_store_run *run, rp_store_metric *metrics, const char *name,
-                        int64_t value)
-{
-    metrics[run->metric_count++] = (rp_store_metric){.name = name, .integer = value};
-}
-
-static rp_status add_spread(const rpexec_outcome *out, rp_arena *arena, rp_store_run *run,
-                            rp_store_metric *metrics)
-{
-    uint32_t count = out->steps > 1 ? out->steps - 1 : 0; /* without the first one, as above */
+    uint32_t count = out->steps > 1 ? out->steps - 1 : 0;
     double *ms = NULL;
+    double sum = 0;
+    *spread_out = (rpexec_spread){.mean_ms = NAN};
     if (count == 0) {
         return RP_OK;
     }
     RP_TRY(rp_arena_alloc(arena, count, sizeof *ms, &ms));
-    memcpy(ms, out->iteration_ms + 1, count * sizeof *ms);
-    add_real(run, metrics, "iteration_median_ps", 1e9 * rp_median(ms, count)); /* sorts */
-    add_real(run, metrics, "iteration_min_ps", 1e9 * ms[0]);
-    add_real(run, metrics, "iteration_max_ps", 1e9 * ms[count - 1]);
+    for (uint32_t i = 0; i < count; i++) {
+        ms[i] = out->iteration_ms[i + 1];
+        sum += ms[i];
+    }
+    double median = rp_median(ms, count); /* sorts */
+    *spread_out = (rpexec_spread){.count = count,
+                                  .mean_ms = sum / count,
+                                  .median_ms = median,
+                                  .least_ms = ms[0],
+                                  .most_ms = ms[count - 1]};
     return RP_OK;
 }
 
-static void collect_metrics(const rpexec_outcome *out, const rp_metrics *m, rp_store_run *run,
-                            rp_store_metric *metrics)
+static rp_store_metric metric_of(const char *name, const rpexec_field *field)
 {
-    uint64_t peak = 0;
-    for (uint32_t i = 0; i < out->gpus; i++) {
-        peak = out->peak_gpu_bytes[i] > peak ? out->peak_gpu_bytes[i] : peak;
+    switch (field->type) {
+    case RPEXEC_VALUE_UINT:
+    case RPEXEC_VALUE_BOOL:
+    case RPEXEC_VALUE_UINTS:
+        return (rp_store_metric){.name = name, .integer = (int64_t)field->uint};
+    case RPEXEC_VALUE_PS:
+        return (rp_store_metric){.name = name, .integer = field->ps};
+    case RPEXEC_VALUE_MS:
+        return (rp_store_metric){.name = name, .is_real = true, .real = 1e9 * field->real};
+    case RPEXEC_VALUE_REAL:
+    case RPEXEC_VALUE_NULL:
+    case RPEXEC_VALUE_TEXT:
+    case RPEXEC_VALUE_REALS:
+        break;
     }
-    if (m != NULL) {
-        add_integer(run, metrics, "makespan_ps", m->makespan_ps);
-        add_integer(run, metrics, "busy_ps", m->busy_ps);
-        add_integer(run, metrics, "bubble_ps", m->bubble_ps);
-        add_integer(run, metrics, "fill_ps", m->fill_ps);
-        add_integer(run, metrics, "switch_ps", m->switch_ps);
-        add_integer(run, metrics, "drain_ps", m->drain_ps);
-        add_integer(run, metrics, "intra_ps", m->intra_ps);
-    }
-    add_real(run, metrics, "iteration_ps", 1e9 * mean_iteration_ms(out));
-    if (!isnan(out->predicted_iteration_ms)) {
-        add_real(run, metrics, "predicted_iteration_ps", 1e9 * out->predicted_iteration_ms);
-    }
-    add_real(run, metrics, "tokens_per_s", out->tokens_per_s);
-    add_integer(run, metrics, "peak_gpu_bytes", (int64_t)peak);
-    add_integer(run, metrics, "uploaded_bytes", (int64_t)out->uploaded_bytes);
-    add_integer(run, metrics, "downloaded_bytes", (int64_t)out->downloaded_bytes);
-    add_integer(run, metrics, "steps", out->steps);
-    add_real(run, metrics, "first_loss", out->steps > 0 ? out->losses[0] : NAN);
-    add_real(run, metrics, "last_loss", out->steps > 0 ? out->losses[out->steps - 1] : NAN);
-    if (out->checked && out->steps > 0) {
-        add_real(run, metrics, "max_grad_rel_err", out->max_grad_rel_err);
-        add_real(run, metrics, "max_grad_rms_err", out->max_grad_rms_err);
+    return (rp_store_metric){.name = name, .is_real = true, .real = rpexec_field_number(field)};
+}
+
+static void collect_metrics(const rpexec_result *result, rp_store_run *run,
+                            rp_store_metric metrics[static RPEXEC_MAX_COLUMNS])
+{
+    for (uint32_t i = 0; i < rpexec_column_count; i++) {
+        const rpexec_column *column = &rpexec_columns[i];
+        if (column->metric != NULL) {
+            rpexec_field field = column->value(result);
+            if (field.type != RPEXEC_VALUE_NULL) {
+                metrics[run->metric_count++] = metric_of(column->metric, &field);
+            }
+        }
     }
 }
 
@@ -170,7 +158,8 @@ static rp_status store_run(const rpexec_run_made *made, const rp_metrics *measur
     char *json = NULL;
     const char *partition = NULL;
     rp_partition layers;
-    rp_store_metric metrics[MOST_METRICS];
+    rpexec_spread spread;
+    rp_store_metric metrics[RPEXEC_MAX_COLUMNS];
     RP_TRY(settings_json(made, arena, &json));
     if (p != NULL) {
         RP_TRY(rp_partition_of_program(p, arena, &layers));
@@ -198,8 +187,10 @@ static rp_status store_run(const rpexec_run_made *made, const rp_metrics *measur
                         .ops = p != NULL ? p->op_count : 0,
                         .program_hash = p != NULL ? rp_program_hash(p) : 0,
                         .metrics = metrics};
-    collect_metrics(made->outcome, measured, &run, metrics);
-    RP_TRY(add_spread(made->outcome, arena, &run, metrics));
+    const rpexec_result result = {
+        .options = o, .outcome = made->outcome, .metrics = measured, .spread = &spread};
+    RP_TRY(measure_spread(made->outcome, arena, &spread));
+    collect_metrics(&result, &run, metrics);
     return rp_store_add_run(artefacts->store, &run, o->db_ops ? made->timeline : NULL);
 }
 

@@ -1,6 +1,7 @@
 #include "exec/rpexec/loss_log.h"
 
 #include "common/base/mem.h"
+#include "exec/rpexec/columns.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define COLUMNS "step,loss,iteration_ms,grad_norm,learning_rate,eval_loss"
-#define HEADER COLUMNS "\n"
 /* A line has 110 bytes at most: 9 million steps and more. */
 #define LIMIT_BYTES ((size_t)1 << 30)
 
@@ -19,7 +18,8 @@ static rp_status refuse(const char *path, size_t line)
     rp_log_error_at(
         path, line,
         "no losses of an earlier run; valid for --loss-out with --resume are files that "
-        "--loss-out has written (" COLUMNS "), and new ones");
+        "--loss-out has written (%s), and new ones",
+        rpexec_step_keys());
     return RP_INPUT;
 }
 
@@ -42,10 +42,12 @@ static rp_status keep_lines(const char *path, const rp_text *before, uint64_t fi
     const char *end = before->bytes + before->length;
     const char *line = before->bytes;
     uint64_t last = 0;
-    if (before->length < strlen(HEADER) || memcmp(line, HEADER, strlen(HEADER)) != 0) {
+    const char *keys = rpexec_step_keys();
+    size_t length = strlen(keys);
+    if (before->length <= length || memcmp(line, keys, length) != 0 || line[length] != '\n') {
         return refuse(path, 1);
     }
-    line += strlen(HEADER);
+    line += length + 1;
     for (size_t number = 2; line < end; number++) {
         const char *next = memchr(line, '\n', (size_t)(end - line));
         uint64_t step = 0;
@@ -72,7 +74,7 @@ static rp_status open_beginning(const char *path, uint64_t first_step, rpexec_lo
     RP_TRY(rp_output_open(path, &log->beginning));
     RP_TRY(rp_mem_resize(&log->path, size));
     memcpy(log->path, path, size);
-    fputs(HEADER, log->beginning.stream);
+    fprintf(log->beginning.stream, "%s\n", rpexec_step_keys());
     bool replaces = log->beginning.temporary_path != NULL;
     if (first_step == 0 || !replaces || stat(path, &there) != 0 || there.st_size == 0) {
         return RP_OK;
@@ -114,15 +116,20 @@ rp_status rpexec_loss_log_begin(rpexec_loss_log *log)
 
 void rpexec_loss_log_add(rpexec_loss_log *log, const rpexec_loss_line *line)
 {
-    char eval_loss[32] = "";
     if (log->stream == NULL || log->status != RP_OK) {
         return;
     }
-    if (!isnan(line->eval_loss)) {
-        (void)snprintf(eval_loss, sizeof eval_loss, "%.9g", line->eval_loss);
+    bool written = true;
+    for (uint32_t i = 0; i < rpexec_step_column_count; i++) {
+        const rpexec_step_column *c = &rpexec_step_columns[i];
+        char number[RPEXEC_NUMBER_SIZE] = "";
+        double value = c->value(line);
+        if (!c->optional || !isnan(value)) {
+            rpexec_print_number(c->exact, 0, c->exact_digits, value, number);
+        }
+        written &= fprintf(log->stream, "%s%s", i > 0 ? "," : "", number) >= 0;
     }
-    bool written = fprintf(log->stream, "%" PRIu64 ",%.9g,%.6f,%.9g,%.9g,%s\n", line->step,
-                           line->loss, line->ms, line->norm, line->rate, eval_loss) > 0;
+    written &= fputc('\n', log->stream) != EOF;
     if (!written || fflush(log->stream) != 0) {
         rp_log_error_at(log->path, 0, "cannot be written: %s", strerror(errno));
         log->status = RP_IO;

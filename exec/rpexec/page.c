@@ -3,6 +3,7 @@
 #include "common/base/units.h"
 #include "common/base/version.h"
 #include "common/page/page.h"
+#include "exec/rpexec/columns.h"
 #include "exec/rpexec/report.h"
 
 #include <inttypes.h>
@@ -13,24 +14,38 @@
 
 static rp_status make_steps(const rpexec_outcome *out, rp_arena *arena, rp_page_table *table_out)
 {
-    static const char *const headings[] = {"step", "loss", "ms"};
     uint32_t shown = out->steps < MOST_STEPS ? out->steps : MOST_STEPS;
+    const char **headings = NULL;
     const char **cells = NULL;
     const char *note = NULL;
-    RP_TRY(rp_arena_alloc(arena, 3 * (size_t)shown, sizeof *cells, &cells));
+    char number[RPEXEC_NUMBER_SIZE];
+    uint32_t columns = 0;
+    size_t most = rpexec_step_column_count;
+    RP_TRY(rp_arena_alloc(arena, most, sizeof *headings, &headings));
+    RP_TRY(rp_arena_alloc(arena, most * shown, sizeof *cells, &cells));
+    for (uint32_t k = 0; k < most; k++) {
+        if (rpexec_step_columns[k].heading != NULL) {
+            headings[columns++] = rpexec_step_columns[k].heading;
+        }
+    }
+    const char **cell = cells;
     for (uint32_t i = 0; i < shown; i++) {
         uint32_t step = shown == 1 ? 0 : (uint32_t)((uint64_t)i * (out->steps - 1) / (shown - 1));
-        const char **of = &cells[3 * (size_t)i];
-        RP_TRY(rp_arena_print(arena, &of[0], "%" PRIu64, out->first_step + step + 1));
-        RP_TRY(rp_arena_print(arena, &of[1], "%.6f", out->losses[step]));
-        RP_TRY(rp_arena_print(arena, &of[2], "%.3f", out->iteration_ms[step]));
+        const rpexec_loss_line line = rpexec_outcome_step(out, step);
+        for (uint32_t k = 0; k < most; k++) {
+            const rpexec_step_column *c = &rpexec_step_columns[k];
+            if (c->heading != NULL) {
+                rpexec_print_number(c->number, 0, c->digits, c->value(&line), number);
+                RP_TRY(rp_arena_print(arena, cell++, "%s", number));
+            }
+        }
     }
     if (shown < out->steps) {
         RP_TRY(rp_arena_print(arena, &note, "%u of %u steps.", shown, out->steps));
     }
     *table_out = (rp_page_table){.title = "Steps",
                                  .note = note,
-                                 .columns = 3,
+                                 .columns = columns,
                                  .rows = shown,
                                  .headings = headings,
                                  .cells = cells,
@@ -65,12 +80,12 @@ static rp_status make_facts(const rpexec_run_made *run, rp_arena *arena, rp_page
     *at++ = "tokens/s by the wall clock";
     RP_TRY(rp_arena_print(arena, at++, "%.0f", out->wall_tokens_per_s));
     *at++ = "memory of the fullest GPU";
-    RP_TRY(rp_arena_print(arena, at++, "%s", rpexec_report_size(peak, sizes[0])));
+    RP_TRY(rp_arena_print(arena, at++, "%s", rpexec_print_size((double)peak, sizes[0])));
     *at++ = "uploaded, downloaded, between GPUs";
     RP_TRY(rp_arena_print(arena, at++, "%s, %s, %s",
-                          rpexec_report_size(out->uploaded_bytes, sizes[0]),
-                          rpexec_report_size(out->downloaded_bytes, sizes[1]),
-                          rpexec_report_size(out->exchanged_bytes, sizes[2])));
+                          rpexec_print_size((double)out->uploaded_bytes, sizes[0]),
+                          rpexec_print_size((double)out->downloaded_bytes, sizes[1]),
+                          rpexec_print_size((double)out->exchanged_bytes, sizes[2])));
     *at++ = "processors that others used, %";
     RP_TRY(rp_arena_print(arena, at++, "%.1f", out->busy_pct));
     *table_out = (rp_page_table){.title = "Run",

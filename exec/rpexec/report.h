@@ -8,11 +8,6 @@
 /** One JSON object with the keys of cli.md, or a few lines of text. */
 void rpexec_report(const rpexec_options *options, const rpexec_outcome *outcome, FILE *stream);
 
-#define RPEXEC_SIZE_TEXT 32
-
-/** Writes "3.2 GB", or "0.4 MB" of models for tests. @return text */
-const char *rpexec_report_size(uint64_t bytes, char text[static RPEXEC_SIZE_TEXT]);
-
 /** Name of what stands for a GPU. */
 typedef struct rpexec_device_name {
     char text[128]; /**< "host threads", "NVIDIA H100, split into 4" */
