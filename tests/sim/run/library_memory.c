@@ -4,6 +4,7 @@
 #include "common/formats/csv.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
+#include "sim/run/memory/memory.h"
 #include "tests/support/assertions.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"
