@@ -107,9 +107,9 @@ static double measured_ms(const rpexec_outcome *out)
     X(schedule, text(o->schedule->name), OF_RUN, .help = "name")                                   \
     X(backend, text(o->backend), OF_RUN, .help = "name")                                           \
     X(device, text(r->device), OF_RUN, .help = "what stands for a GPU")                            \
-    X(gpus, whole(out != NULL ? out->gpus : o->gpus), OF_RUN,                                      \
+    X(gpus, whole(out != NULL ? out->gpus : o->run.gpus), OF_RUN,                                  \
       .help = "number of GPUs, of all processes")                                                  \
-    X(microbatches, whole(o->microbatches), OF_RUN, .help = "microbatches of a call")              \
+    X(microbatches, whole(o->run.microbatches), OF_RUN, .help = "microbatches of a call")          \
     X(model, text(o->weights != NULL ? o->weights : o->model), OF_RUN,                             \
       .help = "as `--weights`, or `--model`")                                                      \
     X(steps, whole(out != NULL ? out->steps : o->steps), OF_RUN, STORED("steps"),                  \

@@ -84,14 +84,15 @@ static void write_backend(const void *options, rp_json *json)
 
 rp_layout rpexec_options_layout(const rpexec_options *o)
 {
-    return (rp_layout){.tensor_parallel = o->tensor_parallel, .data_parallel = o->data_parallel};
+    return (rp_layout){.tensor_parallel = o->run.tensor_parallel,
+                       .data_parallel = o->run.data_parallel};
 }
 
 uint32_t rpexec_options_places(const rpexec_options *o)
 {
     const rp_layout layout = rpexec_options_layout(o);
     bool resident = o->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
-    return resident ? o->gpus * o->servers / rp_layout_gpus(&layout) : o->gpus;
+    return resident ? o->run.gpus * o->servers / rp_layout_gpus(&layout) : o->run.gpus;
 }
 
 static void write_data_parallel(const void *options, rp_json *json)
@@ -154,7 +155,9 @@ static const rp_option_group groups[] = {
 
 static const rp_option rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},
+#define RUN OPTION
 #include "exec/rpexec/options_rows.inc"
+#undef RUN
 #undef OPTION
 };
 
@@ -167,7 +170,7 @@ static const char *backend_of(const void *options)
 
 static const char *dtype_of(const void *options)
 {
-    return rp_dtype_text(((const rpexec_options *)options)->dtype);
+    return rp_dtype_text(((const rpexec_options *)options)->run.dtype);
 }
 
 static const char *schedule_of(const void *options)
@@ -197,13 +200,13 @@ static bool is_not_staged(const void *options)
 
 static bool is_not_fp16(const void *options)
 {
-    return ((const rpexec_options *)options)->dtype != RP_DTYPE_F16;
+    return ((const rpexec_options *)options)->run.dtype != RP_DTYPE_F16;
 }
 
 static bool has_cudnn_in_fp32(const void *options)
 {
     const rpexec_options *o = options;
-    return o->attention == RPEXEC_ATTENTION_CUDNN && o->dtype == RP_DTYPE_F32;
+    return o->attention == RPEXEC_ATTENTION_CUDNN && o->run.dtype == RP_DTYPE_F32;
 }
 
 static bool limits_links_of_devices(const void *options)
@@ -214,12 +217,12 @@ static bool limits_links_of_devices(const void *options)
 static bool has_two_numbers(const void *options)
 {
     const rpexec_options *o = options;
-    if (o->gpus != o->virtual_gpus) {
+    if (o->run.gpus != o->virtual_gpus) {
         rp_log_error("--virtual-gpus: %" PRIu32 " of them, and --gpus %" PRIu32
                      "; valid is the same number, or one of the two",
-                     o->virtual_gpus, o->gpus);
+                     o->virtual_gpus, o->run.gpus);
     }
-    return o->gpus != o->virtual_gpus;
+    return o->run.gpus != o->virtual_gpus;
 }
 
 static bool is_no_pipeline(const void *options)
@@ -238,13 +241,14 @@ static rp_status check_layout(const rpexec_options *o)
     const rp_layout layout = rpexec_options_layout(o);
     uint32_t copies = rp_layout_data(&layout);
     bool resident = o->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
-    RP_TRY(rp_compile_check_layout(o->schedule, &layout, NULL, o->seq_len, o->asynchronous));
-    if (resident && o->gpus * o->servers % rp_layout_gpus(&layout) != 0) {
+    RP_TRY(
+        rp_compile_check_layout(o->schedule, &layout, NULL, o->run.seq_len, o->run.asynchronous));
+    if (resident && o->run.gpus * o->servers % rp_layout_gpus(&layout) != 0) {
         rp_log_error("--%s-parallel: %" PRIu32 " copies x %" PRIu32
                      " GPUs per layer do not divide %" PRIu32
                      " GPUs; valid are numbers whose product does",
-                     o->tensor_parallel != 0 ? "tensor" : "data", copies, rp_layout_tensor(&layout),
-                     o->gpus * o->servers);
+                     o->run.tensor_parallel != 0 ? "tensor" : "data", copies,
+                     rp_layout_tensor(&layout), o->run.gpus * o->servers);
         return RP_USAGE;
     }
     if (!resident && copies != o->servers) {
@@ -418,30 +422,32 @@ static rp_status complete(rpexec_options *o)
     RP_TRY(check(o));
     o->transport = o->staged ? RPEXEC_TRANSPORT_STAGED : o->transport;
     o->staged = o->transport == RPEXEC_TRANSPORT_STAGED;
-    if (o->gpus == 0) {
-        o->gpus =
+    if (o->run.gpus == 0) {
+        o->run.gpus =
             o->virtual_gpus != 0 ? o->virtual_gpus : default_gpus(rpexec_backend_find(o->backend));
     }
     o->save_every = o->save_every == 0 ? 50 : o->save_every;
     o->keep = o->keep == 0 ? 2 : o->keep;
     o->model = o->model == NULL ? "tiny" : o->model;
     RP_TRY(check_servers(o));
-    if (o->servers > 1 && o->data_parallel == 0) {
-        o->data_parallel = o->servers;
+    if (o->servers > 1 && o->run.data_parallel == 0) {
+        o->run.data_parallel = o->servers;
     }
     RP_TRY(check_layout(o));
-    o->microbatches = o->microbatches == 0 ? 2 * rpexec_options_places(o) : o->microbatches;
+    o->run.microbatches =
+        o->run.microbatches == 0 ? 2 * rpexec_options_places(o) : o->run.microbatches;
     if (o->program_in == NULL) {
-        o->microbatch_size = o->microbatch_size == 0 ? 1 : o->microbatch_size;
-        o->accumulate = o->accumulate == 0 ? 1 : o->accumulate;
+        o->run.microbatch_size = o->run.microbatch_size == 0 ? 1 : o->run.microbatch_size;
+        o->run.accumulate = o->run.accumulate == 0 ? 1 : o->run.accumulate;
         o->steps = o->steps == 0 ? 10 : o->steps;
-        o->layer_grain = o->grain_given ? o->layer_grain : rp_usual_layer_grain(o->schedule);
+        o->run.layer_grain =
+            o->run.grain_given ? o->run.layer_grain : rp_usual_layer_grain(o->schedule);
     }
-    o->recompute = o->recompute_given ? o->recompute : o->schedule->default_recompute;
-    return o->program_in != NULL
-               ? RP_OK
-               : rp_compile_check_grain(o->schedule, o->recompute, o->grain_given && o->layer_grain,
-                                        o->recompute_given);
+    o->run.recompute = o->run.recompute_given ? o->run.recompute : o->schedule->default_recompute;
+    return o->program_in != NULL ? RP_OK
+                                 : rp_compile_check_grain(o->schedule, o->run.recompute,
+                                                          o->run.grain_given && o->run.layer_grain,
+                                                          o->run.recompute_given);
 }
 
 rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_options *options_out)
@@ -449,9 +455,9 @@ rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_op
     const rpexec_adam adam = rpexec_adam_defaults();
     rpexec_options o = {.schedule = rp_schedule_find("roundpipe"),
                         .servers = rpexec_launch_started(),
-                        .seq_len = 128,
-                        .round = RP_ROUND_ALL,
-                        .piece_mb = (uint32_t)(RP_PIECE_BYTES >> 20),
+                        .run = {.seq_len = 128,
+                                .round = RP_ROUND_ALL,
+                                .piece_mb = (uint32_t)(RP_PIECE_BYTES >> 20)},
                         .watchdog_s = 60,
                         .lr = adam.lr,
                         .beta1 = adam.beta1,

@@ -16,9 +16,18 @@ typedef enum rpexec_action {
 /** Texts are borrowed from the arguments; 0 and NULL: not given, or not known yet. */
 typedef struct rpexec_options {
     rp_options common; /**< first, as rp_options_parse wants it */
+#define RUN(members, ...)
 #define OPTION(members, ...) members;
 #include "exec/rpexec/options_rows.inc"
 #undef OPTION
+#undef RUN
+    struct { /**< what decides the program, model and schedule apart */
+#define RUN(members, ...) members;
+#define OPTION(members, ...)
+#include "exec/rpexec/options_rows.inc"
+#undef OPTION
+#undef RUN
+    } run;
     const char *command; /**< the whole line, set by main */
     uint32_t servers;    /**< processes that mpirun has started, one per server; 1: it has not */
 } rpexec_options;

@@ -72,11 +72,11 @@ static rp_status make_facts(const rpexec_run_made *run, rp_arena *arena, rp_page
     *at++ = o->backend;
     *at++ = "work of a step";
     RP_TRY(rp_arena_print(arena, at++, "%u call%s of %u microbatches, %u x %u tokens each",
-                          o->accumulate, o->accumulate == 1 ? "" : "s", o->microbatches,
-                          o->microbatch_size, o->seq_len));
+                          o->run.accumulate, o->run.accumulate == 1 ? "" : "s", o->run.microbatches,
+                          o->run.microbatch_size, o->run.seq_len));
     *at++ = "type of values, optimizer";
-    RP_TRY(rp_arena_print(arena, at++, "%s, %s", rp_dtype_text(o->dtype),
-                          o->asynchronous ? "asynchronous" : "synchronous"));
+    RP_TRY(rp_arena_print(arena, at++, "%s, %s", rp_dtype_text(o->run.dtype),
+                          o->run.asynchronous ? "asynchronous" : "synchronous"));
     *at++ = "tokens/s by the wall clock";
     RP_TRY(rp_arena_print(arena, at++, "%.0f", out->wall_tokens_per_s));
     *at++ = "memory of the fullest GPU";

@@ -44,26 +44,26 @@ static rp_status check_options(const rpexec_options *o, const rp_program *progra
                      gpus, RPEXEC_MAX_GPUS);
         return RP_INPUT;
     }
-    bool fixed =
-        o->microbatch_size != 0 || o->accumulate != 0 || o->layer_grain || o->round != RP_ROUND_ALL;
+    bool fixed = o->run.microbatch_size != 0 || o->run.accumulate != 0 || o->run.layer_grain ||
+                 o->run.round != RP_ROUND_ALL;
     if (is_lowered(program) && fixed) {
         rp_log_error("%s: %s is a lowered program, which fixes it; valid with compute schedules",
-                     o->accumulate != 0        ? "--accumulate"
-                     : o->microbatch_size != 0 ? "--microbatch-size"
-                     : o->layer_grain          ? "--grain"
-                                               : "--round",
+                     o->run.accumulate != 0        ? "--accumulate"
+                     : o->run.microbatch_size != 0 ? "--microbatch-size"
+                     : o->run.layer_grain          ? "--grain"
+                                                   : "--round",
                      o->program_in);
         return RP_USAGE;
     }
-    if (is_lowered(program) && o->dtype_given && o->dtype != program->dtype) {
+    if (is_lowered(program) && o->run.dtype_given && o->run.dtype != program->dtype) {
         rp_log_error("--dtype: values of %s are %s; valid is that type, or a compute schedule",
                      o->program_in, rp_dtype_text(program->dtype));
         return RP_USAGE;
     }
-    if (o->accumulate != 0 && program->microbatch_count % o->accumulate != 0) {
+    if (o->run.accumulate != 0 && program->microbatch_count % o->run.accumulate != 0) {
         rp_log_error("--accumulate: %s has %u microbatches, which are not %u equal calls; valid "
                      "are divisors of %u",
-                     o->program_in, program->microbatch_count, o->accumulate,
+                     o->program_in, program->microbatch_count, o->run.accumulate,
                      program->microbatch_count);
         return RP_USAGE;
     }
@@ -82,18 +82,20 @@ static void set_options(const rp_program *program, rpexec_options *o)
     for (uint32_t m = 0; program->sequences != NULL && m < program->microbatch_count; m++) {
         most = program->sequences[m] > most ? program->sequences[m] : most;
     }
-    o->gpus = program->gpu_count * rp_layout_gpus(&program->traits.layout);
-    o->data_parallel = program->traits.layout.data_parallel;
-    o->tensor_parallel = program->traits.layout.tensor_parallel;
-    o->accumulate = o->accumulate == 0 ? 1 : o->accumulate;
-    o->microbatches = program->microbatch_count / o->accumulate;
-    o->microbatch_size = most != 0 ? most : o->microbatch_size == 0 ? 1 : o->microbatch_size;
-    o->dtype = is_lowered(program) ? program->dtype : o->dtype;
-    o->layer_grain = is_lowered(program) ? rp_program_has_layer_grain(program)
-                     : o->grain_given    ? o->layer_grain
-                                         : rp_is_data_parallel(&program->traits);
-    o->recompute = program->recompute;
-    o->asynchronous = program->asynchronous;
+    o->run.gpus = program->gpu_count * rp_layout_gpus(&program->traits.layout);
+    o->run.data_parallel = program->traits.layout.data_parallel;
+    o->run.tensor_parallel = program->traits.layout.tensor_parallel;
+    o->run.accumulate = o->run.accumulate == 0 ? 1 : o->run.accumulate;
+    o->run.microbatches = program->microbatch_count / o->run.accumulate;
+    o->run.microbatch_size = most != 0                     ? most
+                             : o->run.microbatch_size == 0 ? 1
+                                                           : o->run.microbatch_size;
+    o->run.dtype = is_lowered(program) ? program->dtype : o->run.dtype;
+    o->run.layer_grain = is_lowered(program)  ? rp_program_has_layer_grain(program)
+                         : o->run.grain_given ? o->run.layer_grain
+                                              : rp_is_data_parallel(&program->traits);
+    o->run.recompute = program->recompute;
+    o->run.asynchronous = program->asynchronous;
     o->steps = o->steps == 0 ? program->iteration_count : o->steps;
 }
 
@@ -183,16 +185,16 @@ static rp_status check_sharded(const rpexec_options *o, const rpexec_model *mode
         uint32_t calls = k / 2 + 1;
         bool same = false;
         const rp_compile_config work = {.schedule = o->schedule,
-                                        .gpus = o->gpus,
+                                        .gpus = o->run.gpus,
                                         .calls = calls,
                                         .microbatches = p->microbatch_count / calls,
-                                        .microbatch_size = o->microbatch_size,
+                                        .microbatch_size = o->run.microbatch_size,
                                         .iterations = p->iteration_count,
                                         .round = RP_ROUND_ALL,
                                         .asynchronous = p->asynchronous,
                                         .recompute = p->recompute,
                                         .layer_grain = k % 2 == 1,
-                                        .piece_bytes = (uint64_t)o->piece_mb << 20,
+                                        .piece_bytes = (uint64_t)o->run.piece_mb << 20,
                                         .partition = &partition};
         if (p->microbatch_count % calls == 0) {
             RP_TRY(is_rebuilt(&work, model, p, arena, &same));
@@ -223,12 +225,12 @@ rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *mod
         return rp_is_data_parallel(&p->traits) ? check_sharded(o, model, p, arena) : RP_OK;
     }
     const rp_compile_config work = {.schedule = o->schedule,
-                                    .calls = o->accumulate,
-                                    .microbatches = o->microbatches,
-                                    .microbatch_size = o->microbatch_size,
-                                    .round = o->round,
-                                    .layer_grain = o->layer_grain,
-                                    .piece_bytes = (uint64_t)o->piece_mb << 20};
+                                    .calls = o->run.accumulate,
+                                    .microbatches = o->run.microbatches,
+                                    .microbatch_size = o->run.microbatch_size,
+                                    .round = o->run.round,
+                                    .layer_grain = o->run.layer_grain,
+                                    .piece_bytes = (uint64_t)o->run.piece_mb << 20};
     RP_TRY(rpexec_work_lower(&work, model, p, &lowered));
     rp_program_destroy(p);
     *program = lowered;

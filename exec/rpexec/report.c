@@ -187,13 +187,13 @@ static void write_text(const rpexec_result *result, FILE *stream)
             "%s on %" PRIu32 " GPUs (%s): %s, %" PRIu32 " x %" PRIu32 " microbatches of %" PRIu32
             " x %" PRIu32 " tokens, %s, %s\n",
             o->schedule->name, out->gpus, result->device,
-            o->weights != NULL ? o->weights : o->model, o->accumulate, o->microbatches,
-            o->microbatch_size, o->seq_len, rp_dtype_text(o->dtype),
-            o->asynchronous ? "asynchronous" : "synchronous");
+            o->weights != NULL ? o->weights : o->model, o->run.accumulate, o->run.microbatches,
+            o->run.microbatch_size, o->run.seq_len, rp_dtype_text(o->run.dtype),
+            o->run.asynchronous ? "asynchronous" : "synchronous");
     write_line(result, RPEXEC_LINE_RATE, stream);
-    if (o->dtype != RP_DTYPE_F32) {
+    if (o->run.dtype != RP_DTYPE_F32) {
         fprintf(stream, "weights, activations and sums of gradients in %s, masters in fp32\n",
-                rp_dtype_text(o->dtype));
+                rp_dtype_text(o->run.dtype));
     }
     write_steps(out, stream);
     write_line(result, RPEXEC_LINE_WORK, stream);
@@ -203,7 +203,7 @@ static void write_text(const rpexec_result *result, FILE *stream)
     if (o->attention != RPEXEC_ATTENTION_OWN) {
         write_line(result, RPEXEC_LINE_ATTENTION, stream);
     }
-    if (rpexec_scaler_needed(o->dtype)) {
+    if (rpexec_scaler_needed(o->run.dtype)) {
         write_line(result, RPEXEC_LINE_SCALE, stream);
     }
     if (out->costs_busy_pct > 0) {

@@ -30,11 +30,11 @@ static void fill_random(const rpexec_trainer *t, uint64_t place, uint32_t count,
                         int32_t *labels)
 {
     for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t k = 0; k <= t->o->seq_len; k++) {
+        for (uint32_t k = 0; k <= t->o->run.seq_len; k++) {
             uint64_t bits = rpexec_random_bits(t->o->seed, place + i, k);
             int32_t token = (int32_t)(bits % t->config.vocab);
-            size_t row = (size_t)i * t->o->seq_len;
-            if (k < t->o->seq_len) {
+            size_t row = (size_t)i * t->o->run.seq_len;
+            if (k < t->o->run.seq_len) {
                 ids[row + k] = token;
             }
             if (k > 0) {
@@ -49,7 +49,7 @@ static rp_status read_batches(rpexec_trainer *t, uint32_t steps, rp_arena *arena
 {
     rpexec_batch *batches = NULL;
     uint32_t count = t->batch;
-    uint64_t tokens = (uint64_t)count * t->o->seq_len;
+    uint64_t tokens = (uint64_t)count * t->o->run.seq_len;
     RP_TRY(rp_arena_alloc(arena, steps, sizeof *batches, &batches));
     for (uint32_t i = 0; i < steps; i++) {
         int32_t *ids = NULL;
@@ -113,11 +113,12 @@ static void show_progress(const rpexec_trainer *t, double loss, double norm)
     }
     double seconds = now_s() - t->began_s;
     double left = seconds / t->ended * (t->outcome->steps - t->ended);
-    fprintf(stderr, "\rstep %" PRIu64 "/%" PRIu32
+    fprintf(stderr,
+            "\rstep %" PRIu64 "/%" PRIu32
             "  loss %.4f  norm %.4g  %.0f tokens/s  %d:%02d left   %s",
             t->outcome->first_step + t->ended, t->o->steps, loss, norm,
-            (double)t->ended * t->batch * t->o->seq_len / seconds, (int)left / 60, (int)left % 60,
-            t->ended == t->outcome->steps ? "\n" : "");
+            (double)t->ended * t->batch * t->o->run.seq_len / seconds, (int)left / 60,
+            (int)left % 60, t->ended == t->outcome->steps ? "\n" : "");
 }
 
 static const rp_program *program_of(const rpexec_trainer *t)
@@ -269,11 +270,12 @@ static rp_status run_session(rpexec_trainer *t, const rpexec_batch *batches, uin
     t->outcome->downloaded_bytes += e->downloaded_bytes;
     t->outcome->exchanged_bytes += e->exchanged_bytes;
     for (uint32_t i = 0; i < t->outcome->gpus; i++) {
-        uint64_t bytes = e->plan->arena_bytes[i % t->o->gpus]; /* each process has the same plan */
+        uint64_t bytes =
+            e->plan->arena_bytes[i % t->o->run.gpus]; /* each process has the same plan */
         uint64_t *peak = &t->outcome->peak_gpu_bytes[i];
         *peak = bytes > *peak ? bytes : *peak;
     }
-    iteration_times(timeline, t->o->asynchronous, t->outcome->iteration_ms + done);
+    iteration_times(timeline, t->o->run.asynchronous, t->outcome->iteration_ms + done);
     return RP_OK;
 }
 
@@ -288,7 +290,7 @@ static rp_status record(rpexec_trainer *t, const rp_timeline *timeline, uint32_t
                               .devices = t->devices,
                               .machine = t->machine.limited ? &t->machine.machine : NULL,
                               .model = &t->model,
-                              .gpus = t->o->gpus,
+                              .gpus = t->o->run.gpus,
                               .sequences = t->flops.microbatch_size,
                               .watchdog_s = t->o->watchdog_s,
                               .bound = t->o->bind,
@@ -378,7 +380,7 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_i
 static void set_rates(const rpexec_trainer *t)
 {
     rpexec_outcome *out = t->outcome;
-    double tokens = (double)t->batch * t->o->seq_len;
+    double tokens = (double)t->batch * t->o->run.seq_len;
     uint32_t skip = out->steps > 1 ? 1 : 0;
     double ms = 0;
     for (uint32_t i = skip; i < out->steps; i++) {
@@ -497,8 +499,8 @@ static rp_status predict(rpexec_trainer *t)
     }
     RP_TRY(rpexec_predict(&t->prediction, t->timeline->program, t->o->model, beside, t->arena,
                           &t->predicted));
-    RP_TRY(median_iteration(t->predicted, t->o->asynchronous, t->arena, &predicted_ms));
-    RP_TRY(median_iteration(t->timeline, t->o->asynchronous, t->arena, &measured_ms));
+    RP_TRY(median_iteration(t->predicted, t->o->run.asynchronous, t->arena, &predicted_ms));
+    RP_TRY(median_iteration(t->timeline, t->o->run.asynchronous, t->arena, &measured_ms));
     t->outcome->predicted_iteration_ms = predicted_ms;
     t->outcome->prediction_error_pct = 100 * (predicted_ms / measured_ms - 1);
     t->outcome->costs_busy_pct = t->prediction.busy_pct;

@@ -28,20 +28,20 @@ static const struct {
 
 static bool cuts(const rpexec_trainer *t)
 {
-    return (rp_cuts_layers(&t->o->schedule->traits) && t->o->gpus > 1) ||
-           t->o->tensor_parallel > 1;
+    return (rp_cuts_layers(&t->o->schedule->traits) && t->o->run.gpus > 1) ||
+           t->o->run.tensor_parallel > 1;
 }
 
 /* Ranks round parts of sums, so that in 16 bits tokens with nearly equal logits of two experts go
  * to another one than in plain loops: that is no rounding any more. */
 static rp_status check_routing(const rpexec_trainer *t)
 {
-    if (!cuts(t) || t->config.experts == 1 || t->o->dtype == RP_DTYPE_F32) {
+    if (!cuts(t) || t->config.experts == 1 || t->o->run.dtype == RP_DTYPE_F32) {
         return RP_OK;
     }
     rp_log_error("--check: in %s experts that %s chooses need not be those of plain loops, where "
                  "their logits differ by less than rounding; valid are fp32 and one GPU",
-                 rp_dtype_text(t->o->dtype), t->o->schedule->name);
+                 rp_dtype_text(t->o->run.dtype), t->o->schedule->name);
     return RP_USAGE;
 }
 
@@ -73,8 +73,8 @@ rp_status rpexec_check_begin(rpexec_trainer *t)
     }
     t->reference.step = t->state.step;
     t->reference.scaler = t->state.scaler;
-    RP_TRY(rpexec_host_lane_create(&t->model, (uint64_t)t->o->microbatch_size * t->o->seq_len,
-                                   t->arena, &t->lane));
+    RP_TRY(rpexec_host_lane_create(
+        &t->model, (uint64_t)t->o->run.microbatch_size * t->o->run.seq_len, t->arena, &t->lane));
     RP_TRY(rp_arena_alloc(t->arena, t->outcome->steps, sizeof(double), &t->reference_norms));
     return rp_arena_alloc(t->arena, t->outcome->steps, sizeof(double), &t->reference_losses);
 }
@@ -162,7 +162,7 @@ double rpexec_check_tolerance(rp_dtype dtype, bool others, uint32_t microbatches
 
 static double gradient_tolerance(const rpexec_trainer *t)
 {
-    rp_dtype dtype = t->o->dtype;
+    rp_dtype dtype = t->o->run.dtype;
     bool others =
         t->driver->operators != rpexec_host_operators || (cuts(t) && dtype != RP_DTYPE_F32);
     double allowed =
@@ -197,7 +197,7 @@ rp_status rpexec_check_segment(rpexec_trainer *t, const rpexec_batch *batches, u
         double error = fabs(t->outcome->losses[i] - right) / fabs(right);
         double *worst = &t->outcome->max_loss_rel_err;
         *worst = worse(*worst, error);
-        if (!(error <= tolerances[t->o->dtype].loss) && t->outcome->loss_apart == 0) {
+        if (!(error <= tolerances[t->o->run.dtype].loss) && t->outcome->loss_apart == 0) {
             t->outcome->loss_apart = i + 1;
         }
         compare_norms(t, i);
@@ -209,8 +209,8 @@ rp_status rpexec_check_segment(rpexec_trainer *t, const rpexec_batch *batches, u
 rp_status rpexec_check_end(const rpexec_trainer *t)
 {
     const rpexec_outcome *out = t->outcome;
-    double allowed_loss = tolerances[t->o->dtype].loss;
-    bool is_f32 = t->o->dtype == RP_DTYPE_F32;
+    double allowed_loss = tolerances[t->o->run.dtype].loss;
+    bool is_f32 = t->o->run.dtype == RP_DTYPE_F32;
     double error = is_f32 ? out->max_grad_rel_err : out->max_grad_rms_err;
     if (!t->o->check || out->steps == 0 ||
         (error <= gradient_tolerance(t) && out->max_loss_rel_err <= allowed_loss &&

@@ -7,7 +7,7 @@
 static rp_status read_batch(const rpexec_trainer *t, uint64_t place, rp_arena *arena,
                             rpexec_batch *batch_out)
 {
-    uint64_t tokens = (uint64_t)t->batch * t->o->seq_len;
+    uint64_t tokens = (uint64_t)t->batch * t->o->run.seq_len;
     uint64_t left = t->evaluated.sequences - place;
     uint32_t count = left < t->batch ? (uint32_t)left : t->batch;
     int32_t *ids = NULL;
@@ -15,7 +15,7 @@ static rp_status read_batch(const rpexec_trainer *t, uint64_t place, rp_arena *a
     RP_TRY(rp_arena_alloc(arena, tokens, sizeof *ids, &ids));
     RP_TRY(rp_arena_alloc(arena, tokens, sizeof *labels, &labels));
     uint64_t valid = rpexec_tokens_read(&t->evaluated, place, count, ids, labels);
-    for (uint64_t i = (uint64_t)count * t->o->seq_len; i < tokens; i++) {
+    for (uint64_t i = (uint64_t)count * t->o->run.seq_len; i < tokens; i++) {
         labels[i] = RPEXEC_IGNORED;
     }
     *batch_out = (rpexec_batch){.ids = ids, .labels = labels, .valid_tokens = valid};

@@ -20,7 +20,7 @@ static rp_status look(const rpexec_trainer *t, uint64_t step, const double *loss
     if (loss == NULL) {
         rp_log_error("step %" PRIu64 ": tensor %s, the first of %" PRIu32 ", is not finite before "
                      "it; valid are weights without NaN and infinities in %s",
-                     step, name, count, rp_dtype_text(t->o->dtype));
+                     step, name, count, rp_dtype_text(t->o->run.dtype));
     } else {
         rp_log_error("step %" PRIu64 ": the loss is %g, and tensor %s, the first of %" PRIu32
                      ", is not finite; valid are a lower --lr than %g, and weights whose loss is "

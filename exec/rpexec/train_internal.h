@@ -83,7 +83,7 @@ typedef struct rpexec_trainer {
 static inline uint32_t rpexec_trainer_microbatches(const rpexec_trainer *t)
 {
     const rp_layout layout = rpexec_options_layout(t->o);
-    return rp_layout_data(&layout) * t->o->accumulate * t->o->microbatches;
+    return rp_layout_data(&layout) * t->o->run.accumulate * t->o->run.microbatches;
 }
 
 /** @return true of the process that writes files and says things: process 0, or the only one. */
@@ -96,7 +96,7 @@ static inline bool rpexec_trainer_leads(const rpexec_trainer *t)
 static inline void rpexec_trainer_take_part(const rpexec_trainer *t, rpexec_batch *batch)
 {
     uint32_t rank = t->processes == NULL ? 0 : rpexec_processes_rank(t->processes);
-    uint64_t first = (uint64_t)rank * (t->batch / t->o->servers) * t->o->seq_len;
+    uint64_t first = (uint64_t)rank * (t->batch / t->o->servers) * t->o->run.seq_len;
     batch->ids += first;
     batch->labels += first;
 }

@@ -67,7 +67,7 @@ static rp_status load_config(rpexec_trainer *t)
         return RP_USAGE;
     }
     t->config.lora_alpha = given ? t->adapters.alpha : t->o->lora_alpha;
-    return rpexec_predict_conditions(t->o->dtype, &t->config, t->o->half_accumulation,
+    return rpexec_predict_conditions(t->o->run.dtype, &t->config, t->o->half_accumulation,
                                      t->o->attention, t->arena, &t->conditions);
 }
 
@@ -135,7 +135,7 @@ static rp_status set_state(rpexec_trainer *t)
         RP_TRY(rpexec_adapters_load(t->o->weights, &t->state));
     }
     t->progress.seed = t->o->seed;
-    t->progress.seq_len = t->o->seq_len;
+    t->progress.seq_len = t->o->run.seq_len;
     RP_TRY(rpexec_tokens_identity(&t->tokens, t->arena, &t->progress.data));
     rpexec_progress resumed = t->progress;
     bool found = false;
@@ -152,7 +152,7 @@ static rp_status set_state(rpexec_trainer *t)
     if (t->o->save != NULL && rpexec_trainer_leads(t)) {
         RP_TRY(rpexec_checkpoints_check_base(&t->checkpoints, &t->companions));
     }
-    if (found && (resumed.seed != t->o->seed || resumed.seq_len != t->o->seq_len)) {
+    if (found && (resumed.seed != t->o->seed || resumed.seq_len != t->o->run.seq_len)) {
         rp_log_error("--resume: the checkpoint was made with --seed %" PRIu64 " --seq-len %" PRIu32
                      "; valid are the same ones",
                      resumed.seed, resumed.seq_len);
@@ -172,7 +172,7 @@ static rp_status set_state(rpexec_trainer *t)
 rp_arithmetic rpexec_trainer_arithmetic(const rpexec_trainer *t)
 {
     bool half = t->o->half_accumulation;
-    return (rp_arithmetic){t->o->dtype, half ? RP_ACCUMULATION_F16 : RP_ACCUMULATION_F32};
+    return (rp_arithmetic){t->o->run.dtype, half ? RP_ACCUMULATION_F16 : RP_ACCUMULATION_F32};
 }
 
 /* A platform's GPU is planned for as rpsim does it: by a table of its times, or by its rates. One
@@ -188,8 +188,8 @@ static rp_status set_costs(rpexec_trainer *t)
     rp_log_capture_begin(message, sizeof message);
     rp_costs costs;
     const rp_roof roof = {platform, rpexec_trainer_arithmetic(t)};
-    rp_status status =
-        rp_find_costs(&t->config, &roof, t->o->microbatch_size, t->o->seq_len, t->arena, &costs);
+    rp_status status = rp_find_costs(&t->config, &roof, t->o->run.microbatch_size,
+                                     t->o->run.seq_len, t->arena, &costs);
     rp_log_capture_end();
     if (status == RP_INPUT || status == RP_USAGE) {
         rp_log_warning("partitions balance FLOP counts, not times of %s: %.*s", platform->name,
@@ -205,25 +205,25 @@ static rp_status set_partition(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
     const rp_schedule_config sizes = {.gpus = t->work.gpus,
-                                      .microbatches = o->accumulate * o->microbatches,
+                                      .microbatches = o->run.accumulate * o->run.microbatches,
                                       .iterations = 1,
-                                      .recompute = o->recompute,
-                                      .asynchronous = o->asynchronous,
+                                      .recompute = o->run.recompute,
+                                      .asynchronous = o->run.asynchronous,
                                       .layers = t->config.layers,
                                       .costs = &t->costs};
     rp_partition even;
     const char *even_text = NULL;
     const char *text = NULL;
     t->work.partition = &t->partition;
-    RP_TRY(rp_compile_partition(o->partition, RP_PARTITION_WORDS, t->config.name, 0, o->schedule,
-                                &sizes, t->arena, &t->partition));
-    if (o->partition != NULL) {
+    RP_TRY(rp_compile_partition(o->run.partition, RP_PARTITION_WORDS, t->config.name, 0,
+                                o->schedule, &sizes, t->arena, &t->partition));
+    if (o->run.partition != NULL) {
         return RP_OK;
     }
     RP_TRY(rp_partition_even(o->schedule, &t->costs, t->work.gpus, 0, t->arena, &even));
     RP_TRY(rp_partition_text(&even, t->arena, &even_text));
     RP_TRY(rp_partition_text(&t->partition, t->arena, &text));
-    t->o->partition = strcmp(text, even_text) == 0 ? NULL : text; /* reports name the paper's */
+    t->o->run.partition = strcmp(text, even_text) == 0 ? NULL : text; /* reports name the paper's */
     return RP_OK;
 }
 
@@ -253,31 +253,32 @@ static rp_status set_network(rpexec_trainer *t)
 static rp_status set_work(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
-    t->work = (rp_compile_config){
-        .schedule = o->schedule,
-        .gpus = rpexec_options_places(o),
-        .layout = rpexec_options_layout(o),
-        .calls = o->accumulate,
-        .microbatches = o->microbatches,
-        .microbatch_size = o->microbatch_size,
-        .round = o->round,
-        .asynchronous = o->asynchronous,
-        .recompute = o->recompute,
-        .reductions = {.each_given = o->reduce_each_given, .each_microbatch = o->reduce_microbatch},
-        .layer_grain = o->layer_grain,
-        .peer_gpus = o->peers              ? UINT32_MAX
-                     : o->platform != NULL ? rp_peer_gpus(&t->machine.platform)
-                                           : 0,
-        .piece_bytes = (uint64_t)o->piece_mb << 20};
-    RP_TRY(rpexec_work_costs(&t->model, o->microbatch_size, t->arena, &t->flops));
+    t->work =
+        (rp_compile_config){.schedule = o->schedule,
+                            .gpus = rpexec_options_places(o),
+                            .layout = rpexec_options_layout(o),
+                            .calls = o->run.accumulate,
+                            .microbatches = o->run.microbatches,
+                            .microbatch_size = o->run.microbatch_size,
+                            .round = o->run.round,
+                            .asynchronous = o->run.asynchronous,
+                            .recompute = o->run.recompute,
+                            .reductions = {.each_given = o->run.reduce_each_given,
+                                           .each_microbatch = o->run.reduce_microbatch},
+                            .layer_grain = o->run.layer_grain,
+                            .peer_gpus = o->peers              ? UINT32_MAX
+                                         : o->platform != NULL ? rp_peer_gpus(&t->machine.platform)
+                                                               : 0,
+                            .piece_bytes = (uint64_t)o->run.piece_mb << 20};
+    RP_TRY(rpexec_work_costs(&t->model, o->run.microbatch_size, t->arena, &t->flops));
     RP_TRY(set_costs(t));
     if (o->costs != NULL) {
         const rpexec_measured wanted = {.model = t->config.name,
                                         .backend = o->backend,
                                         .conditions = t->conditions,
                                         .layers = t->config.layers,
-                                        .sequences = o->microbatch_size,
-                                        .seq_len = o->seq_len};
+                                        .sequences = o->run.microbatch_size,
+                                        .seq_len = o->run.seq_len};
         RP_TRY(rpexec_predict_read(o->costs, &wanted, t->arena, &t->prediction));
         t->costs = t->prediction.costs;
         RP_TRY(set_network(t));
@@ -295,8 +296,8 @@ static rp_status set_work(rpexec_trainer *t)
         rp_arena_alloc(t->arena, rpexec_trainer_microbatches(t), sizeof(uint32_t), &t->sequences));
     const uint32_t *given = t->program != NULL ? t->program->sequences : NULL;
     for (uint32_t i = 0; i < rpexec_trainer_microbatches(t); i++) {
-        uint32_t of_copy = i % (o->accumulate * o->microbatches);
-        t->sequences[i] = given != NULL ? given[of_copy] : o->microbatch_size;
+        uint32_t of_copy = i % (o->run.accumulate * o->run.microbatches);
+        t->sequences[i] = given != NULL ? given[of_copy] : o->run.microbatch_size;
         t->batch += t->sequences[i];
     }
     return t->program == NULL ? RP_OK : rpexec_program_in_fit(o, &t->model, t->arena, &t->program);
@@ -370,7 +371,7 @@ static rp_status attach(rpexec_trainer *t)
 {
     const rp_layout layout = rpexec_options_layout(t->o);
     const rpexec_devices_config config = {
-        .gpus = t->o->gpus,
+        .gpus = t->o->run.gpus,
         .is_virtual = t->o->virtual_gpus != 0,
         .graphs = t->o->graphs,
         .attention = t->o->attention,
@@ -393,7 +394,7 @@ static rp_status attach(rpexec_trainer *t)
 
 static rp_status open_data(rpexec_trainer *t)
 {
-    const rpexec_tokens_wanted wanted = {.seq_len = t->o->seq_len,
+    const rpexec_tokens_wanted wanted = {.seq_len = t->o->run.seq_len,
                                          .vocab = t->config.vocab,
                                          .seed = t->o->seed,
                                          .bytes = t->o->bytes,
@@ -417,9 +418,10 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     RP_TRY(check_record(t->o));
     RP_TRY(attach(t));
     RP_TRY(load_config(t));
-    RP_TRY(rpexec_model_create(&t->config, t->o->seq_len, t->o->dtype, t->arena, &t->model));
+    RP_TRY(
+        rpexec_model_create(&t->config, t->o->run.seq_len, t->o->run.dtype, t->arena, &t->model));
     RP_TRY(open_data(t));
-    RP_TRY(rpexec_machine_load(t->o->platform, t->o->link_gb_per_s, t->o->gpus, t->arena,
+    RP_TRY(rpexec_machine_load(t->o->platform, t->o->link_gb_per_s, t->o->run.gpus, t->arena,
                                &t->machine));
     t->machine.machine.local_memory = rp_is_data_parallel(&t->o->schedule->traits);
     if (t->o->peers) { /* as fast as the links to the host, beside them */
@@ -429,7 +431,7 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     RP_TRY(set_work(t));
     RP_TRY(set_adam(t));
     RP_TRY(set_state(t));
-    out->gpus = t->o->gpus * t->o->servers;
+    out->gpus = t->o->run.gpus * t->o->servers;
     out->steps = t->o->steps > out->first_step ? (uint32_t)(t->o->steps - out->first_step) : 0;
     RP_TRY(check_steps(t));
     if (rpexec_trainer_leads(t)) {

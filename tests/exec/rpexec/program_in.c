@@ -339,13 +339,14 @@ static bool run_mutant(const char *text, const rp_model *config)
     rpexec_batch *batches = NULL;
     uint32_t sequences = 0;
     rpexec_options o = {
-        .program_in = "mutant", .accumulate = 1, .microbatch_size = 1, .round = RP_ROUND_ALL};
+        .program_in = "mutant",
+        .run = {.accumulate = 1, .microbatch_size = 1, .round = RP_ROUND_ALL}};
     if (rp_program_read("mutant", text, strlen(text), &program) != RP_OK) {
         return false;
     }
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rpexec_model_create(config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
-    o.gpus = program->gpu_count;
+    o.run.gpus = program->gpu_count;
     o.schedule = rp_schedule_find(program->schedule);
     bool fits = rpexec_program_in_fit(&o, &model, arena, &program) == RP_OK &&
                 rpexec_plan_create(program, &model, &(rpexec_plan_limits){.cap_bytes = 1 << 26},
