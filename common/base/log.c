@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 static const char *program_name = "rp";
+static bool has_options; /* of a command line */
+static _Thread_local uint64_t said;
 
 /* rp_log_set_place */
 static _Thread_local const char *place_file;
@@ -117,8 +119,52 @@ static size_t without_line_end(const char *text, size_t length)
     return length;
 }
 
+/* ---- settings ---------------------------------------------------------------------------------
+ */
+
+#define FORMAT_BYTES 2048u
+
+const char *rp_log_find_setting(const char *format, size_t *length_out)
+{
+    while ((format = strchr(format, '{')) != NULL) {
+        size_t length = strspn(++format, "abcdefghijklmnopqrstuvwxyz0123456789_");
+        if (length > 0 && format[length] == '}') {
+            *length_out = length;
+            return format;
+        }
+    }
+    return NULL;
+}
+
+/* Writes `format` with its settings as the program's user knows them; cut after FORMAT_BYTES. */
+static const char *spell_settings(const char *format, char spelled[static FORMAT_BYTES])
+{
+    size_t length = 0;
+    size_t at = 0;
+    const char *key;
+    while (at < FORMAT_BYTES && (key = rp_log_find_setting(format, &length)) != NULL) {
+        at +=
+            (size_t)snprintf(spelled + at, FORMAT_BYTES - at, "%.*s%s%.*s", (int)(key - 1 - format),
+                             format, has_options ? "--" : "", (int)length, key);
+        for (size_t i = 1; has_options && i <= length && at <= FORMAT_BYTES; i++) {
+            char *letter = &spelled[at - i];
+            *letter = (char)(*letter == '_' ? '-' : *letter);
+        }
+        format = key + length + 1;
+    }
+    if (at == 0) {
+        return format; /* names none */
+    }
+    if (at < FORMAT_BYTES) {
+        (void)snprintf(spelled + at, FORMAT_BYTES - at, "%s", format);
+    }
+    return spelled;
+}
+
 RP_PRINTF(1, 0) static void put_formatted(const char *format, va_list arguments)
 {
+    char spelled[FORMAT_BYTES];
+    format = spell_settings(format, spelled);
     char few[LONGEST_TEXT + 1];
     char *many = NULL;
     va_list again;
@@ -140,6 +186,9 @@ RP_PRINTF(1, 0) static void put_formatted(const char *format, va_list arguments)
 static void put_place(const char *file, size_t line)
 {
     char place[32] = ": ";
+    if (file == NULL) {
+        return;
+    }
     if (line != 0) {
         snprintf(place, sizeof place, ":%zu: ", line);
     }
@@ -252,6 +301,7 @@ RP_PRINTF(2, 0)
 static void print_message(const char *severity, const char *format, va_list arguments)
 {
     flockfile(stderr); /* messages of several threads stay whole lines */
+    said++;
     if (current() == NULL) {
         clear_progress();
     }
@@ -294,11 +344,11 @@ void rp_log_warning(const char *format, ...)
     va_end(arguments);
 }
 
-void rp_log_error_at(const char *file, size_t line, const char *format, ...)
+RP_PRINTF(3, 0)
+static void print_placed(const char *file, size_t line, const char *format, va_list arguments)
 {
-    va_list arguments;
-    va_start(arguments, format);
     flockfile(stderr);
+    said++;
     if (current() == NULL) {
         clear_progress();
     }
@@ -306,7 +356,37 @@ void rp_log_error_at(const char *file, size_t line, const char *format, ...)
     put_formatted(format, arguments);
     put("\n", 1);
     funlockfile(stderr);
+}
+
+void rp_log_error_at(const char *file, size_t line, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_placed(file, line, format, arguments);
     va_end(arguments);
+}
+
+void rp_log_error_list(const char *file, size_t line, const char *format, va_list arguments)
+{
+    if (file != NULL) {
+        print_placed(file, line, format, arguments);
+    } else {
+        print_message("", format, arguments);
+    }
+}
+
+void rp_log_print(char *buffer, size_t size, const char *file, size_t line, const char *format,
+                  va_list arguments)
+{
+    rp_log_capture_begin(buffer, size);
+    put_place(file, line);
+    put_formatted(format, arguments);
+    rp_log_capture_end();
+}
+
+uint64_t rp_log_said(void)
+{
+    return said;
 }
 
 void rp_log_set_place(const char *file, size_t line)
@@ -318,6 +398,7 @@ void rp_log_set_place(const char *file, size_t line)
 void rp_log_set_program(const char *name)
 {
     program_name = name;
+    has_options = true;
 }
 
 void rp_log_capture_begin(char *buffer, size_t size)

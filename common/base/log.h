@@ -4,6 +4,9 @@
  * A message is one line: control characters in it, bytes that are not UTF-8 and marks
  * that turn the direction of writing are shown as \\xNN, and of a text of more than 2,000 bytes the
  * middle is left out, with its length. Callers escape and cut nothing.
+ *
+ * A format names a setting by its key in braces: "{global_batch}: ...". Programs write the option,
+ * "--global-batch", the library the key. Braces count in the format only, never in its arguments.
  */
 #pragma once
 
@@ -33,6 +36,7 @@ void rp_log_warning(const char *format, ...) RP_PRINTF(1, 2);
 /**
  * Error about a place in a file: "FILE:LINE: message" without a program prefix, the form of cli.md,
  * which editors jump to.
+ * @param file NULL: the message begins with its place
  * @param line one-based; 0 leaves the line out.
  */
 void rp_log_error_at(const char *file, size_t line, const char *format, ...) RP_PRINTF(3, 4);
@@ -45,8 +49,12 @@ void rp_log_error_at(const char *file, size_t line, const char *format, ...) RP_
  */
 void rp_log_set_place(const char *file, size_t line);
 
-/** Sets the name printed before messages; `name` must outlive all logging. Default "rp". */
+/** Sets the name printed before messages, whose settings are the program's options from here on;
+ * `name` must outlive all logging. Default "rp", which has settings and no options. */
 void rp_log_set_program(const char *name);
+
+/** @return messages of this thread until now: whether something was said meanwhile. */
+uint64_t rp_log_said(void);
 
 /**
  * Progress on a terminal, for a person who waits: one line on stderr that is written over, from a
@@ -65,10 +73,22 @@ void rp_progress_tick(void);
 /** Removes the line; the next one begins anew. */
 void rp_progress_end(void);
 
+/** As rp_log_error, with a list of arguments. @param file as rp_log_error_at; NULL: no place */
+void rp_log_error_list(const char *file, size_t line, const char *format, va_list arguments)
+    RP_PRINTF(3, 0);
+
+/** Writes what rp_log_error_list would log, without a program's name and a line's end, to `buffer`;
+ * what it has no room for is cut. */
+void rp_log_print(char *buffer, size_t size, const char *file, size_t line, const char *format,
+                  va_list arguments) RP_PRINTF(5, 0);
+
+/** @return the key of the first setting that a format names, of `length_out` bytes; NULL: none. */
+const char *rp_log_find_setting(const char *format, size_t *length_out);
+
 /**
  * Redirects this thread's messages into `buffer` (always NUL-terminated, overflow dropped) until
  * rp_log_capture_end. Captures nest; one into the same buffer begins anew. Used by tests, by
- * in-process sweeps, which report failures per point, and by callers that try what may fail.
+ * in-process sweeps, which report failures per point; callers that decide take reasons (reason.h).
  */
 void rp_log_capture_begin(char *buffer, size_t size);
 void rp_log_capture_end(void);

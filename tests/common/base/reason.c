@@ -1,0 +1,103 @@
+/* Reasons, and how messages spell the settings that they name: braces in formats, and data that
+ * looks like them. */
+#include "common/base/reason.h"
+#include "tests/support/assertions.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+static rp_status check(int batch, rp_reason *reason)
+{
+    return batch > 0 ? RP_OK
+                     : rp_refuse(reason, RP_USAGE, "{global_batch}: %d; valid with {calls}", batch);
+}
+
+Test(reason, a_refusal_is_a_value_and_nothing_is_said)
+{
+    char messages[256];
+    rp_reason reason = {0};
+    rp_log_capture_begin(messages, sizeof messages);
+    uint64_t before = rp_log_said();
+    cr_expect(eq(int, check(1, &reason), RP_OK));
+    cr_expect(eq(int, reason.status, RP_OK));
+    cr_expect(eq(int, check(0, &reason), RP_USAGE));
+    cr_expect(eq(u64, rp_log_said(), before));
+    cr_expect(eq(str, messages, ""));
+    cr_expect(eq(int, reason.status, RP_USAGE));
+    cr_expect(eq(str, reason.subject, "global_batch"));
+    cr_expect(eq(str, reason.text, "global_batch: 0; valid with calls"));
+    cr_expect(eq(int, rp_reason_log(&reason), RP_USAGE));
+    cr_expect(eq(u64, rp_log_said(), before + 1));
+    rp_log_capture_end();
+    cr_expect(eq(str, messages, "global_batch: 0; valid with calls\n"));
+}
+
+Test(reason, without_a_caller_who_decides_it_is_logged)
+{
+    char messages[256];
+    rp_log_capture_begin(messages, sizeof messages);
+    cr_expect(eq(int, check(-1, NULL), RP_USAGE));
+    cr_expect(eq(int, rp_refuse_at(NULL, RP_INPUT, "a.csv", 3, "{no key}"), RP_INPUT));
+    cr_expect(eq(int, rp_refuse_setting(NULL, RP_USAGE, "zero", "%u copies", 1u), RP_USAGE));
+    rp_log_capture_end();
+    cr_expect(eq(str, messages,
+                 "global_batch: -1; valid with calls\na.csv:3: {no key}\nzero: 1 copies\n"));
+}
+
+Test(reason, places_and_settings_come_first)
+{
+    rp_reason reason = {0};
+    rp_refuse_at(&reason, RP_INPUT, "a.csv", 3, "%s", "b");
+    cr_expect(reason.placed);
+    cr_expect(eq(str, reason.text, "a.csv:3: b"));
+    cr_expect(eq(str, reason.subject, ""));
+    rp_refuse_setting(&reason, RP_USAGE, "expert_parallel", "%s", "b");
+    cr_expect(not(reason.placed));
+    cr_expect(eq(str, reason.text, "expert_parallel: b"));
+    cr_expect(eq(str, reason.subject, "expert_parallel"));
+}
+
+/* A program's user types options. */
+Test(reason, programs_spell_options)
+{
+    rp_reason reason = {0};
+    rp_log_set_program("rpany");
+    check(0, &reason);
+    cr_expect(eq(str, reason.text, "--global-batch: 0; valid with --calls"));
+    cr_expect(eq(str, reason.subject, "global_batch"));
+}
+
+/* Names of files and what they hold may have braces. */
+Test(reason, braces_of_data_are_data)
+{
+    rp_reason reason = {0};
+    rp_log_set_program("rpany");
+    rp_refuse(&reason, RP_INPUT, "%s: {axes} of %s, {'descr'}, {}, {Key}, {a-b}, {", "{gpus}",
+              "a{axes}b");
+    cr_expect(eq(str, reason.text, "{gpus}: --axes of a{axes}b, {'descr'}, {}, {Key}, {a-b}, {"));
+    cr_expect(eq(str, reason.subject, "axes"));
+}
+
+/* As in messages; what has no room is cut, also within the spelled format. */
+Test(reason, lines_are_escaped_and_cut)
+{
+    char text[9000];
+    rp_reason reason = {0};
+    rp_refuse(&reason, RP_INPUT, "{axes}: %s", "a\nb");
+    cr_expect(eq(str, reason.text, "axes: a\\x0ab"));
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    rp_refuse(&reason, RP_INPUT, "%s", text);
+    cr_expect(strstr(reason.text, "(7999 bytes)") != NULL, "%s", reason.text);
+    memset(text, '\n', sizeof text - 1);
+    rp_refuse(&reason, RP_INPUT, "a%sb", text);
+    cr_expect(eq(sz, strlen(reason.text), RP_REASON_BYTES - 1));
+    rp_log_set_program("rpany");
+    for (size_t pad = 2000; pad < 2100; pad++) {
+        memset(text, 'x', pad);
+        (void)snprintf(text + pad, sizeof text - pad, "{global_batch}");
+        rp_refuse_setting(&reason, RP_INPUT, "axes", "%s", text);
+        cr_expect(strstr(reason.text, "{global_batch}") != NULL, "%s", reason.text);
+    }
+}
