@@ -2,6 +2,7 @@
 
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/schedule/build.h"
 #include "common/schedule/even.h"
 
@@ -85,38 +86,46 @@ static rp_status check_rounds(const rp_compile_config *config)
 }
 
 rp_status rp_compile_check_grain(const rp_schedule_type *schedule, rp_recompute recompute,
-                                 bool layer_grain, bool recompute_given)
+                                 bool layer_grain, bool recompute_given, bool *idle_out,
+                                 rp_reason *reason)
 {
+    *idle_out = false;
     if (!layer_grain || recompute != RP_RECOMPUTE_NONE) {
         return RP_OK;
     }
     if (!recompute_given) {
-        rp_log_warning("--grain: %s recomputes nothing unless --recompute wait or early says so; "
-                       "layer changes nothing",
-                       schedule->name);
+        *idle_out = true;
         return RP_OK;
     }
-    rp_log_error("--grain: %s recomputes nothing here; valid are --recompute wait and early",
-                 schedule->name);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE,
+                     "--grain: %s recomputes nothing here; valid are --recompute wait and early",
+                     schedule->name);
 }
 
-rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recompute recompute)
+void rp_compile_warn_of_grain(const rp_schedule_type *schedule)
+{
+    rp_log_warning("--grain: %s recomputes nothing unless --recompute wait or early says so; "
+                   "layer changes nothing",
+                   schedule->name);
+}
+
+rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recompute recompute,
+                                     rp_reason *reason)
 {
     if (recompute != RP_RECOMPUTE_NONE || !schedule->separate_backward) {
         return RP_OK;
     }
-    rp_log_error("--recompute: a backward of %s runs on another GPU than its forward and finds "
-                 "nothing there but the stage's input; valid on hardware are wait and early",
-                 schedule->name);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE,
+                     "--recompute: a backward of %s runs on another GPU than its forward and finds "
+                     "nothing there but the stage's input; valid on hardware are wait and early",
+                     schedule->name);
 }
 
 /* ---- reductions -------------------------------------------------------------------------------
  */
 
 rp_status rp_compile_check_reductions(const rp_schedule_type *schedule, const rp_layout *layout,
-                                      const rp_reductions *reductions)
+                                      const rp_reductions *reductions, rp_reason *reason)
 {
     const rp_sharding *sharding = &schedule->traits.sharding;
     bool fsdp = sharding->keeps_root && !sharding->host_gradients;
@@ -124,10 +133,11 @@ rp_status rp_compile_check_reductions(const rp_schedule_type *schedule, const rp
     if (fsdp || copies || (!reductions->each_given && !reductions->dtype_given)) {
         return RP_OK;
     }
-    rp_log_error("--reduce-%s: %s reduces gradients in one way alone, or none; valid with fsdp, "
-                 "and with pipelines that have --data-parallel 2 or more",
-                 reductions->each_given ? "each" : "dtype", schedule->name);
-    return RP_USAGE;
+    return rp_refuse(
+        reason, RP_USAGE,
+        "--reduce-%s: %s reduces gradients in one way alone, or none; valid with fsdp, "
+        "and with pipelines that have --data-parallel 2 or more",
+        reductions->each_given ? "each" : "dtype", schedule->name);
 }
 
 void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, rp_traits *traits)
@@ -156,100 +166,106 @@ void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, 
  */
 
 /* Options of what the copies of a pipeline do beyond adding up gradients. */
-static rp_status check_copies(const rp_layout *layout, bool asynchronous)
+static rp_status check_copies(const rp_layout *layout, bool asynchronous, rp_reason *reason)
 {
     const char *option = layout->zero != 0 ? "zero" : "bucket-mb";
     if ((layout->zero != 0 || layout->reduction_bucket != 0) && rp_layout_data(layout) == 1) {
-        rp_log_error("--%s: one copy has nobody to share with; valid with --data-parallel 2 and "
-                     "more",
-                     option);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--%s: one copy has nobody to share with; valid with --data-parallel 2 and "
+            "more",
+            option);
     }
     if (layout->zero != 0 && asynchronous) {
-        rp_log_error("--zero: shares of weights are gathered when all copies have stepped; valid "
-                     "with --optimizer sync");
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--zero: shares of weights are gathered when all copies have stepped; valid "
+            "with --optimizer sync");
     }
     return RP_OK;
 }
 
 /* GPUs of a tensor group that share each expert: all or one. Their parts of the tokens go to the
  * experts, as in Megatron Core, which refuses to train without sequence parallelism then. */
-static rp_status check_cut_experts(const rp_layout *layout)
+static rp_status check_cut_experts(const rp_layout *layout, rp_reason *reason)
 {
     uint32_t tensor = rp_layout_tensor(layout);
     uint32_t given = layout->expert_tensor_parallel;
     bool apart = layout->axes == RP_AXES_TPD || layout->axes == RP_AXES_DPT;
     if (given > 1 && given != tensor) {
-        rp_log_error("--expert-tensor-parallel: %u of %u GPUs that share each layer; valid are all "
-                     "of them (%u), and 1",
-                     given, tensor, tensor);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--expert-tensor-parallel: %u of %u GPUs that share each layer; valid are all "
+            "of them (%u), and 1",
+            given, tensor, tensor);
     }
     if (tensor > 1 && !layout->sequence_parallel) {
-        rp_log_error("--expert-parallel: with --tensor-parallel each GPU sends its part of the "
-                     "tokens to the experts; valid with --sequence-parallel");
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--expert-parallel: with --tensor-parallel each GPU sends its part of the "
+                         "tokens to the experts; valid with --sequence-parallel");
     }
     if (given == 1 && tensor > 1 && rp_layout_data(layout) > 1 && apart) {
-        rp_log_error("--expert-tensor-parallel: whole experts are spread over tensor groups and "
-                     "copies, between which --axes %s has pipelines; valid are tdp, dtp, ptd and "
-                     "pdt",
-                     rp_axes_text((rp_axes)layout->axes));
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--expert-tensor-parallel: whole experts are spread over tensor groups and "
+            "copies, between which --axes %s has pipelines; valid are tdp, dtp, ptd and "
+            "pdt",
+            rp_axes_text((rp_axes)layout->axes));
     }
     return RP_OK;
 }
 
 /* Experts are shared by copies, or by all GPUs of a stage: each has the dense layers or its part of
  * them, a part of the experts, and its own tokens. */
-static rp_status check_experts(const rp_layout *layout, const rp_model *model)
+static rp_status check_experts(const rp_layout *layout, const rp_model *model, rp_reason *reason)
 {
     uint32_t shares = rp_layout_expert(layout);
     if (shares == 1) {
         if (layout->expert_tensor_parallel != 0) {
-            rp_log_error("--expert-tensor-parallel: experts are not spread; valid with "
-                         "--expert-parallel 2 and more");
-            return RP_USAGE;
+            return rp_refuse(reason, RP_USAGE,
+                             "--expert-tensor-parallel: experts are not spread; valid with "
+                             "--expert-parallel 2 and more");
         }
         return RP_OK;
     }
     uint32_t most = rp_layout_gpus(layout) / rp_layout_expert_tensor(layout);
     bool mixture = model->experts > 1;
     if (mixture && most % shares == 0) {
-        return check_cut_experts(layout);
+        return check_cut_experts(layout, reason);
     }
     if (!mixture) {
-        rp_log_error("--expert-parallel: %s has no experts; valid are mixtures of experts "
-                     "(qwen3-30b-a3b, for example)",
-                     model->name);
-    } else if (rp_layout_expert_tensor(layout) != rp_layout_tensor(layout)) {
-        rp_log_error("--expert-parallel: %u copies of %u GPUs per layer are no whole groups of %u; "
-                     "valid are divisors of their product",
-                     rp_layout_data(layout), rp_layout_tensor(layout), shares);
-    } else {
-        rp_log_error("--expert-parallel: %u copies are no whole groups of %u; valid are divisors "
+        return rp_refuse(reason, RP_USAGE,
+                         "--expert-parallel: %s has no experts; valid are mixtures of experts "
+                         "(qwen3-30b-a3b, for example)",
+                         model->name);
+    }
+    if (rp_layout_expert_tensor(layout) != rp_layout_tensor(layout)) {
+        return rp_refuse(reason, RP_USAGE,
+                         "--expert-parallel: %u copies of %u GPUs per layer are no whole groups of "
+                         "%u; valid are divisors of their product",
+                         rp_layout_data(layout), rp_layout_tensor(layout), shares);
+    }
+    return rp_refuse(reason, RP_USAGE,
+                     "--expert-parallel: %u copies are no whole groups of %u; valid are divisors "
                      "of --data-parallel",
                      rp_layout_data(layout), shares);
-    }
-    return RP_USAGE;
 }
 
-static rp_status check_sequence(const rp_layout *layout, uint32_t seq_len)
+static rp_status check_sequence(const rp_layout *layout, uint32_t seq_len, rp_reason *reason)
 {
     if (!layout->sequence_parallel ||
         (rp_layout_tensor(layout) > 1 && seq_len % rp_layout_tensor(layout) == 0)) {
         return RP_OK;
     }
     if (rp_layout_tensor(layout) == 1) {
-        rp_log_error("--sequence-parallel: one GPU per layer shares no tokens; valid with "
-                     "--tensor-parallel 2 and more");
-    } else {
-        rp_log_error("--sequence-parallel: %u GPUs cannot share %u tokens of a sequence equally; "
+        return rp_refuse(reason, RP_USAGE,
+                         "--sequence-parallel: one GPU per layer shares no tokens; valid with "
+                         "--tensor-parallel 2 and more");
+    }
+    return rp_refuse(reason, RP_USAGE,
+                     "--sequence-parallel: %u GPUs cannot share %u tokens of a sequence equally; "
                      "valid are multiples of %u",
                      rp_layout_tensor(layout), seq_len, rp_layout_tensor(layout));
-    }
-    return RP_USAGE;
 }
 
 /* Copies and nothing else. */
@@ -262,24 +278,26 @@ static bool is_plain(const rp_layout *layout)
 }
 
 rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_layout *layout,
-                                  const rp_model *model, uint32_t seq_len, bool asynchronous)
+                                  const rp_model *model, uint32_t seq_len, bool asynchronous,
+                                  rp_reason *reason)
 {
     bool tensor = rp_layout_tensor(layout) > 1;
-    RP_TRY(check_experts(layout, model));
-    RP_TRY(check_copies(layout, asynchronous));
-    RP_TRY(check_sequence(layout, seq_len));
+    RP_TRY(check_experts(layout, model, reason));
+    RP_TRY(check_copies(layout, asynchronous, reason));
+    RP_TRY(check_sequence(layout, seq_len, reason));
     bool servers = schedule->traits.placement == RP_PLACEMENT_OFFLOAD && is_plain(layout);
     if (rp_layout_gpus(layout) == 1 || schedule->traits.placement == RP_PLACEMENT_RESIDENT ||
         servers) {
         return RP_OK;
     }
     bool sharded = rp_is_data_parallel(&schedule->traits);
-    rp_log_error("--%s-parallel: %s %s; valid with pipelines whose weights stay on their GPUs "
-                 "(megatron-pp, 1f1b, zbv and others)",
-                 tensor ? "tensor" : "data", schedule->name,
-                 sharded ? "already spreads one model over all GPUs"
+    return rp_refuse(reason, RP_USAGE,
+                     "--%s-parallel: %s %s; valid with pipelines whose weights stay on their GPUs "
+                     "(megatron-pp, 1f1b, zbv and others)",
+                     tensor ? "tensor" : "data", schedule->name,
+                     sharded
+                         ? "already spreads one model over all GPUs"
                          : "keeps weights in host memory, where whole copies alone are modelled");
-    return RP_USAGE;
 }
 
 /* ---- programs ---------------------------------------------------------------------------------
@@ -298,7 +316,7 @@ static rp_status lower(const rp_compile_config *config, const rp_program *schedu
                                 .grain = config->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
                                 .peer_gpus = config->peer_gpus};
     rp_model rank;
-    RP_TRY(rp_model_cut(config->model, &schedule->traits.layout, arena, &rank));
+    RP_TRY(rp_model_cut(config->model, &schedule->traits.layout, arena, &rank, NULL));
     RP_TRY(rp_compile_sizes(&schedule->traits, &rank, config->seq_len, config->dtype, arena,
                             &lowering.sizes));
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
@@ -338,12 +356,14 @@ static rp_status build(const rp_compile_config *config, rp_arena *arena, rp_prog
                                    .costs = config->costs,
                                    .orders = config->orders};
     if (building.partition == NULL) {
-        RP_TRY(rp_partition_even(config->schedule, config->costs, config->gpus, 0, arena, &even));
+        RP_TRY(rp_partition_even(config->schedule, config->costs, config->gpus, 0, arena, &even,
+                                 NULL));
         building.partition = &even;
     }
-    RP_TRY(rp_compile_check_reductions(config->schedule, &config->layout, &config->reductions));
+    RP_TRY(
+        rp_compile_check_reductions(config->schedule, &config->layout, &config->reductions, NULL));
     RP_TRY(rp_compile_check_layout(config->schedule, &config->layout, config->model,
-                                   config->seq_len, config->asynchronous));
+                                   config->seq_len, config->asynchronous, NULL));
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&building, true, config->layer_grain),
                                 config->schedule->name, RP_FOOTPRINT_VALID));
     RP_TRY(rp_schedule_build(config->schedule, &building, &schedule));

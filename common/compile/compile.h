@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/lower/lower.h"
 #include "common/program/dtype.h"
 #include "common/schedule/schedule_type.h"
@@ -82,33 +83,40 @@ static inline bool rp_usual_layer_grain(const rp_schedule_type *schedule)
  * Looks at --grain layer where nothing is recomputed, which changes nothing.
  * @param layer_grain as the option was given
  * @param recompute_given whether nothing is recomputed because somebody said so
- * @retval RP_OK (a warning where the schedule itself recomputes nothing), RP_USAGE (logged)
+ * @param idle_out the schedule itself recomputes nothing: worth a warning
+ * @retval RP_OK, RP_USAGE (refused)
  */
 rp_status rp_compile_check_grain(const rp_schedule_type *schedule, rp_recompute recompute,
-                                 bool layer_grain, bool recompute_given);
+                                 bool layer_grain, bool recompute_given, bool *idle_out,
+                                 rp_reason *reason);
+
+/** Warns of a grain that changes nothing. */
+void rp_compile_warn_of_grain(const rp_schedule_type *schedule);
 
 /**
  * Checks that a backward finds what it needs where it runs: no program sends a forward's tape to
  * another GPU.
- * @retval RP_OK, RP_USAGE (logged)
+ * @retval RP_OK, RP_USAGE (refused)
  */
-rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recompute recompute);
+rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recompute recompute,
+                                     rp_reason *reason);
 
 /**
  * Looks at --reduce-each and --reduce-dtype, which FSDP and copies of a pipeline have.
- * @retval RP_OK, RP_USAGE (logged)
+ * @retval RP_OK, RP_USAGE (refused)
  */
 rp_status rp_compile_check_reductions(const rp_schedule_type *schedule, const rp_layout *layout,
-                                      const rp_reductions *reductions);
+                                      const rp_reductions *reductions, rp_reason *reason);
 
 /**
  * Looks at --tensor-parallel, --data-parallel and what they make possible; pipelines of resident
  * weights have them.
  * @param model NULL where no copies share experts
- * @retval RP_OK, RP_USAGE (logged)
+ * @retval RP_OK, RP_USAGE (refused)
  */
 rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_layout *layout,
-                                  const rp_model *model, uint32_t seq_len, bool asynchronous);
+                                  const rp_model *model, uint32_t seq_len, bool asynchronous,
+                                  rp_reason *reason);
 
 /** Sets in a schedule's traits, the layout included, what is asked for. @param dtype of the run */
 void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, rp_traits *traits);
@@ -129,7 +137,7 @@ void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, 
 rp_status rp_compile_partition(const char *text, const char *words, const char *model,
                                uint32_t stages, const rp_schedule_type *schedule,
                                const rp_schedule_config *config, rp_arena *arena,
-                               rp_partition *partition_out);
+                               rp_partition *partition_out, rp_reason *reason);
 
 /** Where published partitions come from; as rp_partition_published, which reads the file. */
 typedef struct rp_published_source {
@@ -143,7 +151,7 @@ rp_status rp_compile_partition_from(const rp_published_source *source, const cha
                                     const char *words, const char *model, uint32_t stages,
                                     const rp_schedule_type *schedule,
                                     const rp_schedule_config *config, rp_arena *arena,
-                                    rp_partition *partition_out);
+                                    rp_partition *partition_out, rp_reason *reason);
 
 /** @return true where the schedule's rules allow a partition for these sizes; nothing is logged. */
 bool rp_partition_is_allowed(const rp_schedule_type *schedule, const rp_schedule_config *config,

@@ -1,5 +1,6 @@
 /* The partition that --partition asks for. */
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/compile/compile.h"
 #include "common/schedule/even.h"
 
@@ -24,13 +25,10 @@ static const rp_published_source file_source = {.find = read_published};
 bool rp_partition_is_allowed(const rp_schedule_type *schedule, const rp_schedule_config *config,
                              const rp_partition *partition)
 {
-    char message[16];
+    rp_reason unread;
     rp_schedule_config trial = *config;
     trial.partition = partition;
-    rp_log_capture_begin(message, sizeof message);
-    rp_status status = rp_schedule_check(schedule, &trial);
-    rp_log_capture_end();
-    return status == RP_OK;
+    return rp_schedule_check(schedule, &trial, &unread) == RP_OK;
 }
 
 static rp_status equal_layers(uint32_t layers, uint32_t stages, rp_arena *arena,
@@ -47,39 +45,41 @@ static rp_status equal_layers(uint32_t layers, uint32_t stages, rp_arena *arena,
 rp_status rp_compile_partition(const char *text, const char *words, const char *model,
                                uint32_t stages, const rp_schedule_type *schedule,
                                const rp_schedule_config *config, rp_arena *arena,
-                               rp_partition *partition_out)
+                               rp_partition *partition_out, rp_reason *reason)
 {
     return rp_compile_partition_from(&file_source, text, words, model, stages, schedule, config,
-                                     arena, partition_out);
+                                     arena, partition_out, reason);
 }
 
 rp_status rp_compile_partition_from(const rp_published_source *source, const char *text,
                                     const char *words, const char *model, uint32_t stages,
                                     const rp_schedule_type *schedule,
                                     const rp_schedule_config *config, rp_arena *arena,
-                                    rp_partition *partition_out)
+                                    rp_partition *partition_out, rp_reason *reason)
 {
     bool paper = text != NULL && strcmp(text, "paper") == 0;
     bool even = text != NULL && strcmp(text, "even") == 0;
     bool found = false;
     if (text != NULL && !paper && !even) {
         if (strpbrk(text, "0123456789") != NULL) {
-            return rp_partition_parse("--partition", text, arena, partition_out);
+            return rp_partition_parse(NULL, text, arena, partition_out, reason);
         }
-        rp_log_error("--partition: '%s' is not valid; valid values are %s, and lists such as 3,3,4 "
-                     "or 2,2|0,2,2",
-                     text, words);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--partition: '%s' is not valid; valid values are %s, and lists such as 3,3,4 "
+            "or 2,2|0,2,2",
+            text, words);
     }
     if (paper || (!even && stages == 0)) {
         RP_TRY(source->find(source->context, published_name(schedule), model, arena, partition_out,
                             &found));
     }
     if (paper && !found) {
-        rp_log_error("--partition: the paper lists none for %s with %s; valid values are even%s, "
-                     "and lists such as 3,3,4 or 2,2|0,2,2",
-                     schedule->name, model, strstr(words, "even") + strlen("even"));
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--partition: the paper lists none for %s with %s; valid values are even%s, "
+            "and lists such as 3,3,4 or 2,2|0,2,2",
+            schedule->name, model, strstr(words, "even") + strlen("even"));
     }
     if (paper || (found && rp_partition_is_allowed(schedule, config, partition_out))) {
         return RP_OK;
@@ -88,5 +88,6 @@ rp_status rp_compile_partition_from(const rp_published_source *source, const cha
         config->costs->layers % config->gpus == 0) {
         return equal_layers(config->costs->layers, config->gpus, arena, partition_out);
     }
-    return rp_partition_even(schedule, config->costs, config->gpus, stages, arena, partition_out);
+    return rp_partition_even(schedule, config->costs, config->gpus, stages, arena, partition_out,
+                             reason);
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "common/base/mem.h"
+#include "common/base/reason.h"
 #include "common/base/status.h"
 #include "common/formats/config.h"
 #include "common/program/limits.h"
@@ -291,7 +292,7 @@ void rp_model_count(rp_model *model);
  * @retval RP_OK, RP_USAGE (widths that cannot be divided; logged), RP_NO_MEMORY
  */
 rp_status rp_model_cut(const rp_model *model, const rp_layout *layout, rp_arena *arena,
-                       rp_model *rank_out);
+                       rp_model *rank_out, rp_reason *reason);
 
 /** @return experts of a layer that a GPU has. */
 static inline uint32_t rp_model_held_experts(const rp_model *model)

@@ -1,5 +1,5 @@
 /* Parameters of models, executor.md section 4.2 and docs of each field of rp_model. */
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/inputs/model.h"
 
 #include <string.h>
@@ -218,13 +218,14 @@ void rp_model_set_seq_len(rp_model *model, uint32_t seq_len)
 /* ---- parts of tensor groups --------------------------------------------------------------------
  */
 
-static rp_status divide(const rp_model *model, const char *what, uint32_t ranks, uint32_t *value)
+static rp_status divide(const rp_model *model, const char *what, uint32_t ranks, uint32_t *value,
+                        rp_reason *reason)
 {
     if (*value % ranks != 0) {
-        rp_log_error("--tensor-parallel: %s has %s of %u, which %u GPUs cannot share equally; "
-                     "valid are divisors of %u",
-                     model->name, what, *value, ranks, *value);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--tensor-parallel: %s has %s of %u, which %u GPUs cannot share equally; "
+                         "valid are divisors of %u",
+                         model->name, what, *value, ranks, *value);
     }
     *value /= ranks;
     return RP_OK;
@@ -247,15 +248,16 @@ uint64_t rp_model_expert_held(const rp_model *m)
     return rp_model_expert_trained(&whole) + (m->lora_rank != 0 ? rp_model_expert_trained(m) : 0);
 }
 
-static rp_status cut_layer(rp_model *m, const rp_layout *layout)
+static rp_status cut_layer(rp_model *m, const rp_layout *layout, rp_reason *reason)
 {
     uint32_t ranks = rp_layout_tensor(layout);
     uint32_t shares = m->experts > 1 ? rp_layout_expert(layout) : 1;
     if (m->experts % shares != 0) {
-        rp_log_error("--expert-parallel: %s has %u experts, which %u GPUs cannot share equally; "
-                     "valid are divisors of %u",
-                     m->name, m->experts, shares, m->experts);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--expert-parallel: %s has %u experts, which %u GPUs cannot share equally; "
+            "valid are divisors of %u",
+            m->name, m->experts, shares, m->experts);
     }
     m->expert_ranks = shares;
     if (ranks == 1) {
@@ -264,30 +266,30 @@ static rp_status cut_layer(rp_model *m, const rp_layout *layout)
     m->sequence_ranks = rp_layout_sequence(layout);
     bool whole = shares > 1 && rp_layout_expert_tensor(layout) == 1;
     m->routed_ranks = whole ? ranks : 1;
-    RP_TRY(divide(m, "a number of attention heads", ranks, &m->heads));
-    RP_TRY(whole ? RP_OK : divide(m, "an MLP width", ranks, &m->intermediate));
-    RP_TRY(divide(m, "a width of shared experts", ranks, &m->shared_intermediate));
+    RP_TRY(divide(m, "a number of attention heads", ranks, &m->heads, reason));
+    RP_TRY(whole ? RP_OK : divide(m, "an MLP width", ranks, &m->intermediate, reason));
+    RP_TRY(divide(m, "a width of shared experts", ranks, &m->shared_intermediate, reason));
     m->kv_heads = ranks < m->kv_heads ? m->kv_heads : ranks;
-    RP_TRY(divide(m, "a number of key-value heads", ranks, &m->kv_heads));
+    RP_TRY(divide(m, "a number of key-value heads", ranks, &m->kv_heads, reason));
     uint32_t multiple = ranks * RP_VOCAB_MULTIPLE;
     m->vocab = (m->vocab + multiple - 1) / multiple * RP_VOCAB_MULTIPLE;
     return RP_OK;
 }
 
 rp_status rp_model_cut(const rp_model *model, const rp_layout *layout, rp_arena *arena,
-                       rp_model *rank_out)
+                       rp_model *rank_out, rp_reason *reason)
 {
     *rank_out = *model;
     if (rp_layout_tensor(layout) == 1 && rp_layout_expert(layout) == 1) {
         return RP_OK;
     }
-    RP_TRY(cut_layer(rank_out, layout));
+    RP_TRY(cut_layer(rank_out, layout, reason));
     if (model->kinds != NULL) {
         RP_TRY(rp_arena_alloc(arena, model->kind_count, sizeof *model->kinds, &rank_out->kinds));
     }
     for (uint32_t k = 0; k < model->kind_count; k++) {
         rank_out->kinds[k] = model->kinds[k];
-        RP_TRY(cut_layer(&rank_out->kinds[k], layout));
+        RP_TRY(cut_layer(&rank_out->kinds[k], layout, reason));
     }
     rp_model_count(rank_out);
     return RP_OK;

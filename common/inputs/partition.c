@@ -1,6 +1,7 @@
 /* The notation of partitions, and those that the paper lists. */
 #include "common/inputs/partition.h"
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/formats/csv.h"
 #include "common/inputs/data.h"
 
@@ -12,20 +13,17 @@
     "valid values are lists of layer counts like 3,3,4 or, with separate backward stages, "        \
     "7,7|0,7,7"
 
-/* An option gets the program's name before it, a place in a file does not. */
-RP_PRINTF(2, 3) static rp_status refuse(const char *what, const char *format, ...)
+/* @param place NULL: it is the setting's. */
+RP_PRINTF(3, 4)
+static rp_status refuse(rp_reason *reason, const char *place, const char *format, ...)
 {
     char cause[256];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(cause, sizeof cause, format, arguments);
     va_end(arguments);
-    if (*what == '-') {
-        rp_log_error("%s: %s; " WANTED, what, cause);
-    } else {
-        rp_log_error_at(what, 0, "%s; " WANTED, cause);
-    }
-    return RP_INPUT;
+    return place == NULL ? rp_refuse(reason, RP_INPUT, "{partition}: %s; " WANTED, cause)
+                         : rp_refuse_at(reason, RP_INPUT, place, 0, "%s; " WANTED, cause);
 }
 
 static uint32_t count_items(const char *text, size_t length)
@@ -37,14 +35,14 @@ static uint32_t count_items(const char *text, size_t length)
     return count;
 }
 
-static rp_status read_item(const char *what, const char *text, size_t length, uint32_t number,
-                           uint32_t *layers_out)
+static rp_status read_item(const char *place, const char *text, size_t length, uint32_t number,
+                           uint32_t *layers_out, rp_reason *reason)
 {
     char item[RP_CSV_SHOW_SIZE];
     char shown[RP_CSV_SHOW_SIZE];
     uint64_t layers;
     if (length == 0) {
-        return refuse(what, "stage %" PRIu32 " is empty", number);
+        return refuse(reason, place, "stage %" PRIu32 " is empty", number);
     }
     size_t kept = length < sizeof item ? length : sizeof item - 1;
     memcpy(item, text, kept);
@@ -53,54 +51,55 @@ static rp_status read_item(const char *what, const char *text, size_t length, ui
         *layers_out = (uint32_t)layers;
         return RP_OK;
     }
-    return refuse(what, "stage %" PRIu32 " is '%s', not a number from 0 to %u", number,
+    return refuse(reason, place, "stage %" PRIu32 " is '%s', not a number from 0 to %u", number,
                   rp_csv_show(item, shown), RP_MAX_LAYERS);
 }
 
 /* One direction: `length` bytes of `text` without '|'. */
-static rp_status read_stages(const char *what, const char *text, size_t length, rp_arena *arena,
-                             uint32_t *count_out, uint32_t **layers_out)
+static rp_status read_stages(const char *place, const char *text, size_t length, rp_arena *arena,
+                             uint32_t *count_out, uint32_t **layers_out, rp_reason *reason)
 {
     uint64_t total = 0;
     uint32_t count = count_items(text, length);
     if (count > RP_MAX_STAGES) {
-        return refuse(what, "more than %u stages", RP_MAX_STAGES);
+        return refuse(reason, place, "more than %u stages", RP_MAX_STAGES);
     }
     RP_TRY(rp_arena_alloc(arena, count, sizeof **layers_out, layers_out));
     const char *end = text + length;
     for (uint32_t i = 0; i < count; i++) {
         const char *comma = memchr(text, ',', (size_t)(end - text));
         const char *item_end = comma ? comma : end;
-        RP_TRY(read_item(what, text, (size_t)(item_end - text), i + 1, &(*layers_out)[i]));
+        RP_TRY(read_item(place, text, (size_t)(item_end - text), i + 1, &(*layers_out)[i], reason));
         total += (*layers_out)[i];
         text = comma ? comma + 1 : end;
     }
     if (total > RP_MAX_LAYERS) {
-        return refuse(what, "%" PRIu64 " layers in all, more than %u", total, RP_MAX_LAYERS);
+        return refuse(reason, place, "%" PRIu64 " layers in all, more than %u", total,
+                      RP_MAX_LAYERS);
     }
     *count_out = count;
     return RP_OK;
 }
 
-rp_status rp_partition_parse(const char *what, const char *text, rp_arena *arena,
-                             rp_partition *partition_out)
+rp_status rp_partition_parse(const char *place, const char *text, rp_arena *arena,
+                             rp_partition *partition_out, rp_reason *reason)
 {
     *partition_out = (rp_partition){0};
     const char *bar = strchr(text, '|');
     size_t length = bar ? (size_t)(bar - text) : strlen(text);
     if (bar && strchr(bar + 1, '|')) {
-        return refuse(what, "more than one '|'");
+        return refuse(reason, place, "more than one '|'");
     }
     bool fused = bar == text; /* "|28": the head's backward stage runs all forwards itself */
     if (!fused) {
-        RP_TRY(read_stages(what, text, length, arena, &partition_out->forward_count,
-                           &partition_out->forward_layers));
+        RP_TRY(read_stages(place, text, length, arena, &partition_out->forward_count,
+                           &partition_out->forward_layers, reason));
     }
     if (!bar) {
         return RP_OK;
     }
-    return read_stages(what, bar + 1, strlen(bar + 1), arena, &partition_out->backward_count,
-                       &partition_out->backward_layers);
+    return read_stages(place, bar + 1, strlen(bar + 1), arena, &partition_out->backward_count,
+                       &partition_out->backward_layers, reason);
 }
 
 static rp_status print_stages(rp_text *text, const uint32_t *layers, uint32_t count)
@@ -140,7 +139,7 @@ static rp_status read_row(const rp_csv *table, uint32_t row, const uint32_t *col
     const char *place;
     rp_partition partition;
     RP_TRY(rp_arena_print(arena, &place, "%s:%" PRIu32, table->name, table->lines[row]));
-    RP_TRY(rp_partition_parse(place, rp_csv_cell(table, row, columns[2]), arena, &partition));
+    RP_TRY(rp_partition_parse(place, rp_csv_cell(table, row, columns[2]), arena, &partition, NULL));
     if (strcmp(rp_csv_cell(table, row, columns[0]), schedule) != 0 ||
         strcmp(rp_csv_cell(table, row, columns[1]), model) != 0) {
         return RP_OK;

@@ -2,6 +2,7 @@
  * (traces/partitions), and one by parameters. Arrays live in `arena`. */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/inputs/model.h"
 
 /**
@@ -16,12 +17,13 @@ typedef struct rp_partition {
 } rp_partition;
 
 /**
- * Parses "3,3,4,…" or "fwd…|bwd…". `what` names the origin in messages (an option, file:line).
- * @retval RP_OK, RP_INPUT (logged; not a number, empty item, too many stages or layers),
+ * Parses "3,3,4,…" or "fwd…|bwd…".
+ * @param place "FILE:LINE", for messages; NULL: they name the setting `partition`
+ * @retval RP_OK, RP_INPUT (refused; not a number, empty item, too many stages or layers),
  * RP_NO_MEMORY
  */
-rp_status rp_partition_parse(const char *what, const char *text, rp_arena *arena,
-                             rp_partition *partition_out);
+rp_status rp_partition_parse(const char *place, const char *text, rp_arena *arena,
+                             rp_partition *partition_out, rp_reason *reason);
 
 /** Writes the notation that rp_partition_parse reads. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_partition_text(const rp_partition *partition, rp_arena *arena, const char **text_out);

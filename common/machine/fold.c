@@ -1,5 +1,5 @@
 /* Machines of programs whose GPUs stand for several that do the same. */
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/machine/machine.h"
 
 /* Placement of a program's GPUs: each stands for `inner` successive GPUs; `gpus` of these follow
@@ -12,7 +12,8 @@ typedef struct placement {
 } placement;
 
 /* `*count` successive GPUs share `*rate`. Of those that do the same one is left. */
-static rp_status share(const char *what, const placement *p, uint32_t *count, double *rate)
+static rp_status share(const char *what, const placement *p, uint32_t *count, double *rate,
+                       rp_reason *reason)
 {
     uint32_t shared = *count;
     uint32_t all = p->inner * p->gpus;
@@ -25,10 +26,11 @@ static rp_status share(const char *what, const placement *p, uint32_t *count, do
                 : whole ? shared % all == 0
                         : shared % p->inner == 0 && (p->outer == 1 || all % shared == 0);
     if (!fits) {
-        rp_log_error("--data-parallel: %u GPUs of a stage and %u GPUs of a %s; valid are numbers "
-                     "of which one divides the other",
-                     p->outer > 1 && !few ? all : p->inner, shared, what);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--data-parallel: %u GPUs of a stage and %u GPUs of a %s; valid are numbers "
+            "of which one divides the other",
+            p->outer > 1 && !few ? all : p->inner, shared, what);
     }
     *count = few ? 1 : whole ? p->gpus : shared / p->inner;
     *rate /= few ? shared : whole ? shared / p->gpus : p->inner;
@@ -37,21 +39,23 @@ static rp_status share(const char *what, const placement *p, uint32_t *count, do
 
 /* GPUs that lie `stride` apart, `node` GPUs in a node. */
 static rp_status make_group(const char *option, const rp_machine *m, uint32_t gpus, uint32_t stride,
-                            uint32_t node, rp_machine_group *group_out)
+                            uint32_t node, rp_machine_group *group_out, rp_reason *reason)
 {
     uint32_t larger = stride < node ? node : stride;
     if (gpus > 1 && larger % (stride < node ? stride : node) != 0) {
-        rp_log_error("--%s: GPUs of a group are %u apart, and a server has %u; valid are numbers "
-                     "of which one divides the other",
-                     option, stride, node);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--%s: GPUs of a group are %u apart, and a server has %u; valid are numbers "
+            "of which one divides the other",
+            option, stride, node);
     }
     uint32_t of_node = stride < node ? node / stride : 1;
     of_node = of_node < gpus ? of_node : gpus;
     if (gpus % of_node != 0) {
-        rp_log_error("--%s: groups of %u GPUs, of which a server has %u; valid are multiples of %u",
-                     option, gpus, of_node, of_node);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--%s: groups of %u GPUs, of which a server has %u; valid are multiples of %u", option,
+            gpus, of_node, of_node);
     }
     uint32_t nodes = gpus / of_node;
     uint32_t apart = stride < node ? 1 : stride / node;
@@ -67,37 +71,39 @@ static rp_status make_group(const char *option, const rp_machine *m, uint32_t gp
 }
 
 /* Of a leaf switch, which has the adapters of one number, or all of them, of its nodes. */
-static rp_status share_leaf(rp_machine *m, const placement *p, uint32_t node)
+static rp_status share_leaf(rp_machine *m, const placement *p, uint32_t node, rp_reason *reason)
 {
     uint32_t within = p->inner < node ? p->inner : node;
     uint32_t of_port = m->adapters > 1 ? node / m->adapters : node;
     const placement nodes = {p->inner / within, p->gpus, 1};
     if (p->outer > 1) {
-        rp_log_error("--axes: leaf switches are modelled for pipelines over successive GPUs; valid "
-                     "are tdp and dtp");
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--axes: leaf switches are modelled for pipelines over successive GPUs; valid "
+            "are tdp and dtp");
     }
-    RP_TRY(share("leaf switch, in servers,", &nodes, &m->leaf_nodes, &m->leaf_Bps));
+    RP_TRY(share("leaf switch, in servers,", &nodes, &m->leaf_nodes, &m->leaf_Bps, reason));
     m->leaf_Bps /= m->rails && of_port < within ? of_port : within;
     return RP_OK;
 }
 
 static rp_status make_groups(rp_machine *m, const rp_layout *layout, const rp_strides *strides,
-                             uint32_t node)
+                             uint32_t node, rp_reason *reason)
 {
     uint32_t experts = rp_layout_expert(layout);
     RP_TRY(make_group("tensor-parallel", m, rp_layout_tensor(layout), strides->tensor, node,
-                      &m->tensor));
-    RP_TRY(make_group("data-parallel", m, rp_layout_data(layout), strides->data, node, &m->data));
-    RP_TRY(make_group("expert-parallel", m, experts, strides->expert, node, &m->expert));
+                      &m->tensor, reason));
+    RP_TRY(make_group("data-parallel", m, rp_layout_data(layout), strides->data, node, &m->data,
+                      reason));
+    RP_TRY(make_group("expert-parallel", m, experts, strides->expert, node, &m->expert, reason));
     RP_TRY(make_group("expert-parallel", m, rp_layout_replicas(layout), strides->expert * experts,
-                      node, &m->replica));
+                      node, &m->replica, reason));
     m->tensor.algorithm = m->data.algorithm = m->replica.algorithm =
         (rp_collectives)layout->collectives;
     return RP_OK;
 }
 
-rp_status rp_machine_fold(rp_machine *m, const rp_layout *layout, uint32_t gpus)
+rp_status rp_machine_fold(rp_machine *m, const rp_layout *layout, uint32_t gpus, rp_reason *reason)
 {
     uint32_t copies = rp_layout_gpus(layout);
     uint32_t node = m->gpus_per_node != 0 ? m->gpus_per_node : gpus * copies;
@@ -113,16 +119,16 @@ rp_status rp_machine_fold(rp_machine *m, const rp_layout *layout, uint32_t gpus)
     uint32_t of_sockets = node;
     uint32_t of_socket = m->sockets > 1 && node % m->sockets == 0 ? node / m->sockets : 0;
     uint32_t of_port = m->adapters > 1 ? node / m->adapters : 0;
-    RP_TRY(make_groups(m, layout, &strides, node));
-    RP_TRY(m->leaf_nodes != 0 ? share_leaf(m, &p, node) : RP_OK);
-    RP_TRY(share("server", &p, &of_node, &m->network_Bps));
-    RP_TRY(share("server", &p, &of_memory, &m->dram_Bps));
-    RP_TRY(share("server", &p, &of_sockets, &m->intersocket_Bps));
-    RP_TRY(share("network adapter", &p, &of_port, &unshared));
-    RP_TRY(share("socket", &p, &of_socket, &unshared));
-    RP_TRY(share("PCIe switch", &p, &m->gpus_per_switch, &m->switch_Bps));
-    RP_TRY(share("root complex", &p, &m->gpus_per_root, &m->root_Bps));
-    RP_TRY(share("group joined by NVLink", &p, &nvlink, &unshared));
+    RP_TRY(make_groups(m, layout, &strides, node, reason));
+    RP_TRY(m->leaf_nodes != 0 ? share_leaf(m, &p, node, reason) : RP_OK);
+    RP_TRY(share("server", &p, &of_node, &m->network_Bps, reason));
+    RP_TRY(share("server", &p, &of_memory, &m->dram_Bps, reason));
+    RP_TRY(share("server", &p, &of_sockets, &m->intersocket_Bps, reason));
+    RP_TRY(share("network adapter", &p, &of_port, &unshared, reason));
+    RP_TRY(share("socket", &p, &of_socket, &unshared, reason));
+    RP_TRY(share("PCIe switch", &p, &m->gpus_per_switch, &m->switch_Bps, reason));
+    RP_TRY(share("root complex", &p, &m->gpus_per_root, &m->root_Bps, reason));
+    RP_TRY(share("group joined by NVLink", &p, &nvlink, &unshared, reason));
     m->gpus_per_node = m->gpus_per_node != 0 ? of_node : 0;
     m->nvlink_gpus = nvlink;
     m->sockets = of_socket != 0 ? of_node / of_socket : m->sockets;

@@ -43,6 +43,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/machine/network/network.h"
 #include "common/program/program.h"
 
@@ -212,7 +213,8 @@ static inline const rp_machine_group *rp_machine_group_of(const rp_machine *mach
  * @param gpus of the program
  * @retval RP_OK, RP_USAGE (groups that fit no node, switch or root complex equally; logged)
  */
-rp_status rp_machine_fold(rp_machine *machine, const rp_layout *layout, uint32_t gpus);
+rp_status rp_machine_fold(rp_machine *machine, const rp_layout *layout, uint32_t gpus,
+                          rp_reason *reason);
 
 /** Copy engines, numbered from this times the GPU on. */
 #define RP_ENGINES_PER_GPU 2u

@@ -1,6 +1,7 @@
 #include "common/machine/platform_machine.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/text.h"
 #include "common/base/units.h"
 
@@ -94,7 +95,7 @@ uint32_t rp_peer_gpus(const rp_platform *platform)
 }
 
 rp_status rp_platform_need(const rp_platform *platform, const rp_needed_rate *needed, size_t count,
-                           const char *why)
+                           const char *why, rp_reason *reason)
 {
     rp_text missing = {0};
     rp_status status = RP_OK;
@@ -105,9 +106,10 @@ rp_status rp_platform_need(const rp_platform *platform, const rp_needed_rate *ne
         }
     }
     if (status == RP_OK && missing.length > 0) {
-        rp_log_error("--platform: %s has %s, %s; valid are platform files with a positive value",
-                     platform->name, missing.bytes, why);
-        status = RP_INPUT;
+        status =
+            rp_refuse(reason, RP_INPUT,
+                      "--platform: %s has %s, %s; valid are platform files with a positive value",
+                      platform->name, missing.bytes, why);
     }
     rp_text_fini(&missing);
     return status;

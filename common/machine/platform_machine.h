@@ -1,6 +1,7 @@
 /** @file platform_machine.h  The machine of hardware fidelity that a platform file describes. */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/inputs/platform.h"
 #include "common/machine/machine.h"
 
@@ -41,4 +42,4 @@ typedef struct rp_needed_rate {
  * @retval RP_OK, RP_INPUT (logged), RP_NO_MEMORY
  */
 rp_status rp_platform_need(const rp_platform *platform, const rp_needed_rate *needed, size_t count,
-                           const char *why);
+                           const char *why, rp_reason *reason);

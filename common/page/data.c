@@ -335,7 +335,7 @@ static void write_names(rp_json *json)
     }
 #define SECOND(name, text, ...) text,
     static const char *const queues[] = {RP_QUEUE_KIND_LIST(SECOND)};
-    static const char *const reasons[] = {RP_REASON_LIST(SECOND)};
+    static const char *const reasons[] = {RP_DELAY_LIST(SECOND)};
     static const char *const colours[] = {RP_GANTT_COLOUR_LIST(SECOND)};
 #define FILL(name, text, fill, ink) fill,
     static const char *const fills[] = {RP_GANTT_COLOUR_LIST(FILL)};
@@ -344,7 +344,7 @@ static void write_names(rp_json *json)
     write_kinds(json);
     write_texts(json, "columns", names, COLUMN_COUNT);
     write_texts(json, "queueKinds", queues, RP_QUEUE_KIND_COUNT);
-    write_texts(json, "reasons", reasons, RP_REASON_COUNT);
+    write_texts(json, "reasons", reasons, RP_DELAY_COUNT);
     write_texts(json, "colours", colours, RP_GANTT_COLOUR_COUNT);
     write_texts(json, "fills", fills, RP_GANTT_COLOUR_COUNT);
     write_texts(json, "inks", inks, RP_GANTT_COLOUR_COUNT);

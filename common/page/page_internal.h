@@ -16,7 +16,7 @@ typedef struct rp_page_piece {
 typedef struct rp_page_causes {
     bool known;            /**< the program has waits */
     uint32_t *cause_of;    /**< [op] the op that it waited for; UINT32_MAX: none */
-    uint8_t *reason_of;    /**< [op] rp_reason */
+    uint8_t *reason_of;    /**< [op] rp_delay */
     rp_page_piece *pieces; /**< the critical path, from 0 to the makespan without a gap */
     uint32_t piece_count;
 } rp_page_causes;

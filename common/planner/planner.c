@@ -10,7 +10,7 @@
  * between others nothing is cheaper than (stages at the upper end) * (lower end + 1). */
 #include "common/planner/planner.h"
 
-#include "common/base/log.h"
+#include "common/base/reason.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -75,52 +75,51 @@ static const char *origin(const rp_plan_input *input)
     return input->name != NULL ? input->name : "planner";
 }
 
-static rp_status check_numbers(const rp_plan_input *input)
+static rp_status check_numbers(const rp_plan_input *input, rp_reason *reason)
 {
     if (input->layers < 1 || input->layers > RP_PLAN_MAX_LAYERS) {
-        rp_log_error_at(origin(input), 0, "%" PRIu32 " layers; valid values are 1 to %u",
-                        input->layers, RP_PLAN_MAX_LAYERS);
-        return RP_INPUT;
+        return rp_refuse_at(reason, RP_INPUT, origin(input), 0,
+                            "%" PRIu32 " layers; valid values are 1 to %u", input->layers,
+                            RP_PLAN_MAX_LAYERS);
     }
     if (input->min_stages < 1) {
-        rp_log_error_at(origin(input), 0, "at least 0 stages; valid values are 1 and more");
-        return RP_INPUT;
+        return rp_refuse_at(reason, RP_INPUT, origin(input), 0,
+                            "at least 0 stages; valid values are 1 and more");
     }
     if (input->tolerance_den < 1 || input->tolerance_num < input->tolerance_den) {
-        rp_log_error_at(origin(input), 0,
-                        "tolerance %" PRIu32 "/%" PRIu32 " is below 1; valid values are 1 and more",
-                        input->tolerance_num, input->tolerance_den);
-        return RP_INPUT;
+        return rp_refuse_at(reason, RP_INPUT, origin(input), 0,
+                            "tolerance %" PRIu32 "/%" PRIu32
+                            " is below 1; valid values are 1 and more",
+                            input->tolerance_num, input->tolerance_den);
     }
     return RP_OK;
 }
 
-static rp_status too_large(const rp_plan_input *input, const char *what)
+static rp_status too_large(const rp_plan_input *input, const char *what, rp_reason *reason)
 {
-    rp_log_error_at(origin(input), 0,
-                    "the %s of all layers together are too large; valid are sums up to %" PRId64,
-                    what, INT64_MAX);
-    return RP_INPUT;
+    return rp_refuse_at(
+        reason, RP_INPUT, origin(input), 0,
+        "the %s of all layers together are too large; valid are sums up to %" PRId64, what,
+        INT64_MAX);
 }
 
 static rp_status sum_lane(const rp_plan_input *input, const int64_t *time, const uint64_t *bytes,
-                          rp_arena *arena, lane *lane_out)
+                          rp_arena *arena, lane *lane_out, rp_reason *reason)
 {
     size_t count = (size_t)input->layers + 1;
     RP_TRY(rp_arena_alloc(arena, count, sizeof(int64_t), &lane_out->time));
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &lane_out->bytes));
     for (uint32_t i = 0; i < input->layers; i++) {
         if (time[i] < 0) {
-            rp_log_error_at(origin(input), 0,
-                            "layer %" PRIu32 " takes %" PRId64 "; valid times are 0 and more", i,
-                            time[i]);
-            return RP_INPUT;
+            return rp_refuse_at(reason, RP_INPUT, origin(input), 0,
+                                "layer %" PRIu32 " takes %" PRId64 "; valid times are 0 and more",
+                                i, time[i]);
         }
         if (time[i] > INT64_MAX - lane_out->time[i]) {
-            return too_large(input, "times");
+            return too_large(input, "times", reason);
         }
         if (bytes[i] > (uint64_t)INT64_MAX - lane_out->bytes[i]) {
-            return too_large(input, "bytes");
+            return too_large(input, "bytes", reason);
         }
         lane_out->time[i + 1] = lane_out->time[i] + time[i];
         lane_out->bytes[i + 1] = lane_out->bytes[i] + bytes[i];
@@ -153,7 +152,7 @@ static void set_memory(planner *p)
     p->stage_limit = p->limit / 2; /* 2 m <= limit */
 }
 
-static rp_status set_caps(planner *p)
+static rp_status set_caps(planner *p, rp_reason *reason)
 {
     const rp_plan_input *input = p->input;
     bool infer = input->mode == RP_PLAN_INFER;
@@ -173,25 +172,25 @@ static rp_status set_caps(planner *p)
     stages = stages > input->min_stages ? stages : input->min_stages;
     int64_t cost = 0;
     if (__builtin_mul_overflow(p->top, (int64_t)stages, &cost)) {
-        rp_log_error_at(origin(input), 0,
-                        "%" PRIu32 " stages of up to %" PRId64 " are too long; valid are times "
-                        "whose product with the stages is up to %" PRId64,
-                        stages, p->top, INT64_MAX);
-        return RP_INPUT;
+        return rp_refuse_at(reason, RP_INPUT, origin(input), 0,
+                            "%" PRIu32 " stages of up to %" PRId64 " are too long; valid are times "
+                            "whose product with the stages is up to %" PRId64,
+                            stages, p->top, INT64_MAX);
     }
     return RP_OK;
 }
 
-static rp_status planner_init(const rp_plan_input *input, rp_arena *arena, planner *p)
+static rp_status planner_init(const rp_plan_input *input, rp_arena *arena, planner *p,
+                              rp_reason *reason)
 {
     *p = (planner){.input = input};
-    RP_TRY(check_numbers(input));
-    RP_TRY(sum_lane(input, input->fwd_time, input->fwd_bytes, arena, &p->forward));
+    RP_TRY(check_numbers(input, reason));
+    RP_TRY(sum_lane(input, input->fwd_time, input->fwd_bytes, arena, &p->forward, reason));
     if (input->mode != RP_PLAN_INFER) {
-        RP_TRY(sum_lane(input, input->bwd_time, input->bwd_bytes, arena, &p->backward));
+        RP_TRY(sum_lane(input, input->bwd_time, input->bwd_bytes, arena, &p->backward, reason));
     }
     set_memory(p);
-    return set_caps(p);
+    return set_caps(p, reason);
 }
 
 /* ---- packing ----------------------------------------------------------------------------------
@@ -315,10 +314,11 @@ static void search(planner *p)
     search_between(p, &low, &high);
 }
 
-rp_status rp_plan_make(const rp_plan_input *input, rp_arena *arena, rp_plan *plan_out)
+rp_status rp_plan_make(const rp_plan_input *input, rp_arena *arena, rp_plan *plan_out,
+                       rp_reason *reason)
 {
     planner p;
-    RP_TRY(planner_init(input, arena, &p));
+    RP_TRY(planner_init(input, arena, &p, reason));
     search(&p);
     const packing *best = &p.best;
     *plan_out = (rp_plan){.forward_count = best->forward,
@@ -426,12 +426,13 @@ static void fill_list(const planner *p, rp_plan_candidate *list, uint32_t count)
 }
 
 rp_status rp_plan_candidates(const rp_plan_input *input, rp_arena *arena,
-                             rp_plan_candidate **candidates_out, uint32_t *count_out)
+                             rp_plan_candidate **candidates_out, uint32_t *count_out,
+                             rp_reason *reason)
 {
     planner p;
     *candidates_out = NULL;
     *count_out = 0;
-    RP_TRY(planner_init(input, arena, &p));
+    RP_TRY(planner_init(input, arena, &p, reason));
     bool infer = input->mode == RP_PLAN_INFER;
     uint32_t forward = visit_windows(&p, p.forward.time, NULL);
     uint32_t backward = infer ? 0 : visit_windows(&p, p.backward.time, NULL);

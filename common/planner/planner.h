@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/inputs/costs.h"
 #include "common/inputs/model.h"
 #include "common/inputs/partition.h"
@@ -89,7 +90,8 @@ typedef struct rp_plan {
  * @param plan_out its arrays live in `arena`; undefined on failure
  * @retval RP_OK, RP_INPUT (no layers, negative times, sums too large, …; logged), RP_NO_MEMORY
  */
-rp_status rp_plan_make(const rp_plan_input *input, rp_arena *arena, rp_plan *plan_out);
+rp_status rp_plan_make(const rp_plan_input *input, rp_arena *arena, rp_plan *plan_out,
+                       rp_reason *reason);
 
 /** One cap that the rules try. */
 typedef struct rp_plan_candidate {
@@ -107,7 +109,8 @@ typedef struct rp_plan_candidate {
  * @retval RP_OK, RP_INPUT (as rp_plan_make; logged), RP_NO_MEMORY
  */
 rp_status rp_plan_candidates(const rp_plan_input *input, rp_arena *arena,
-                             rp_plan_candidate **candidates_out, uint32_t *count_out);
+                             rp_plan_candidate **candidates_out, uint32_t *count_out,
+                             rp_reason *reason);
 
 /**
  * The input that a cost table implies: embedding (0 ms), blocks, head, in picoseconds; recompute

@@ -422,7 +422,7 @@ rp_status rp_roofline_check(const rp_roof *roof)
         {"fp32_tflops", rp_peak_flops_per_s(roof)}, /* the others are required */
     };
     return rp_platform_need(platform, needed, sizeof needed / sizeof needed[0],
-                            "which costs that nobody has measured are computed from");
+                            "which costs that nobody has measured are computed from", NULL);
 }
 
 double rp_peak_flops_per_s(const rp_roof *roof)

@@ -511,7 +511,7 @@ rp_status rp_schedule_build(const rp_schedule_type *schedule, const rp_schedule_
                             rp_program **program_out)
 {
     *program_out = NULL;
-    RP_TRY(rp_schedule_check(schedule, config));
+    RP_TRY(rp_schedule_check(schedule, config, NULL));
     rp_program *program = NULL;
     RP_TRY(rp_program_create(&program));
     rp_arena *scratch = NULL;

@@ -1,6 +1,6 @@
 /* The `even` partition: contiguous stages with the least maximum, ties to the front. */
 #include "common/schedule/even.h"
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/schedule/schedule_type.h"
 
 /* One split: weights in order, `head` on top of the first (head_first) or last stage. */
@@ -127,13 +127,13 @@ static rp_status even_separate(const rp_costs *costs, uint32_t backward_stages, 
 }
 
 rp_status rp_partition_even(const rp_schedule_type *schedule, const rp_costs *costs, uint32_t gpus,
-                            uint32_t stages, rp_arena *arena, rp_partition *partition_out)
+                            uint32_t stages, rp_arena *arena, rp_partition *partition_out,
+                            rp_reason *reason)
 {
     uint32_t least = schedule->stages_per_gpu > 1 ? schedule->stages_per_gpu * gpus : gpus;
     if (stages > RP_MAX_STAGES || (stages == 0 && least > RP_MAX_STAGES)) {
-        rp_log_error("--stages: %u is out of range; valid values are 1 to %u", stages,
-                     RP_MAX_STAGES);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE, "--stages: %u is out of range; valid values are 1 to %u",
+                         stages, RP_MAX_STAGES);
     }
     if (schedule->separate_backward) {
         return even_separate(costs, stages == 0 ? gpus : stages, arena, partition_out);

@@ -2,6 +2,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/schedule/schedule_type.h"
 
 /**
@@ -13,7 +14,8 @@
  * @retval RP_OK, RP_USAGE, RP_NO_MEMORY
  */
 rp_status rp_partition_even(const rp_schedule_type *schedule, const rp_costs *costs, uint32_t gpus,
-                            uint32_t stages, rp_arena *arena, rp_partition *partition_out);
+                            uint32_t stages, rp_arena *arena, rp_partition *partition_out,
+                            rp_reason *reason);
 
 /** Duration of every op kind of every stage: ps[stage * RP_OP_KIND_COUNT + kind]. */
 typedef struct rp_stage_times {

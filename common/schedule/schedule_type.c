@@ -3,6 +3,7 @@
 #include "common/schedule/even.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/text.h"
 
 #include <string.h>
@@ -59,24 +60,26 @@ rp_status rp_schedule_require(const char *what, const char *name, bool all,
     return refuse_name(what, name, all);
 }
 
-static rp_status check_range(const char *option, uint32_t value, uint32_t high)
+static rp_status check_range(const char *option, uint32_t value, uint32_t high, rp_reason *reason)
 {
     if (value >= 1 && value <= high) {
         return RP_OK;
     }
-    rp_log_error("%s: %u is out of range; valid values are 1 to %u", option, value, high);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE, "%s: %u is out of range; valid values are 1 to %u", option,
+                     value, high);
 }
 
-static rp_status check_sum(const char *direction, uint64_t sum, const rp_schedule_config *config)
+static rp_status check_sum(const char *direction, uint64_t sum, const rp_schedule_config *config,
+                           rp_reason *reason)
 {
     if (sum == config->layers) {
         return RP_OK;
     }
-    rp_log_error("--partition: the %s stages hold %llu layers, the model has %u; valid values are "
-                 "lists that sum to %u",
-                 direction, (unsigned long long)sum, config->layers, config->layers);
-    return RP_USAGE;
+    return rp_refuse(
+        reason, RP_USAGE,
+        "--partition: the %s stages hold %llu layers, the model has %u; valid values are "
+        "lists that sum to %u",
+        direction, (unsigned long long)sum, config->layers, config->layers);
 }
 
 static uint64_t sum_of(const uint32_t *values, uint32_t count)
@@ -88,120 +91,127 @@ static uint64_t sum_of(const uint32_t *values, uint32_t count)
     return sum;
 }
 
-static rp_status check_separate(const rp_schedule_type *schedule, const rp_schedule_config *config)
+static rp_status check_separate(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                                rp_reason *reason)
 {
     const rp_partition *partition = config->partition;
     if (partition->backward_count == 0) {
-        rp_log_error("--partition: %s has backward stages of its own; valid values are "
-                     "forward|backward lists such as 2,2|0,2,2 (backward in execution order, "
-                     "first the head's)",
-                     schedule->name);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--partition: %s has backward stages of its own; valid values are "
+                         "forward|backward lists such as 2,2|0,2,2 (backward in execution order, "
+                         "first the head's)",
+                         schedule->name);
     }
     RP_TRY(check_sum("backward", sum_of(partition->backward_layers, partition->backward_count),
-                     config));
+                     config, reason));
     uint64_t forward = sum_of(partition->forward_layers, partition->forward_count);
     uint32_t head = partition->backward_layers[0];
     if (forward == (uint64_t)config->layers - head) {
         return RP_OK; /* the head's stage is fused: it runs the forward of its layers itself */
     }
     if (partition->forward_count == 0) {
-        rp_log_error("--partition: without forward stages the head's backward stage must hold all "
-                     "%u layers, not %u; valid is |%u",
-                     config->layers, head, config->layers);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--partition: without forward stages the head's backward stage must hold all "
+            "%u layers, not %u; valid is |%u",
+            config->layers, head, config->layers);
     }
     if (head != 0 && forward != config->layers) {
-        rp_log_error("--partition: the forward stages hold %llu layers; valid sums are %u, or %u "
-                     "where the head's backward stage runs the forward of its %u layers",
-                     (unsigned long long)forward, config->layers, config->layers - head, head);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--partition: the forward stages hold %llu layers; valid sums are %u, or %u "
+            "where the head's backward stage runs the forward of its %u layers",
+            (unsigned long long)forward, config->layers, config->layers - head, head);
     }
-    return check_sum("forward", forward, config);
+    return check_sum("forward", forward, config, reason);
 }
 
 static rp_status check_data_parallel(const rp_schedule_type *schedule,
-                                     const rp_schedule_config *config)
+                                     const rp_schedule_config *config, rp_reason *reason)
 {
     if (config->partition->forward_count == 0) {
-        rp_log_error("--partition: %s has no stages; valid are lists of layers per stage",
-                     schedule->name);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--partition: %s has no stages; valid are lists of layers per stage",
+                         schedule->name);
     }
     if (config->microbatches % config->gpus == 0) {
         return RP_OK;
     }
-    rp_log_error(
+    return rp_refuse(
+        reason, RP_USAGE,
         "--microbatches: %s gives every GPU as many microbatches: %u on %u GPUs; valid are "
         "multiples of %u",
         schedule->name, config->microbatches, config->gpus, config->gpus);
-    return RP_USAGE;
 }
 
-static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_schedule_config *config)
+static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                                rp_reason *reason)
 {
     const rp_partition *partition = config->partition;
     uint32_t stages = partition->forward_count;
     if (partition->backward_count != 0) {
-        rp_log_error("--partition: %s runs a stage's backward where its forward ran; valid values "
-                     "are one list of layers per stage, without '|'",
-                     schedule->name);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--partition: %s runs a stage's backward where its forward ran; valid values "
+            "are one list of layers per stage, without '|'",
+            schedule->name);
     }
     if (rp_is_data_parallel(&schedule->traits)) {
-        RP_TRY(check_data_parallel(schedule, config));
-        return check_sum("pipeline", sum_of(partition->forward_layers, stages), config);
+        RP_TRY(check_data_parallel(schedule, config, reason));
+        return check_sum("pipeline", sum_of(partition->forward_layers, stages), config, reason);
     }
     uint32_t exactly = rp_schedule_stages(schedule, config->gpus);
     if (exactly != 0 && stages != exactly) {
-        rp_log_error("--partition: %s has %s per GPU: %u stages on %u GPUs; valid are exactly %u "
-                     "stages",
-                     schedule->name, exactly == config->gpus ? "one stage" : "two stages", stages,
-                     config->gpus, exactly);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--partition: %s has %s per GPU: %u stages on %u GPUs; valid are exactly %u "
+            "stages",
+            schedule->name, exactly == config->gpus ? "one stage" : "two stages", stages,
+            config->gpus, exactly);
     }
     bool anywhere = config->orders != NULL; /* a file places its stages as it likes */
     if (stages == 0 || (stages % config->gpus != 0 && !anywhere)) {
-        rp_log_error("--partition: %s has equally many stages on every GPU: %u stages on %u GPUs; "
-                     "valid are multiples of %u stages",
-                     schedule->name, stages, config->gpus, config->gpus);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--partition: %s has equally many stages on every GPU: %u stages on %u GPUs; "
+            "valid are multiples of %u stages",
+            schedule->name, stages, config->gpus, config->gpus);
     }
-    return check_sum("pipeline", sum_of(partition->forward_layers, stages), config);
+    return check_sum("pipeline", sum_of(partition->forward_layers, stages), config, reason);
 }
 
-static rp_status check_optimizer(const rp_schedule_type *schedule, const rp_schedule_config *config)
+static rp_status check_optimizer(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                                 rp_reason *reason)
 {
-    const char *reason = rp_traits_only_synchronous(&schedule->traits);
-    if (!config->asynchronous || reason == NULL) {
+    const char *why = rp_traits_only_synchronous(&schedule->traits);
+    if (!config->asynchronous || why == NULL) {
         return RP_OK;
     }
-    rp_log_error("--optimizer: %s: %s; valid is sync", schedule->name, reason);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE, "--optimizer: %s: %s; valid is sync", schedule->name, why);
 }
 
-rp_status rp_schedule_check(const rp_schedule_type *schedule, const rp_schedule_config *config)
+rp_status rp_schedule_check(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                            rp_reason *reason)
 {
-    RP_TRY(check_range("--gpus", config->gpus, RP_MAX_GPUS));
-    RP_TRY(check_range("--microbatches", config->microbatches, RP_MAX_MICROBATCHES));
-    RP_TRY(check_range("--iterations", config->iterations, RP_MAX_ITERATIONS));
-    RP_TRY(check_range("layers", config->layers, RP_MAX_LAYERS));
-    RP_TRY(check_optimizer(schedule, config));
+    RP_TRY(check_range("--gpus", config->gpus, RP_MAX_GPUS, reason));
+    RP_TRY(check_range("--microbatches", config->microbatches, RP_MAX_MICROBATCHES, reason));
+    RP_TRY(check_range("--iterations", config->iterations, RP_MAX_ITERATIONS, reason));
+    RP_TRY(check_range("layers", config->layers, RP_MAX_LAYERS, reason));
+    RP_TRY(check_optimizer(schedule, config, reason));
     const rp_partition *partition = config->partition;
     if (partition->forward_count > RP_MAX_STAGES || partition->backward_count > RP_MAX_STAGES) {
-        rp_log_error("--partition: %u stages; valid are up to %u in one direction",
-                     partition->forward_count > partition->backward_count
-                         ? partition->forward_count
-                         : partition->backward_count,
-                     RP_MAX_STAGES);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE, "--partition: %u stages; valid are up to %u in one direction",
+            partition->forward_count > partition->backward_count ? partition->forward_count
+                                                                 : partition->backward_count,
+            RP_MAX_STAGES);
     }
     if (schedule->separate_backward) {
-        RP_TRY(check_separate(schedule, config));
+        RP_TRY(check_separate(schedule, config, reason));
     } else {
-        RP_TRY(check_pipeline(schedule, config));
+        RP_TRY(check_pipeline(schedule, config, reason));
     }
-    return schedule->check != NULL ? schedule->check(config) : RP_OK;
+    return schedule->check != NULL ? schedule->check(config, reason) : RP_OK;
 }
 
 /* ---- stage times ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/inputs/costs.h"
 #include "common/inputs/partition.h"
 #include "common/program/program.h"
@@ -107,10 +108,10 @@ struct rp_schedule_type {
     uint32_t planning_runs;
     rp_recompute default_recompute; /**< as published */
     /**
-     * Refuses sizes the rule does not allow: logs what would be allowed, returns RP_USAGE.
+     * Refuses sizes the rule does not allow, with what would be allowed: rp_refuse (RP_USAGE).
      * The builder has checked ranges and sums before.
      */
-    rp_status (*check)(const rp_schedule_config *config);
+    rp_status (*check)(const rp_schedule_config *config, rp_reason *reason);
     /**
      * Computes what all ranks share (RoundPipe's start GPUs); NULL: nothing. Schedules without it
      * do not see costs: runs that differ in times alone have the same program.
@@ -156,4 +157,5 @@ rp_status rp_schedule_require(const char *what, const char *name, bool all,
  * Checks ranges, the optimizer mode, partition sums, the schedule's rule.
  * @retval RP_OK, RP_USAGE (logged, with what would be allowed)
  */
-rp_status rp_schedule_check(const rp_schedule_type *schedule, const rp_schedule_config *config);
+rp_status rp_schedule_check(const rp_schedule_type *schedule, const rp_schedule_config *config,
+                            rp_reason *reason);

@@ -2,19 +2,20 @@
  * of the other belong together, so that their communication hides behind each other's computation.
  * Backwards come in two parts where a rank would otherwise keep its neighbour waiting. Step numbers
  * are those of the published code. Needs 2 P microbatches. */
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/schedule/orders/v_placement.h"
 
-static rp_status check(const rp_schedule_config *config)
+static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 {
     uint32_t least = 2 * config->gpus;
     if (config->microbatches >= least) {
         return RP_OK;
     }
-    rp_log_error("--microbatches: dualpipev fills both directions with %u on %u GPUs, %u are too "
-                 "few; valid are %u and more",
-                 least, config->gpus, config->microbatches, least);
-    return RP_USAGE;
+    return rp_refuse(
+        reason, RP_USAGE,
+        "--microbatches: dualpipev fills both directions with %u on %u GPUs, %u are too "
+        "few; valid are %u and more",
+        least, config->gpus, config->microbatches, least);
 }
 
 /* A rank, and which of its stages has the oldest input part without a weight part. */

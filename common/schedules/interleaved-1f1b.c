@@ -2,9 +2,9 @@
  * more than the chunks before the last one need. Needs M in M div P equal groups. */
 #include "common/schedule/orders/interleaved.h"
 
-static rp_status check(const rp_schedule_config *config)
+static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 {
-    return rp_interleaved_check(config, "interleaved-1f1b");
+    return rp_interleaved_check(config, "interleaved-1f1b", reason);
 }
 
 static void order(const rp_schedule_config *config, const void *plan, uint32_t rank,

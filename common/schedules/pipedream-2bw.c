@@ -2,19 +2,19 @@
  * of them; the update takes part one step later, so that two versions of the weights do. Needs M >=
  * P: otherwise microbatches in flight would use more than two. Needs the asynchronous optimizer to
  * be more than 1F1B. One stage per GPU. */
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/schedule/orders/pipeline.h"
 
-static rp_status check(const rp_schedule_config *config)
+static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 {
     if (config->microbatches >= config->gpus) {
         return RP_OK;
     }
-    rp_log_error(
+    return rp_refuse(
+        reason, RP_USAGE,
         "--microbatches: pipedream-2bw keeps two versions of the weights, enough for steps "
         "of as many microbatches as GPUs: %u on %u GPUs; valid are %u and more",
         config->microbatches, config->gpus, config->gpus);
-    return RP_USAGE;
 }
 
 const rp_schedule_type rp_schedule_pipedream_2bw = {

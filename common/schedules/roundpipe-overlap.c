@@ -47,6 +47,7 @@
  * GPU holds little more than a layer (qwen3-235b on 24 GB) it does not fit. Greedy dispatch looks
  * one job ahead and is not optimal. */
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/schedule/orders/round_replay.h"
 
 #define MAX_WINDOW 16u
@@ -250,12 +251,12 @@ static rp_status prepare(const rp_schedule_config *config, const rp_program *pro
     return dispatch(&d, arena, p);
 }
 
-static rp_status check(const rp_schedule_config *config)
+static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 {
     if (config->costs == NULL) {
-        rp_log_error("--costs: roundpipe-overlap dispatches by time, which needs a cost table; "
-                     "without one valid is --schedule roundpipe --round all");
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--costs: roundpipe-overlap dispatches by time, which needs a cost table; "
+                         "without one valid is --schedule roundpipe --round all");
     }
     return RP_OK;
 }

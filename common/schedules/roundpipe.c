@@ -6,7 +6,7 @@
  * simulation, or simply continues the rotation, as in the library; with --round all the whole call
  * is one round and the rotation never resets. Free first needs times: the schedule replays its own
  * stage times (schedules.md 7), and what comes out has fixed placements. */
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/schedule/orders/round_replay.h"
 
 typedef struct round_plan {
@@ -87,14 +87,15 @@ static rp_status prepare(const rp_schedule_config *config, const rp_program *pro
     return plan_free_first(config, program, arena, plan);
 }
 
-static rp_status check(const rp_schedule_config *config)
+static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 {
     bool free_first_start =
         config->round != RP_ROUND_ALL && config->round_start == RP_ROUND_START_FREE_FIRST;
     if (free_first_start && config->costs == NULL) {
-        rp_log_error("--round: roundpipe starts a round on the GPU that is free first, which needs "
-                     "a cost table; without one valid are --round all and --round-start rotate");
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--round: roundpipe starts a round on the GPU that is free first, which needs "
+            "a cost table; without one valid are --round all and --round-start rotate");
     }
     return RP_OK;
 }

@@ -5,9 +5,9 @@
 
 extern const rp_schedule_type rp_schedule_v_min;
 
-static rp_status check(const rp_schedule_config *config)
+static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 {
-    return rp_cell_plan_check(config, "v-min-squeezed");
+    return rp_cell_plan_check(config, "v-min-squeezed", reason);
 }
 
 static rp_status prepare(const rp_schedule_config *config, const rp_program *program,

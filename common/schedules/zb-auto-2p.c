@@ -5,9 +5,9 @@
 extern const rp_schedule_type rp_schedule_zb_h1;
 extern const rp_schedule_type rp_schedule_zb_h2;
 
-static rp_status check(const rp_schedule_config *config)
+static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 {
-    return rp_cell_plan_check(config, "zb-auto-2p");
+    return rp_cell_plan_check(config, "zb-auto-2p", reason);
 }
 
 static rp_status prepare(const rp_schedule_config *config, const rp_program *program,

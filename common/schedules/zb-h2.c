@@ -2,19 +2,19 @@
  * times of forward, input and weight part no rank idles between its first and its last op, for the
  * activations of 2 P - 1 microbatches on the first rank. Needs that many microbatches. One stage
  * per GPU. */
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/schedule/orders/pipeline.h"
 
-static rp_status check(const rp_schedule_config *config)
+static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 {
     uint32_t least = 2 * config->gpus - 1;
     if (config->microbatches >= least) {
         return RP_OK;
     }
-    rp_log_error("--microbatches: zb-h2 fills the pipeline with %u on %u GPUs, %u are too few; "
-                 "valid are %u and more",
-                 least, config->gpus, config->microbatches, least);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE,
+                     "--microbatches: zb-h2 fills the pipeline with %u on %u GPUs, %u are too few; "
+                     "valid are %u and more",
+                     least, config->gpus, config->microbatches, least);
 }
 
 static void order(const rp_schedule_config *config, const void *plan, uint32_t rank,

@@ -3,9 +3,9 @@
  * parts later. With one stage per GPU it is ZB-H1. Needs M in M div P equal groups. */
 #include "common/schedule/orders/interleaved.h"
 
-static rp_status check(const rp_schedule_config *config)
+static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 {
-    return rp_interleaved_check(config, "zb1p");
+    return rp_interleaved_check(config, "zb1p", reason);
 }
 
 static void order(const rp_schedule_config *config, const void *plan, uint32_t rank,

@@ -4,9 +4,9 @@
 
 extern const rp_schedule_type rp_schedule_zbv;
 
-static rp_status check(const rp_schedule_config *config)
+static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 {
-    return rp_cell_plan_check(config, "zbv-auto");
+    return rp_cell_plan_check(config, "zbv-auto", reason);
 }
 
 static rp_status prepare(const rp_schedule_config *config, const rp_program *program,

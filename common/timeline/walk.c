@@ -9,7 +9,7 @@
 
 typedef struct cause {
     uint32_t op;
-    rp_reason reason;
+    rp_delay reason;
     int64_t release_ps; /* when it lets the op go; less the offset within a joined group */
     int64_t hop_ps;
     bool memory_limit;
@@ -58,9 +58,9 @@ static void consider_waits(const rp_walk *w, uint32_t op, uint32_t member, bool 
         bool control = rp_wait_is_control(p->waits[i]);
         uint32_t target = rp_wait_op(p->waits[i]);
         cause new = {.op = target,
-                     .reason = member != op ? RP_REASON_JOINED
-                               : control    ? RP_REASON_CONTROL
-                                            : RP_REASON_DATA,
+                     .reason = member != op ? RP_DELAY_JOINED
+                               : control    ? RP_DELAY_CONTROL
+                                            : RP_DELAY_DATA,
                      .hop_ps = control ? 0 : w->hop_ps,
                      .memory_limit = control && is_memory_limit(w, op, target)};
         new.release_ps = rp_timeline_result_ps(w->timeline, target) + new.hop_ps - offset_ps;
@@ -81,7 +81,7 @@ static void find_causes(const rp_walk *w, uint32_t op, causes *c)
     const int64_t *end_ps = w->timeline->end_ps;
     bool inside = op > queue->op_begin && is_joined(w, op - 1);
     if (op > queue->op_begin) {
-        cause before = {.op = op - 1, .reason = RP_REASON_QUEUE, .release_ps = end_ps[op - 1]};
+        cause before = {.op = op - 1, .reason = RP_DELAY_QUEUE, .release_ps = end_ps[op - 1]};
         consider(c, &before, false);
     }
     consider_waits(w, op, op, inside, c);
@@ -90,7 +90,7 @@ static void find_causes(const rp_walk *w, uint32_t op, causes *c)
     }
     uint32_t engine = w->engine_before[op];
     if (engine != NO_OP) {
-        c->engine = (cause){.op = engine, .reason = RP_REASON_ENGINE, .release_ps = end_ps[engine]};
+        c->engine = (cause){.op = engine, .reason = RP_DELAY_ENGINE, .release_ps = end_ps[engine]};
     }
 }
 
@@ -123,7 +123,7 @@ static void take(walker *w, uint32_t op, rp_walk_step step, int64_t begin_ps)
     }
     flush(w);
     w->piece = (rp_walk_piece){.op = op, .step = step, .start_ps = begin_ps, .end_ps = w->to_ps};
-    w->piece.reason = step == RP_WALK_STEP_HOP ? RP_REASON_DATA : RP_REASON_START;
+    w->piece.reason = step == RP_WALK_STEP_HOP ? RP_DELAY_DATA : RP_DELAY_START;
     w->to_ps = begin_ps;
 }
 
@@ -185,14 +185,14 @@ static bool was_unissued(const rp_walk *walk, const cause *next, int64_t start_p
     return walk->timeline->held_ps != NULL && cause_ps < start_ps;
 }
 
-rp_reason rp_walk_cause(const rp_walk *walk, uint32_t op, uint32_t *op_out)
+rp_delay rp_walk_cause(const rp_walk *walk, uint32_t op, uint32_t *op_out)
 {
     causes c;
     find_causes(walk, op, &c);
     cause next = engine_was_last(&c, &c.last) ? c.engine : c.last;
     *op_out = next.op;
     bool unissued = was_unissued(walk, &next, walk->timeline->start_ps[op]);
-    return unissued ? RP_REASON_DISPATCH : next.reason;
+    return unissued ? RP_DELAY_DISPATCH : next.reason;
 }
 
 void rp_walk_back(const rp_walk *walk, uint32_t op, int64_t from_ps, int64_t to_ps,
@@ -207,15 +207,15 @@ void rp_walk_back(const rp_walk *walk, uint32_t op, int64_t from_ps, int64_t to_
         take_run(&w, at, &c, mode);
         cause next = next_cause(&w, at, &c, mode);
         int64_t cause_ps = next.op == NO_OP ? 0 : rp_timeline_result_ps(walk->timeline, next.op);
-        rp_reason reason = was_unissued(walk, &next, w.to_ps) ? RP_REASON_DISPATCH : next.reason;
-        w.piece.reason = w.piece.reason != RP_REASON_START ? w.piece.reason : reason;
+        rp_delay reason = was_unissued(walk, &next, w.to_ps) ? RP_DELAY_DISPATCH : next.reason;
+        w.piece.reason = w.piece.reason != RP_DELAY_START ? w.piece.reason : reason;
         if (next.op == NO_OP) {
             take(&w, at, RP_WALK_STEP_IDLE, from_ps);
             break;
         }
         rp_walk_step between = next.hop_ps > 0 ? RP_WALK_STEP_HOP : RP_WALK_STEP_IDLE;
         take(&w, next.hop_ps > 0 ? next.op : at, between, cause_ps);
-        bool late = w.piece.step == RP_WALK_STEP_IDLE && w.piece.reason == RP_REASON_START;
+        bool late = w.piece.step == RP_WALK_STEP_IDLE && w.piece.reason == RP_DELAY_START;
         w.piece.reason = late ? next.reason : w.piece.reason;
         at = next.op;
     }

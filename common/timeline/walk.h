@@ -13,7 +13,7 @@
 #include "common/timeline/timeline.h"
 
 /** X(enumerator, words): why an op did not begin earlier. */
-#define RP_REASON_LIST(X)                                                                          \
+#define RP_DELAY_LIST(X)                                                                           \
     X(START, "nothing: it began as soon as it could")                                              \
     X(QUEUE, "the op before it in its queue,")                                                     \
     X(DATA, "a tensor of")                                                                         \
@@ -23,12 +23,12 @@
     X(DISPATCH, "the host, which issued it only after")
 
 /** Why an op, or a segment of the critical path, did not begin earlier. */
-typedef enum rp_reason {
-#define RP_REASON_ENUM(name, words) RP_REASON_##name,
-    RP_REASON_LIST(RP_REASON_ENUM)
-#undef RP_REASON_ENUM
-        RP_REASON_COUNT
-} rp_reason;
+typedef enum rp_delay {
+#define RP_DELAY_ENUM(name, words) RP_DELAY_##name,
+    RP_DELAY_LIST(RP_DELAY_ENUM)
+#undef RP_DELAY_ENUM
+        RP_DELAY_COUNT
+} rp_delay;
 
 /** A timeline with what the walk looks up. */
 typedef struct rp_walk {
@@ -56,7 +56,7 @@ typedef struct rp_walk_piece {
     rp_walk_step step;
     int64_t start_ps; /**< before end_ps */
     int64_t end_ps;
-    rp_reason reason; /**< why it did not begin earlier */
+    rp_delay reason; /**< why it did not begin earlier */
 } rp_walk_piece;
 
 typedef void (*rp_walk_sink)(void *context, const rp_walk_piece *piece);
@@ -86,7 +86,7 @@ void rp_walk_back(const rp_walk *walk, uint32_t op, int64_t from_ps, int64_t to_
  * The cause of an op's start, from which RP_WALK_PATH goes on.
  * @param op_out UINT32_MAX where it waited for nothing
  */
-rp_reason rp_walk_cause(const rp_walk *walk, uint32_t op, uint32_t *op_out);
+rp_delay rp_walk_cause(const rp_walk *walk, uint32_t op, uint32_t *op_out);
 
 /** @return the op whose end is the makespan: the critical path ends with it. Ops that take no time
  * do not count; the lowest one on ties, 0 where none takes any. `timeline` has ops. */

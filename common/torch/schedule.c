@@ -2,7 +2,7 @@
  * actions of a lowered file are not taken over: the builder and the lowering add our own. */
 #include "common/torch/torch_csv_internal.h"
 
-static rp_status check(const rp_schedule_config *config)
+static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 {
     const rp_torch_csv *csv = config->orders;
     const rp_partition *partition = config->partition;
@@ -11,10 +11,10 @@ static rp_status check(const rp_schedule_config *config)
     if (separate || (!csv->separate && partition->forward_count == csv->stage_count)) {
         return RP_OK;
     }
-    rp_log_error("--partition: %u stages, and %s has %u; valid are even and lists of %u stages",
-                 partition->forward_count + partition->backward_count, csv->name, csv->stage_count,
-                 csv->stage_count);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE,
+                     "--partition: %u stages, and %s has %u; valid are even and lists of %u stages",
+                     partition->forward_count + partition->backward_count, csv->name,
+                     csv->stage_count, csv->stage_count);
 }
 
 static void order(const rp_schedule_config *config, const void *plan, uint32_t rank,

@@ -241,8 +241,7 @@ static rp_status check_layout(const rpexec_options *o)
     const rp_layout layout = rpexec_options_layout(o);
     uint32_t copies = rp_layout_data(&layout);
     bool resident = o->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
-    RP_TRY(
-        rp_compile_check_layout(o->schedule, &layout, NULL, o->run.seq_len, o->run.asynchronous));
+    RP_TRY(rp_compile_check_layout(o->schedule, &layout, NULL, o->run.seq_len, o->run.asynchronous, NULL));
     if (resident && o->run.gpus * o->servers % rp_layout_gpus(&layout) != 0) {
         rp_log_error("--%s-parallel: %" PRIu32 " copies x %" PRIu32
                      " GPUs per layer do not divide %" PRIu32
@@ -444,10 +443,15 @@ static rp_status complete(rpexec_options *o)
             o->run.grain_given ? o->run.layer_grain : rp_usual_layer_grain(o->schedule);
     }
     o->run.recompute = o->run.recompute_given ? o->run.recompute : o->schedule->default_recompute;
-    return o->program_in != NULL ? RP_OK
-                                 : rp_compile_check_grain(o->schedule, o->run.recompute,
-                                                          o->run.grain_given && o->run.layer_grain,
-                                                          o->run.recompute_given);
+    bool idle_grain = false;
+    if (o->program_in == NULL) {
+        RP_TRY(rp_compile_check_grain(o->schedule, o->run.recompute, o->run.grain_given && o->run.layer_grain,
+                                      o->run.recompute_given, &idle_grain, NULL));
+    }
+    if (idle_grain) {
+        rp_compile_warn_of_grain(o->schedule);
+    }
+    return RP_OK;
 }
 
 rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_options *options_out)

@@ -215,12 +215,12 @@ static rp_status set_partition(rpexec_trainer *t)
     const char *even_text = NULL;
     const char *text = NULL;
     t->work.partition = &t->partition;
-    RP_TRY(rp_compile_partition(o->run.partition, RP_PARTITION_WORDS, t->config.name, 0,
-                                o->schedule, &sizes, t->arena, &t->partition));
+    RP_TRY(rp_compile_partition(o->run.partition, RP_PARTITION_WORDS, t->config.name, 0, o->schedule,
+                                &sizes, t->arena, &t->partition, NULL));
     if (o->run.partition != NULL) {
         return RP_OK;
     }
-    RP_TRY(rp_partition_even(o->schedule, &t->costs, t->work.gpus, 0, t->arena, &even));
+    RP_TRY(rp_partition_even(o->schedule, &t->costs, t->work.gpus, 0, t->arena, &even, NULL));
     RP_TRY(rp_partition_text(&even, t->arena, &even_text));
     RP_TRY(rp_partition_text(&t->partition, t->arena, &text));
     t->o->run.partition = strcmp(text, even_text) == 0 ? NULL : text; /* reports name the paper's */

@@ -1,6 +1,6 @@
 #include "sim/engine/layer_costs.h"
 
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/units.h"
 #include "common/roofline/roofline.h"
 
@@ -168,7 +168,7 @@ static void add_collectives(const rp_stage *stage, const scaling *s, double *fwd
 }
 
 static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const scaling *s,
-                            int64_t *ps)
+                            int64_t *ps, rp_reason *reason)
 {
     double fwd = 0;
     double bwd = 0;
@@ -186,10 +186,11 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
     head_bwd += collective_bwd + head_collective;
     double most_s = seconds(RP_MAX_MICROBATCH_PS);
     if (fwd + head_fwd + bwd + head_bwd > most_s) {
-        rp_log_error("--seq-len: one microbatch takes %.3g s in one stage by cost table %s; valid "
-                     "are sizes that take at most %.0f s",
-                     fwd + head_fwd + bwd + head_bwd, table->name, most_s);
-        return RP_INPUT;
+        return rp_refuse(
+            reason, RP_INPUT,
+            "--seq-len: one microbatch takes %.3g s in one stage by cost table %s; valid "
+            "are sizes that take at most %.0f s",
+            fwd + head_fwd + bwd + head_bwd, table->name, most_s);
     }
     bool runs_forward = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0;
     ps[RP_OP_FORWARD] = to_ps((runs_forward ? fwd : 0) + head_fwd);
@@ -201,15 +202,16 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
 }
 
 /* Each layer, and the head, as a stage of its own. */
-static rp_status fill_layers(const rp_costs *table, const scaling *s, int64_t *ps)
+static rp_status fill_layers(const rp_costs *table, const scaling *s, int64_t *ps,
+                             rp_reason *reason)
 {
     uint32_t roles = RP_STAGE_FORWARD_LAYERS | RP_STAGE_BACKWARD_LAYERS;
     for (uint32_t i = 0; i < table->layers; i++) {
         const rp_stage layer = {i, i + 1, roles};
-        RP_TRY(fill_stage(table, &layer, s, &ps[(size_t)i * RP_OP_KIND_COUNT]));
+        RP_TRY(fill_stage(table, &layer, s, &ps[(size_t)i * RP_OP_KIND_COUNT], reason));
     }
     const rp_stage head = {table->layers, table->layers, roles | RP_STAGE_HEAD};
-    return fill_stage(table, &head, s, &ps[(size_t)table->layers * RP_OP_KIND_COUNT]);
+    return fill_stage(table, &head, s, &ps[(size_t)table->layers * RP_OP_KIND_COUNT], reason);
 }
 
 /* Classes in the order of their first microbatch. */
@@ -232,14 +234,14 @@ static uint32_t classify(const rp_program *program, uint32_t *class_of, uint32_t
 rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *table,
                                      const rp_model *model, const rpsim_gpu_rates *rates,
                                      uint32_t seq_len, rp_arena *arena,
-                                     rpsim_compute_costs *costs_out)
+                                     rpsim_compute_costs *costs_out, rp_reason *reason)
 {
     if (program->layer_count != table->layers || model->layers != table->layers) {
-        rp_log_error(
+        return rp_refuse(
+            reason, RP_INPUT,
             "cost table %s has %u layers, the program %u, the model %u; valid is a table of "
             "the same model",
             table->name, table->layers, program->layer_count, model->layers);
-        return RP_INPUT;
     }
     double passes = rates->update_passes > 0 ? rates->update_passes : 1;
     rpsim_compute_costs costs = {.stage_count = program->stage_count,
@@ -260,11 +262,11 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
         scaling s = make_scaling(table, model, rates, seq_len, program->sequences[first_of[k]]);
         for (uint32_t stage = 0; stage < program->stage_count; stage++) {
             size_t row = (size_t)k * program->stage_count + stage;
-            RP_TRY(
-                fill_stage(table, &program->stages[stage], &s, &costs.ps[row * RP_OP_KIND_COUNT]));
+            RP_TRY(fill_stage(table, &program->stages[stage], &s, &costs.ps[row * RP_OP_KIND_COUNT],
+                              reason));
         }
         if (costs.layer_ps != NULL) {
-            RP_TRY(fill_layers(table, &s, &costs.layer_ps[k * per_class]));
+            RP_TRY(fill_layers(table, &s, &costs.layer_ps[k * per_class], reason));
         }
     }
     *costs_out = costs;

@@ -20,6 +20,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/base/units.h"
 #include "common/inputs/costs.h"
 #include "common/program/program.h"
@@ -94,4 +95,4 @@ static inline int64_t rpsim_op_ps(const rpsim_compute_costs *costs, const rp_pro
 rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *table,
                                      const rp_model *model, const rpsim_gpu_rates *rates,
                                      uint32_t seq_len, rp_arena *arena,
-                                     rpsim_compute_costs *costs_out);
+                                     rpsim_compute_costs *costs_out, rp_reason *reason);

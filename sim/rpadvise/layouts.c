@@ -122,7 +122,7 @@ static rp_status cuts_equally(const facts *f, uint32_t tensor, bool *cuts_out)
     rp_model rank;
     const rp_layout layout = {.tensor_parallel = tensor};
     rp_log_capture_begin(message, sizeof message);
-    rp_status status = rp_model_cut(f->model, &layout, f->arena, &rank);
+    rp_status status = rp_model_cut(f->model, &layout, f->arena, &rank, NULL);
     rp_log_capture_end();
     *cuts_out = status == RP_OK;
     if (status == RP_NO_MEMORY) {

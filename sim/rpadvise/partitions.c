@@ -145,7 +145,7 @@ static rp_status with_room(uint32_t **layers, uint32_t count, rp_arena *arena)
 static rp_status list_neighbours(const char *text, rp_arena *arena, neighbours *n)
 {
     rp_partition p;
-    RP_TRY(rp_partition_parse("--partition", text, arena, &p));
+    RP_TRY(rp_partition_parse(NULL, text, arena, &p, NULL));
     RP_TRY(with_room(&p.forward_layers, p.forward_count, arena));
     RP_TRY(with_room(&p.backward_layers, p.backward_count, arena));
     uint64_t most = p.backward_count != 0 ? 4 * ((uint64_t)p.forward_count + p.backward_count) + 2

@@ -54,7 +54,7 @@ static rp_status write_costs(const rpimport_options *o, rpsim_ranges *ranges, rp
         return RP_USAGE;
     }
     if (o->partition != NULL) {
-        RP_TRY(rp_partition_parse("--partition", o->partition, arena, &partition));
+        RP_TRY(rp_partition_parse(NULL, o->partition, arena, &partition, NULL));
     }
     if (ranges->roundpipe) {
         RP_TRY(rpsim_roundpipe_share(ranges, arena));

@@ -39,9 +39,9 @@ typedef struct subject {
 static rp_status make_plan(const rp_plan_input *input, bool listed, rp_arena *arena, planned *out)
 {
     *out = (planned){.input = input};
-    RP_TRY(rp_plan_make(input, arena, &out->plan));
+    RP_TRY(rp_plan_make(input, arena, &out->plan, NULL));
     if (listed) {
-        RP_TRY(rp_plan_candidates(input, arena, &out->candidates, &out->candidate_count));
+        RP_TRY(rp_plan_candidates(input, arena, &out->candidates, &out->candidate_count, NULL));
     }
     if (out->plan.limit_raised) {
         rp_log_warning("%s: half of the memory limit, %" PRIu64 " bytes, does not hold the largest "

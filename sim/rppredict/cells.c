@@ -69,10 +69,10 @@ static rp_status published_workload(const rp_schedule_type *schedule, rpsim_ques
 {
     uint32_t seq_len = q->workload.seq_len;
     if (q->longest) {
-        return rpsim_workload_longest(schedule, q->model, &q->workload, &q->asynchronous);
+        return rpsim_workload_longest(schedule, q->model, &q->workload, &q->asynchronous, NULL);
     }
     RP_TRY(rpsim_workload_published(schedule, q->model, true, q->asynchronous, &q->workload,
-                                    &q->asynchronous));
+                                    &q->asynchronous, NULL));
     q->workload.seq_len = seq_len;
     return RP_OK;
 }

@@ -161,7 +161,7 @@ static rp_status predict(const run *as, uint32_t draws, rpsim_fsdp_row *of, rp_a
     rp_model_set_seq_len(&model, of->seq_len);
     const rp_roof roof = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}};
     RP_TRY(rp_find_costs(&model, &roof, of->microbatch_size, of->seq_len, arena, &costs));
-    RP_TRY(rp_partition_even(schedule, &costs, platform.gpus, 0, arena, &partition));
+    RP_TRY(rp_partition_even(schedule, &costs, platform.gpus, 0, arena, &partition, NULL));
     const rpsim_workload workload = {
         .global_batch = of->gpus * as->accumulation * of->microbatch_size,
         .calls = 1,

@@ -101,7 +101,7 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
     rp_model_set_seq_len(&model, of->seq_len);
     const rp_layout layout = {.tensor_parallel = of->tensor_parallel,
                               .data_parallel = of->data_parallel};
-    RP_TRY(rp_model_cut(&model, &layout, arena, &rank));
+    RP_TRY(rp_model_cut(&model, &layout, arena, &rank, NULL));
     const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_F32}};
     RP_TRY(rp_roofline_costs(&rank, &roof, of->microbatch_size, of->seq_len, arena, &costs));
     costs.tensor_parallel = of->tensor_parallel;
@@ -121,7 +121,7 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
                                  .layers = model.layers,
                                  .costs = &costs};
     RP_TRY(rp_compile_partition(NULL, RP_PARTITION_WORDS, of->model, 0, schedule, &config, arena,
-                                &partition));
+                                &partition, NULL));
     config.partition = &partition;
     RP_TRY(rpsim_hardware_case_run(schedule, &config, &workload, &model, &platform, &result));
     of->predicted_ms = 1e-9 * result.period_ps;

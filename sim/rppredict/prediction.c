@@ -108,7 +108,8 @@ static rp_status add_cell(predictor *p, const char *group, const char *framework
     const rp_schedule_type *schedule = NULL;
     bool asynchronous = strcmp(framework, "roundpipe") == 0;
     RP_TRY(rp_schedule_require("framework", rp_published_schedule(framework), false, &schedule));
-    RP_TRY(rpsim_workload_published(schedule, model, true, asynchronous, &workload, &asynchronous));
+    RP_TRY(rpsim_workload_published(schedule, model, true, asynchronous, &workload, &asynchronous,
+                                    NULL));
     rp_model loaded; /* names are refused before minutes of simulation, not after */
     RP_TRY(rp_model_load(model, p->arena, &loaded));
     uint32_t set_at = workload.sets_gpus != 0 ? workload.sets_gpus : p->platform.gpus;

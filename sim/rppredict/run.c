@@ -40,13 +40,14 @@ static rp_status choose_partition(run_inputs *in, uint32_t gpus, bool longest)
     if (schedule->separate_backward) {
         in->workload.planned = true;
         return rpsim_run_plan(&in->costs, &in->model, in->platform, &in->workload, gpus, in->arena,
-                              &in->partition, NULL);
+                              &in->partition, NULL, NULL);
     }
     bool found = false;
     const char *name = schedule->published_as != NULL ? schedule->published_as : schedule->name;
     RP_TRY(rp_partition_published(name, in->model.name, in->arena, &in->partition, &found));
-    return found ? RP_OK
-                 : rp_partition_even(schedule, &in->costs, gpus, 0, in->arena, &in->partition);
+    return found
+               ? RP_OK
+               : rp_partition_even(schedule, &in->costs, gpus, 0, in->arena, &in->partition, NULL);
 }
 
 static rp_status prepare(const rpsim_question *q, run_inputs *in)

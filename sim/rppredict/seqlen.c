@@ -29,7 +29,7 @@ static rp_status ask(const rpsim_seqlen_cell *cell, const rp_platform *platform,
     RP_TRY(
         rp_schedule_require("framework", rp_published_schedule(cell->framework), false, &schedule));
     return rpsim_workload_longest(schedule, cell->model, &question_out->workload,
-                                  &question_out->asynchronous);
+                                  &question_out->asynchronous, NULL);
 }
 
 static rp_status answer_cells(const rpsim_question *questions, const rp_platform *platform,

@@ -77,7 +77,7 @@ rp_status rpsim_hardware_program_replicate(const rp_program *program, const rp_c
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rpsim_hardware_inputs(program, costs, model, platform, seq_len, arena,
-                                             &s.costs, &s.machine);
+                                             &s.costs, &s.machine, NULL);
     if (status == RP_OK) {
         status = rpsim_noise_run(noise, program, run_hardware, &s, ps_out);
     }

@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
+#include "common/base/reason.h"
 
 #include <string.h>
 
@@ -239,13 +240,13 @@ rp_status rpsim_session_partition(rpsim_session *session, const char *text, cons
                                   const char *model, uint32_t stages,
                                   const rp_schedule_type *schedule,
                                   const rp_schedule_config *config, rp_arena *arena,
-                                  rp_partition *partition_out)
+                                  rp_partition *partition_out, rp_reason *reason)
 {
     if (session == NULL) {
         return rp_compile_partition(text, words, model, stages, schedule, config, arena,
-                                    partition_out);
+                                    partition_out, reason);
     }
     const rp_published_source source = {.find = find_published, .context = session};
     return rp_compile_partition_from(&source, text, words, model, stages, schedule, config, arena,
-                                     partition_out);
+                                     partition_out, reason);
 }

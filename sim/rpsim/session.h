@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/compile/compile.h"
 #include "common/inputs/changes.h"
 #include "sim/rpsim/arguments.h"
@@ -37,7 +38,7 @@ rp_status rpsim_session_partition(rpsim_session *session, const char *text, cons
                                   const char *model, uint32_t stages,
                                   const rp_schedule_type *schedule,
                                   const rp_schedule_config *config, rp_arena *arena,
-                                  rp_partition *partition_out);
+                                  rp_partition *partition_out, rp_reason *reason);
 
 /** @return its programs; NULL without a session. */
 rpsim_kept *rpsim_session_programs(rpsim_session *session);

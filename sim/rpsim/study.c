@@ -1,6 +1,7 @@
 #include "sim/rpsim/study.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/text.h"
 #include "common/planner/planner.h"
 #include "common/roofline/roofline.h"
@@ -51,7 +52,8 @@ static rp_reductions reductions_of(const rpsim_options *o)
 
 /* At hardware fidelity a step has calls, sizes of its own and, by default, enough iterations for a
  * steady state; each call is one round of a rotation that never resets. */
-static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row *row)
+static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row *row,
+                              rp_reason *reason)
 {
     rpsim_workload *w = &row->workload;
     uint32_t size = o->microbatch_size != 0 ? o->microbatch_size : row->costs->microbatch_size;
@@ -65,10 +67,11 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
     w->layer_grain = rp_usual_layer_grain(row->schedule);
     if (o->config_paper && o->max_seqlen) {
         RP_TRY(rpsim_workload_longest(row->schedule, row->recorded_name, w,
-                                      &row->config.asynchronous));
+                                      &row->config.asynchronous, reason));
     } else if (o->config_paper) {
         RP_TRY(rpsim_workload_published(row->schedule, row->recorded_name, o->optimizer_given,
-                                        row->config.asynchronous, w, &row->config.asynchronous));
+                                        row->config.asynchronous, w, &row->config.asynchronous,
+                                        reason));
     }
     w->reductions = reductions_of(o);
     w->layout = rpsim_study_layout(o);
@@ -79,17 +82,18 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
     w->piece_bytes = (uint64_t)o->piece_mb << 20;
     uint64_t units = (uint64_t)w->calls * w->microbatches;
     if (units > RP_MAX_MICROBATCHES || units * size > UINT32_MAX) {
-        rp_log_error("--accumulate: %u calls of %u microbatches; valid are up to %u microbatches "
-                     "per step",
-                     w->calls, w->microbatches, RP_MAX_MICROBATCHES);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--accumulate: %u calls of %u microbatches; valid are up to %u microbatches "
+            "per step",
+            w->calls, w->microbatches, RP_MAX_MICROBATCHES);
     }
     uint32_t copies = rp_layout_data(&w->layout);
     if (o->global_batch % copies != 0) {
-        rp_log_error("--global-batch: %u copies cannot share %u sequences equally; valid are "
-                     "multiples of %u",
-                     copies, o->global_batch, copies);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--global-batch: %u copies cannot share %u sequences equally; valid are "
+                         "multiples of %u",
+                         copies, o->global_batch, copies);
     }
     if (o->global_batch != 0 || w->global_batch == 0) {
         w->global_batch = o->global_batch != 0 ? o->global_batch / copies : (uint32_t)units * size;
@@ -101,62 +105,69 @@ static rp_status set_workload(const rpsim_options *o, rp_arena *arena, rpsim_row
     uint32_t usual = o->torch_csv_out != NULL ? 1 : RP_STEADY_ITERATIONS;
     row->config.iterations = o->iterations != 0 ? o->iterations : usual;
     uint32_t *unused = NULL; /* splits, or says how large the batch must be */
-    return rpsim_workload_split(w, arena, &unused);
+    return rpsim_workload_split(w, arena, &unused, reason);
 }
 
-static rp_status check_round(const rpsim_options *o, const rp_schedule_type *schedule)
+static rp_status check_round(const rpsim_options *o, const rp_schedule_type *schedule,
+                             rp_reason *reason)
 {
     if (schedule->traits.overlapping_rounds && o->round_start_given && o->schedule_count == 1) {
-        rp_log_error("--round-start: %s places rounds by time; valid with roundpipe",
-                     schedule->name);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--round-start: %s places rounds by time; valid with roundpipe",
+                         schedule->name);
     }
     if (schedule->rounds || (!o->round_given && !o->round_start_given) || o->schedule_count > 1) {
         return RP_OK;
     }
-    rp_log_error("%s: %s has no rounds; valid with schedules that have them (roundpipe)",
-                 o->round_given ? "--round" : "--round-start", schedule->name);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE,
+                     "%s: %s has no rounds; valid with schedules that have them (roundpipe)",
+                     o->round_given ? "--round" : "--round-start", schedule->name);
 }
 
-/* Gives the row its partition and checks that the schedule's rule allows it. */
-static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, bool trial,
-                         rp_arena *arena, rpsim_row *row)
+/* Worth a warning, of a row that is not left out. */
+typedef struct notes {
+    bool idle_grain; /* --grain layer changes nothing */
+    uint64_t
+        raised_bytes; /* of GPU memory, which the partition was planned with; 0: of the platform */
+} notes;
+
+static void give_warnings(const rpsim_row *row, const notes *n)
+{
+    if (n->idle_grain) {
+        rp_compile_warn_of_grain(row->schedule);
+    }
+    rpsim_warn_of_plan(row->model_name, n->raised_bytes);
+}
+
+/* Gives the row its partition, that which a search begins with where it is tuned. */
+static rp_status fit_row(const rpsim_options *o, const rpsim_inputs *in, rp_arena *arena,
+                         rpsim_row *row, notes *notes_out, rp_reason *reason)
 {
     rp_partition *partition = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
-    RP_TRY(check_round(o, row->schedule));
-    RP_TRY(rpsim_study_check_layout(o, in, row, arena));
+    RP_TRY(check_round(o, row->schedule, reason));
+    RP_TRY(rpsim_study_check_layout(o, in, row, arena, reason));
     const rp_reductions reductions = reductions_of(o);
     const rp_layout layout = rpsim_study_layout(o);
-    RP_TRY(rp_compile_check_reductions(row->schedule, &layout, &reductions));
+    RP_TRY(rp_compile_check_reductions(row->schedule, &layout, &reductions, reason));
     RP_TRY(rp_compile_check_grain(row->schedule, row->config.recompute, o->layer_grain,
-                                  o->recompute_count != 0));
+                                  o->recompute_count != 0, &notes_out->idle_grain, reason));
     if (o->hardware) {
-        RP_TRY(rp_compile_check_recompute(row->schedule, row->config.recompute));
+        RP_TRY(rp_compile_check_recompute(row->schedule, row->config.recompute, reason));
     }
-    RP_TRY(set_workload(o, arena, row));
+    RP_TRY(set_workload(o, arena, row, reason));
     RP_TRY(rpsim_inputs_partition(o, row->schedule, in, &row->config, &row->workload, arena,
-                                  partition));
+                                  partition, &notes_out->raised_bytes, reason));
     row->config.partition = partition;
-    if (rpsim_options_tuned(o) && !trial) {
-        RP_TRY(rpsim_tune_row(o, in, arena, row));
-    }
-    RP_TRY(rp_schedule_check(row->schedule, &row->config));
-    RP_TRY(rpsim_study_check_heads(row));
-    return rp_partition_text(row->config.partition, arena, &row->partition_text);
+    return RP_OK;
 }
 
-/* The cause is the last line; warnings may stand before it. */
-static rp_status refuse(rpsim_study *study, const char *schedule, const char *model, char *messages)
+/* Checks that the schedule's rule allows the row's sizes. */
+static rp_status check_row(rpsim_row *row, rp_arena *arena, rp_reason *reason)
 {
-    size_t length = strlen(messages);
-    if (length > 0 && messages[length - 1] == '\n') {
-        messages[length - 1] = '\0';
-    }
-    const char *newline = strrchr(messages, '\n');
-    return rpsim_study_refuse(study, schedule, model, newline != NULL ? newline + 1 : messages,
-                              true);
+    RP_TRY(rp_schedule_check(row->schedule, &row->config, reason));
+    RP_TRY(rpsim_study_check_heads(row, reason));
+    return rp_partition_text(row->config.partition, arena, &row->partition_text);
 }
 
 static rpsim_row make_row(const rp_schedule_type *schedule, const rpsim_inputs *in)
@@ -172,24 +183,37 @@ static rpsim_row make_row(const rp_schedule_type *schedule, const rpsim_inputs *
 }
 
 /* Adds one row; with --schedule all, one that its rule does not allow is skipped. */
-static rp_status add_row(rpsim_study *study, const rp_schedule_type *schedule,
-                         const rpsim_inputs *in, rp_recompute recompute)
+static rp_status add_row(rpsim_study *study, const rpsim_options *o, const rpsim_inputs *in,
+                         rpsim_row *row)
 {
-    const rpsim_options *o = study->options;
-    rpsim_row row = make_row(schedule, in);
-    row.config = make_config(o, in, recompute);
-    if (o->all_schedules) {
-        char messages[2048];
-        rp_log_capture_begin(messages, sizeof messages);
-        rp_status status = fit_row(o, in, true, study->arena, &row);
-        rp_log_capture_end();
-        if (status == RP_USAGE) {
-            return refuse(study, schedule->name, in->model_name, messages);
-        }
+    rp_reason reason = {0};
+    notes n = {0};
+    bool tuned = rpsim_options_tuned(o);
+    rp_status status = fit_row(o, in, study->arena, row, &n, &reason);
+    if (status == RP_OK && (o->all_schedules || !tuned)) {
+        status = check_row(row, study->arena, &reason);
     }
-    RP_TRY(fit_row(o, in, false, study->arena, &row)); /* aloud: bad input is for all schedules */
-    study->rows[study->row_count++] = row;
+    if (status == RP_USAGE && o->all_schedules) {
+        return rpsim_study_refuse(study, row->schedule_name, row->model_name, reason.text, true);
+    }
+    give_warnings(row, &n);
+    if (status != RP_OK) { /* bad input is for all schedules */
+        return reason.status == status ? rp_reason_log(&reason) : status;
+    }
+    if (tuned) {
+        RP_TRY(rpsim_tune_row(o, in, study->arena, row));
+        RP_TRY(check_row(row, study->arena, NULL));
+    }
+    study->rows[study->row_count++] = *row;
     return RP_OK;
+}
+
+static rp_status add_mode(rpsim_study *study, const rp_schedule_type *schedule,
+                          const rpsim_inputs *in, rp_recompute recompute)
+{
+    rpsim_row row = make_row(schedule, in);
+    row.config = make_config(study->options, in, recompute);
+    return add_row(study, study->options, in, &row);
 }
 
 static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_inputs *in)
@@ -230,17 +254,17 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
     }
     if (o->recompute_count != 0) {
         for (uint32_t i = 0; i < o->recompute_count; i++) {
-            RP_TRY(add_row(study, schedule, in, o->recomputes[i]));
+            RP_TRY(add_mode(study, schedule, in, o->recomputes[i]));
         }
         return RP_OK;
     }
     if (o->all_schedules) { /* fair: both sides have the same freedom, whichever it is */
         uint32_t before = study->row_count;
-        RP_TRY(add_row(study, schedule, in, RP_RECOMPUTE_WAIT));
+        RP_TRY(add_mode(study, schedule, in, RP_RECOMPUTE_WAIT));
         bool left_out = study->row_count == before; /* one warning is enough */
-        return left_out ? RP_OK : add_row(study, schedule, in, RP_RECOMPUTE_EARLY);
+        return left_out ? RP_OK : add_mode(study, schedule, in, RP_RECOMPUTE_EARLY);
     }
-    return add_row(study, schedule, in, schedule->default_recompute);
+    return add_mode(study, schedule, in, schedule->default_recompute);
 }
 
 static rp_status read_sidecar(const char *path, rp_arena *arena, const rpsim_sidecar **sidecar_out)
@@ -316,9 +340,7 @@ static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recom
     rpsim_row row = make_row(schedule, in);
     row.config = make_config(&sized, in, recompute);
     row.config.orders = orders;
-    RP_TRY(fit_row(&sized, in, false, study->arena, &row));
-    study->rows[study->row_count++] = row;
-    return RP_OK;
+    return add_row(study, &sized, in, &row);
 }
 
 static rp_status program_workload(const rpsim_options *o, const rp_program *program, rpsim_row *row)
@@ -488,6 +510,18 @@ static rp_status run_row(const rpsim_options *o, rp_arena *arena, rpsim_row *row
             : rpsim_program_run(row->given, row->costs, &row->result);
     row->given = status == RP_OK ? NULL : row->given;
     return status;
+}
+
+/* The cause is the last line; warnings may stand before it. */
+static rp_status refuse(rpsim_study *study, const char *schedule, const char *model, char *messages)
+{
+    size_t length = strlen(messages);
+    if (length > 0 && messages[length - 1] == '\n') {
+        messages[length - 1] = '\0';
+    }
+    const char *newline = strrchr(messages, '\n');
+    return rpsim_study_refuse(study, schedule, model, newline != NULL ? newline + 1 : messages,
+                              true);
 }
 
 /* With --schedule all, what one schedule cannot do is no reason to give up the others. */

@@ -5,6 +5,7 @@
 #include "sim/rpsim/study_internal.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/text.h"
 #include "common/inputs/load/models.h"
 #include "common/planner/planner.h"
@@ -87,7 +88,7 @@ static rp_status computed_costs(const rpsim_options *o, const rp_layout *layout,
                in->model->recorded == NULL; /* a rank's own shapes */
     if (cut && (!o->all_schedules || in->model->heads % tensor == 0)) {
         rp_model rank;
-        RP_TRY(rp_model_cut(in->model, layout, arena, &rank));
+        RP_TRY(rp_model_cut(in->model, layout, arena, &rank, NULL));
         RP_TRY(rp_roofline_costs(&rank, &roof, sequences, seq_len, arena, costs));
         costs->tensor_parallel = rp_layout_tensor(layout);
     } else {
@@ -381,32 +382,37 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, const rp_
  * even partition. */
 static rp_status auto_partition(const rp_schedule_type *schedule, const rpsim_inputs *in,
                                 const rpsim_workload *workload, bool hardware, uint32_t gpus,
-                                rp_arena *arena, rp_partition *partition_out)
+                                rp_arena *arena, rp_partition *partition_out, uint64_t *raised_out,
+                                rp_reason *reason)
 {
-    uint64_t raised = 0;
     if (!schedule->separate_backward) {
-        return rp_partition_even(schedule, in->costs, gpus, 0, arena, partition_out);
+        return rp_partition_even(schedule, in->costs, gpus, 0, arena, partition_out, reason);
     }
     if (hardware) {
-        RP_TRY(rpsim_run_plan(in->costs, in->model, in->platform, workload, gpus, arena,
-                              partition_out, &raised));
-    } else {
-        uint64_t limit = in->model != NULL ? in->memory_limit : RP_PLAN_UNLIMITED;
-        RP_TRY(rpsim_table_plan(in->costs, in->model, limit, gpus, arena, partition_out, &raised));
+        return rpsim_run_plan(in->costs, in->model, in->platform, workload, gpus, arena,
+                              partition_out, raised_out, reason);
     }
-    if (raised != 0) {
+    uint64_t limit = in->model != NULL ? in->memory_limit : RP_PLAN_UNLIMITED;
+    return rpsim_table_plan(in->costs, in->model, limit, gpus, arena, partition_out, raised_out,
+                            reason);
+}
+
+void rpsim_warn_of_plan(const char *model_name, uint64_t raised_bytes)
+{
+    if (raised_bytes != 0) {
         rp_log_warning("--partition auto: 0.6 of the GPU memory do not hold the largest layer of "
                        "%s twice; planned with %llu bytes",
-                       in->model_name, (unsigned long long)raised);
+                       model_name, (unsigned long long)raised_bytes);
     }
-    return RP_OK;
 }
 
 rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type *schedule,
                                  const rpsim_inputs *in, const rp_schedule_config *config,
                                  rpsim_workload *workload, rp_arena *arena,
-                                 rp_partition *partition_out)
+                                 rp_partition *partition_out, uint64_t *raised_out,
+                                 rp_reason *reason)
 {
+    *raised_out = 0;
     const char *text =
         rpsim_options_tuned(o) ? NULL : o->partition; /* what the search begins with */
     workload->planned = false;
@@ -414,11 +420,11 @@ rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type 
     if (planned || (text != NULL && strcmp(text, "auto") == 0)) {
         workload->planned = schedule->separate_backward;
         return auto_partition(schedule, in, workload, o->hardware, config->gpus, arena,
-                              partition_out);
+                              partition_out, raised_out, reason);
     }
     return rpsim_session_partition(o->session, text, RP_PARTITION_WORDS ", auto, tuned",
                                    in->recorded_name, o->stages, schedule, config, arena,
-                                   partition_out);
+                                   partition_out, reason);
 }
 
 /* ---- layouts ----------------------------------------------------------------------------------
@@ -439,7 +445,7 @@ rp_layout rpsim_study_layout(const rpsim_options *o)
 
 /* The pipeline has the GPUs that copies and tensor groups leave. */
 rp_status rpsim_study_check_layout(const rpsim_options *o, const rpsim_inputs *in,
-                                   const rpsim_row *row, rp_arena *arena)
+                                   const rpsim_row *row, rp_arena *arena, rp_reason *reason)
 {
     const rp_layout layout = rpsim_study_layout(o);
     uint32_t gpus = o->gpus != 0 && o->nodes == 0 ? o->gpus : in->platform_gpus;
@@ -447,39 +453,42 @@ rp_status rpsim_study_check_layout(const rpsim_options *o, const rpsim_inputs *i
     rp_model unused;
     RP_TRY(rp_compile_check_layout(row->schedule, &layout, row->model,
                                    o->seq_len != 0 ? o->seq_len : row->costs->seq_len,
-                                   row->config.asynchronous));
+                                   row->config.asynchronous, reason));
     if (each == 1) {
         return RP_OK;
     }
     if (gpus % each != 0) {
-        rp_log_error("--%s-parallel: %u copies x %u GPUs per layer do not divide %u GPUs; valid "
-                     "are numbers whose product does",
-                     o->tensor_parallel != 0 ? "tensor" : "data", rp_layout_data(&layout),
-                     rp_layout_tensor(&layout), gpus);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--%s-parallel: %u copies x %u GPUs per layer do not divide %u GPUs; valid "
+            "are numbers whose product does",
+            o->tensor_parallel != 0 ? "tensor" : "data", rp_layout_data(&layout),
+            rp_layout_tensor(&layout), gpus);
     }
     /* With weights in host memory each copy has a host of its own. */
     uint32_t nodes = in->platform->nodes != 0 ? in->platform->nodes : 1;
     bool offload = row->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     if (offload && nodes != rp_layout_data(&layout)) {
-        rp_log_error("--data-parallel: %u copies of %s, each with its weights in the memory of a "
-                     "server, on %u server%s; valid with it are as many copies as --nodes",
-                     rp_layout_data(&layout), row->schedule->name, nodes, nodes == 1 ? "" : "s");
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--data-parallel: %u copies of %s, each with its weights in the memory of a "
+            "server, on %u server%s; valid with it are as many copies as --nodes",
+            rp_layout_data(&layout), row->schedule->name, nodes, nodes == 1 ? "" : "s");
     }
-    return rp_model_cut(row->model, &layout, arena, &unused);
+    return rp_model_cut(row->model, &layout, arena, &unused, reason);
 }
 
 /* Tensor parallelism gives every GPU as many attention heads. */
-rp_status rpsim_study_check_heads(const rpsim_row *row)
+rp_status rpsim_study_check_heads(const rpsim_row *row, rp_reason *reason)
 {
     bool splits = row->hardware && rp_cuts_layers(&row->schedule->traits);
     if (!splits || row->model->heads % row->config.gpus == 0) {
         return RP_OK;
     }
-    rp_log_error("--gpus: %s splits the %u attention heads of %s, %u GPUs cannot have equal parts; "
-                 "valid are divisors of %u",
-                 row->schedule->name, row->model->heads, row->model_name, row->config.gpus,
-                 row->model->heads);
-    return RP_USAGE;
+    return rp_refuse(
+        reason, RP_USAGE,
+        "--gpus: %s splits the %u attention heads of %s, %u GPUs cannot have equal parts; "
+        "valid are divisors of %u",
+        row->schedule->name, row->model->heads, row->model_name, row->config.gpus,
+        row->model->heads);
 }

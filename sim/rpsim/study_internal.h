@@ -2,6 +2,8 @@
  * modules. */
 #pragma once
 
+#include "common/base/reason.h"
+
 #include "sim/rpsim/study.h"
 
 /** Inputs that all schedules of one model share. */
@@ -33,12 +35,18 @@ rp_status rpsim_inputs_load(const rpsim_options *options, const char *model,
  * Chooses a row's partition: a list as given, the published one, even or auto; for `tuned`, the one
  * without --partition (tune_row.h searches).
  * @param workload `planned` is set: whether it is RoundPipe's plan, which depends on the length
- * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_NO_MEMORY
+ * @param raised_out bytes of GPU memory that it was planned with where the platform's do not hold
+ *        the largest layer twice; otherwise 0
+ * @retval RP_OK, RP_USAGE, RP_INPUT (refused), RP_NO_MEMORY
  */
 rp_status rpsim_inputs_partition(const rpsim_options *options, const rp_schedule_type *schedule,
                                  const rpsim_inputs *inputs, const rp_schedule_config *config,
                                  rpsim_workload *workload, rp_arena *arena,
-                                 rp_partition *partition_out);
+                                 rp_partition *partition_out, uint64_t *raised_out,
+                                 rp_reason *reason);
+
+/** Warns of a plan as rpsim_inputs_partition says; nothing of 0 bytes. */
+void rpsim_warn_of_plan(const char *model_name, uint64_t raised_bytes);
 
 /** Warns of a table that was measured and says that GPUs compute faster than they can; once. @param
  * row has run; those before it in the study have, too */
@@ -49,10 +57,10 @@ rp_layout rpsim_study_layout(const rpsim_options *options);
 
 /**
  * Checks that copies and tensor groups leave whole stages' GPUs, of a schedule and a model that can
- * have them. @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+ * have them. @retval RP_OK, RP_USAGE (refused), RP_NO_MEMORY
  */
 rp_status rpsim_study_check_layout(const rpsim_options *options, const rpsim_inputs *inputs,
-                                   const rpsim_row *row, rp_arena *arena);
+                                   const rpsim_row *row, rp_arena *arena, rp_reason *reason);
 
 /** Checks that megatron-tp gives every GPU as many attention heads. @retval RP_OK, RP_USAGE */
-rp_status rpsim_study_check_heads(const rpsim_row *row);
+rp_status rpsim_study_check_heads(const rpsim_row *row, rp_reason *reason);

@@ -116,8 +116,10 @@ static rp_status add_reference(space *s, const char *text, bool bounds)
     options.partition = text;
     rpsim_workload workload = row->workload; /* planned or not, the search goes on from it */
     rpsim_tune_point *point = &s->references[s->in.reference_count];
+    uint64_t raised = 0;
     RP_TRY(rpsim_inputs_partition(&options, row->schedule, s->inputs, &row->config, &workload,
-                                  s->arena, &point->partition));
+                                  s->arena, &point->partition, &raised, NULL));
+    rpsim_warn_of_plan(row->model_name, raised);
     if (!rp_partition_is_allowed(row->schedule, &row->config, &point->partition)) {
         return RP_OK;
     }
@@ -237,7 +239,7 @@ static rp_status prepare(space *s)
     RP_TRY(add_reference(s, "even", false));
     RP_TRY(add_reference(s, "auto", true));
     if (s->in.reference_count == 0) { /* says why */
-        return rp_schedule_check(row->schedule, &row->config);
+        return rp_schedule_check(row->schedule, &row->config, NULL);
     }
     s->in.budget = o->tune_budget != 0 ? o->tune_budget : default_budget(s);
     s->in.max_forward = max_u32(s->in.max_forward, 1);

@@ -96,7 +96,7 @@ rp_status rpsim_case_run_kept(rpsim_kept *kept, const rp_schedule_type *schedule
     rpsim_result result = {.separate_backward = schedule->separate_backward};
     rp_schedule_config one_iteration = *config;
     one_iteration.iterations = 1;
-    rp_status status = rp_schedule_check(schedule, config);
+    rp_status status = rp_schedule_check(schedule, config, NULL);
     if (status == RP_OK) {
         status = rp_host_memory_allow(rp_schedule_footprint(config, false, false), schedule->name,
                                       RP_FOOTPRINT_VALID);

@@ -2,6 +2,7 @@
 
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/units.h"
 #include "common/lower/lower.h"
 #include "common/machine/platform_machine.h"
@@ -38,14 +39,16 @@ typedef struct inputs {
     uint32_t queue_depth; /* of launches; 0: dispatch is not modelled */
 } inputs;
 
-rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_t **sequences_out)
+rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_t **sequences_out,
+                               rp_reason *reason)
 {
     uint64_t microbatches = (uint64_t)w->calls * w->microbatches;
     if (microbatches > w->global_batch) {
-        rp_log_error("--global-batch: %u sequences cannot fill %u calls of %u microbatches; valid "
-                     "values are %llu and more",
-                     w->global_batch, w->calls, w->microbatches, (unsigned long long)microbatches);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--global-batch: %u sequences cannot fill %u calls of %u microbatches; valid "
+            "values are %llu and more",
+            w->global_batch, w->calls, w->microbatches, (unsigned long long)microbatches);
     }
     uint32_t *sequences = NULL;
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
@@ -72,7 +75,7 @@ static rp_arithmetic arithmetic_of(const rp_costs *table, rp_dtype dtype)
 }
 
 static rp_status set_machine(const rp_platform *platform, const rp_costs *table, rp_dtype dtype,
-                             inputs *in)
+                             inputs *in, rp_reason *reason)
 {
     in->platform = platform;
     in->roof = (rp_roof){platform, arithmetic_of(table, dtype)};
@@ -86,7 +89,7 @@ static rp_status set_machine(const rp_platform *platform, const rp_costs *table,
         {"host_optimizer_gb_per_s or optimizer_threads", in->machine.host_Bps},
     };
     RP_TRY(rp_platform_need(platform, needed, sizeof needed / sizeof needed[0],
-                            "which hardware fidelity needs"));
+                            "which hardware fidelity needs", reason));
     in->rates = (rpsim_gpu_rates){
         .attention_fwd_flops = rp_attention_flops_per_s(&in->roof, RP_PASS_FORWARD),
         .attention_bwd_flops = rp_attention_flops_per_s(&in->roof, RP_PASS_BACKWARD_INPUT),
@@ -103,7 +106,7 @@ static rp_status set_machine(const rp_platform *platform, const rp_costs *table,
 /* A GPU of the program stands for those of a layout. A table of whole layers gives the time of a
  * rank's part by its share of the tokens, as one of megatron-tp's slices has it. */
 static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_costs *table,
-                            rp_arena *arena, inputs *in)
+                            rp_arena *arena, inputs *in, rp_reason *reason)
 {
     const rp_layout *layout = &traits->layout;
     uint32_t tensor = rp_layout_tensor(layout);
@@ -112,7 +115,7 @@ static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_cos
         in->machine.servers = rp_server_copies(traits);
         return RP_OK;
     }
-    RP_TRY(rp_machine_fold(&in->machine, layout, gpus));
+    RP_TRY(rp_machine_fold(&in->machine, layout, gpus, reason));
     if (in->peer_gpus != 0 && in->peer_gpus != UINT32_MAX) {
         in->peer_gpus = in->machine.nvlink_gpus;
     }
@@ -120,7 +123,7 @@ static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_cos
     if (cuts && table->tensor_parallel == tensor) {
         rp_model *rank = NULL;
         RP_TRY(rp_arena_alloc(arena, 1, sizeof *rank, &rank));
-        RP_TRY(rp_model_cut(in->model, layout, arena, rank));
+        RP_TRY(rp_model_cut(in->model, layout, arena, rank, reason));
         in->table_model = rank;
     } else if (tensor > 1) {
         in->rates.sequence_slices = tensor;
@@ -186,10 +189,11 @@ static void set_software(const rp_traits *traits, uint32_t gpus, rp_dtype dtype,
 }
 
 static rp_status create_costs(const inputs *in, const rp_program *program, const rp_costs *table,
-                              uint32_t seq_len, rp_arena *arena, rpsim_compute_costs *costs_out)
+                              uint32_t seq_len, rp_arena *arena, rpsim_compute_costs *costs_out,
+                              rp_reason *reason)
 {
     RP_TRY(rpsim_compute_costs_create(program, table, in->table_model, &in->rates, seq_len, arena,
-                                      costs_out));
+                                      costs_out, reason));
     return in->queue_depth == 0 ? RP_OK
                                 : rpsim_dispatch_count(program, in->model, in->queue_depth, arena,
                                                        &costs_out->dispatch);
@@ -239,11 +243,11 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
                  .machine = rp_machine_of(platform),
                  .peer_gpus = rp_peer_gpus(platform)};
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status = rpsim_workload_split(workload, in.arena, &in.sequences);
+    rp_status status = rpsim_workload_split(workload, in.arena, &in.sequences, NULL);
     if (status == RP_OK) {
         rp_traits traits = schedule->traits;
         traits.layout = workload->layout;
-        status = set_layout(&traits, config->gpus, config->costs, in.arena, &in);
+        status = set_layout(&traits, config->gpus, config->costs, in.arena, &in, NULL);
     }
     if (status == RP_OK) {
         status = compile(&in, config->iterations, program_out);
@@ -255,23 +259,24 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
 /* Times and machine of a program as it is; of the workload, seq_len and sequence_slices count. */
 static rp_status set_program(const rp_program *program, const rp_costs *table,
                              const rp_platform *platform, const rpsim_workload *workload,
-                             rp_arena *arena, inputs *in, rpsim_compute_costs *costs_out)
+                             rp_arena *arena, inputs *in, rpsim_compute_costs *costs_out,
+                             rp_reason *reason)
 {
-    RP_TRY(set_machine(platform, table, program->dtype, in));
+    RP_TRY(set_machine(platform, table, program->dtype, in, reason));
     in->rates.sequence_slices = workload->sequence_slices;
     set_software(&program->traits, program->gpu_count, program->dtype, in);
-    RP_TRY(set_layout(&program->traits, program->gpu_count, table, arena, in));
-    return create_costs(in, program, table, workload->seq_len, arena, costs_out);
+    RP_TRY(set_layout(&program->traits, program->gpu_count, table, arena, in, reason));
+    return create_costs(in, program, table, workload->seq_len, arena, costs_out, reason);
 }
 
 rp_status rpsim_hardware_inputs(const rp_program *program, const rp_costs *table,
                                 const rp_model *model, const rp_platform *platform,
                                 uint32_t seq_len, rp_arena *arena, rpsim_compute_costs *costs_out,
-                                rp_machine *machine_out)
+                                rp_machine *machine_out, rp_reason *reason)
 {
     inputs in = {.model = model};
     rpsim_workload whole = {.seq_len = seq_len};
-    RP_TRY(set_program(program, table, platform, &whole, arena, &in, costs_out));
+    RP_TRY(set_program(program, table, platform, &whole, arena, &in, costs_out, reason));
     *machine_out = in.machine;
     return RP_OK;
 }
@@ -284,7 +289,7 @@ rp_status rpsim_hardware_period(const rp_program *program, const rp_costs *table
     inputs in = {.model = model};
     rpsim_compute_costs costs;
     rp_timeline *timeline = NULL;
-    RP_TRY(set_program(program, table, platform, workload, arena, &in, &costs));
+    RP_TRY(set_program(program, table, platform, workload, arena, &in, &costs, NULL));
     RP_TRY(rpsim_hardware_run(program, &costs, &in.machine, &timeline));
     *period_ps_out = rp_metrics_period_ps(timeline);
     rp_timeline_destroy(timeline);
@@ -375,7 +380,7 @@ static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t s
     if ((without & RPSIM_WITHOUT_CHECK) == 0) {
         RP_TRY(rp_program_check(result->program));
     }
-    RP_TRY(create_costs(in, result->program, table, seq_len, in->arena, &costs));
+    RP_TRY(create_costs(in, result->program, table, seq_len, in->arena, &costs, NULL));
     RP_TRY(rpsim_hardware_run(result->program, &costs, &in->machine, &result->timeline));
     RP_TRY(measure_memory(in, seq_len, result));
     RP_TRY(rp_metrics_measure(result->timeline, result->separate_backward, &result->metrics));
@@ -395,7 +400,7 @@ static rp_status run_steps(const inputs *in, uint32_t iterations, rpsim_result *
 
 static rp_status run(inputs *in, rpsim_result *result)
 {
-    RP_TRY(rpsim_workload_split(in->workload, in->arena, &in->sequences));
+    RP_TRY(rpsim_workload_split(in->workload, in->arena, &in->sequences, NULL));
     uint32_t iterations = in->config->iterations;
     bool alone = (in->workload->without & RPSIM_WITHOUT_STEP) == 0;
     RP_TRY(run_steps(in, alone ? 1 : iterations, result));
@@ -423,14 +428,14 @@ rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
     /* of all iterations, before one by itself is built */
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, workload->layer_grain),
                                 schedule->name, RP_FOOTPRINT_VALID));
-    RP_TRY(set_machine(platform, config->costs, workload->dtype, &in));
+    RP_TRY(set_machine(platform, config->costs, workload->dtype, &in, NULL));
     rp_traits traits = schedule->traits;
     traits.layout = workload->layout;
     rp_compile_set_reductions(&workload->reductions, workload->dtype, &traits);
     set_software(&traits, config->gpus, workload->dtype, &in);
     in.rates.sequence_slices = workload->sequence_slices;
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status = set_layout(&traits, config->gpus, config->costs, in.arena, &in);
+    rp_status status = set_layout(&traits, config->gpus, config->costs, in.arena, &in, NULL);
     if (status == RP_OK) {
         status = run(&in, &result);
     }
@@ -460,10 +465,10 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
                                 "programs of fewer ops"));
     rpsim_result result = {.program = program, .period_ps = NAN};
     result.separate_backward = rp_program_has_separate_backward(program);
-    RP_TRY(set_machine(platform, costs, program->dtype, &in));
+    RP_TRY(set_machine(platform, costs, program->dtype, &in, NULL));
     set_software(&program->traits, program->gpu_count, program->dtype, &in);
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status = set_layout(&program->traits, program->gpu_count, costs, in.arena, &in);
+    rp_status status = set_layout(&program->traits, program->gpu_count, costs, in.arena, &in, NULL);
     if (status == RP_OK) {
         status = run_program(&in, costs, seq_len, 0, &result);
     }

@@ -2,6 +2,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/compile/compile.h"
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/case.h"
@@ -46,7 +47,7 @@ typedef struct rpsim_workload {
  * @retval RP_OK, RP_USAGE (fewer sequences than microbatches; logged), RP_NO_MEMORY
  */
 rp_status rpsim_workload_split(const rpsim_workload *workload, rp_arena *arena,
-                               uint32_t **sequences_out);
+                               uint32_t **sequences_out, rp_reason *reason);
 
 /**
  * The run configuration behind a published measurement (traces/configs/paper.csv).
@@ -56,7 +57,8 @@ rp_status rpsim_workload_split(const rpsim_workload *workload, rp_arena *arena,
  */
 rp_status rpsim_workload_published(const rp_schedule_type *schedule, const char *model,
                                    bool optimizer_given, bool asynchronous,
-                                   rpsim_workload *workload_out, bool *asynchronous_out);
+                                   rpsim_workload *workload_out, bool *asynchronous_out,
+                                   rp_reason *reason);
 
 /**
  * The run configuration behind a published longest sequence (traces/configs/paper_seqlen.csv).
@@ -64,7 +66,8 @@ rp_status rpsim_workload_published(const rp_schedule_type *schedule, const char 
  * @retval as rpsim_workload_published
  */
 rp_status rpsim_workload_longest(const rp_schedule_type *schedule, const char *model,
-                                 rpsim_workload *workload_out, bool *asynchronous_out);
+                                 rpsim_workload *workload_out, bool *asynchronous_out,
+                                 rp_reason *reason);
 
 /** Builds and lowers the program that rpsim_hardware_case_run runs. @param platform says which GPUs
  * send to each other directly */
@@ -79,7 +82,7 @@ rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedu
 rp_status rpsim_hardware_inputs(const rp_program *program, const rp_costs *table,
                                 const rp_model *model, const rp_platform *platform,
                                 uint32_t seq_len, rp_arena *arena, rpsim_compute_costs *costs_out,
-                                rp_machine *machine_out);
+                                rp_machine *machine_out, rp_reason *reason);
 
 /**
  * Period of a program (rp_metrics_period_ps) with other times or rates than those it was made for.

@@ -85,7 +85,7 @@ static rp_status measure(const measured *m, const rpsim_memory_limits *limits, r
     }
     if (w->planned) {
         RP_TRY(rpsim_first_plan(config->costs, m->model, rp_plan_default_limit(m->platform),
-                                config->gpus, scratch, &plans[0]));
+                                config->gpus, scratch, &plans[0], NULL));
     }
     RP_TRY(rpsim_layer_tensors_load(m->model, run.tokens, scratch, &tensors));
     return measure_gpus(&run, limits, memory);

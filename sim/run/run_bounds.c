@@ -71,7 +71,7 @@ static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_b
             rp_costs *moved = NULL;
             RP_TRY(rp_arena_alloc(arena, 1, sizeof *moved, &moved));
             RP_TRY(rpsim_run_costs(run->table, run->model, run->platform, p->sequences[m],
-                                   run->seq_len, arena, moved));
+                                   run->seq_len, arena, moved, NULL));
             size->costs = moved;
         }
         size->microbatches++;

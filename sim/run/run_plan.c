@@ -25,7 +25,7 @@ static rp_status describe_layers(uint32_t layers, uint32_t *sequences, rp_arena 
 
 rp_status rpsim_run_costs(const rp_costs *table, const rp_model *model, const rp_platform *platform,
                           uint32_t sequences, uint32_t seq_len, rp_arena *arena,
-                          rp_costs *costs_out)
+                          rp_costs *costs_out, rp_reason *reason)
 {
     rp_program program;
     rpsim_compute_costs times;
@@ -34,8 +34,8 @@ rp_status rpsim_run_costs(const rp_costs *table, const rp_model *model, const rp
     costs.microbatch_size = sequences;
     costs.seq_len = seq_len;
     RP_TRY(describe_layers(table->layers, &sequences, arena, &program));
-    RP_TRY(
-        rpsim_hardware_inputs(&program, table, model, platform, seq_len, arena, &times, &unused));
+    RP_TRY(rpsim_hardware_inputs(&program, table, model, platform, seq_len, arena, &times, &unused,
+                                 reason));
     RP_TRY(rp_arena_alloc(arena, table->layers, sizeof(int64_t), &costs.fwd_ps));
     RP_TRY(rp_arena_alloc(arena, table->layers, sizeof(int64_t), &costs.bwd_ps));
     RP_TRY(rp_arena_alloc(arena, table->layers, sizeof(int64_t), &costs.bwd_input_ps));
@@ -54,14 +54,14 @@ rp_status rpsim_run_costs(const rp_costs *table, const rp_model *model, const rp
 
 rp_status rpsim_table_plan(const rp_costs *costs, const rp_model *model, uint64_t memory_limit,
                            uint32_t gpus, rp_arena *arena, rp_partition *partition_out,
-                           uint64_t *raised_out)
+                           uint64_t *raised_out, rp_reason *reason)
 {
     rp_plan_input input;
     rp_plan plan;
     RP_TRY(rp_plan_input_from_costs(costs, model, arena, &input));
     input.min_stages = gpus;
     input.memory_limit = memory_limit;
-    RP_TRY(rp_plan_make(&input, arena, &plan));
+    RP_TRY(rp_plan_make(&input, arena, &plan, reason));
     if (raised_out != NULL) {
         *raised_out = plan.limit_raised ? plan.effective_memory_limit : 0;
     }
@@ -70,18 +70,20 @@ rp_status rpsim_table_plan(const rp_costs *costs, const rp_model *model, uint64_
 
 rp_status rpsim_run_plan(const rp_costs *table, const rp_model *model, const rp_platform *platform,
                          const rpsim_workload *workload, uint32_t gpus, rp_arena *arena,
-                         rp_partition *partition_out, uint64_t *raised_out)
+                         rp_partition *partition_out, uint64_t *raised_out, rp_reason *reason)
 {
     rp_costs costs;
     uint32_t microbatches = workload->calls * workload->microbatches;
     uint32_t largest = (workload->global_batch - 1) / microbatches + 1;
-    RP_TRY(rpsim_run_costs(table, model, platform, largest, workload->seq_len, arena, &costs));
+    RP_TRY(
+        rpsim_run_costs(table, model, platform, largest, workload->seq_len, arena, &costs, reason));
     return rpsim_table_plan(&costs, model, rp_plan_default_limit(platform), gpus, arena,
-                            partition_out, raised_out);
+                            partition_out, raised_out, reason);
 }
 
 rp_status rpsim_first_plan(const rp_costs *table, const rp_model *model, uint64_t memory_limit,
-                           uint32_t gpus, rp_arena *arena, rp_partition *partition_out)
+                           uint32_t gpus, rp_arena *arena, rp_partition *partition_out,
+                           rp_reason *reason)
 {
     rp_plan_input input;
     rp_plan plan;
@@ -98,6 +100,6 @@ rp_status rpsim_first_plan(const rp_costs *table, const rp_model *model, uint64_
     input.bwd_time = times[1];
     input.min_stages = gpus;
     input.memory_limit = memory_limit;
-    RP_TRY(rp_plan_make(&input, arena, &plan));
+    RP_TRY(rp_plan_make(&input, arena, &plan, reason));
     return rp_plan_partition(&plan, table->layers, arena, partition_out);
 }

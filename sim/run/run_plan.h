@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
+
 #include "sim/run/hardware_case.h"
 
 /**
@@ -17,7 +19,7 @@
  */
 rp_status rpsim_run_costs(const rp_costs *table, const rp_model *model, const rp_platform *platform,
                           uint32_t sequences, uint32_t seq_len, rp_arena *arena,
-                          rp_costs *costs_out);
+                          rp_costs *costs_out, rp_reason *reason);
 
 /**
  * Plans by a table's own times (planner.md), at least one stage per GPU.
@@ -28,7 +30,7 @@ rp_status rpsim_run_costs(const rp_costs *table, const rp_model *model, const rp
  */
 rp_status rpsim_table_plan(const rp_costs *costs, const rp_model *model, uint64_t memory_limit,
                            uint32_t gpus, rp_arena *arena, rp_partition *partition_out,
-                           uint64_t *raised_out);
+                           uint64_t *raised_out, rp_reason *reason);
 
 /**
  * Plans a run at hardware fidelity: planner.md with the times of its largest microbatch and
@@ -40,7 +42,7 @@ rp_status rpsim_table_plan(const rp_costs *costs, const rp_model *model, uint64_
  */
 rp_status rpsim_run_plan(const rp_costs *table, const rp_model *model, const rp_platform *platform,
                          const rpsim_workload *workload, uint32_t gpus, rp_arena *arena,
-                         rp_partition *partition_out, uint64_t *raised_out);
+                         rp_partition *partition_out, uint64_t *raised_out, rp_reason *reason);
 
 /**
  * Plans a run's first iterations, before the library has measured anything: the bytes of a layer
@@ -49,4 +51,5 @@ rp_status rpsim_run_plan(const rp_costs *table, const rp_model *model, const rp_
  * @retval RP_OK, RP_INPUT (as rp_plan_make; logged), RP_NO_MEMORY
  */
 rp_status rpsim_first_plan(const rp_costs *table, const rp_model *model, uint64_t memory_limit,
-                           uint32_t gpus, rp_arena *arena, rp_partition *partition_out);
+                           uint32_t gpus, rp_arena *arena, rp_partition *partition_out,
+                           rp_reason *reason);

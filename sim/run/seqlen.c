@@ -20,7 +20,7 @@ static rp_status run(const search *s, uint32_t steps, unsigned without, rpsim_re
         rp_partition *plan = NULL;
         RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *plan, &plan));
         RP_TRY(rpsim_run_plan(s->config->costs, s->model, s->platform, s->workload, s->config->gpus,
-                              s->arena, plan, NULL));
+                              s->arena, plan, NULL, NULL));
         s->config->partition = plan;
     }
     RP_TRY(rpsim_hardware_case_run(s->schedule, s->config, s->workload, s->model, s->platform,

@@ -1,5 +1,6 @@
 /* The run configurations behind the published measurements. */
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/text.h"
 #include "common/formats/csv.h"
 #include "common/inputs/data.h"
@@ -52,7 +53,8 @@ static rp_status read_number(const rp_csv *csv, uint32_t row, uint32_t column, u
     return RP_OK;
 }
 
-static rp_status not_listed(const rp_csv *csv, const uint32_t *index, const query *q)
+static rp_status not_listed(const rp_csv *csv, const uint32_t *index, const query *q,
+                            rp_reason *reason)
 {
     rp_text valid = {0};
     rp_status status = RP_OK;
@@ -63,16 +65,16 @@ static rp_status not_listed(const rp_csv *csv, const uint32_t *index, const quer
                                rp_csv_cell(csv, row, index[COLUMN_OPTIMIZER]));
     }
     if (status == RP_OK) {
-        rp_log_error("--config: the paper lists no run of %s with %s; valid values are %s",
-                     q->schedule->name, q->model, valid.bytes != NULL ? valid.bytes : "none");
-        status = RP_USAGE;
+        status = rp_refuse(reason, RP_USAGE,
+                           "--config: the paper lists no run of %s with %s; valid values are %s",
+                           q->schedule->name, q->model, valid.bytes != NULL ? valid.bytes : "none");
     }
     rp_text_fini(&valid);
     return status;
 }
 
 static rp_status find(const rp_csv *csv, const query *q, rpsim_workload *workload,
-                      bool *asynchronous_out)
+                      bool *asynchronous_out, rp_reason *reason)
 {
     uint32_t index[COLUMNS];
     RP_TRY(find_columns(csv, index));
@@ -85,7 +87,7 @@ static rp_status find(const rp_csv *csv, const query *q, rpsim_workload *workloa
             return read_number(csv, row, index[COLUMN_CALLS], &workload->calls);
         }
     }
-    return not_listed(csv, index, q);
+    return not_listed(csv, index, q, reason);
 }
 
 /* Where the row that is asked for has a column that only one of the tables has. */
@@ -123,10 +125,10 @@ static rp_status find_number(const rp_csv *csv, const query *q, const char *colu
 }
 
 static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
-                            rpsim_workload *workload, bool *asynchronous_out)
+                            rpsim_workload *workload, bool *asynchronous_out, rp_reason *reason)
 {
     const char *text = NULL;
-    RP_TRY(find(csv, q, workload, asynchronous_out));
+    RP_TRY(find(csv, q, workload, asynchronous_out, reason));
     workload->layer_grain = rp_usual_layer_grain(q->schedule);
     workload->dtype = RP_DTYPE_F16; /* all published runs */
     if (longest) {
@@ -141,9 +143,10 @@ static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
     uint64_t gpus = 0;
     const char *at = strchr(text, '@');
     if (at != NULL && !rp_parse_u64(at + 1, 1, 4096, &gpus)) {
-        rp_log_error("%s: 'sets' has '%s'; valid values are KEY and KEY@GPUS of a platform file",
-                     csv->name, text);
-        return RP_INPUT;
+        return rp_refuse(
+            reason, RP_INPUT,
+            "%s: 'sets' has '%s'; valid values are KEY and KEY@GPUS of a platform file", csv->name,
+            text);
     }
     workload->sets_constant = true;
     workload->sets_gpus = (uint32_t)gpus;
@@ -151,14 +154,15 @@ static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
 }
 
 static rp_status find_in_table(const char *file, bool longest, const query *q,
-                               rpsim_workload *workload_out, bool *asynchronous_out)
+                               rpsim_workload *workload_out, bool *asynchronous_out,
+                               rp_reason *reason)
 {
     rp_arena *arena = NULL;
     rp_csv csv;
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rp_data_read_csv(file, arena, &csv);
     if (status == RP_OK) {
-        status = find_whole(&csv, q, longest, workload_out, asynchronous_out);
+        status = find_whole(&csv, q, longest, workload_out, asynchronous_out, reason);
     }
     rp_arena_destroy(arena);
     return status;
@@ -166,15 +170,18 @@ static rp_status find_in_table(const char *file, bool longest, const query *q,
 
 rp_status rpsim_workload_published(const rp_schedule_type *schedule, const char *model,
                                    bool optimizer_given, bool asynchronous,
-                                   rpsim_workload *workload_out, bool *asynchronous_out)
+                                   rpsim_workload *workload_out, bool *asynchronous_out,
+                                   rp_reason *reason)
 {
     query q = {schedule, model, optimizer_given, asynchronous};
-    return find_in_table("configs/paper.csv", false, &q, workload_out, asynchronous_out);
+    return find_in_table("configs/paper.csv", false, &q, workload_out, asynchronous_out, reason);
 }
 
 rp_status rpsim_workload_longest(const rp_schedule_type *schedule, const char *model,
-                                 rpsim_workload *workload_out, bool *asynchronous_out)
+                                 rpsim_workload *workload_out, bool *asynchronous_out,
+                                 rp_reason *reason)
 {
     query q = {.schedule = schedule, .model = model};
-    return find_in_table("configs/paper_seqlen.csv", true, &q, workload_out, asynchronous_out);
+    return find_in_table("configs/paper_seqlen.csv", true, &q, workload_out, asynchronous_out,
+                         reason);
 }

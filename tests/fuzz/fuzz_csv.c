@@ -24,7 +24,8 @@ static void check_partition(const rp_partition *partition, rp_arena *arena)
     const char *second = NULL;
     rp_partition again;
     fuzz_require(rp_partition_text(partition, arena, &first) == RP_OK, "a partition has a text");
-    fuzz_require(rp_partition_parse("--p", first, arena, &again) == RP_OK, "the text can be read");
+    fuzz_require(rp_partition_parse(NULL, first, arena, &again, NULL) == RP_OK,
+                 "the text can be read");
     fuzz_require(rp_partition_text(&again, arena, &second) == RP_OK, "the second has a text");
     fuzz_require(strcmp(first, second) == 0, "the partition survives");
 }

@@ -120,7 +120,7 @@ void rp_test_bench_make(rp_test_bench *b, const char *schedule, uint32_t microba
     cr_assert(eq(int,
                  rp_partition_even(c->schedule, &c->costs, RP_TEST_BENCH_GPUS,
                                    c->schedule->separate_backward ? 0 : RP_TEST_BENCH_GPUS,
-                                   rp_test_tool_arena(), &c->partition),
+                                   rp_test_tool_arena(), &c->partition, NULL),
                  RP_OK));
     b->machine = (rp_machine){.upload_Bps = 20e9, .download_Bps = 20e9, .host_Bps = 100e9};
 }

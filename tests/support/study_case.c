@@ -33,7 +33,7 @@ rp_test_run rp_test_run_row(const rpsim_row *row)
     cr_assert(eq(int,
                  rpsim_hardware_inputs(run.program, row->costs, row->model, row->platform,
                                        row->workload.seq_len, rp_test_tool_arena(), &run.costs,
-                                       &run.machine),
+                                       &run.machine, NULL),
                  RP_OK));
     cr_assert(
         eq(int, rpsim_hardware_run(run.program, &run.costs, &run.machine, &run.timeline), RP_OK));

@@ -26,7 +26,7 @@ rp_status rp_test_run_even(const rp_schedule_type *schedule, const rp_costs *cos
     rp_partition partition;
     uint32_t exactly = rp_schedule_stages(schedule, gpus);
     uint32_t stages = exactly == 0 ? gpus * stages_per_gpu : exactly;
-    RP_TRY(rp_partition_even(schedule, costs, gpus, stages, arena, &partition));
+    RP_TRY(rp_partition_even(schedule, costs, gpus, stages, arena, &partition, NULL));
     rp_schedule_config config = {.gpus = gpus,
                                  .microbatches = microbatches,
                                  .iterations = 1,

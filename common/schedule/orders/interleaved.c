@@ -1,7 +1,7 @@
 /* Interleaved 1F1B and ZB1P: see interleaved.h. */
 #include "common/schedule/orders/interleaved.h"
 
-#include "common/base/log.h"
+#include "common/base/reason.h"
 
 static uint32_t group_count(const rp_schedule_config *config)
 {
@@ -10,7 +10,8 @@ static uint32_t group_count(const rp_schedule_config *config)
 }
 
 /* M is allowed when it is a multiple of M div P; these are the nearest on both sides. */
-rp_status rp_interleaved_check(const rp_schedule_config *config, const char *name)
+rp_status rp_interleaved_check(const rp_schedule_config *config, const char *name,
+                               rp_reason *reason)
 {
     uint32_t m = config->microbatches;
     if (m % group_count(config) == 0) {
@@ -18,11 +19,12 @@ rp_status rp_interleaved_check(const rp_schedule_config *config, const char *nam
     }
     uint32_t below = m / config->gpus * config->gpus;
     uint32_t above = below + config->gpus;
-    rp_log_error("--microbatches: %s runs the microbatches in M div P equal groups; "
-                 "%u in %u groups is no whole number; valid are up to %u, any multiple of %u (such "
-                 "as %u or %u), and multiples of M div P",
-                 name, m, group_count(config), 2 * config->gpus - 1, config->gpus, below, above);
-    return RP_USAGE;
+    return rp_refuse(
+        reason, RP_USAGE,
+        "--microbatches: %s runs the microbatches in M div P equal groups; "
+        "%u in %u groups is no whole number; valid are up to %u, any multiple of %u (such "
+        "as %u or %u), and multiples of M div P",
+        name, m, group_count(config), 2 * config->gpus - 1, config->gpus, below, above);
 }
 
 /* Group, chunk and microbatch as counters instead of divisions: number k is microbatch

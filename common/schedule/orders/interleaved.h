@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/schedule/schedule_type.h"
 
 /** Part that is emitted as a backward. */
@@ -22,7 +23,8 @@ typedef enum rp_interleaved_part {
  * @param name the schedule's, for the message
  * @retval RP_OK, RP_USAGE (logged, with the nearest allowed)
  */
-rp_status rp_interleaved_check(const rp_schedule_config *config, const char *name);
+rp_status rp_interleaved_check(const rp_schedule_config *config, const char *name,
+                               rp_reason *reason);
 
 /**
  * Emits the order of `rank`.

@@ -1,6 +1,7 @@
 #include "common/schedule/planned/cells.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/units.h"
 #include "common/schedule/build.h"
 
@@ -296,11 +297,11 @@ void rp_cell_plan_emit(const rp_schedule_config *config, const void *plan_pointe
     }
 }
 
-rp_status rp_cell_plan_check(const rp_schedule_config *config, const char *name)
+rp_status rp_cell_plan_check(const rp_schedule_config *config, const char *name, rp_reason *reason)
 {
     if (config->costs != NULL) {
         return RP_OK;
     }
-    rp_log_error("--schedule: %s plans with times; valid are runs with a cost table", name);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE,
+                     "--schedule: %s plans with times; valid are runs with a cost table", name);
 }

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/schedule/even.h"
 #include "common/schedule/schedule_type.h"
 
@@ -141,7 +142,7 @@ void rp_cell_plan_emit(const rp_schedule_config *config, const void *plan, uint3
  * @param name of the schedule, for the message
  * @retval RP_OK, RP_USAGE (logged)
  */
-rp_status rp_cell_plan_check(const rp_schedule_config *config, const char *name);
+rp_status rp_cell_plan_check(const rp_schedule_config *config, const char *name, rp_reason *reason);
 
 /**
  * Compaction ("squeeze"): moves cells into idle time while no GPU ever keeps more forwards than it

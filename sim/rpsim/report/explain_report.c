@@ -21,7 +21,7 @@ rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena)
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *explained, &explained));
     if (row->hardware) {
         RP_TRY(rpsim_hardware_inputs(program, row->costs, row->model, row->platform,
-                                     row->workload.seq_len, arena, &costs, &machine));
+                                     row->workload.seq_len, arena, &costs, &machine, NULL));
         c.costs = &costs;
         c.machine = &machine;
     } else {

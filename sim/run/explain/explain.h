@@ -98,7 +98,7 @@ typedef struct rpsim_segment {
     uint32_t resource; /**< that was in use */
     int64_t start_ps;
     int64_t end_ps;
-    rp_reason reason;
+    rp_delay reason;
 } rpsim_segment;
 
 /** Everything lives in the arena it was made in. */

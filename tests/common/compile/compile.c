@@ -113,7 +113,7 @@ static const char *choose(const char *text, const char *schedule, uint32_t gpus,
                                        .layers = model.layers,
                                        .costs = &costs};
     rp_status status = rp_compile_partition(text, RP_PARTITION_WORDS, model.name, stages, type,
-                                            &config, arena, &partition);
+                                            &config, arena, &partition, NULL);
     cr_assert(eq(int, status, expected), "%s", text);
     if (status == RP_OK) {
         cr_assert(eq(int, rp_partition_text(&partition, arena, &chosen), RP_OK));
@@ -125,9 +125,10 @@ static const char *even(const char *schedule, uint32_t gpus, uint32_t stages)
 {
     rp_partition partition;
     const char *text = NULL;
-    cr_assert(eq(
-        int, rp_partition_even(rp_schedule_find(schedule), &costs, gpus, stages, arena, &partition),
-        RP_OK));
+    cr_assert(eq(int,
+                 rp_partition_even(rp_schedule_find(schedule), &costs, gpus, stages, arena,
+                                   &partition, NULL),
+                 RP_OK));
     cr_assert(eq(int, rp_partition_text(&partition, arena, &text), RP_OK));
     return text;
 }

@@ -54,8 +54,9 @@ static void make(rp_test_bench *b, const setting *s, rp_grain grain)
     b->c->costs.head_bwd_ps = HEAD_BACKWARD_PS;
     rp_status status =
         s->partition != NULL
-            ? rp_partition_parse("test", s->partition, arena, partition)
-            : rp_partition_even(b->c->schedule, &b->c->costs, s->gpus, 0, arena, partition);
+            ? rp_partition_parse("test", s->partition, arena, partition, NULL)
+            : rp_partition_even(b->c->schedule, &b->c->costs, s->gpus, 0, arena, partition,
+                                NULL);
     cr_assert(eq(int, status, RP_OK));
     b->c->config.gpus = s->gpus;
     b->c->config.recompute = s->recompute;

@@ -60,7 +60,7 @@ static void expect_candidates(const json_t *expected, const rp_plan_input *input
 {
     rp_plan_candidate *list = NULL;
     uint32_t count = 0;
-    cr_assert(eq(int, rp_plan_candidates(input, arena, &list, &count), RP_OK));
+    cr_assert(eq(int, rp_plan_candidates(input, arena, &list, &count, NULL), RP_OK));
     const json_t *wanted = json_object_get(expected, "candidates");
     cr_assert(eq(sz, json_array_size(wanted), count), "%s", name);
     for (uint32_t i = 0; i < count; i++) {
@@ -74,7 +74,7 @@ static void expect_candidates(const json_t *expected, const rp_plan_input *input
 static void expect_plan(const json_t *expected, const rp_plan_input *input, const char *name)
 {
     rp_plan plan;
-    cr_assert(eq(int, rp_plan_make(input, arena, &plan), RP_OK), "%s", name);
+    cr_assert(eq(int, rp_plan_make(input, arena, &plan, NULL), RP_OK), "%s", name);
     expect_stages(expected, "fwd_plan", plan.forward, plan.forward_count, name);
     expect_stages(expected, "bwd_plan", plan.backward, plan.backward_count, name);
     expect_integer(expected, "max_stage_workload", plan.max_stage_workload, name);
@@ -214,7 +214,7 @@ static slow_plan plan_of(const instance *c, rp_arena *own)
 {
     rp_plan plan;
     slow_plan result = {0};
-    cr_assert(eq(int, rp_plan_make(&c->input, own, &plan), RP_OK));
+    cr_assert(eq(int, rp_plan_make(&c->input, own, &plan, NULL), RP_OK));
     result.forward_count = (int)plan.forward_count;
     result.backward_count = (int)plan.backward_count;
     for (uint32_t i = 0; i < plan.forward_count; i++) {
@@ -247,7 +247,8 @@ static void check_candidates(const instance *c, const slow_plan *best, uint32_t 
     uint32_t count = 0;
     int wanted = slow_plan_caps(&c->slow, MAX_CAPS, caps, stages);
     cr_assert(le(int, wanted, MAX_CAPS));
-    cr_assert(eq(int, rp_plan_candidates(&c->input, own, &list, &count), RP_OK));
+    cr_assert(
+        eq(int, rp_plan_candidates(&c->input, own, &list, &count, NULL), RP_OK));
     cr_assert(eq(int, (int)count, wanted), "instance %u", number);
     uint32_t as_cheap = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -356,7 +357,7 @@ static rp_plan plan_model(const char *model_name, bool limited, rp_partition *pa
         input.memory_limit = rp_plan_default_limit(&platform);
         cr_assert(eq(u64, input.memory_limit, UINT64_C(14400000000))); /* 0.6 * 24 GB */
     }
-    cr_assert(eq(int, rp_plan_make(&input, arena, &plan), RP_OK));
+    cr_assert(eq(int, rp_plan_make(&input, arena, &plan, NULL), RP_OK));
     cr_assert(eq(int, rp_plan_partition(&plan, costs.layers, arena, partition), RP_OK));
     return plan;
 }
@@ -444,12 +445,15 @@ static void expect_refused(const rp_plan_input *input, const char *cause)
     rp_plan_candidate *list = NULL;
     uint32_t count = 0;
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int, rp_plan_make(input, arena, &plan), RP_INPUT), "%s", cause);
+    cr_expect(eq(int, rp_plan_make(input, arena, &plan, NULL), RP_INPUT), "%s",
+              cause);
     rp_log_capture_end();
     cr_expect(strstr(message, cause) != NULL, "%s: %s", cause, message);
     cr_expect(strstr(message, "; valid ") != NULL, "%s", message);
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int, rp_plan_candidates(input, arena, &list, &count), RP_INPUT), "%s", cause);
+    cr_expect(
+        eq(int, rp_plan_candidates(input, arena, &list, &count, NULL), RP_INPUT),
+        "%s", cause);
     rp_log_capture_end();
 }
 
@@ -496,7 +500,7 @@ Test(planner, extreme_numbers)
     input.memory_limit = 0; /* a limit like any other: raised */
     input.tolerance_num = UINT32_MAX;
     input.tolerance_den = 1;
-    cr_assert(eq(int, rp_plan_make(&input, arena, &plan), RP_OK));
+    cr_assert(eq(int, rp_plan_make(&input, arena, &plan, NULL), RP_OK));
     cr_expect(eq(i64, plan.cost, INT64_MAX));
     cr_expect(eq(u32, plan.forward_count, 1));
     cr_expect(eq(u64, plan.effective_memory_limit, 2 * (uint64_t)INT64_MAX));
@@ -505,7 +509,7 @@ Test(planner, extreme_numbers)
     static const uint64_t nothing[3] = {0};
     input = small_input(zeros, nothing, 3);
     input.memory_limit = 0;
-    cr_assert(eq(int, rp_plan_make(&input, arena, &plan), RP_OK));
+    cr_assert(eq(int, rp_plan_make(&input, arena, &plan, NULL), RP_OK));
     cr_expect(eq(i64, plan.cost, 0));
     cr_expect(eq(u32, plan.total_stages, 2));
     cr_expect(not(plan.limit_raised));
@@ -526,12 +530,12 @@ Test(planner, longest_list)
     rp_plan plan;
     rp_plan_candidate *list = NULL;
     uint32_t count = 0;
-    cr_assert(eq(int, rp_plan_make(&input, arena, &plan), RP_OK));
+    cr_assert(eq(int, rp_plan_make(&input, arena, &plan, NULL), RP_OK));
     /* 65537 times 1 and once 10000, in caps up to 11000. Six groups never hold the ones, so that
      * they take seven and the head an eighth, unless seven hold all: 75537 <= 7 * 10791. */
     cr_expect(eq(u32, plan.total_stages, 14));
     cr_expect(eq(i64, plan.max_stage_workload, 10791));
     cr_expect(eq(i64, plan.cost, 14 * INT64_C(10791)));
-    cr_assert(eq(int, rp_plan_candidates(&input, arena, &list, &count), RP_OK));
+    cr_assert(eq(int, rp_plan_candidates(&input, arena, &list, &count, NULL), RP_OK));
     cr_expect(list == NULL && count == 0, "half a billion windows");
 }

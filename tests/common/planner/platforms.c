@@ -105,10 +105,13 @@ static void expect_plan(const char *model_name, const char *platform_name)
     rp_partition partition; /* a run's head computes its loss in chunks, the table's does not */
     rp_costs of_run;
     const char *text = NULL;
-    cr_assert(eq(int, rpsim_run_costs(&costs, &model, &platform, 4, 2048, arena, &of_run), RP_OK));
+    cr_assert(
+        eq(int,
+           rpsim_run_costs(&costs, &model, &platform, 4, 2048, arena, &of_run, NULL),
+           RP_OK));
     cr_assert(eq(int,
                  rpsim_table_plan(&of_run, &model, rp_plan_default_limit(&platform), 1, arena,
-                                  &partition, NULL),
+                                  &partition, NULL, NULL),
                  RP_OK));
     cr_assert(eq(int, rp_partition_text(&partition, arena, &text), RP_OK));
     cr_expect(eq(str, (char *)rp_test_tool_cell(&rows, 0, "partition"), (char *)text), "%s", name);

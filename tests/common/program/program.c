@@ -77,7 +77,9 @@ static rp_program *build(const char *name, const char *partition_text, rp_recomp
     rp_partition partition;
     rp_program *program = NULL;
     rp_test_equal_costs(arena, 4, 1000, 2000, &costs);
-    cr_assert(eq(int, rp_partition_parse("--p", partition_text, arena, &partition), RP_OK));
+    cr_assert(eq(int,
+                 rp_partition_parse(NULL, partition_text, arena, &partition, NULL),
+                 RP_OK));
     rp_schedule_config config = {.gpus = 2,
                                  .microbatches = 2,
                                  .iterations = iterations,
@@ -395,7 +397,7 @@ static uint32_t round_trip_sizes(const rp_schedule_type *schedule, uint32_t gpus
     rp_test_equal_costs(arena, layers, 1000, 2000, &costs);
     cr_assert(eq(int,
                  rp_partition_even(schedule, &costs, gpus, schedule->many_stages ? stages : 0,
-                                   arena, &partition),
+                                   arena, &partition, NULL),
                  RP_OK));
     /* Every combination: 3 microbatches x 3 modes x 2 iterations x sync or async x 2 rounds. */
     for (uint32_t k = 0; k < 72; k++) {

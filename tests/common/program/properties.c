@@ -214,7 +214,7 @@ Test(properties, even_partition_has_the_least_maximum)
             rp_partition partition;
             cr_assert(eq(int,
                          rp_partition_even(rp_schedule_find("gpipe"), &costs, stages, stages, arena,
-                                           &partition),
+                                           &partition, NULL),
                          RP_OK));
             int64_t maximum = 0;
             uint32_t layer = 0;
@@ -246,7 +246,7 @@ Test(properties, steady_state_of_iterations)
         }
         cr_assert(eq(int,
                      rp_partition_even(schedule, &costs, 4, schedule->many_stages ? 8 : 0, arena,
-                                       &partition),
+                                       &partition, NULL),
                      RP_OK));
         rp_schedule_config config = {.gpus = 4,
                                      .microbatches = 8,

@@ -183,7 +183,7 @@ Test(optimum, pipelines_with_their_placement)
         rp_partition partition;
         cr_assert(eq(int,
                      rp_partition_even(rp_schedule_find("1f1b"), &costs, config.gpus, 0,
-                                       rp_test_arena, &partition),
+                                       rp_test_arena, &partition, NULL),
                      RP_OK));
         config.partition = &partition;
         for (int k = 0; k < 2; k++) {
@@ -219,7 +219,7 @@ Test(optimum, pipelines_with_any_placement)
         rp_partition finest = ones(costs.layers);
         cr_assert(eq(int,
                      rp_partition_even(rp_schedule_find("1f1b"), &costs, config.gpus, 0,
-                                       rp_test_arena, &even),
+                                       rp_test_arena, &even, NULL),
                      RP_OK));
         config.partition = &even;
         int64_t known = best_of(names, 3, &config, &bounds);
@@ -251,7 +251,7 @@ Test(optimum, any_schedule_of_the_work)
         rp_partition finest = ones(costs.layers);
         cr_assert(eq(int,
                      rp_partition_even(rp_schedule_find("1f1b"), &costs, config.gpus, 0,
-                                       rp_test_arena, &even),
+                                       rp_test_arena, &even, NULL),
                      RP_OK));
         config.partition = &even;
         int64_t known = best_of(names, 2, &config, &bounds);
@@ -390,7 +390,9 @@ Test(optimum, distances)
         for (size_t k = 0; k < sizeof distances / sizeof distances[0]; k++) {
             rp_partition partition;
             const rp_schedule_type *schedule = rp_schedule_find(distances[k].schedule);
-            cr_assert(eq(int, rp_partition_even(schedule, &costs, 3, 0, rp_test_arena, &partition),
+            cr_assert(eq(int,
+                         rp_partition_even(schedule, &costs, 3, 0, rp_test_arena, &partition,
+                                           NULL),
                          RP_OK));
             rp_schedule_config config = {.gpus = 3,
                                          .microbatches = 4,

@@ -142,7 +142,7 @@ Test(peers, without_contention_a_send_is_a_hop)
         c->costs.hop_ps = MS;
         cr_assert(eq(int,
                      rp_partition_even(c->schedule, &c->costs, 2, i % 4 < 2 ? 2 : 4 * (1 + i / 32),
-                                       rp_test_tool_arena(), &c->partition),
+                                       rp_test_tool_arena(), &c->partition, NULL),
                      RP_OK));
         rp_test_bench_sizes(&b, 100000000, 0);
         b.lower.sizes.input_bytes = 0;

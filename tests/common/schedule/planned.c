@@ -383,7 +383,8 @@ Test(planned, times_are_needed)
         rp_test_stage_case_make(4, pairs[pair].chunks, 8, (slow_split){1, 1, 1}, rp_test_arena, &c);
         c.config.costs = NULL;
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rp_schedule_check(rp_schedule_find(pairs[pair].name), &c.config);
+        rp_status status =
+            rp_schedule_check(rp_schedule_find(pairs[pair].name), &c.config, NULL);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_USAGE));
         cr_expect(strstr(message, pairs[pair].name) != NULL &&

@@ -370,8 +370,10 @@ Test(output, trace_of_schedules)
         rp_timeline *run;
         rp_metrics metrics;
         rp_stage_times times;
-        cr_assert(
-            eq(int, rp_partition_even(rp_schedules[s], &costs, 4, 0, arena, &partition), RP_OK));
+        cr_assert(eq(
+            int,
+            rp_partition_even(rp_schedules[s], &costs, 4, 0, arena, &partition, NULL),
+            RP_OK));
         rp_schedule_config config = {
             .gpus = 4,
             .microbatches = 8,

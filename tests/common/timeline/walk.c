@@ -63,9 +63,9 @@ Test(walk, cause_is_the_wait)
     uint32_t cause = 7;
     set_times(0, 10, 10, 30);
     cr_assert(eq(int, rp_walk_prepare(&timeline, 0, rp_test_arena, &walk), RP_OK));
-    cr_expect(eq(int, rp_walk_cause(&walk, 1, &cause), RP_REASON_CONTROL));
+    cr_expect(eq(int, rp_walk_cause(&walk, 1, &cause), RP_DELAY_CONTROL));
     cr_expect(eq(u32, cause, 0));
-    cr_expect(eq(int, rp_walk_cause(&walk, 0, &cause), RP_REASON_START));
+    cr_expect(eq(int, rp_walk_cause(&walk, 0, &cause), RP_DELAY_START));
     cr_expect(eq(u32, cause, UINT32_MAX));
     pieces found = walk_from_the_end(&walk);
     cr_expect(eq(u32, found.count, 2));
@@ -81,7 +81,7 @@ Test(walk, circles_end)
     uint32_t cause = 7;
     set_times(20, 30, 5, 10);
     cr_assert(eq(int, rp_walk_prepare(&timeline, 0, rp_test_arena, &walk), RP_OK));
-    cr_expect(eq(int, rp_walk_cause(&walk, 0, &cause), RP_REASON_ENGINE));
+    cr_expect(eq(int, rp_walk_cause(&walk, 0, &cause), RP_DELAY_ENGINE));
     cr_expect(eq(u32, cause, 1));
     pieces found = walk_from_the_end(&walk);
     cr_expect(eq(i64, found.begin_ps, 0));

@@ -99,7 +99,8 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
     costs.hop_ps = 130;
     costs.head_fwd_ps = 700;
     costs.head_bwd_ps = 1500;
-    if (rp_partition_even(schedule, &costs, gpus, 0, rp_test_arena, &partition) != RP_OK) {
+    if (rp_partition_even(schedule, &costs, gpus, 0, rp_test_arena, &partition,
+                          NULL) != RP_OK) {
         return false;
     }
     rp_schedule_config config = {.gpus = gpus,
@@ -194,7 +195,7 @@ Test(torch_csv_import, orders_of_pytorch)
         rp_test_equal_costs(rp_test_arena, cases[i].stages, 1000, 2000, &costs);
         cr_assert(eq(int,
                      rp_partition_even(schedule, &costs, cases[i].gpus, cases[i].stages,
-                                       rp_test_arena, &partition),
+                                       rp_test_arena, &partition, NULL),
                      RP_OK));
         rp_schedule_config config = {.gpus = cases[i].gpus,
                                      .microbatches = cases[i].microbatches,

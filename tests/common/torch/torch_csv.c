@@ -48,7 +48,7 @@ static rp_program *build(const char *name, sizes s)
     cr_assert(eq(int,
                  rp_partition_even(schedule, &costs, s.gpus,
                                    rp_schedule_stages(schedule, s.gpus) == 0 ? layers : 0, arena,
-                                   &partition),
+                                   &partition, NULL),
                  RP_OK));
     rp_schedule_config config = {.gpus = s.gpus,
                                  .microbatches = s.microbatches,

@@ -378,7 +378,8 @@ Test(exec_calibrate, starts_of_a_simulated_run)
     table = flops;
     cr_assert(eq(int, rpexec_work_program(&work, &model, &flops, &program), RP_OK));
     cr_assert(eq(int,
-                 rpsim_compute_costs_create(program, &table, &config, &rates, 4, arena, &costs),
+                 rpsim_compute_costs_create(program, &table, &config, &rates, 4, arena, &costs,
+                                            NULL),
                  RP_OK));
     cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
     rpexec_plan plan = {.program = program, .model = &model};

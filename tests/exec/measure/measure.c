@@ -51,10 +51,10 @@ static void simulate(const rp_program *program, const rp_costs *table, const rp_
     const rp_machine machine = {
         .upload_Bps = LINK_BPS, .download_Bps = LINK_BPS, .host_Bps = HOST_BPS};
     rpsim_compute_costs costs;
-    cr_assert(eq(
-        int,
-        rpsim_compute_costs_create(program, table, config, &rates, table->seq_len, arena, &costs),
-        RP_OK));
+    cr_assert(eq(int,
+                 rpsim_compute_costs_create(program, table, config, &rates, table->seq_len, arena,
+                                            &costs, NULL),
+                 RP_OK));
     cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, timeline_out), RP_OK));
 }
 
@@ -197,7 +197,9 @@ static void check_flop(const flop_case *c)
                               .layer_grain = c->layer_grain,
                               .piece_bytes = RP_PIECE_BYTES};
     if (c->partition != NULL) {
-        cr_assert(eq(int, rp_partition_parse("test", c->partition, arena, &partition), RP_OK));
+        cr_assert(
+            eq(int, rp_partition_parse("test", c->partition, arena, &partition, NULL),
+               RP_OK));
         work.partition = &partition;
     }
     cr_assert(eq(int, rpexec_model_create(&config, SEQ_LEN, RP_DTYPE_F32, arena, &model), RP_OK));

@@ -221,7 +221,9 @@ static bool check_schedule(const rp_schedule_type *schedule, bool asynchronous,
               schedule->name);
     cr_assert(
         eq(int, rpexec_plan_create(program, model, &(rpexec_plan_limits){0}, arena, &plan), RP_OK));
-    cr_assert(eq(int, rpsim_compute_costs_create(program, &flops, config, &gpu, 4, arena, &costs),
+    cr_assert(eq(int,
+                 rpsim_compute_costs_create(program, &flops, config, &gpu, 4, arena, &costs,
+                                            NULL),
                  RP_OK));
     cr_assert(eq(int, rpsim_hardware_run(program, &costs, &slow_machine, &timeline), RP_OK));
     cr_assert(eq(int, rpexec_measure(&plan, timeline, &flops, 1, arena, &table, &rates), RP_OK));

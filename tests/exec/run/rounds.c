@@ -51,7 +51,9 @@ Test(exec_rounds, round_sizes_train_as_plain_loops_do)
     };
     rp_model config = rp_test_decoder(LAYERS, true, true);
     rp_partition short_one;
-    cr_assert(eq(int, rp_partition_parse("test", "5|2,5", rp_test_arena, &short_one), RP_OK));
+    cr_assert(eq(int,
+                 rp_partition_parse("test", "5|2,5", rp_test_arena, &short_one, NULL),
+                 RP_OK));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (uint32_t asynchronous = 0; asynchronous < 2; asynchronous++) {
             rp_compile_config work =
@@ -70,7 +72,10 @@ Test(exec_rounds, calls_of_many_stages_follow_each_other)
 {
     rp_model config = rp_test_decoder(LAYERS, false, true);
     rp_partition partition;
-    cr_assert(eq(int, rp_partition_parse("test", "2,2|3,2,1,1", rp_test_arena, &partition), RP_OK));
+    cr_assert(
+        eq(int,
+           rp_partition_parse("test", "2,2|3,2,1,1", rp_test_arena, &partition, NULL),
+           RP_OK));
     for (uint32_t gpus = 1; gpus <= 3; gpus++) {
         rp_compile_config work = work_of("roundpipe", gpus, 3, 4);
         work.partition = &partition;

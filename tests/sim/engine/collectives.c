@@ -109,7 +109,7 @@ static double all_reduce_s(rp_machine m, uint32_t gpus, rp_collectives algorithm
     double folded_s = 0;
     double unused = 0;
     rp_machine folded = m;
-    cr_assert(eq(int, rp_machine_fold(&folded, &layout, 1), RP_OK));
+    cr_assert(eq(int, rp_machine_fold(&folded, &layout, 1, NULL), RP_OK));
     m.tensor = folded.tensor;
     m.data = folded.data;
     double ring = 2 * (gpus - 1.0) / gpus * BYTES;
@@ -235,7 +235,7 @@ Test(collectives, rings_share_adapters_with_boundary_tensors)
     const rp_layout layout = {.data_parallel = GPUS};
     rp_machine m = machine_of(OF_NODE, 0, false, 1);
     rp_machine folded = m;
-    cr_assert(eq(int, rp_machine_fold(&folded, &layout, 1), RP_OK));
+    cr_assert(eq(int, rp_machine_fold(&folded, &layout, 1, NULL), RP_OK));
     m.tensor = folded.tensor;
     m.data = folded.data;
     m.collective_latency_ps = m.collective_hop_ps = m.network_hop_ps = 0;

@@ -34,7 +34,9 @@ static void make(bench *b, const char *model, const char *partition, uint32_t gp
     cr_assert(eq(int, rp_model_load(model, rp_test_arena, &b->model), RP_OK));
     cr_assert(eq(int, rp_costs_load(costs_name, rp_test_arena, &table), RP_OK));
     cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, &platform), RP_OK));
-    cr_assert(eq(int, rp_partition_parse("test", partition, rp_test_arena, &list), RP_OK));
+    cr_assert(eq(int,
+                 rp_partition_parse("test", partition, rp_test_arena, &list, NULL),
+                 RP_OK));
     const rp_schedule_type *schedule = rp_schedule_find("roundpipe");
     rpsim_workload workload = {.dtype = RP_DTYPE_F16,
                                .global_batch = microbatches,
@@ -56,7 +58,7 @@ static void make(bench *b, const char *model, const char *partition, uint32_t gp
         RP_OK));
     cr_assert(eq(int,
                  rpsim_hardware_inputs(b->program, &table, &b->model, &platform, 2048,
-                                       rp_test_arena, &b->costs, &b->machine),
+                                       rp_test_arena, &b->costs, &b->machine, NULL),
                  RP_OK));
 }
 

@@ -285,8 +285,10 @@ static double period_s(double link_scale, rp_platform *platform, double *bytes_u
     cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, platform), RP_OK));
     platform->link_effective_gb_per_s *= link_scale;
     rp_partition partition;
-    cr_assert(
-        eq(int, rp_partition_parse("test", "14,14|0,14,14", rp_test_arena, &partition), RP_OK));
+    cr_assert(eq(
+        int,
+        rp_partition_parse("test", "14,14|0,14,14", rp_test_arena, &partition, NULL),
+        RP_OK));
     rpsim_workload workload = {
         .dtype = RP_DTYPE_F16, .global_batch = 16, .calls = 1, .microbatches = 4, .seq_len = 2048};
     rp_schedule_config config = {.gpus = 1,
@@ -349,7 +351,9 @@ Test(hardware, starting_takes_its_time)
         uint32_t microbatches = gpus == 1 ? 5 : 1;
         c->config.gpus = gpus;
         c->config.microbatches = microbatches;
-        cr_assert(eq(int, rp_partition_even(c->schedule, &c->costs, gpus, 0, rp_test_arena, &even),
+        cr_assert(eq(int,
+                     rp_partition_even(c->schedule, &c->costs, gpus, 0, rp_test_arena, &even,
+                                       NULL),
                      RP_OK));
         c->config.partition = &even;
         rp_lower_config lower = make_lower(c, 0, 0);
@@ -384,7 +388,9 @@ Test(hardware, workload_split)
     rpsim_workload workload = {
         .dtype = RP_DTYPE_F16, .global_batch = 512, .calls = 4, .microbatches = 10};
     uint32_t *sequences = NULL;
-    cr_assert(eq(int, rpsim_workload_split(&workload, rp_test_arena, &sequences), RP_OK));
+    cr_assert(eq(int,
+                 rpsim_workload_split(&workload, rp_test_arena, &sequences, NULL),
+                 RP_OK));
     uint32_t total = 0;
     for (uint32_t m = 0; m < 40; m++) {
         cr_expect(sequences[m] == 12 || sequences[m] == 13);
@@ -394,7 +400,9 @@ Test(hardware, workload_split)
     char message[256];
     workload.global_batch = 39;
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int, rpsim_workload_split(&workload, rp_test_arena, &sequences), RP_USAGE));
+    cr_expect(eq(int,
+                 rpsim_workload_split(&workload, rp_test_arena, &sequences, NULL),
+                 RP_USAGE));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "valid values are 40 and more"), NULL), "%s", message);
 }

@@ -33,10 +33,10 @@ static void times(const char *name, const rpsim_gpu_rates *rates, uint32_t seque
                           .sequences = &sequences,
                           .iteration_count = 1};
     rpsim_compute_costs costs;
-    cr_assert(
-        eq(int,
-           rpsim_compute_costs_create(&program, &table, &model, rates, 2048, rp_test_arena, &costs),
-           RP_OK));
+    cr_assert(eq(int,
+                 rpsim_compute_costs_create(&program, &table, &model, rates, 2048, rp_test_arena,
+                                            &costs, NULL),
+                 RP_OK));
     for (uint32_t kind = 0; kind < RP_OP_KIND_COUNT; kind++) {
         ps_out[kind] = costs.ps[kind];
     }

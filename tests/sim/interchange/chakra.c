@@ -158,7 +158,8 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
     costs.head_fwd_ps = 701;
     costs.head_bwd_ps = 1507;
     costs.overlap_saving = 0.25;
-    if (rp_partition_even(schedule, &costs, gpus, 0, arena, &partition) != RP_OK) {
+    if (rp_partition_even(schedule, &costs, gpus, 0, arena, &partition, NULL) !=
+        RP_OK) {
         return false;
     }
     rp_schedule_config config = {.gpus = gpus,

@@ -166,7 +166,7 @@ static rp_status table_of(const char *text, const char *layers, rp_costs *costs)
     RP_TRY(read_text(text));
     RP_TRY(rpsim_ranges_summarise(&ranges, arena, &summaries, &summary_count));
     if (layers != NULL) {
-        RP_TRY(rp_partition_parse("--partition", layers, arena, &partition));
+        RP_TRY(rp_partition_parse(NULL, layers, arena, &partition, NULL));
     }
     return rpsim_kineto_costs(&ranges, summaries, summary_count, RPSIM_STATISTIC_MEDIAN,
                               layers != NULL ? &partition : NULL, arena, costs);

@@ -161,7 +161,8 @@ static bool cells_come_back(const rp_schedule_type *type, uint32_t gpus, uint32_
     uint32_t layers = 3 * gpus + 1;
     again();
     rp_test_equal_costs(arena, layers, 1000, 2100, &costs);
-    if (rp_partition_even(type, &costs, gpus, layers, arena, &partition) != RP_OK) {
+    if (rp_partition_even(type, &costs, gpus, layers, arena, &partition, NULL) !=
+        RP_OK) {
         return false;
     }
     rp_schedule_config config = {.gpus = gpus,

@@ -74,7 +74,8 @@ static rp_status run(const rp_schedule_type *schedule, const server *s, uint32_t
     workload.global_batch = all + rp_random_between(random, 0, 3 * all);
     rp_partition partition;
     uint32_t exactly = rp_schedule_stages(schedule, gpus);
-    RP_TRY(rp_partition_even(schedule, &s->costs, gpus, exactly, arena, &partition));
+    RP_TRY(rp_partition_even(schedule, &s->costs, gpus, exactly, arena, &partition,
+                             NULL));
     rp_schedule_config config = {.gpus = gpus,
                                  .microbatches = all,
                                  .iterations = 1,

@@ -274,7 +274,7 @@ Test(experts, both_ways_have_the_same_products)
         rp_sizes sizes;
         rp_operator operators[RP_MAX_OPERATORS];
         double flops = 0;
-        cr_assert(eq(int, rp_model_cut(&model, &layout, arena, &rank), RP_OK));
+        cr_assert(eq(int, rp_model_cut(&model, &layout, arena, &rank, NULL), RP_OK));
         uint32_t count = rp_layer_operators(&rank, 0, 2, 1024, operators);
         for (uint32_t i = 0; i < count; i++) {
             const char *name = operators[i].name;

@@ -90,7 +90,7 @@ static void check_path(const rpsim_explanation *e, const rp_timeline *t, bool la
         bool hop = s->start_ps >= t->end_ps[s->op];
         bool unissued = late && s->end_ps <= t->start_ps[s->op];
         cr_assert(hop || unissued || s->start_ps >= t->start_ps[s->op], "%s: segment %u", text, i);
-        cr_assert(s->reason != RP_REASON_START || s->start_ps == 0, "%s: segment %u", text, i);
+        cr_assert(s->reason != RP_DELAY_START || s->start_ps == 0, "%s: segment %u", text, i);
         at = s->end_ps;
     }
     cr_assert(eq(i64, at, e->makespan_ps), "%s", text);

@@ -296,7 +296,8 @@ static rpsim_library_memory run_jobs(const rp_model *model, const char *plan, bo
     rp_partition partition;
     rpsim_library_memory memory;
     uint32_t calls = 1;
-    cr_assert(eq(int, rp_partition_parse("test", plan, arena, &partition), RP_OK));
+    cr_assert(
+        eq(int, rp_partition_parse("test", plan, arena, &partition, NULL), RP_OK));
     rpsim_layer_tensors tensors = load_tensors(model, tokens);
     rpsim_library_run run = {.model = model,
                              .tensors = &tensors,
@@ -363,7 +364,9 @@ Test(library_memory, gpus_with_the_same_jobs)
     uint32_t alike = 0;
     rpsim_library_memory memory[8];
     rpsim_layer_tensors tensors = load_tensors(&model, 8192);
-    cr_assert(eq(int, rp_partition_parse("test", "4,4,4,4,4,4,4,4|0,4,4,4,4,4,4,4,4", arena, &plan),
+    cr_assert(eq(int,
+                 rp_partition_parse("test", "4,4,4,4,4,4,4,4|0,4,4,4,4,4,4,4,4", arena, &plan,
+                                    NULL),
                  RP_OK));
     rpsim_library_run run = {.model = &model,
                              .tensors = &tensors,

@@ -61,7 +61,9 @@ static void make(fixture *f, const char *partition, uint32_t microbatches, rp_re
     for (uint32_t m = 0; m < 64; m++) {
         f->sequences[m] = 1;
     }
-    cr_assert(eq(int, rp_partition_parse("test", partition, arena, &f->partition), RP_OK));
+    cr_assert(eq(int,
+                 rp_partition_parse("test", partition, arena, &f->partition, NULL),
+                 RP_OK));
     f->lower = (rp_lower_config){.sizes = {.layers = LAYERS,
                                            .weight_bytes = f->weights,
                                            .gradient_bytes = f->gradients,
@@ -492,8 +494,10 @@ static void load(machine *m)
     cr_assert(eq(int, rp_model_load("qwen3-1.7b", arena, &m->model), RP_OK));
     cr_assert(eq(int, rp_costs_load("qwen3-1.7b@rtx4090", arena, &m->costs), RP_OK));
     cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &m->platform), RP_OK));
-    cr_assert(
-        eq(int, rp_partition_parse("test", "7,7,7,7|0,7,7,7,7", arena, &m->partition), RP_OK));
+    cr_assert(eq(
+        int,
+        rp_partition_parse("test", "7,7,7,7|0,7,7,7,7", arena, &m->partition, NULL),
+        RP_OK));
     m->workload =
         (rpsim_workload){.dtype = RP_DTYPE_F16, .global_batch = 5, .calls = 1, .microbatches = 5};
     m->config = (rp_schedule_config){.gpus = 4,

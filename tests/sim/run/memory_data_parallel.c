@@ -96,7 +96,9 @@ static rp_program *lower(fixture *f, const char *name)
     for (uint32_t m = 0; m < 64; m++) {
         sequences[m] = EACH;
     }
-    cr_assert(eq(int, rp_partition_parse("test", f->partition, arena, &partition), RP_OK));
+    cr_assert(eq(int,
+                 rp_partition_parse("test", f->partition, arena, &partition, NULL),
+                 RP_OK));
     rp_schedule_config config = {.gpus = GPUS,
                                  .microbatches = GPUS * f->each,
                                  .iterations = 2,
@@ -152,7 +154,8 @@ static rp_timeline *simulate(const rp_program *program, double link_Bps)
                           .host_Bps = 1e14,
                           .collective_Bps = link_Bps,
                           .collect_Bps = 1e14};
-    cr_assert(eq(int, rp_machine_fold(&machine, &program->traits.layout, GPUS), RP_OK));
+    cr_assert(eq(int, rp_machine_fold(&machine, &program->traits.layout, GPUS, NULL),
+                 RP_OK));
     rp_timeline *timeline = NULL;
     cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
     return timeline;
@@ -509,7 +512,8 @@ static void load(const char *name, machine *m)
     bool pipeline = strcmp(name, "megatron-pp") == 0;
     const char *list =
         pipeline ? "7,7,7,7" : "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1";
-    cr_assert(eq(int, rp_partition_parse("test", list, arena, &m->partition), RP_OK));
+    cr_assert(
+        eq(int, rp_partition_parse("test", list, arena, &m->partition, NULL), RP_OK));
     m->workload =
         (rpsim_workload){.dtype = RP_DTYPE_F16, .global_batch = 4, .calls = 1, .microbatches = 4};
     m->config = (rp_schedule_config){.gpus = 4,

@@ -43,7 +43,7 @@ Test(run_plan, the_tables_own_sizes_change_nothing)
     rp_costs run;
     cr_assert(eq(int,
                  rpsim_run_costs(&costs, &model, &platform, costs.microbatch_size, costs.seq_len,
-                                 arena, &run),
+                                 arena, &run, NULL),
                  RP_OK));
     for (uint32_t i = 0; i < costs.layers; i++) {
         cr_expect(le(i64, distance(run.fwd_ps[i], costs.fwd_ps[i]), 1));
@@ -60,7 +60,9 @@ Test(run_plan, the_tables_own_sizes_change_nothing)
 Test(run_plan, attention_grows_with_the_length)
 {
     rp_costs run;
-    cr_assert(eq(int, rpsim_run_costs(&costs, &model, &platform, 1, 8192, arena, &run), RP_OK));
+    cr_assert(eq(
+        int, rpsim_run_costs(&costs, &model, &platform, 1, 8192, arena, &run, NULL),
+        RP_OK));
     double more = 2.0 * (8192 - 2048) * model.heads * model.head_dim * 8192 /
                   (platform.attention_fwd_tflops * 1e12);
     cr_expect(epsilon_eq(dbl, 1e-12 * (double)(run.fwd_ps[3] - costs.fwd_ps[3]), more, 1e-9));
@@ -77,7 +79,8 @@ static const char *plan_at(uint32_t seq_len)
                                .microbatches = 10,
                                .seq_len = seq_len};
     cr_assert(eq(int,
-                 rpsim_run_plan(&costs, &model, &platform, &workload, 8, arena, &partition, NULL),
+                 rpsim_run_plan(&costs, &model, &platform, &workload, 8, arena, &partition, NULL,
+                                NULL),
                  RP_OK));
     cr_assert(eq(int, rp_partition_text(&partition, arena, &text), RP_OK));
     return text;
