@@ -203,6 +203,13 @@ static rp_status take_value(const rp_option *row, const char *text, rp_arena *ar
     return good ? RP_OK : refuse(row, text);
 }
 
+rp_status rp_option_assign(const rp_option *row, const char *text, rp_arena *arena, void *object)
+{
+    RP_TRY(take_value(row, text, arena, object));
+    put(object, row->given, row->means != 0 ? row->means : 1);
+    return RP_OK;
+}
+
 /* ---- words of the command line ------------------------------------------------------------------
  */
 
@@ -245,8 +252,7 @@ static rp_status take_option(scan *s, const rp_option *row, uint32_t index, cons
     if (!flag && value == NULL) {
         value = s->argv[s->at++];
     }
-    RP_TRY(take_value(row, value, s->arena, s->options));
-    put(s->options, row->given, row->means != 0 ? row->means : 1);
+    RP_TRY(rp_option_assign(row, value, s->arena, s->options));
     if (index < RP_OPTIONS_MAX) {
         const char **text = &s->options->given[index].text;
         s->options->given[index].when = ++s->options->given_count;
@@ -319,12 +325,29 @@ rp_status rp_options_parse(const rp_options_program *program, int argc, char **a
 
 /* ---- combinations ---------------------------------------------------------------------------- */
 
-/* One of `names` that was given: the first of them, or the one given last. */
+/* The first option with a mark that was given. */
+static const rp_option *find_marked(const rp_options_program *program, const rp_options *options,
+                                    unsigned mark)
+{
+    for (uint32_t i = 0; i < program->row_count; i++) {
+        if (options->given[i].when != 0 && (program->rows[i].marks & mark) != 0) {
+            return &program->rows[i];
+        }
+    }
+    return NULL;
+}
+
+/* One of `names` that was given: the first of them, or the one given last; of a mark the first. */
 static rp_status find_given(const rp_options_program *program, const rp_options *options,
-                            const char *names, bool last, const rp_option **row_out)
+                            const char *names, unsigned mark, bool last, const rp_option **row_out)
 {
     uint32_t when = 0;
     *row_out = NULL;
+    if (mark != 0) {
+        *row_out = find_marked(program, options, mark);
+        return RP_OK;
+    }
+    names = names != NULL ? names : "";
     for (size_t length = 0; (length = rp_options_piece(&names, " ")) > 0; names += length) {
         uint32_t i = rp_options_find(program, names, length);
         if (i == RP_OPTIONS_MAX) {
@@ -384,15 +407,16 @@ rp_status rp_options_check(const rp_options_program *program, const void *option
         const rp_option *given = NULL;
         const rp_option *with = NULL;
         const rp_option *without = NULL;
-        RP_TRY(find_given(program, options, rule->given != NULL ? rule->given : "",
-                          rule->names_last, &given));
-        if (rule->given != NULL && given == NULL) {
+        bool needs = rule->given != NULL || rule->given_mark != 0;
+        bool needs_with = rule->with != NULL || rule->with_mark != 0;
+        RP_TRY(find_given(program, options, rule->given, rule->given_mark, rule->names_last,
+                          &given));
+        if (needs && given == NULL) {
             continue; /* nearly always */
         }
-        RP_TRY(find_given(program, options, rule->with != NULL ? rule->with : "", false, &with));
-        RP_TRY(find_given(program, options, rule->without != NULL ? rule->without : "", false,
-                          &without));
-        if ((rule->with != NULL && with == NULL) || without != NULL ||
+        RP_TRY(find_given(program, options, rule->with, rule->with_mark, false, &with));
+        RP_TRY(find_given(program, options, rule->without, 0, false, &without));
+        if ((needs_with && with == NULL) || without != NULL ||
             (rule->when != NULL && !rule->when(options))) {
             continue;
         }

@@ -63,6 +63,8 @@ struct rp_option {
     const char *aliases; /**< of an index: the same choices under other names, in that order */
     const char *valid;   /**< valid values in messages; NULL: made from kind and limits */
     const char *none;
+    const char *usual; /**< value that an omitted option means, where there is a single one */
+    unsigned marks;    /**< kinds of options that rules name together; the program's own bits */
     const char *names; /**< kind of `rpsim --list` that NAME is of */
     const char *key;   /**< in JSON; NULL: the name with _ for - */
     bool own_setting;  /**< the program writes this setting itself, or none */
@@ -87,12 +89,14 @@ typedef struct rp_option_group {
 /** A refused combination: all of its conditions hold. Names of options are separated by blanks. */
 typedef struct rp_option_rule {
     const char *given;   /**< one of these is given; the message names the first of them */
+    unsigned given_mark; /**< one with this mark is given, likewise; instead of `given` */
     bool names_last;     /**< the message names the one that was given last */
     const char *with;    /**< one of these is given, too */
+    unsigned with_mark;  /**< one with this mark is given, too; instead of `with` */
     const char *without; /**< none of these is given */
     bool (*when)(const void *options); /**< and this holds; without a message it has logged one */
     const char *(*subject)(const void *options); /**< stands for the @ of the message */
-    const char *message; /**< behind "--OPTION: "; alone where `given` is NULL */
+    const char *message; /**< behind "--OPTION: "; alone where nothing must be given */
 } rp_option_rule;
 
 typedef struct rp_options_program {
@@ -150,6 +154,15 @@ typedef struct rp_options {
 rp_status rp_options_parse(const rp_options_program *program, int argc, char **argv,
                            rp_arena *arena, void *options);
 
+/**
+ * Gives a member of any structure the value of a row, as its option on a command line does.
+ * @param row its members are offsets into `object`
+ * @param text of a flag: NULL
+ * @param arena owns lists; texts are borrowed
+ * @retval RP_OK, RP_USAGE (logged, with what is valid), RP_NO_MEMORY
+ */
+rp_status rp_option_assign(const rp_option *row, const char *text, rp_arena *arena, void *object);
+
 /** Applies the rules in their order. @retval RP_OK, RP_USAGE (logged), RP_BROKEN */
 rp_status rp_options_check(const rp_options_program *program, const void *options);
 
@@ -166,6 +179,14 @@ rp_status rp_options_answer(const rp_options_program *program, const void *optio
  */
 void rp_options_write_settings(const rp_options_program *program, const void *options, bool all,
                                rp_json *json);
+
+/**
+ * Writes keys and values of the settings of rows into an open object: those that are given or not 0,
+ * but for rows with `own_setting`.
+ * @param object that the rows' members are offsets into
+ */
+void rp_option_write_members(const rp_option *rows, uint32_t count, const void *object,
+                             rp_json *json);
 
 /** @return bytes that all settings take as JSON, at most. */
 size_t rp_options_settings_size(const rp_options_program *program, const void *options);

@@ -7,9 +7,10 @@
 #define MOST_ESCAPED 6u /* bytes of JSON of a byte of text */
 
 /* True where something other than 0 stands in the member. */
-static bool has_value(const rp_option *row, const char *member)
+static bool has_value(rp_option_member of, const void *object)
 {
-    for (size_t i = 0; i < row->to.size; i++) {
+    const char *member = (const char *)object + of.offset;
+    for (size_t i = 0; i < of.size; i++) {
         if (member[i] != 0) {
             return true;
         }
@@ -104,9 +105,20 @@ void rp_options_write_settings(const rp_options_program *program, const void *op
     for (uint32_t i = 0; i < program->row_count; i++) {
         const rp_option *row = &program->rows[i];
         bool there = all || base->given[i].when != 0 ||
-                     has_value(row, (const char *)options + row->to.offset);
+                     has_value(row->to, options);
         if (there && program->groups[row->group].settings && !row->own_setting) {
             write_setting(row, options, base->given[i].text, json);
+        }
+    }
+}
+
+void rp_option_write_members(const rp_option *rows, uint32_t count, const void *object,
+                             rp_json *json)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        bool there = has_value(rows[i].to, object) || has_value(rows[i].given, object);
+        if (there && !rows[i].own_setting) {
+            write_setting(&rows[i], object, NULL, json);
         }
     }
 }

@@ -53,18 +53,11 @@ rp_status rp_compile_sizes(const rp_traits *traits, const rp_model *model, uint3
 /* ---- rounds -----------------------------------------------------------------------------------
  */
 
-/* Microbatches of a round; of schedules that have none those of a call. */
-static uint32_t round_of(const rp_compile_config *config)
-{
-    bool all = config->round == RP_ROUND_ALL || config->round >= config->microbatches;
-    return all ? config->microbatches : config->round;
-}
-
-static rp_status check_rounds(const rp_compile_config *config)
+static rp_status check_rounds(const rp_resolved *config)
 {
     const char *name = config->schedule->name;
-    uint32_t all = rp_compile_microbatches(config);
-    uint32_t round = round_of(config);
+    uint32_t all = rp_resolved_microbatches(config);
+    uint32_t round = rp_resolved_round(config);
     if (round < config->microbatches && !config->schedule->rounds) {
         rp_log_error("--round: %s has no rounds; valid with schedules that have them (roundpipe)",
                      name);
@@ -303,12 +296,12 @@ rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_lay
 /* ---- programs ---------------------------------------------------------------------------------
  */
 
-static rp_status lower(const rp_compile_config *config, const rp_program *schedule, rp_arena *arena,
+static rp_status lower(const rp_resolved *config, const rp_program *schedule, rp_arena *arena,
                        rp_program **program_out)
 {
     uint32_t *sequences = NULL;
-    uint32_t microbatches = rp_compile_microbatches(config);
-    uint32_t round = round_of(config);
+    uint32_t microbatches = rp_resolved_microbatches(config);
+    uint32_t round = rp_resolved_round(config);
     rp_lower_config lowering = {.call_microbatches = round,
                                 .call_rounds = (config->microbatches - 1) / round + 1,
                                 .piece_bytes =
@@ -321,12 +314,12 @@ static rp_status lower(const rp_compile_config *config, const rp_program *schedu
                             &lowering.sizes));
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {
-        sequences[i] = rp_compile_sequences(config, i);
+        sequences[i] = rp_resolved_sequences(config, i);
     }
     return rp_lower(schedule, &lowering, sequences, program_out);
 }
 
-rp_status rp_compile_lower(const rp_compile_config *config, const rp_program *schedule,
+rp_status rp_compile_lower(const rp_resolved *config, const rp_program *schedule,
                            rp_program **program_out)
 {
     rp_arena *arena = NULL;
@@ -336,25 +329,11 @@ rp_status rp_compile_lower(const rp_compile_config *config, const rp_program *sc
     return status;
 }
 
-static rp_status build(const rp_compile_config *config, rp_arena *arena, rp_program **program_out)
+static rp_status build(const rp_resolved *config, rp_arena *arena, rp_program **program_out)
 {
     rp_partition even;
     rp_program *schedule = NULL;
-    uint32_t round = round_of(config);
-    rp_schedule_config building = {.gpus = config->gpus,
-                                   .microbatches = rp_compile_microbatches(config),
-                                   .iterations = config->iterations,
-                                   .round = round,
-                                   .call_microbatches = config->microbatches,
-                                   .round_start = round < config->microbatches
-                                                      ? RP_ROUND_START_FREE_FIRST
-                                                      : RP_ROUND_START_ROTATE,
-                                   .asynchronous = config->asynchronous,
-                                   .recompute = config->recompute,
-                                   .layers = config->model->layers,
-                                   .partition = config->partition,
-                                   .costs = config->costs,
-                                   .orders = config->orders};
+    rp_schedule_config building = rp_resolved_view(config);
     if (building.partition == NULL) {
         RP_TRY(rp_partition_even(config->schedule, config->costs, config->gpus, 0, arena, &even,
                                  NULL));
@@ -374,7 +353,7 @@ static rp_status build(const rp_compile_config *config, rp_arena *arena, rp_prog
     return status;
 }
 
-rp_status rp_compile(const rp_compile_config *config, rp_program **program_out)
+rp_status rp_compile(const rp_resolved *config, rp_program **program_out)
 {
     rp_arena *arena = NULL;
     RP_TRY(check_rounds(config));

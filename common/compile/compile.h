@@ -15,69 +15,7 @@
 
 #include "common/base/reason.h"
 #include "common/lower/lower.h"
-#include "common/program/dtype.h"
-#include "common/schedule/schedule_type.h"
-
-/** When FSDP or the copies of a pipeline reduce gradients, and as what; zero: as the schedule
- * declares it. Copies that share gradients (ZeRO-2) do so with every microbatch, others with the
- * last one of a step. */
-typedef struct rp_reductions {
-    bool each_given;
-    bool each_microbatch; /**< with every microbatch; otherwise with a step's last one */
-    bool dtype_given;
-    rp_dtype dtype; /**< of what is reduced; not given: the run's */
-} rp_reductions;
-
-/** All that decides a program. Everything is borrowed, for the call only. */
-typedef struct rp_compile_config {
-    const rp_schedule_type *schedule;
-    const rp_model *model;
-    uint32_t seq_len; /**< tokens per sequence */
-    rp_dtype dtype;   /**< of working weights, boundary tensors and gradients */
-    uint32_t gpus;
-    uint32_t calls;             /**< of a step, each of `microbatches` microbatches */
-    uint32_t microbatches;      /**< of a call */
-    uint32_t last_microbatches; /**< of the last call, fewer than the others; 0: as many */
-    uint32_t microbatch_size;   /**< sequences of a microbatch */
-    const uint32_t *sequences;  /**< [microbatches of a step] of each; NULL: microbatch_size */
-    uint32_t iterations;
-    /** Microbatches of a RoundPipe round. As many as a call has, or RP_ROUND_ALL: the library's
-     * order, where the rotation goes on from call to call. Fewer: the paper's, where a round begins
-     * on the GPU that is free first, and rounds of a call do not wait for each other. */
-    uint32_t round;
-    bool asynchronous;
-    rp_recompute recompute;
-    bool layer_grain;
-    uint32_t peer_gpus;            /**< of resident weights: rp_lower_config.peer_gpus */
-    uint64_t piece_bytes;          /**< largest piece of a parameter upload; 0: RP_PIECE_BYTES */
-    const rp_partition *partition; /**< NULL: even, by `costs` */
-    const rp_costs *costs; /**< places rounds and the even partition; their proportions matter */
-    const struct rp_torch_csv *orders; /**< as rp_schedule_config */
-    rp_reductions reductions;          /**< of FSDP, and of copies */
-    rp_layout layout;                  /**< of resident pipelines; `gpus` are then those of one copy
-                                            and rank of a tensor group: its stages' */
-} rp_compile_config;
-
-/** @return microbatches of a step. */
-static inline uint32_t rp_compile_microbatches(const rp_compile_config *config)
-{
-    uint32_t last =
-        config->last_microbatches != 0 ? config->last_microbatches : config->microbatches;
-    return (config->calls - 1) * config->microbatches + last;
-}
-
-/** @return sequences of a microbatch of the step. */
-static inline uint32_t rp_compile_sequences(const rp_compile_config *config, uint32_t microbatch)
-{
-    return config->sequences != NULL ? config->sequences[microbatch] : config->microbatch_size;
-}
-
-/** @return true where a schedule recomputes layer by layer unless somebody says otherwise:
- * data-parallel systems and tensor parallelism, which checkpoint every layer. */
-static inline bool rp_usual_layer_grain(const rp_schedule_type *schedule)
-{
-    return rp_is_data_parallel(&schedule->traits);
-}
+#include "common/run/resolve.h"
 
 /**
  * Looks at --grain layer where nothing is recomputed, which changes nothing.
@@ -170,7 +108,7 @@ rp_status rp_compile_sizes(const rp_traits *traits, const rp_model *model, uint3
  * @param program_out owned by the caller
  * @retval RP_OK, RP_USAGE (a form that cannot be lowered; logged), RP_NO_MEMORY
  */
-rp_status rp_compile_lower(const rp_compile_config *config, const rp_program *schedule,
+rp_status rp_compile_lower(const rp_resolved *config, const rp_program *schedule,
                            rp_program **program_out);
 
 /**
@@ -178,4 +116,4 @@ rp_status rp_compile_lower(const rp_compile_config *config, const rp_program *sc
  * @param program_out owned by the caller; passes rp_program_check
  * @retval RP_OK, RP_USAGE (what the schedule does not do, or too large; logged), RP_NO_MEMORY
  */
-rp_status rp_compile(const rp_compile_config *config, rp_program **program_out);
+rp_status rp_compile(const rp_resolved *config, rp_program **program_out);

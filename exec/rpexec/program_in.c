@@ -162,7 +162,7 @@ static rp_status check_bytes(const rpexec_options *o, const rpexec_model *model,
 }
 
 /* True in `same_out` where the schedule, built and lowered here, is the same program. */
-static rp_status is_rebuilt(const rp_compile_config *work, const rpexec_model *model,
+static rp_status is_rebuilt(const rp_resolved *work, const rpexec_model *model,
                             const rp_program *p, rp_arena *arena, bool *same_out)
 {
     rp_costs costs;
@@ -184,7 +184,7 @@ static rp_status check_sharded(const rpexec_options *o, const rpexec_model *mode
     for (uint32_t k = 0; k < 2 * p->microbatch_count; k++) {
         uint32_t calls = k / 2 + 1;
         bool same = false;
-        const rp_compile_config work = {.schedule = o->schedule,
+        const rp_resolved work = {.schedule = o->schedule,
                                         .gpus = o->run.gpus,
                                         .calls = calls,
                                         .microbatches = p->microbatch_count / calls,
@@ -224,7 +224,7 @@ rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *mod
         RP_TRY(check_bytes(o, model, p, arena));
         return rp_is_data_parallel(&p->traits) ? check_sharded(o, model, p, arena) : RP_OK;
     }
-    const rp_compile_config work = {.schedule = o->schedule,
+    const rp_resolved work = {.schedule = o->schedule,
                                     .calls = o->run.accumulate,
                                     .microbatches = o->run.microbatches,
                                     .microbatch_size = o->run.microbatch_size,

@@ -42,7 +42,7 @@ typedef struct rpexec_trainer {
     uint32_t job_microbatches;  /* likewise */
     uint32_t batch;             /* their sum, of all processes */
     rp_program *program;        /* --program-in; NULL: made for each segment */
-    rp_compile_config work;
+    rp_resolved work;
     rpexec_machine machine;
     rp_costs flops; /* proportions of FLOP counts */
     rp_costs costs; /* measured ones, or these */

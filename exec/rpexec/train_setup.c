@@ -254,7 +254,7 @@ static rp_status set_work(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
     t->work =
-        (rp_compile_config){.schedule = o->schedule,
+        (rp_resolved){.schedule = o->schedule,
                             .gpus = rpexec_options_places(o),
                             .layout = rpexec_options_layout(o),
                             .calls = o->run.accumulate,

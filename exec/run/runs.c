@@ -31,7 +31,7 @@ static rp_status try(const rp_schedule_type *schedule, bool asynchronous, rp_are
     rpexec_plan plan;
     rp_program *program = NULL;
     const rpexec_plan_limits limits = {0};
-    const rp_compile_config work = {.schedule = schedule,
+    const rp_resolved work = {.schedule = schedule,
                                     .gpus = GPUS,
                                     .calls = 1,
                                     .microbatches = 2 * GPUS,

@@ -57,10 +57,10 @@ const char *rpexec_work_obstacle(const rp_traits *traits, bool asynchronous)
 }
 
 /* @param counted the model with its numbers of parameters, for as long as the result is used */
-static rp_compile_config of_model(const rp_compile_config *work, const rpexec_model *model,
+static rp_resolved of_model(const rp_resolved *work, const rpexec_model *model,
                                   rp_model *counted)
 {
-    rp_compile_config config = *work;
+    rp_resolved config = *work;
     *counted = *model->config;
     rp_model_count(counted);
     config.model = counted;
@@ -69,15 +69,15 @@ static rp_compile_config of_model(const rp_compile_config *work, const rpexec_mo
     return config;
 }
 
-rp_status rpexec_work_lower(const rp_compile_config *work, const rpexec_model *model,
+rp_status rpexec_work_lower(const rp_resolved *work, const rpexec_model *model,
                             const rp_program *schedule, rp_program **program_out)
 {
     rp_model counted;
-    const rp_compile_config config = of_model(work, model, &counted);
+    const rp_resolved config = of_model(work, model, &counted);
     return rp_compile_lower(&config, schedule, program_out);
 }
 
-rp_status rpexec_work_program(const rp_compile_config *work, const rpexec_model *model,
+rp_status rpexec_work_program(const rp_resolved *work, const rpexec_model *model,
                               const rp_costs *costs, rp_program **program_out)
 {
     const char *obstacle = rpexec_work_obstacle(&work->schedule->traits, work->asynchronous);
@@ -87,7 +87,7 @@ rp_status rpexec_work_program(const rp_compile_config *work, const rpexec_model 
         return RP_USAGE;
     }
     rp_model counted;
-    rp_compile_config config = of_model(work, model, &counted);
+    rp_resolved config = of_model(work, model, &counted);
     config.costs = costs;
     return rp_compile(&config, program_out);
 }

@@ -24,7 +24,7 @@ rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_ar
 const char *rpexec_work_obstacle(const rp_traits *traits, bool asynchronous);
 
 /** rp_compile_lower. @param work its model, seq_len and dtype are not read: they are `model`'s */
-rp_status rpexec_work_lower(const rp_compile_config *work, const rpexec_model *model,
+rp_status rpexec_work_lower(const rp_resolved *work, const rpexec_model *model,
                             const rp_program *schedule, rp_program **program_out);
 
 /**
@@ -33,5 +33,5 @@ rp_status rpexec_work_lower(const rp_compile_config *work, const rpexec_model *m
  * @param costs rpexec_work_costs or measured ones
  * @retval as rp_compile; RP_USAGE also where the executor does not run it (logged)
  */
-rp_status rpexec_work_program(const rp_compile_config *work, const rpexec_model *model,
+rp_status rpexec_work_program(const rp_resolved *work, const rpexec_model *model,
                               const rp_costs *costs, rp_program **program_out);

@@ -6,7 +6,8 @@
 #include "common/inputs/costs.h"
 #include "common/inputs/model.h"
 #include "sim/library/rpsim.h"
-#include "sim/rpsim/study.h"
+#include "sim/rpsim/options_internal.h"
+#include "sim/study/study.h"
 
 #include <locale.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* Results and timelines of runs. */
 #include "common/base/units.h"
 #include "sim/library/library_internal.h"
-#include "sim/rpsim/report/columns.h"
+#include "sim/study/columns.h"
 
 #include <math.h>
 #include <string.h>
@@ -196,7 +196,7 @@ static rp_status make_list(rp_simulation *s, const rpsim_row *row, rp_op_list *l
 {
     const rp_timeline *t = row->result.timeline;
     const rp_program *p = t->program;
-    int64_t hop_ps = row->hardware ? 0 : row->costs->hop_ps;
+    int64_t hop_ps = !row->run.stage ? 0 : row->run.costs->hop_ps;
     rp_timed_op *ops = NULL;
     RP_TRY(rp_arena_alloc(s->arena, p->op_count, sizeof *ops, &ops));
     for (uint32_t q = 0; q < p->queue_count; q++) {

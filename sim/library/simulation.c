@@ -1,8 +1,8 @@
 /* Settings, and runs made of them. */
 #include "sim/library/library_internal.h"
 #include "sim/rpsim/command.h"
-#include "sim/rpsim/report/report.h"
-#include "sim/rpsim/session.h"
+#include "sim/study/columns.h"
+#include "sim/study/session.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -142,9 +142,9 @@ static rp_status prepare(rp_simulation *s, const rp_settings *given)
         return RP_USAGE;
     }
     RP_TRY(share_inputs(s, &settings));
-    s->options.session = s->session;
-    s->options.keep = settings.keep_timeline != 0;
-    return rpsim_study_prepare(&s->options, s->arena, &s->study);
+    s->options.setup.session = s->session;
+    s->options.setup.keep |= settings.keep_timeline != 0;
+    return rpsim_study_prepare(&s->options.setup, s->arena, &s->study);
 }
 
 static rp_status make(const rp_settings *settings, rp_simulation **simulation_out)
@@ -205,7 +205,7 @@ static rp_status run(rp_simulation *s)
         return RP_USAGE;
     }
     s->begun = true;
-    RP_TRY(rpsim_command_simulate(&s->study, s->command));
+    RP_TRY(rpsim_command_simulate(&s->study, &s->options, s->command));
     RP_TRY(rp_arena_alloc(s->arena, s->study.row_count, sizeof *s->lists, &s->lists));
     s->done = true;
     return RP_OK;
@@ -241,7 +241,8 @@ rp_status rp_simulation_row(const rp_simulation *s, uint32_t index, const char *
 
 static rp_status write_json(void *context, FILE *stream)
 {
-    return rpsim_report_write(context, stream);
+    rpsim_study_write_json(context, stream);
+    return RP_OK;
 }
 
 static rp_status give_json(const rp_simulation *s, char **json_out)

@@ -1,6 +1,6 @@
 #include "sim/rpadvise/advice_internal.h"
 #include "sim/rpadvise/search_internal.h"
-#include "sim/rpsim/report/columns.h"
+#include "sim/study/columns.h"
 
 #include <math.h>
 #include <stdio.h>

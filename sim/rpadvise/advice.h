@@ -3,7 +3,7 @@
 #pragma once
 
 #include "sim/rpadvise/search.h"
-#include "sim/rpsim/report/decided.h"
+#include "sim/study/decided.h"
 
 /** A row: the best run of a schedule in one optimizer mode. */
 typedef struct rpadvise_row {

@@ -75,10 +75,10 @@ static rp_status read_inputs(const rpadvise_search *s, facts *f, rpsim_study *st
     RP_TRY(rpsim_arguments_study(argc, argv, f->arena, study));
     const rpsim_row *row = &study->rows[0];
     const rp_machine machine = rp_machine_of(row->platform);
-    f->model = row->model;
+    f->model = row->run.model;
     f->Bps = machine.collective_Bps > 0 ? machine.collective_Bps : machine.upload_Bps;
     f->gpu_bytes =
-        (double)rpsim_memory_limits_of(row->platform, &row->schedule->traits, 1).gpu_bytes;
+        (double)rpsim_memory_limits_of(row->platform, &row->run.schedule->traits, 1).gpu_bytes;
     return RP_OK;
 }
 

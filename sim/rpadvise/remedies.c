@@ -43,7 +43,7 @@ static rp_status try_adapters(rpadvise_advice *a)
 {
     rpadvise_work work = *a->search->bench->work;
     rpadvise_change change = {.kind = RPADVISE_CHANGE_ADAPTERS, .value = ADAPTERS_RANK};
-    if (a->nearest->study.rows[0].model->lora_rank != 0) {
+    if (a->nearest->study.rows[0].run.model->lora_rank != 0) {
         return RP_OK;
     }
     work.lora_rank = ADAPTERS_RANK;

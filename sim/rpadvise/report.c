@@ -3,7 +3,7 @@
 #include "common/base/text.h"
 #include "common/cli/paragraph.h"
 #include "common/cli/table.h"
-#include "sim/rpsim/report/columns.h"
+#include "sim/study/columns.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -104,7 +104,7 @@ static void write_question(const page *p)
         (void)snprintf(batch, sizeof batch, "any batch up to %u tokens a step", o->max_step_tokens);
     }
     if (p->advice->row_count != 0) {
-        rp_arithmetic a = p->advice->rows[0].study.rows[0].costs->arithmetic;
+        rp_arithmetic a = p->advice->rows[0].study.rows[0].run.costs->arithmetic;
         (void)snprintf(added, sizeof added, " accumulated in %s",
                        rp_accumulation_text(a.accumulation));
     }

@@ -1,5 +1,5 @@
 #include "sim/rpadvise/report.h"
-#include "sim/rpsim/report/report.h"
+#include "sim/study/columns.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 #include "common/base/log.h"
 #include "sim/engine/clock.h"
 #include "sim/rpsim/arguments.h"
-#include "sim/rpsim/report/columns.h"
+#include "sim/study/columns.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -63,9 +63,9 @@ static void explain(const rpsim_row *row, rpadvise_outcome *out)
 static void set_work(const rpsim_row *row, const rpadvise_manner *manner, rpadvise_outcome *out)
 {
     const rp_metrics *m = &row->result.metrics;
-    bool resident = row->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
-    double steps = manner->period_only ? row->config.iterations : 1;
-    out->work_s = 1e-12 * (double)m->passes_ps / row->config.gpus / steps;
+    bool resident = row->run.schedule->traits.placement == RP_PLACEMENT_RESIDENT;
+    double steps = manner->period_only ? row->run.iterations : 1;
+    out->work_s = 1e-12 * (double)m->passes_ps / row->run.gpus / steps;
     out->least_s = resident ? 1e-12 * (double)m->fullest_ps / steps : out->work_s;
 }
 
@@ -73,7 +73,7 @@ static void describe(const rpsim_row *row, const rpadvise_manner *manner, rpadvi
 {
     const rpsim_memory *memory = &row->memory;
     const rpsim_memory_limits limits =
-        rpsim_memory_limits_of(row->platform, &row->schedule->traits, rpsim_row_gpus(row));
+        rpsim_memory_limits_of(row->platform, &row->run.schedule->traits, rpsim_row_gpus(row));
     double speed = rpsim_row_tokens_per_s(row);
     *out = (rpadvise_outcome){
         .ran = true,
@@ -86,7 +86,7 @@ static void describe(const rpsim_row *row, const rpadvise_manner *manner, rpadvi
         .host_bytes = memory->peak_host_bytes,
         .host_limit_bytes = memory->host_bytes,
         .batch = rpsim_row_global_batch(row),
-        .seq_len = row->workload.seq_len,
+        .seq_len = row->run.seq_len,
         .ops = row->ops,
     };
     set_work(row, manner, out);
@@ -120,7 +120,7 @@ static rp_status prepare(const rpadvise_work *work, const rpadvise_candidate *ca
     RP_TRY(rpadvise_candidate_arguments(work, candidate, manner, arena, &argc, &argv));
     RP_TRY(rpsim_arguments_study(argc, argv, arena, study_out));
     for (uint32_t i = 0; i < study_out->row_count && manner->period_only; i++) {
-        study_out->rows[i].workload.without = RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK;
+        study_out->rows[i].without = RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK;
     }
     return rpsim_study_run(study_out);
 }

@@ -65,19 +65,13 @@ static rp_status refuse(const cells *c, uint32_t row, const char *what)
     return RP_INPUT;
 }
 
-static rp_status published_workload(const rp_schedule_type *schedule, rpsim_question *q)
+static rp_status published_run(rpsim_question *q)
 {
-    uint32_t seq_len = q->workload.seq_len;
-    if (q->longest) {
-        return rpsim_workload_longest(schedule, q->model, &q->workload, &q->asynchronous, NULL);
-    }
-    RP_TRY(rpsim_workload_published(schedule, q->model, true, q->asynchronous, &q->workload,
-                                    &q->asynchronous, NULL));
-    q->workload.seq_len = seq_len;
-    return RP_OK;
+    return q->longest ? rp_resolve_longest(q->model, &q->run, NULL)
+                      : rp_resolve_published(q->model, true, &q->run, NULL);
 }
 
-static rp_status given_workload(const cells *c, uint32_t row, rpsim_workload *w)
+static rp_status given_run(const cells *c, uint32_t row, rp_resolved *w)
 {
     const char *grain = cell(c, row, COLUMN_GRAIN);
     RP_TRY(number(c, row, COLUMN_BATCH, 1u << 20, &w->global_batch));
@@ -111,31 +105,31 @@ static const rp_costs *find_table(const rpsim_cells_inputs *inputs, const char *
 
 static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
 {
-    const rp_schedule_type *schedule = NULL;
     uint64_t gpus = c->inputs->platform.gpus;
     if (c->gpus != UINT32_MAX) {
         RP_TRY(rp_csv_u64(&c->csv, row, c->gpus, 1, gpus, &gpus));
     }
     *q = (rpsim_question){.framework = cell(c, row, COLUMN_FRAMEWORK),
                           .model = cell(c, row, COLUMN_MODEL),
-                          .gpus = (uint32_t)gpus,
-                          .costs = find_table(c->inputs, cell(c, row, COLUMN_MODEL)),
+                          .run = {.gpus = (uint32_t)gpus,
+                                  .costs = find_table(c->inputs, cell(c, row, COLUMN_MODEL))},
                           .file = c->csv.name,
                           .line = c->csv.lines[row]};
-    RP_TRY(rp_schedule_require("framework", rp_published_schedule(q->framework), false, &schedule));
+    RP_TRY(rp_schedule_require("framework", rp_published_schedule(q->framework), false,
+                               &q->run.schedule));
     q->longest = strcmp(cell(c, row, COLUMN_LENGTH), "longest") == 0;
-    q->asynchronous = strcmp(q->framework, "roundpipe") == 0;
+    q->run.asynchronous = strcmp(q->framework, "roundpipe") == 0;
     if (!q->longest) {
-        RP_TRY(length(c, row, &q->workload.seq_len));
+        RP_TRY(length(c, row, &q->run.seq_len));
     }
     uint32_t empty = 0;
     for (int column = COLUMN_BATCH; column < COLUMNS; column++) {
         empty += cell(c, row, column)[0] == '\0' ? 1 : 0;
     }
-    RP_TRY(empty == COLUMNS - COLUMN_BATCH ? published_workload(schedule, q)
-                                           : given_workload(c, row, &q->workload));
+    RP_TRY(empty == COLUMNS - COLUMN_BATCH ? published_run(q)
+                                           : given_run(c, row, &q->run));
     const char *dtype = c->dtype != UINT32_MAX ? rp_csv_cell(&c->csv, row, c->dtype) : "";
-    if (*dtype != '\0' && !rp_dtype_parse(dtype, &q->workload.dtype)) {
+    if (*dtype != '\0' && !rp_dtype_parse(dtype, &q->run.dtype)) {
         return refuse(c, row, "column dtype; valid values are fp16, bf16, fp32 and an empty cell");
     }
     return RP_OK;
@@ -188,15 +182,15 @@ static void doubt_tables(const rpsim_cells *c, const rpsim_answer *answers)
 {
     for (uint32_t row = 0; row < c->csv.rows; row++) {
         const rpsim_question *q = &c->questions[row];
-        bool said = q->costs == NULL || !answers[row].beats_peak;
+        bool said = q->run.costs == NULL || !answers[row].beats_peak;
         for (uint32_t i = 0; i < row && !said; i++) {
-            said = c->questions[i].costs == q->costs && answers[i].beats_peak;
+            said = c->questions[i].run.costs == q->run.costs && answers[i].beats_peak;
         }
         if (!said) {
             rp_log_warning("%s:%zu: with cost table %s GPUs compute faster than their peak; check "
                            "the table's times, microbatch_size, seq_len, dtype and accumulation, "
                            "and whether it is of this GPU",
-                           q->file, (size_t)q->line, q->costs->name);
+                           q->file, (size_t)q->line, q->run.costs->name);
         }
     }
 }
@@ -220,7 +214,7 @@ rp_status rpsim_predict_cells(const char *path, const rpsim_cells_inputs *inputs
         const rpsim_question *q = &c.questions[row];
         const rpsim_answer *a = &answers[row];
         fprintf(stream, "%s,%s,%s,%u,%u,%s,", q->framework, q->model, inputs->platform.name,
-                q->gpus, a->seq_len,
+                q->run.gpus, a->seq_len,
                 !a->fits        ? "no"
                 : a->host_known ? "yes"
                                 : "unknown");

@@ -508,7 +508,7 @@ static rp_status leave_out_unfit(const rp_csv *csv, fitter *f)
         if (fit->rows[row].left_out) {
             rp_log_warning(
                 "%s:%zu: left out, for %s, %s on %u GPUs does not fit into memory: it %s", q->file,
-                q->line, q->framework, q->model, q->gpus, f->answers[row].need);
+                q->line, q->framework, q->model, q->run.gpus, f->answers[row].need);
         }
         f->fit_count += rpsim_fit_uses(&fit->rows[row]) ? 1 : 0;
     }
@@ -537,7 +537,7 @@ static void leave_known_layers(fitter *f, uint32_t key_count)
     bool known = key_count == 0 && fit->constant_count > 0 &&
                  strcmp(fit->constants[0].key, list[0].key) == 0;
     for (uint32_t i = 0; i < f->fit_count; i++) {
-        known = known && f->questions[i].costs != NULL;
+        known = known && f->questions[i].run.costs != NULL;
     }
     if (known) {
         fit->constant_count--;

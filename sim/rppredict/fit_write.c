@@ -148,7 +148,7 @@ void rpsim_fit_write(const rpsim_fit *fit, FILE *stream)
     for (uint32_t i = 0; i < fit->row_count; i++) {
         const rpsim_fit_row *r = &fit->rows[i];
         fprintf(stream, "| %s | %s | %u | %s | %.0f | %.0f | %+.2f | %+.2f |\n",
-                r->question->framework, r->question->model, r->question->gpus,
+                r->question->framework, r->question->model, r->question->run.gpus,
                 r->left_out ? "left out"
                 : r->fit    ? "fit"
                             : "predict",

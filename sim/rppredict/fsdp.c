@@ -162,37 +162,33 @@ static rp_status predict(const run *as, uint32_t draws, rpsim_fsdp_row *of, rp_a
     const rp_roof roof = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}};
     RP_TRY(rp_find_costs(&model, &roof, of->microbatch_size, of->seq_len, arena, &costs));
     RP_TRY(rp_partition_even(schedule, &costs, platform.gpus, 0, arena, &partition, NULL));
-    const rpsim_workload workload = {
+    const rp_resolved resolved = {
+        .schedule = schedule,
+        .model = &model,
+        .costs = &costs,
+        .gpus = platform.gpus,
         .global_batch = of->gpus * as->accumulation * of->microbatch_size,
         .calls = 1,
         .microbatches = of->gpus * as->accumulation,
         .seq_len = of->seq_len,
+        .iterations = ITERATIONS,
+        .round = RP_ROUND_ALL,
+        .recompute = of->recomputes ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE,
         .layer_grain = rp_usual_layer_grain(schedule),
+        .partition = &partition,
         .dtype = RP_DTYPE_BF16,
         .reductions = {.each_given = true,
                        .each_microbatch = true,
                        .dtype_given = true,
                        .dtype = as->fp32 ? RP_DTYPE_F32 : RP_DTYPE_BF16}};
-    const rp_schedule_config config = {.gpus = platform.gpus,
-                                       .microbatches = workload.microbatches,
-                                       .iterations = ITERATIONS,
-                                       .round = workload.microbatches,
-                                       .round_start = RP_ROUND_START_ROTATE,
-                                       .recompute =
-                                           of->recomputes ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE,
-                                       .layers = model.layers,
-                                       .partition = &partition,
-                                       .costs = &costs};
-    RP_TRY(rpsim_hardware_case_run(schedule, &config, &workload, &model, &platform, &result));
-    double tokens = (double)workload.global_batch * of->seq_len;
+    RP_TRY(rpsim_hardware_case_run(&resolved, &platform, 0, &result));
+    double tokens = (double)resolved.global_batch * of->seq_len;
     of->predicted_tokens_per_s = tokens / (result.period_ps * 1e-12);
     of->error_pct = 100 * (of->predicted_tokens_per_s / of->measured_tokens_per_s - 1);
     of->fits = result.memory.known && result.memory.fits;
     const rpsim_interval_run drawn = {.program = result.program,
-                                      .costs = &costs,
-                                      .model = &model,
                                       .platform = &platform,
-                                      .workload = &workload,
+                                      .resolved = &resolved,
                                       .period_ps = result.period_ps};
     rp_status status = draw(&drawn, draws, of->predicted_tokens_per_s, arena, &of->range);
     rpsim_result_fini(&result);

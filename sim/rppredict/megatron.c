@@ -105,25 +105,24 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
     const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_F32}};
     RP_TRY(rp_roofline_costs(&rank, &roof, of->microbatch_size, of->seq_len, arena, &costs));
     costs.tensor_parallel = of->tensor_parallel;
-    const rpsim_workload workload = {.global_batch = batch,
-                                     .calls = 1,
-                                     .microbatches = batch / of->microbatch_size,
-                                     .seq_len = of->seq_len,
-                                     .dtype = RP_DTYPE_F16,
-                                     .layout = layout,
-                                     .without = RPSIM_WITHOUT_CHECK};
-    rp_schedule_config config = {.gpus = of->pipeline_parallel,
-                                 .microbatches = workload.microbatches,
-                                 .iterations = 1, /* synchronous: every one is like it */
-                                 .round = workload.microbatches,
-                                 .round_start = RP_ROUND_START_ROTATE,
-                                 .recompute = RP_RECOMPUTE_WAIT,
-                                 .layers = model.layers,
-                                 .costs = &costs};
-    RP_TRY(rp_compile_partition(NULL, RP_PARTITION_WORDS, of->model, 0, schedule, &config, arena,
+    rp_resolved resolved = {.schedule = schedule,
+                            .model = &model,
+                            .costs = &costs,
+                            .gpus = of->pipeline_parallel,
+                            .global_batch = batch,
+                            .calls = 1,
+                            .microbatches = batch / of->microbatch_size,
+                            .seq_len = of->seq_len,
+                            .iterations = 1, /* synchronous: every one is like it */
+                            .round = RP_ROUND_ALL,
+                            .recompute = RP_RECOMPUTE_WAIT,
+                            .dtype = RP_DTYPE_F16,
+                            .layout = layout};
+    const rp_schedule_config view = rp_resolved_view(&resolved);
+    RP_TRY(rp_compile_partition(NULL, RP_PARTITION_WORDS, of->model, 0, schedule, &view, arena,
                                 &partition, NULL));
-    config.partition = &partition;
-    RP_TRY(rpsim_hardware_case_run(schedule, &config, &workload, &model, &platform, &result));
+    resolved.partition = &partition;
+    RP_TRY(rpsim_hardware_case_run(&resolved, &platform, RPSIM_WITHOUT_CHECK, &result));
     of->predicted_ms = 1e-9 * result.period_ps;
     of->error_pct = 100 * (of->predicted_ms / of->measured_ms - 1);
     rpsim_result_fini(&result);

@@ -87,15 +87,15 @@ static void add_plausible(predictor *p, const rpsim_question *listed)
 {
     rpsim_question q = *listed;
     q.draws = plausible_draws(p);
-    q.iterations = PLAUSIBLE_ITERATIONS;
+    q.run.iterations = PLAUSIBLE_ITERATIONS;
     for (size_t i = 0; i < SIZES; i++) {
         uint32_t size = plausible_sizes[i];
-        q.workload.global_batch = listed->workload.global_batch;
-        q.workload.microbatches = listed->workload.global_batch / size;
+        q.run.global_batch = listed->run.global_batch;
+        q.run.microbatches = listed->run.global_batch / size;
         add_question(p, &q);
         for (size_t k = 0; k < PER_GPU; k++) {
-            q.workload.microbatches = plausible_per_gpu[k] * listed->gpus;
-            q.workload.global_batch = size * q.workload.microbatches;
+            q.run.microbatches = plausible_per_gpu[k] * listed->run.gpus;
+            q.run.global_batch = size * q.run.microbatches;
             add_question(p, &q);
         }
     }
@@ -104,24 +104,21 @@ static void add_plausible(predictor *p, const rpsim_question *listed)
 static rp_status add_cell(predictor *p, const char *group, const char *framework, const char *model,
                           uint32_t gpus, double measured)
 {
-    rpsim_workload workload = {.seq_len = SEQ_LEN};
-    const rp_schedule_type *schedule = NULL;
-    bool asynchronous = strcmp(framework, "roundpipe") == 0;
-    RP_TRY(rp_schedule_require("framework", rp_published_schedule(framework), false, &schedule));
-    RP_TRY(rpsim_workload_published(schedule, model, true, asynchronous, &workload, &asynchronous,
-                                    NULL));
+    rpsim_question question = {.framework = framework,
+                               .model = model,
+                               .draws = p->out->draws,
+                               .run = {.gpus = gpus,
+                                       .seq_len = SEQ_LEN,
+                                       .asynchronous = strcmp(framework, "roundpipe") == 0}};
+    RP_TRY(rp_schedule_require("framework", rp_published_schedule(framework), false,
+                               &question.run.schedule));
+    RP_TRY(rp_resolve_published(model, true, &question.run, NULL));
     rp_model loaded; /* names are refused before minutes of simulation, not after */
     RP_TRY(rp_model_load(model, p->arena, &loaded));
-    uint32_t set_at = workload.sets_gpus != 0 ? workload.sets_gpus : p->platform.gpus;
-    if (workload.sets_constant && set_at == gpus) {
+    uint32_t set_at = question.run.sets_gpus != 0 ? question.run.sets_gpus : p->platform.gpus;
+    if (question.run.sets_constant && set_at == gpus) {
         RP_TRY(rp_arena_print(p->arena, &group, "%s-set", group));
     }
-    const rpsim_question question = {.framework = framework,
-                                     .model = model,
-                                     .gpus = gpus,
-                                     .draws = p->out->draws,
-                                     .asynchronous = asynchronous,
-                                     .workload = workload};
     add_question(p, &question);
     bool known = strcmp(framework, "mobius") != 0;
     if (!known) {

@@ -18,12 +18,10 @@
 
 typedef struct run_inputs {
     const rp_platform *platform;
-    const rp_schedule_type *schedule;
     rp_model model;
     rp_costs costs;
     rp_partition partition;
-    rpsim_workload workload;
-    rp_schedule_config config;
+    rp_resolved run;
     rp_arena *arena;
 } run_inputs;
 
@@ -31,69 +29,64 @@ typedef struct run_inputs {
  * lists partitions for its own simulation of pipelines, whose time they balance, none for
  * Megatron's runs. Assumed for their longest sequences: what they ran out of is balanced, the bytes
  * of parameters. */
-static rp_status choose_partition(run_inputs *in, uint32_t gpus, bool longest)
+static rp_status choose_partition(run_inputs *in, bool longest)
 {
-    const rp_schedule_type *schedule = in->schedule;
+    const rp_schedule_type *schedule = in->run.schedule;
+    uint32_t gpus = in->run.gpus;
     if (longest && schedule->traits.placement == RP_PLACEMENT_RESIDENT) {
         return rp_partition_balanced(&in->model, gpus, in->arena, &in->partition);
     }
     if (schedule->separate_backward) {
-        in->workload.planned = true;
-        return rpsim_run_plan(&in->costs, &in->model, in->platform, &in->workload, gpus, in->arena,
-                              &in->partition, NULL, NULL);
+        in->run.planned = true;
+        return rpsim_run_plan(&in->run, in->platform, in->arena, &in->partition, NULL, NULL);
     }
     bool found = false;
     const char *name = schedule->published_as != NULL ? schedule->published_as : schedule->name;
     RP_TRY(rp_partition_published(name, in->model.name, in->arena, &in->partition, &found));
-    return found
-               ? RP_OK
-               : rp_partition_even(schedule, &in->costs, gpus, 0, in->arena, &in->partition, NULL);
+    return found ? RP_OK
+                 : rp_partition_even(schedule, &in->costs, gpus, 0, in->arena, &in->partition,
+                                     NULL);
 }
 
 static rp_status prepare(const rpsim_question *q, run_inputs *in)
 {
-    const char *name = rp_published_schedule(q->framework);
-    RP_TRY(rp_schedule_require("framework", name, false, &in->schedule));
+    const rp_costs *table = q->run.costs;
     RP_TRY(rp_model_load(q->model, in->arena, &in->model));
-    in->workload = q->workload;
+    in->run = q->run;
     if (q->longest) {
-        in->workload.seq_len = RPSIM_SEQLEN_STEP;
+        in->run.seq_len = RPSIM_SEQLEN_STEP;
     }
-    uint32_t microbatches = in->workload.calls * in->workload.microbatches;
-    uint32_t sequences = in->workload.global_batch / microbatches; /* for the roofline only */
-    if (q->costs != NULL && q->costs->layers != in->model.layers) {
+    uint32_t microbatches = rp_resolved_microbatches(&in->run);
+    uint32_t sequences = in->run.global_batch / microbatches; /* for the roofline only */
+    if (table != NULL && table->layers != in->model.layers) {
         rp_log_error("--costs: %s has %u layers, model %s %u; valid is a table of the same model",
-                     q->costs->name, q->costs->layers, in->model.name, in->model.layers);
+                     table->name, table->layers, in->model.name, in->model.layers);
         return RP_INPUT;
     }
-    const rp_roof roof = {in->platform, {in->workload.dtype, RP_ACCUMULATION_USUAL}};
-    if (q->costs != NULL) {
-        RP_TRY(rp_costs_for_run(q->costs, &in->model, &roof, in->arena, &in->costs));
+    const rp_roof roof = {in->platform, {in->run.dtype, RP_ACCUMULATION_USUAL}};
+    if (table != NULL) {
+        RP_TRY(rp_costs_for_run(table, &in->model, &roof, in->arena, &in->costs));
     } else {
-        RP_TRY(rp_find_costs(&in->model, &roof, sequences > 0 ? sequences : 1, in->workload.seq_len,
+        RP_TRY(rp_find_costs(&in->model, &roof, sequences > 0 ? sequences : 1, in->run.seq_len,
                              in->arena, &in->costs));
     }
-    RP_TRY(choose_partition(in, q->gpus, q->longest));
-    bool alike = rp_is_data_parallel(&in->schedule->traits);
-    uint32_t iterations = alike ? DATA_PARALLEL_ITERATIONS : ITERATIONS;
-    in->config = (rp_schedule_config){.gpus = q->gpus,
-                                      .microbatches = microbatches,
-                                      .iterations = q->iterations != 0 ? q->iterations : iterations,
-                                      .round = in->workload.microbatches,
-                                      .round_start = RP_ROUND_START_ROTATE,
-                                      .asynchronous = q->asynchronous,
-                                      .recompute = in->schedule->default_recompute,
-                                      .layers = in->model.layers,
-                                      .partition = &in->partition,
-                                      .costs = &in->costs};
+    in->run.model = &in->model;
+    in->run.costs = &in->costs;
+    in->run.recompute = in->run.schedule->default_recompute;
+    in->run.round = RP_ROUND_ALL;
+    if (in->run.iterations == 0) {
+        bool alike = rp_is_data_parallel(&in->run.schedule->traits);
+        in->run.iterations = alike ? DATA_PARALLEL_ITERATIONS : ITERATIONS;
+    }
+    RP_TRY(choose_partition(in, q->longest));
+    in->run.partition = &in->partition;
     return RP_OK;
 }
 
 static rp_status longest(run_inputs *in, rpsim_answer *answer)
 {
     rpsim_result result;
-    RP_TRY(rpsim_seqlen_search(in->schedule, &in->config, &in->workload, &in->model, in->platform,
-                               in->arena, &answer->seq_len, &result));
+    RP_TRY(rpsim_seqlen_search(&in->run, in->platform, in->arena, &answer->seq_len, &result));
     answer->host_known = result.memory.host_bytes != 0;
     rpsim_result_fini(&result);
     answer->fits = answer->seq_len != 0;
@@ -108,10 +101,8 @@ static rp_status draw(const run_inputs *in, const rpsim_question *q, const rpsim
 {
     rpsim_intervals intervals;
     const rpsim_interval_run run = {.program = result->program,
-                                    .costs = &in->costs,
-                                    .model = &in->model,
                                     .platform = in->platform,
-                                    .workload = &in->workload,
+                                    .resolved = &in->run,
                                     .period_ps = result->period_ps};
     if (q->draws == 0 || !answer->fits) {
         return RP_OK;
@@ -125,12 +116,10 @@ static rp_status draw(const run_inputs *in, const rpsim_question *q, const rpsim
 
 static rp_status throughput(run_inputs *in, const rpsim_question *q, rpsim_answer *answer)
 {
-    rpsim_workload *w = &in->workload;
-    w->without = RPSIM_WITHOUT_STEP;
+    const rp_resolved *w = &in->run;
     uint32_t slices = w->sequence_slices != 0 ? w->sequence_slices : 1;
     rpsim_result result;
-    RP_TRY(
-        rpsim_hardware_case_run(in->schedule, &in->config, w, &in->model, in->platform, &result));
+    RP_TRY(rpsim_hardware_case_run(w, in->platform, RPSIM_WITHOUT_STEP, &result));
     answer->seq_len = w->seq_len;
     answer->tokens_per_s =
         (double)w->global_batch * w->seq_len / slices / (result.period_ps * 1e-12);
@@ -186,9 +175,8 @@ typedef struct asked {
 static bool same_question(const rpsim_question *a, const rpsim_question *b)
 {
     return strcmp(a->framework, b->framework) == 0 && strcmp(a->model, b->model) == 0 &&
-           a->gpus == b->gpus && a->longest == b->longest && a->draws == b->draws &&
-           a->iterations == b->iterations && a->asynchronous == b->asynchronous &&
-           a->costs == b->costs && memcmp(&a->workload, &b->workload, sizeof a->workload) == 0;
+           a->longest == b->longest && a->draws == b->draws &&
+           memcmp(&a->run, &b->run, sizeof a->run) == 0;
 }
 
 /* Where a question is asked first: published tables share cells. */

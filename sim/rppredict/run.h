@@ -26,14 +26,12 @@ rp_status rpsim_predict_rows(const rp_csv *table, rpsim_predict_row predict, voi
 typedef struct rpsim_question {
     const char *framework; /**< as published (rp_published_schedule) */
     const char *model;
-    uint32_t gpus;           /**< 1 to the platform's */
-    bool longest;            /**< the longest sequence that fits is asked for, no throughput */
-    uint32_t draws;          /**< of the inputs, at most RPSIM_PREDICT_DRAWS */
-    uint32_t iterations;     /**< steps that are simulated; 0: enough for a steady state */
-    bool asynchronous;       /**< steps follow each other without a barrier */
-    const rp_costs *costs;   /**< times of layers; NULL: rp_find_costs */
-    rpsim_workload workload; /**< seq_len is not read where `longest` */
-    const char *file;        /**< that asks, for messages; NULL: none */
+    bool longest;   /**< the longest sequence that fits is asked for, no throughput */
+    uint32_t draws; /**< of the inputs, at most RPSIM_PREDICT_DRAWS */
+    /** Schedule, GPUs (1 to the platform's), optimizer and sizes; seq_len is not read if `longest`;
+     * iterations 0: enough for a steady state; costs NULL: rp_find_costs. */
+    rp_resolved run;
+    const char *file; /**< that asks, for messages; NULL: none */
     size_t line;
 } rpsim_question;
 

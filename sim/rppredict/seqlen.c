@@ -23,13 +23,11 @@ static rp_status ask(const rpsim_seqlen_cell *cell, const rp_platform *platform,
 {
     *question_out = (rpsim_question){.framework = cell->framework,
                                      .model = cell->model,
-                                     .gpus = platform->gpus,
-                                     .longest = true};
-    const rp_schedule_type *schedule = NULL;
-    RP_TRY(
-        rp_schedule_require("framework", rp_published_schedule(cell->framework), false, &schedule));
-    return rpsim_workload_longest(schedule, cell->model, &question_out->workload,
-                                  &question_out->asynchronous, NULL);
+                                     .longest = true,
+                                     .run = {.gpus = platform->gpus}};
+    RP_TRY(rp_schedule_require("framework", rp_published_schedule(cell->framework), false,
+                               &question_out->run.schedule));
+    return rp_resolve_longest(cell->model, &question_out->run, NULL);
 }
 
 static rp_status answer_cells(const rpsim_question *questions, const rp_platform *platform,
@@ -73,7 +71,7 @@ static rp_status predict_cells(const rp_csv *csv, rp_arena *arena, rpsim_seqlens
         cell.group = cell.framework;
         cell.measured_tokens = (uint32_t)steps * RPSIM_SEQLEN_STEP;
         RP_TRY(ask(&cell, &platform, &questions[out->count]));
-        if (questions[out->count].workload.sets_constant) {
+        if (questions[out->count].run.sets_constant) {
             RP_TRY(rp_arena_print(arena, &cell.group, "%s-set", cell.framework));
         }
         out->cells[out->count++] = cell;

@@ -1,6 +1,8 @@
 #include "sim/rpsim/arguments.h"
 
-#include "sim/rpsim/record.h"
+#include "sim/rpsim/options_internal.h"
+
+#include "sim/study/record.h"
 
 rp_status rpsim_arguments_check(int argc, char **argv, rp_arena *arena)
 {
@@ -24,10 +26,11 @@ rp_status rpsim_arguments_run(rpsim_session *session, int argc, char **argv, con
     rpsim_options options;
     rpsim_study study;
     RP_TRY(rpsim_options_parse(argc, argv, arena, &options));
-    options.session = session;
-    options.db = "the caller's"; /* rows are hashed for it */
-    options.intervals = options.intervals_given ? options.intervals : 0;
-    rp_status status = rpsim_study_prepare(&options, arena, &study);
+    rpsim_setup *setup = &options.setup;
+    setup->session = session;
+    setup->hashes = true;
+    setup->intervals = setup->intervals_given ? setup->intervals : 0;
+    rp_status status = rpsim_study_prepare(setup, arena, &study);
     if (status == RP_OK) {
         status = run_rows(&study, command, runs_out);
     }
@@ -42,5 +45,5 @@ rp_status rpsim_arguments_study(int argc, char **argv, rp_arena *arena, rpsim_st
     *study_out = (rpsim_study){.arena = arena};
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *options, &options));
     RP_TRY(rpsim_options_parse(argc, argv, arena, options));
-    return rpsim_study_prepare(options, arena, study_out);
+    return rpsim_study_prepare(&options->setup, arena, study_out);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/store/store.h"
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 
 /** Files and programs that command lines one after the other have in common (session.h). */
 typedef struct rpsim_session rpsim_session;

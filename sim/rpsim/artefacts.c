@@ -8,7 +8,7 @@
 #include "common/timeline/gantt.h"
 #include "common/timeline/timeline_csv.h"
 #include "common/torch/torch_csv.h"
-#include "sim/rpsim/record.h"
+#include "sim/study/record.h"
 #include "sim/rpsim/report/page.h"
 #include "sim/rpsim/report/report.h"
 
@@ -28,16 +28,16 @@ static rp_status require_one(const rpsim_study *study, const char *option, const
 
 static bool writes_sidecar(const rpsim_options *o)
 {
-    return o->torch_csv_out != NULL && o->torch_csv_in == NULL && o->torch_sidecar != NULL;
+    return o->torch_csv_out != NULL && o->setup.torch_csv_in == NULL && o->setup.torch_sidecar != NULL;
 }
 
 /* Iterations of --gantt-iterations are there in every run. */
-static rp_status check_iterations(const rpsim_study *study)
+static rp_status check_iterations(const rpsim_study *study, const rpsim_options *o)
 {
     for (uint32_t i = 0; i < study->row_count; i++) {
         const rpsim_row *row = &study->rows[i];
-        uint32_t count = row->given != NULL ? row->given->iteration_count : row->config.iterations;
-        if (study->options->gantt_last > count) {
+        uint32_t count = row->given != NULL ? row->given->iteration_count : row->run.iterations;
+        if (o->gantt_last > count) {
             rp_log_error(
                 "--gantt-iterations: %s has %u iteration%s; valid are 1 to %u, or a larger "
                 "--iterations",
@@ -48,9 +48,9 @@ static rp_status check_iterations(const rpsim_study *study)
     return RP_OK;
 }
 
-rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefacts_out)
+rp_status rpsim_artefacts_open(const rpsim_study *study, const rpsim_options *o,
+                               rpsim_artefacts *artefacts_out)
 {
-    const rpsim_options *o = study->options;
     *artefacts_out = (rpsim_artefacts){0};
     RP_TRY(require_one(study, "--trace-out", o->trace_out));
     RP_TRY(require_one(study, "--program-out", o->program_out));
@@ -64,7 +64,7 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
             return RP_USAGE;
         }
         RP_TRY(rp_gantt_check_path("--gantt-out", o->gantt_out));
-        RP_TRY(check_iterations(study));
+        RP_TRY(check_iterations(study, o));
     }
     if (o->html_out != NULL) {
         if (study->row_count > RP_PAGE_MAX_RUNS) {
@@ -88,18 +88,18 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefa
     }
     if (o->chakra_out != NULL) {
         const rpsim_row *row = &study->rows[0];
-        rp_traits traits = row->given != NULL ? row->given->traits : row->schedule->traits;
-        traits.layout = row->workload.layout;
+        rp_traits traits = row->given != NULL ? row->given->traits : row->run.schedule->traits;
+        traits.layout = row->run.layout;
         if (rp_server_copies(&traits) > 1) {
             rp_log_error("--chakra-out: hosts of several servers add up gradients, which traces of "
                          "GPUs cannot say; valid are runs on one server");
             return RP_USAGE;
         }
-        RP_TRY(rpsim_chakra_open(o->chakra_out, row->config.gpus, &row->workload.layout,
+        RP_TRY(rpsim_chakra_open(o->chakra_out, row->run.gpus, &row->run.layout,
                                  study->arena, &artefacts_out->chakra));
     }
     if (writes_sidecar(o)) {
-        RP_TRY(rp_output_open(o->torch_sidecar, &artefacts_out->sidecar));
+        RP_TRY(rp_output_open(o->setup.torch_sidecar, &artefacts_out->sidecar));
     }
     return o->db != NULL ? rp_store_open_before(o->db, &artefacts_out->store) : RP_OK;
 }
@@ -108,17 +108,17 @@ static rp_status write_trace(const rpsim_study *study, rp_output *output)
 {
     const rpsim_row *row = &study->rows[0];
     char seed[32];
-    snprintf(seed, sizeof seed, "%" PRIu64, study->options->seed);
+    snprintf(seed, sizeof seed, "%" PRIu64, study->setup->seed);
     const rp_trace_fact facts[] = {
         {"program", "rpsim"},
         {"version", rp_version()},
         {"schedule", row->schedule_name},
         {"model", row->model_name},
         {"platform", row->platform_name},
-        {"costs", row->costs->name},
+        {"costs", row->run.costs->name},
         {"partition", row->partition_text},
-        {"recompute", rp_recompute_text(row->config.recompute)},
-        {"fidelity", row->hardware ? "hardware" : "stage"},
+        {"recompute", rp_recompute_text(row->run.recompute)},
+        {"fidelity", !row->run.stage ? "hardware" : "stage"},
         {"seed", seed},
     };
     RP_TRY(rp_trace_write(row->result.timeline, facts, sizeof facts / sizeof facts[0],
@@ -127,17 +127,16 @@ static rp_status write_trace(const rpsim_study *study, rp_output *output)
 }
 
 /* The chart shows the iterations that were asked for; the row's metrics are those of one. */
-static rp_status write_gantt(const rpsim_study *study)
+static rp_status write_gantt(const rpsim_study *study, const rpsim_options *o)
 {
-    const rpsim_options *o = study->options;
     rp_gantt_panel panels[RP_GANTT_MAX_PANELS];
     rp_metrics metrics[RP_GANTT_MAX_PANELS];
     for (uint32_t i = 0; i < study->row_count; i++) {
         const rpsim_row *row = &study->rows[i];
         const char *title = row->schedule_name;
-        if (study->options->all_schedules || study->options->recompute_count != 0) {
+        if (study->setup->all_schedules || study->setup->run.recompute_count != 0) {
             RP_TRY(rp_arena_print(study->arena, &title, "%s, recompute %s", row->schedule_name,
-                                  rp_recompute_text(row->config.recompute)));
+                                  rp_recompute_text(row->run.recompute)));
         }
         metrics[i] = row->result.metrics;
         RP_TRY(
@@ -151,7 +150,7 @@ static rp_status write_gantt(const rpsim_study *study)
             panels[i].last_iteration = o->gantt_first != 0 ? o->gantt_last : 1;
         }
     }
-    return rp_gantt_write(panels, study->row_count, study->options->gantt_out);
+    return rp_gantt_write(panels, study->row_count, o->gantt_out);
 }
 
 static rp_status check_legacy(const rpsim_options *o, const rp_program *program,
@@ -170,12 +169,12 @@ static rp_status check_legacy(const rpsim_options *o, const rp_program *program,
     return RP_USAGE;
 }
 
-static rp_status write_torch_csv(const rpsim_study *study, rp_output *output, rp_output *sidecar)
+static rp_status write_torch_csv(const rpsim_study *study, const rpsim_options *o,
+                                 rp_output *output, rp_output *sidecar)
 {
-    const rpsim_options *o = study->options;
     const rp_program *program = study->rows[0].result.program;
     rp_torch_csv csv;
-    bool multi_rank = o->multi_rank_stages;
+    bool multi_rank = o->setup.multi_rank_stages;
     RP_TRY(rp_torch_csv_of_program(program, multi_rank, study->arena, &csv));
     if (csv.separate && o->torch_lowered) {
         rp_log_error("--torch-csv-dialect: PyTorch has no lowering for stages with the backward "
@@ -198,7 +197,8 @@ static rp_status write_torch_csv(const rpsim_study *study, rp_output *output, rp
 }
 
 /* All rows or none. */
-static rp_status store_rows(const rpsim_study *study, const char *command, rp_store *store)
+static rp_status store_rows(const rpsim_study *study, bool ops, const char *command,
+                            rp_store *store)
 {
     RP_TRY(rp_store_begin(store));
     rp_status status = RP_OK;
@@ -207,25 +207,24 @@ static rp_status store_rows(const rpsim_study *study, const char *command, rp_st
         status = rpsim_row_record(study, &study->rows[i], command, &run);
         if (status == RP_OK) {
             status = rp_store_add_run(
-                store, &run, study->options->db_ops ? study->rows[i].result.timeline : NULL);
+                store, &run, ops ? study->rows[i].result.timeline : NULL);
         }
     }
     return rp_store_end(store, status);
 }
 
-rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
-                                rpsim_artefacts *artefacts)
+rp_status rpsim_artefacts_write(const rpsim_study *study, const rpsim_options *o,
+                                const char *command, rpsim_artefacts *artefacts)
 {
-    const rpsim_options *o = study->options;
     /* First: it may refuse the program, and then no other file is to appear. */
     if (o->torch_csv_out != NULL) {
-        RP_TRY(write_torch_csv(study, &artefacts->torch_csv, &artefacts->sidecar));
+        RP_TRY(write_torch_csv(study, o, &artefacts->torch_csv, &artefacts->sidecar));
     }
     if (o->chakra_out != NULL) {
         const rpsim_row *row = &study->rows[0];
         rpsim_chakra_host host = o->chakra_delay ? RPSIM_CHAKRA_HOST_DELAY : RPSIM_CHAKRA_HOST_KEEP;
-        RP_TRY(rpsim_chakra_write(row->result.timeline, row->costs->hop_ps,
-                                  row->config.boundary_bytes, host, study->arena,
+        RP_TRY(rpsim_chakra_write(row->result.timeline, row->run.costs->hop_ps,
+                                  row->run.boundary_bytes, host, study->arena,
                                   &artefacts->chakra));
     }
     if (o->trace_out != NULL) {
@@ -244,12 +243,12 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
         RP_TRY(rp_output_commit(&artefacts->page));
     }
     if (o->gantt_out != NULL) {
-        RP_TRY(write_gantt(study));
+        RP_TRY(write_gantt(study, o));
     }
     if (o->db != NULL && artefacts->store == NULL) {
         RP_TRY(rp_store_open(o->db, &artefacts->store));
     }
-    return o->db != NULL ? store_rows(study, command, artefacts->store) : RP_OK;
+    return o->db != NULL ? store_rows(study, o->db_ops, command, artefacts->store) : RP_OK;
 }
 
 void rpsim_artefacts_fini(rpsim_artefacts *artefacts)

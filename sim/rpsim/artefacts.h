@@ -4,7 +4,8 @@
 #include "common/base/text.h"
 #include "common/store/store.h"
 #include "sim/interchange/chakra.h"
-#include "sim/rpsim/study.h"
+#include "sim/rpsim/options_internal.h"
+#include "sim/study/study.h"
 
 typedef struct rpsim_artefacts {
     rp_output trace;
@@ -22,14 +23,15 @@ typedef struct rpsim_artefacts {
  * @param artefacts_out rpsim_artefacts_fini, also after a failure
  * @retval RP_OK, RP_USAGE, RP_INPUT, RP_DATABASE, RP_NO_MEMORY (logged)
  */
-rp_status rpsim_artefacts_open(const rpsim_study *study, rpsim_artefacts *artefacts_out);
+rp_status rpsim_artefacts_open(const rpsim_study *study, const rpsim_options *options,
+                               rpsim_artefacts *artefacts_out);
 
 /**
  * Writes and commits them all.
  * @param command the command line, for the store
  */
-rp_status rpsim_artefacts_write(const rpsim_study *study, const char *command,
-                                rpsim_artefacts *artefacts);
+rp_status rpsim_artefacts_write(const rpsim_study *study, const rpsim_options *options,
+                                const char *command, rpsim_artefacts *artefacts);
 
 /** Drops what was not committed and closes the store. Zeroes are allowed. */
 void rpsim_artefacts_fini(rpsim_artefacts *artefacts);

@@ -13,15 +13,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-rp_status rpsim_command_simulate(rpsim_study *study, const char *command)
+rp_status rpsim_command_simulate(rpsim_study *study, const rpsim_options *options,
+                                 const char *command)
 {
     rpsim_artefacts artefacts;
-    rp_status status = rpsim_artefacts_open(study, &artefacts);
+    rp_status status = rpsim_artefacts_open(study, options, &artefacts);
     if (status == RP_OK) {
         status = rpsim_study_run(study);
     }
     if (status == RP_OK) {
-        status = rpsim_artefacts_write(study, command, &artefacts);
+        status = rpsim_artefacts_write(study, options, command, &artefacts);
     }
     rpsim_artefacts_fini(&artefacts);
     return status;
@@ -31,15 +32,15 @@ static rp_status run_study(const rpsim_options *options, const char *command, rp
                            FILE *stream)
 {
     rpsim_study study;
-    rp_status status = rpsim_study_prepare(options, arena, &study);
+    rp_status status = rpsim_study_prepare(&options->setup, arena, &study);
     if (status == RP_OK && options->action == RPSIM_ACTION_CHECK) {
         status = rpsim_study_check(&study);
         if (status == RP_OK) {
             rpsim_report_check(&study, stream);
         }
     } else if (status == RP_OK) {
-        status = rpsim_command_simulate(&study, command);
-        status = status == RP_OK ? rpsim_report_write(&study, stream) : status;
+        status = rpsim_command_simulate(&study, options, command);
+        status = status == RP_OK ? rpsim_report_write(&study, options->format, stream) : status;
     }
     rpsim_study_fini(&study);
     return status;
@@ -49,14 +50,14 @@ static rp_status run_study(const rpsim_options *options, const char *command, rp
 static rp_status write_platform(const rpsim_options *options, const char *name, rp_arena *arena,
                                 FILE *stream)
 {
-    const char *from = options->platform != NULL ? options->platform : RPSIM_DEFAULT_PLATFORM;
-    if (strcmp(from, RP_PLATFORM_DETECT) == 0 &&
-        !rp_changes_any(&options->changes, &rp_platform_schema)) {
+    const rpsim_setup *o = &options->setup;
+    const char *from = o->platform != NULL ? o->platform : RPSIM_DEFAULT_PLATFORM;
+    if (strcmp(from, RP_PLATFORM_DETECT) == 0 && !rp_changes_any(&o->changes, &rp_platform_schema)) {
         return rp_detect_write(name, arena, stream);
     }
     rp_platform platform;
     const char *head = NULL;
-    RP_TRY(rp_platform_load_changed(from, &options->changes, arena, &platform));
+    RP_TRY(rp_platform_load_changed(from, &o->changes, arena, &platform));
     RP_TRY(rp_arena_print(arena, &head, "# rpsim --platform-out: %s\n", platform.name));
     platform.name = name;
     rp_platform_write(&platform, head, NULL, 0, stream);
@@ -67,10 +68,10 @@ static rp_status describe(const rpsim_options *options, rp_arena *arena)
 {
     rp_output output = {0};
     const char *name = NULL;
-    if (options->gpus != 0) {
+    if (options->setup.run.gpus != 0) {
         rp_log_error("--gpus: --platform-out writes the whole server; valid is --set "
                      "platform.gpus=%" PRIu32,
-                     options->gpus);
+                     options->setup.run.gpus);
         return RP_USAGE;
     }
     RP_TRY(rp_data_name_of(options->platform_out, 64, "this-machine", arena, &name));

@@ -2,7 +2,8 @@
 #pragma once
 
 #include "common/base/mem.h"
-#include "sim/rpsim/study.h"
+#include "sim/rpsim/options_internal.h"
+#include "sim/study/study.h"
 
 #include <stdio.h>
 
@@ -34,4 +35,5 @@ rp_status rpsim_command_run_json(int argc, char **argv, rp_arena *arena, FILE *s
  * @param command of the study's options, for stores
  * @retval as rpsim_study_run and rpsim_artefacts_write
  */
-rp_status rpsim_command_simulate(rpsim_study *study, const char *command);
+rp_status rpsim_command_simulate(rpsim_study *study, const rpsim_options *options,
+                                 const char *command);

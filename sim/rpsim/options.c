@@ -3,79 +3,13 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
-#include "sim/rpsim/report/columns.h"
-#include "sim/run/intervals.h"
+#include "sim/study/columns.h"
+#include "sim/run/noise.h"
 
 #include <string.h>
 
-bool rpsim_options_tuned(const rpsim_options *o)
-{
-    return o->partition != NULL && strcmp(o->partition, "tuned") == 0;
-}
-
 /* ---- values with rules of their own ------------------------------------------------------------
  */
-
-static rp_status take_schedules(const rp_option *row, const char *text, rp_arena *arena,
-                                void *options)
-{
-    rpsim_options *o = options;
-    o->all_schedules = strcmp(text, "all") == 0;
-    if (o->all_schedules) {
-        RP_TRY(rp_arena_alloc(arena, rp_schedule_count, sizeof *o->schedules, &o->schedules));
-        for (uint32_t i = 0; i < rp_schedule_count; i++) {
-            o->schedules[i] = rp_schedules[i]->name;
-        }
-        o->schedule_count = rp_schedule_count;
-        return RP_OK;
-    }
-    RP_TRY(rp_option_list(row->name, text, arena, &o->schedules, &o->schedule_count));
-    for (uint32_t i = 0; i < o->schedule_count; i++) {
-        const rp_schedule_type *schedule = NULL;
-        RP_TRY(rp_schedule_require("--schedule", o->schedules[i], true, &schedule));
-        for (uint32_t k = 0; k < i; k++) {
-            if (strcmp(o->schedules[k], o->schedules[i]) == 0) {
-                return rp_option_bad(row->name, text, "different schedules");
-            }
-        }
-    }
-    return RP_OK;
-}
-
-static rp_status take_recompute(const rp_option *row, const char *text, rp_arena *arena,
-                                void *options)
-{
-    rpsim_options *o = options;
-    if (strcmp(text, "all") == 0) {
-        o->recomputes[0] = RP_RECOMPUTE_WAIT;
-        o->recomputes[1] = RP_RECOMPUTE_EARLY;
-        o->recompute_count = 2;
-        return RP_OK;
-    }
-    const char **names = NULL;
-    uint32_t count = 0;
-    RP_TRY(rp_option_list(row->name, text, arena, &names, &count));
-    o->recompute_count = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        rp_recompute recompute;
-        if (i == RP_RECOMPUTE_COUNT || !rp_recompute_parse(names[i], &recompute)) {
-            return rp_option_bad(row->name, text, row->valid);
-        }
-        for (uint32_t k = 0; k < i; k++) {
-            if (o->recomputes[k] == recompute) {
-                return rp_option_bad(row->name, text, row->valid);
-            }
-        }
-        o->recomputes[o->recompute_count++] = recompute;
-    }
-    return RP_OK;
-}
-
-static rp_status take_changes(const rp_option *row, const char *text, rp_arena *arena,
-                              void *options)
-{
-    return rp_changes_add(row->name, text, arena, &((rpsim_options *)options)->changes);
-}
 
 static rp_status take_gantt_iterations(const rp_option *row, const char *text, rp_arena *arena,
                                        void *options)
@@ -102,7 +36,7 @@ static rp_status take_gantt_iterations(const rp_option *row, const char *text, r
 static rp_status take_columns(const rp_option *row, const char *text, rp_arena *arena,
                               void *options)
 {
-    rpsim_options *o = options;
+    rpsim_setup *o = &((rpsim_options *)options)->setup;
     o->all_columns = strcmp(text, "all") == 0;
     o->column_count = 0;
     if (o->all_columns) {
@@ -123,60 +57,10 @@ static rp_status take_columns(const rp_option *row, const char *text, rp_arena *
     return RP_OK;
 }
 
-static rp_status take_intervals(const rp_option *row, const char *text, rp_arena *arena,
-                                void *options)
-{
-    rpsim_options *o = options;
-    uint64_t draws = 0;
-    (void)arena;
-    if (strcmp(text, "off") != 0 && !rp_option_count(text, 1000, 1, RPSIM_MAX_DRAWS, &draws)) {
-        return rp_option_bad(row->name, text, row->valid);
-    }
-    o->intervals = (uint32_t)draws;
-    o->intervals_given = true;
-    return RP_OK;
-}
-
-/* Runs without them have no such key. */
-static void write_intervals(const void *options, rp_json *json)
-{
-    const rpsim_options *o = options;
-    if (o->intervals != 0) {
-        rp_json_key(json, "intervals");
-        rp_json_uint(json, o->intervals);
-    }
-}
-
 static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *options)
 {
     (void)arena;
-    return rp_option_tokens(row->name, text, &((rpsim_options *)options)->tokens);
-}
-
-static rp_status take_accumulation(const rp_option *row, const char *text, rp_arena *arena,
-                                   void *options)
-{
-    (void)arena;
-    bool known = rp_accumulation_parse(text, &((rpsim_options *)options)->accumulation);
-    return known ? RP_OK : rp_option_bad(row->name, text, row->valid);
-}
-
-static rp_status take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena,
-                               void *options)
-{
-    rpsim_options *o = options;
-    (void)arena;
-    return rp_option_factor(row->name, text, RP_MAX_GPUS, RPSIM_MAX_SLOW_FACTOR, &o->slow_gpu,
-                            &o->slow_factor);
-}
-
-static void write_slow_gpu(const void *options, rp_json *json)
-{
-    const rpsim_options *o = options;
-    rp_json_key(json, "slow_gpu");
-    rp_json_uint(json, o->slow_gpu);
-    rp_json_key(json, "slow_factor");
-    rp_json_double(json, o->slow_factor);
+    return rp_option_tokens(row->name, text, &((rpsim_options *)options)->setup.tokens);
 }
 
 static rp_status take_dialect(const rp_option *row, const char *text, rp_arena *arena,
@@ -206,45 +90,78 @@ static const rp_option_group groups[] = {
     [OTHER] = {"Instead of a run", false},
 };
 
-#define TO(member) .to = RP_OPTION_MEMBER(rpsim_options, member)
-#define COUNT(member) .count = RP_OPTION_MEMBER(rpsim_options, member)
-#define GIVEN(member) .given = RP_OPTION_MEMBER(rpsim_options, member)
+/* A member of a structure that begins `base` bytes into rpsim_options. */
+#define AT(base, type, member)                                                                     \
+    {                                                                                              \
+        (base) + offsetof(type, member), sizeof(((type *)0)->member)                               \
+    }
+#define RUN_AT (offsetof(rpsim_options, setup) + offsetof(rpsim_setup, run))
+#define SETUP_AT offsetof(rpsim_options, setup)
+#define TO_SETUP(member) .to = AT(SETUP_AT, rpsim_setup, member)
 /* The record of a run has what came of it (record.c). */
 #define RECORDED .own_setting = true
 
 static const rp_option rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},
+#define TO(member) .to = AT(SETUP_AT, rpsim_setup, member)
+#define COUNT(member) .count = AT(SETUP_AT, rpsim_setup, member)
+#define GIVEN(member) .given = AT(SETUP_AT, rpsim_setup, member)
+#define WRITE(function) .own_setting = true
+#include "sim/study/setup_rows.inc"
+#undef TO
+#undef COUNT
+#undef GIVEN
+#define TO(member) .to = AT(RUN_AT, rp_run, member)
+#define GIVEN(member) .given = AT(RUN_AT, rp_run, member)
+#include "common/run/run_rows.inc"
+#undef TO
+#undef GIVEN
+#define TO(member) .to = RP_OPTION_MEMBER(rpsim_options, member)
+#define COUNT(member) .count = RP_OPTION_MEMBER(rpsim_options, member)
+#define GIVEN(member) .given = RP_OPTION_MEMBER(rpsim_options, member)
+#define OPTION_OF_SETUP(...) {__VA_ARGS__},
 #include "sim/rpsim/options_rows.inc"
 #undef OPTION
+#undef OPTION_OF_SETUP
 };
 
 /* ---- combinations ---------------------------------------------------------------------------- */
 
+static const rpsim_setup *setup_of(const void *options)
+{
+    return &((const rpsim_options *)options)->setup;
+}
+
+static const rp_run *run_of(const void *options)
+{
+    return &setup_of(options)->run;
+}
+
 static bool at_stage(const void *options)
 {
-    return !((const rpsim_options *)options)->hardware;
+    return !run_of(options)->hardware;
 }
 
 static bool has_no_groups(const void *options)
 {
-    const rpsim_options *o = options;
-    return o->tensor_parallel < 2 && o->data_parallel < 2;
+    const rp_run *run = run_of(options);
+    return run->tensor_parallel < 2 && run->data_parallel < 2;
 }
 
 static bool draws_at_stage(const void *options)
 {
-    return at_stage(options) && ((const rpsim_options *)options)->intervals != 0;
+    return at_stage(options) && setup_of(options)->intervals != 0;
 }
 
 static bool has_no_single_source(const void *options)
 {
-    const rpsim_options *o = options;
+    const rpsim_setup *o = setup_of(options);
     return (o->program_in != NULL) + (o->schedule_count != 0) + (o->torch_csv_in != NULL) != 1;
 }
 
 static bool has_models(const void *options)
 {
-    const rpsim_options *o = options;
+    const rpsim_setup *o = setup_of(options);
     if (o->model_count > 1) {
         rp_log_error("--costs: one table does not fit %u models; valid is one --model",
                      o->model_count);
@@ -254,18 +171,18 @@ static bool has_models(const void *options)
 
 static bool is_uneven(const void *options)
 {
-    const rpsim_options *o = options;
-    return o->partition != NULL && strcmp(o->partition, "even") != 0;
+    const char *partition = run_of(options)->partition;
+    return partition != NULL && strcmp(partition, "even") != 0;
 }
 
 static bool is_tuned(const void *options)
 {
-    return rpsim_options_tuned(options);
+    return rp_run_is_tuned(run_of(options));
 }
 
 static bool is_not_tuned(const void *options)
 {
-    return !rpsim_options_tuned(options);
+    return !rp_run_is_tuned(run_of(options));
 }
 
 static bool prints_kv(const void *options)
@@ -290,18 +207,18 @@ static bool prints_lines(const void *options)
 
 static bool has_a_length(const void *options)
 {
-    const rpsim_options *o = options;
-    return !o->hardware || o->program_in != NULL || o->seq_len != 0;
+    const rp_run *run = run_of(options);
+    return !run->hardware || setup_of(options)->program_in != NULL || run->seq_len != 0;
 }
 
 static bool reduces_half(const void *options)
 {
-    return ((const rpsim_options *)options)->reduce_dtype == RP_DTYPE_F16;
+    return run_of(options)->reduce_dtype == RP_DTYPE_F16;
 }
 
 static const char *partition_of(const void *options)
 {
-    return ((const rpsim_options *)options)->partition;
+    return run_of(options)->partition;
 }
 
 static bool has_a_plan(const void *options)
@@ -312,7 +229,7 @@ static bool has_a_plan(const void *options)
 
 static bool has_sidecar(const void *options)
 {
-    return ((const rpsim_options *)options)->torch_sidecar != NULL;
+    return setup_of(options)->torch_sidecar != NULL;
 }
 
 static bool is_not_lowered(const void *options)
@@ -322,13 +239,14 @@ static bool is_not_lowered(const void *options)
 
 static bool adds_up_half(const void *options)
 {
-    const rpsim_options *o = options;
-    return o->accumulation == RP_ACCUMULATION_F16 && o->dtype_given && o->dtype != RP_DTYPE_F16;
+    const rp_run *run = run_of(options);
+    return run->accumulation == RP_ACCUMULATION_F16 && run->dtype_given &&
+           run->dtype != RP_DTYPE_F16;
 }
 
 static const char *dtype_of(const void *options)
 {
-    return rp_dtype_text(((const rpsim_options *)options)->dtype);
+    return rp_dtype_text(run_of(options)->dtype);
 }
 
 static const rp_option_rule rules[] = {
@@ -337,16 +255,13 @@ static const rp_option_rule rules[] = {
                 "--schedule NAME[,NAME…]|all (rpsim --list schedules), for example: rpsim "
                 "--schedule roundpipe --gpus 8"},
     {.given = "program-in",
-     .with = "gpus microbatches partition stages recompute iterations optimizer round round-start "
-             "config global-batch accumulate reduce-each reduce-dtype data-parallel "
-             "tensor-parallel sequence-parallel expert-parallel expert-tensor-parallel zero "
-             "bucket-mb axes collectives",
+     .with_mark = RP_RUN_OF_PROGRAM,
      .message = "the program fixes GPUs, microbatches, partition, stages, recompute, iterations, "
                 "optimizer and round; valid beside it are --model, --platform, --costs and "
                 "outputs"},
     {.given = "costs", .when = has_models},
     {.given = "stages", .when = is_uneven, .message = "valid only with --partition even"},
-    {.given = "config global-batch accumulate",
+    {.given_mark = RP_RUN_HARDWARE,
      .when = at_stage,
      .message = "valid only with --fidelity hardware"},
     {.given = "format",
@@ -387,12 +302,6 @@ static const rp_option_rule rules[] = {
     {.given = "max-seqlen",
      .when = has_a_length,
      .message = "valid only with --schedule and --fidelity hardware, without --seq-len"},
-    {.given = "grain piece-mb dtype accumulation nodes reduce-each reduce-dtype data-parallel "
-              "tensor-parallel "
-              "sequence-parallel expert-parallel expert-tensor-parallel zero bucket-mb axes "
-              "collectives",
-     .when = at_stage,
-     .message = "valid only with --fidelity hardware"},
     {.given = "collectives",
      .when = has_no_groups,
      .message = "valid only with --tensor-parallel or --data-parallel above 1"},
@@ -411,9 +320,7 @@ static const rp_option_rule rules[] = {
      .with = "program-in",
      .message = "a program has its own pieces; valid without --program-in"},
     {.given = "torch-csv-in",
-     .with = "gpus microbatches stages round round-start config accumulate data-parallel "
-             "tensor-parallel sequence-parallel expert-parallel expert-tensor-parallel zero "
-             "bucket-mb axes collectives",
+     .with_mark = RP_RUN_OF_CSV,
      .message = "the file fixes GPUs, microbatches, stages and their order; valid beside it are "
                 "--partition, --recompute, --iterations, --optimizer, sizes of a microbatch, "
                 "--model, --platform, --costs and outputs"},
@@ -429,7 +336,7 @@ static const rp_option_rule rules[] = {
     {.given = "allow-multi-rank-stages",
      .without = "torch-sidecar",
      .message = "valid only with --torch-sidecar F, which says which stages these are"},
-    {.given = "partition recompute",
+    {.given_mark = RP_RUN_OF_SIDECAR,
      .with = "torch-csv-in",
      .when = has_sidecar,
      .message = "the side-car fixes partition and recompute; valid without --torch-sidecar"},
@@ -460,17 +367,17 @@ const rp_options_program rpsim_command_line = {
 rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out)
 {
     rpsim_options *o = options_out;
-    *o = (rpsim_options){.hardware = true, .dtype = RP_DTYPE_F16};
+    *o = (rpsim_options){.setup = RPSIM_SETUP_INIT};
     RP_TRY(rp_options_parse(&rpsim_command_line, argc, argv, arena, o));
     if (o->common.request == RP_OPTIONS_RUN &&
         (o->action == RPSIM_ACTION_RUN || o->action == RPSIM_ACTION_CHECK)) {
         RP_TRY(rp_options_check(&rpsim_command_line, o));
     }
-    if (o->hardware && !o->intervals_given) {
-        o->intervals = RPSIM_DEFAULT_DRAWS;
-    }
-    if (o->jitter_given && o->replicas == 0) {
-        o->replicas = RPSIM_DEFAULT_REPLICAS;
-    }
+    rpsim_setup_complete(&o->setup);
+    o->setup.one_iteration = o->torch_csv_out != NULL;
+    o->setup.hashes = o->db != NULL;
+    o->setup.keep = o->trace_out != NULL || o->timeline_out != NULL || o->gantt_out != NULL ||
+                    o->html_out != NULL || o->program_out != NULL || o->torch_csv_out != NULL ||
+                    o->chakra_out != NULL || o->db_ops;
     return RP_OK;
 }

@@ -1,15 +1,8 @@
 /** @file options_internal.h  rpsim's command line (cli.md) as a value. */
 #pragma once
 
-#include "common/cli/options.h"
-#include "common/inputs/changes.h"
 #include "common/torch/torch_csv.h"
-
-/** Most evaluations of --partition tuned. */
-#define RPSIM_MAX_TUNE_BUDGET 100000000u
-
-/** Of --platform. */
-#define RPSIM_DEFAULT_PLATFORM "rtx4090x8"
+#include "sim/study/setup.h"
 
 typedef enum rpsim_format {
     RPSIM_FORMAT_TABLE,
@@ -30,13 +23,12 @@ typedef enum rpsim_action {
 /** All text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". */
 typedef struct rpsim_options {
     rp_options common; /**< first, as rp_options_parse wants it */
+    rpsim_setup setup; /**< of the study */
 #define OPTION(members, ...) members;
+#define OPTION_OF_SETUP(...)
 #include "sim/rpsim/options_rows.inc"
 #undef OPTION
-    bool quiet;                    /**< not an option: schedules that are left out are no news */
-    const char *what;              /**< nor this: of the runs, for progress; NULL: runs */
-    struct rpsim_session *session; /**< nor this: of the process; NULL: none */
-    bool keep;                     /**< nor this: timelines of all rows, for the caller */
+#undef OPTION_OF_SETUP
 } rpsim_options;
 
 /**
@@ -45,9 +37,6 @@ typedef struct rpsim_options {
  * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
  */
 rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out);
-
-/** @return true where the partition is searched for. */
-bool rpsim_options_tuned(const rpsim_options *options);
 
 /** Rows of all options, for rp_options_answer and the settings. */
 extern const rp_options_program rpsim_command_line;

@@ -2,7 +2,6 @@
 
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
-#include "common/base/reason.h"
 #include "common/base/units.h"
 #include "common/lower/lower.h"
 #include "common/machine/platform_machine.h"
@@ -23,9 +22,7 @@
 #define MEGATRON_STEP_BYTES 54.0
 
 typedef struct inputs {
-    const rp_schedule_type *schedule;
-    const rp_schedule_config *config;
-    const rpsim_workload *workload;
+    const rp_resolved *run; /* NULL: of a program that was given */
     const rp_model *model;
     const rp_model *table_model; /* whose layers the table has: the model's, or a rank's part */
     const rp_platform *platform;
@@ -38,31 +35,6 @@ typedef struct inputs {
     uint32_t peer_gpus;   /* rp_lower_config */
     uint32_t queue_depth; /* of launches; 0: dispatch is not modelled */
 } inputs;
-
-rp_status rpsim_workload_split(const rpsim_workload *w, rp_arena *arena, uint32_t **sequences_out,
-                               rp_reason *reason)
-{
-    uint64_t microbatches = (uint64_t)w->calls * w->microbatches;
-    if (microbatches > w->global_batch) {
-        return rp_refuse(
-            reason, RP_USAGE,
-            "--global-batch: %u sequences cannot fill %u calls of %u microbatches; valid "
-            "values are %llu and more",
-            w->global_batch, w->calls, w->microbatches, (unsigned long long)microbatches);
-    }
-    uint32_t *sequences = NULL;
-    RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
-    uint64_t batch = w->global_batch;
-    for (uint64_t call = 0; call < w->calls; call++) {
-        uint64_t of_call = batch * (call + 1) / w->calls - batch * call / w->calls;
-        for (uint64_t m = 0; m < w->microbatches; m++) {
-            sequences[call * w->microbatches + m] =
-                (uint32_t)(of_call * (m + 1) / w->microbatches - of_call * m / w->microbatches);
-        }
-    }
-    *sequences_out = sequences;
-    return RP_OK;
-}
 
 /* A table that does not say what its times are of has those of the run; before tables said it
  * fp16 added up in fp16. */
@@ -199,74 +171,60 @@ static rp_status create_costs(const inputs *in, const rp_program *program, const
                                                        &costs_out->dispatch);
 }
 
-static uint32_t slice_tokens(const rpsim_workload *workload)
+static uint32_t slice_tokens(const rp_resolved *run)
 {
-    uint32_t slices = workload->sequence_slices != 0 ? workload->sequence_slices : 1;
-    return (workload->seq_len - 1) / slices + 1;
+    uint32_t slices = run->sequence_slices != 0 ? run->sequence_slices : 1;
+    return (run->seq_len - 1) / slices + 1;
 }
 
 static rp_status compile(const inputs *in, uint32_t iterations, rp_program **program_out)
 {
-    const rp_schedule_config *config = in->config;
-    const rpsim_workload *workload = in->workload;
-    const rp_compile_config description = {.schedule = in->schedule,
-                                           .model = in->model,
-                                           .seq_len = slice_tokens(workload),
-                                           .dtype = workload->dtype,
-                                           .gpus = config->gpus,
-                                           .calls = workload->calls,
-                                           .microbatches = workload->microbatches,
-                                           .sequences = in->sequences,
-                                           .iterations = iterations,
-                                           .round = config->round,
-                                           .asynchronous = config->asynchronous,
-                                           .recompute = config->recompute,
-                                           .layer_grain = workload->layer_grain,
-                                           .peer_gpus = in->peer_gpus,
-                                           .piece_bytes = workload->piece_bytes,
-                                           .partition = config->partition,
-                                           .costs = config->costs,
-                                           .orders = config->orders,
-                                           .reductions = workload->reductions,
-                                           .layout = workload->layout};
-    return rp_compile(&description, program_out);
+    rp_resolved run = *in->run;
+    run.seq_len = slice_tokens(in->run);
+    run.sequences = in->sequences;
+    run.iterations = iterations;
+    run.peer_gpus = in->peer_gpus;
+    return rp_compile(&run, program_out);
 }
 
-rp_status rpsim_hardware_lower(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                               const rpsim_workload *workload, const rp_model *model,
-                               const rp_platform *platform, rp_program **program_out)
+static rp_traits traits_of(const rp_resolved *run)
 {
-    inputs in = {.schedule = schedule,
-                 .config = config,
-                 .workload = workload,
-                 .model = model,
+    rp_traits traits = run->schedule->traits;
+    traits.layout = run->layout;
+    rp_compile_set_reductions(&run->reductions, run->dtype, &traits);
+    return traits;
+}
+
+rp_status rpsim_hardware_lower(const rp_resolved *run, const rp_platform *platform,
+                               rp_program **program_out)
+{
+    inputs in = {.run = run,
+                 .model = run->model,
                  .machine = rp_machine_of(platform),
                  .peer_gpus = rp_peer_gpus(platform)};
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status = rpsim_workload_split(workload, in.arena, &in.sequences, NULL);
+    rp_status status = rp_resolved_split(run, in.arena, &in.sequences, NULL);
     if (status == RP_OK) {
-        rp_traits traits = schedule->traits;
-        traits.layout = workload->layout;
-        status = set_layout(&traits, config->gpus, config->costs, in.arena, &in, NULL);
+        const rp_traits traits = traits_of(run);
+        status = set_layout(&traits, run->gpus, run->costs, in.arena, &in, NULL);
     }
     if (status == RP_OK) {
-        status = compile(&in, config->iterations, program_out);
+        status = compile(&in, run->iterations, program_out);
     }
     rp_arena_destroy(in.arena);
     return status;
 }
 
-/* Times and machine of a program as it is; of the workload, seq_len and sequence_slices count. */
+/* Times and machine of a program as it is; of the run, seq_len and sequence_slices count. */
 static rp_status set_program(const rp_program *program, const rp_costs *table,
-                             const rp_platform *platform, const rpsim_workload *workload,
-                             rp_arena *arena, inputs *in, rpsim_compute_costs *costs_out,
-                             rp_reason *reason)
+                             const rp_platform *platform, const rp_resolved *run, rp_arena *arena,
+                             inputs *in, rpsim_compute_costs *costs_out, rp_reason *reason)
 {
     RP_TRY(set_machine(platform, table, program->dtype, in, reason));
-    in->rates.sequence_slices = workload->sequence_slices;
+    in->rates.sequence_slices = run->sequence_slices;
     set_software(&program->traits, program->gpu_count, program->dtype, in);
     RP_TRY(set_layout(&program->traits, program->gpu_count, table, arena, in, reason));
-    return create_costs(in, program, table, workload->seq_len, arena, costs_out, reason);
+    return create_costs(in, program, table, run->seq_len, arena, costs_out, reason);
 }
 
 rp_status rpsim_hardware_inputs(const rp_program *program, const rp_costs *table,
@@ -275,21 +233,20 @@ rp_status rpsim_hardware_inputs(const rp_program *program, const rp_costs *table
                                 rp_machine *machine_out, rp_reason *reason)
 {
     inputs in = {.model = model};
-    rpsim_workload whole = {.seq_len = seq_len};
+    const rp_resolved whole = {.seq_len = seq_len};
     RP_TRY(set_program(program, table, platform, &whole, arena, &in, costs_out, reason));
     *machine_out = in.machine;
     return RP_OK;
 }
 
 rp_status rpsim_hardware_period(const rp_program *program, const rp_costs *table,
-                                const rp_model *model, const rp_platform *platform,
-                                const rpsim_workload *workload, rp_arena *arena,
-                                double *period_ps_out)
+                                const rp_platform *platform, const rp_resolved *run,
+                                rp_arena *arena, double *period_ps_out)
 {
-    inputs in = {.model = model};
+    inputs in = {.model = run->model};
     rpsim_compute_costs costs;
     rp_timeline *timeline = NULL;
-    RP_TRY(set_program(program, table, platform, workload, arena, &in, &costs, NULL));
+    RP_TRY(set_program(program, table, platform, run, arena, &in, &costs, NULL));
     RP_TRY(rpsim_hardware_run(program, &costs, &in.machine, &timeline));
     *period_ps_out = rp_metrics_period_ps(timeline);
     rp_timeline_destroy(timeline);
@@ -309,11 +266,15 @@ static rp_status find_bounds(const inputs *in, const rp_costs *table,
                              const rpsim_compute_costs *costs, uint32_t seq_len,
                              rpsim_result *result)
 {
-    const rp_schedule_type *schedule = in->schedule;
+    const rp_schedule_type *schedule = in->run != NULL ? in->run->schedule : NULL;
+    rp_schedule_config view = {0};
+    if (in->run != NULL) {
+        view = rp_resolved_view(in->run);
+    }
     bool resident = schedule != NULL && schedule->traits.placement == RP_PLACEMENT_RESIDENT;
     rpsim_bound_run run = {
         .schedule = schedule,
-        .config = in->config,
+        .config = in->run != NULL ? &view : NULL,
         .program = result->program,
         .table = table,
         .costs = costs,
@@ -392,52 +353,50 @@ static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t s
     return find_bounds(in, table, &costs, seq_len, result);
 }
 
-static rp_status run_steps(const inputs *in, uint32_t iterations, rpsim_result *result)
+static rp_status run_steps(const inputs *in, uint32_t iterations, unsigned without,
+                           rpsim_result *result)
 {
     RP_TRY(compile(in, iterations, &result->program));
-    return run_program(in, in->config->costs, in->workload->seq_len, in->workload->without, result);
+    return run_program(in, in->run->costs, in->run->seq_len, without, result);
 }
 
-static rp_status run(inputs *in, rpsim_result *result)
+static rp_status run_case(inputs *in, unsigned without, rpsim_result *result)
 {
-    RP_TRY(rpsim_workload_split(in->workload, in->arena, &in->sequences, NULL));
-    uint32_t iterations = in->config->iterations;
-    bool alone = (in->workload->without & RPSIM_WITHOUT_STEP) == 0;
-    RP_TRY(run_steps(in, alone ? 1 : iterations, result));
+    RP_TRY(rp_resolved_split(in->run, in->arena, &in->sequences, NULL));
+    uint32_t iterations = in->run->iterations;
+    bool alone = (without & RPSIM_WITHOUT_STEP) == 0;
+    RP_TRY(run_steps(in, alone ? 1 : iterations, without, result));
     if (iterations > 1 && alone) {
         rp_metrics one = result->metrics;
         rpsim_bounds bounds = result->bounds;
         rpsim_result_fini(result);
-        RP_TRY(run_steps(in, iterations, result));
+        RP_TRY(run_steps(in, iterations, without, result));
         result->metrics = one;
         result->bounds = bounds;
     }
     result->period_ps = rp_metrics_period_ps(result->timeline);
-    return rpsim_library_measure(in->schedule, in->config, in->workload, in->model, in->platform,
-                                 &result->memory);
+    return rpsim_library_measure(in->run, in->platform, &result->memory);
 }
 
-rp_status rpsim_hardware_case_run(const rp_schedule_type *schedule,
-                                  const rp_schedule_config *config, const rpsim_workload *workload,
-                                  const rp_model *model, const rp_platform *platform,
-                                  rpsim_result *result_out)
+rp_status rpsim_hardware_case_run(const rp_resolved *run, const rp_platform *platform,
+                                  unsigned without, rpsim_result *result_out)
 {
     double begin_s = rpsim_clock_s();
-    inputs in = {.schedule = schedule, .config = config, .workload = workload, .model = model};
-    rpsim_result result = {.separate_backward = schedule->separate_backward, .period_ps = NAN};
+    inputs in = {.run = run, .model = run->model};
+    const rp_schedule_config view = rp_resolved_view(run);
+    rpsim_result result = {.separate_backward = run->schedule->separate_backward,
+                           .period_ps = NAN};
     /* of all iterations, before one by itself is built */
-    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(config, true, workload->layer_grain),
-                                schedule->name, RP_FOOTPRINT_VALID));
-    RP_TRY(set_machine(platform, config->costs, workload->dtype, &in, NULL));
-    rp_traits traits = schedule->traits;
-    traits.layout = workload->layout;
-    rp_compile_set_reductions(&workload->reductions, workload->dtype, &traits);
-    set_software(&traits, config->gpus, workload->dtype, &in);
-    in.rates.sequence_slices = workload->sequence_slices;
+    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&view, true, run->layer_grain),
+                                run->schedule->name, RP_FOOTPRINT_VALID));
+    RP_TRY(set_machine(platform, run->costs, run->dtype, &in, NULL));
+    const rp_traits traits = traits_of(run);
+    set_software(&traits, run->gpus, run->dtype, &in);
+    in.rates.sequence_slices = run->sequence_slices;
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status = set_layout(&traits, config->gpus, config->costs, in.arena, &in, NULL);
+    rp_status status = set_layout(&traits, run->gpus, run->costs, in.arena, &in, NULL);
     if (status == RP_OK) {
-        status = run(&in, &result);
+        status = run_case(&in, without, &result);
     }
     rp_arena_destroy(in.arena);
     if (status != RP_OK) {

@@ -103,26 +103,26 @@ static unsigned thing_of_kind(const rp_program *program, rp_op_kind kind)
 static unsigned things_of(const rpsim_interval_run *run)
 {
     const rp_program *p = run->program;
-    const rpsim_workload *w = run->workload;
+    const rp_resolved *w = run->resolved;
     unsigned things = 0;
     for (uint32_t i = 0; i < p->op_count; i++) {
         things |= thing_of_kind(p, (rp_op_kind)p->ops[i].kind);
     }
-    bool other = w->seq_len != run->costs->seq_len || w->sequence_slices > 1;
+    bool other = w->seq_len != run->resolved->costs->seq_len || w->sequence_slices > 1;
     things |= other ? HAS_OTHER_LENGTH : 0;
     things |= p->traits.one_dispatcher && run->platform->launch_queue_depth > 0 ? HAS_DISPATCH : 0;
-    things |= run->model->experts > 1 ? HAS_EXPERTS : 0;
+    things |= run->resolved->model->experts > 1 ? HAS_EXPERTS : 0;
     return things;
 }
 
 /* A table of another GPU than the platform's says nothing that was measured here. */
 static rp_provenance kind_of_table(const rpsim_interval_run *run)
 {
-    const char *gpu = strchr(run->costs->name, '@');
+    const char *gpu = strchr(run->resolved->costs->name, '@');
     size_t length = gpu != NULL ? strcspn(gpu + 1, " ") : 0;
     bool other = gpu != NULL && (strlen(run->platform->gpu) != length ||
                                  strncmp(gpu + 1, run->platform->gpu, length) != 0);
-    return run->costs->kind == RP_MEASURED && other ? RP_ASSUMED : run->costs->kind;
+    return run->resolved->costs->kind == RP_MEASURED && other ? RP_ASSUMED : run->resolved->costs->kind;
 }
 
 static bool uses(const rpsim_interval_run *run, unsigned things, rpsim_input_id id,
@@ -223,9 +223,9 @@ static rp_status simulate(const rpsim_interval_run *run, const double *factors, 
     rp_costs costs;
     double period_ps = 0;
     rp_platform platform = scale_platform(run->platform, factors);
-    RP_TRY(scale_table(run->costs, factors[RPSIM_INPUT_LAYERS], factors[RPSIM_INPUT_HEAD], arena,
+    RP_TRY(scale_table(run->resolved->costs, factors[RPSIM_INPUT_LAYERS], factors[RPSIM_INPUT_HEAD], arena,
                        &costs));
-    RP_TRY(rpsim_hardware_period(run->program, &costs, run->model, &platform, run->workload, arena,
+    RP_TRY(rpsim_hardware_period(run->program, &costs, &platform, run->resolved, arena,
                                  &period_ps));
     *speed_out = run->period_ps / period_ps * factors[RPSIM_INPUT_RUN];
     return RP_OK;

@@ -21,11 +21,9 @@
 /** A run of hardware fidelity. */
 typedef struct rpsim_interval_run {
     const rp_program *program;
-    const rp_costs *costs;
-    const rp_model *model;
     const rp_platform *platform;
-    const rpsim_workload *workload; /**< seq_len and sequence_slices count */
-    double period_ps;               /**< of the run */
+    const rp_resolved *resolved; /**< its model, costs, seq_len and sequence_slices count */
+    double period_ps;            /**< of the run */
 } rpsim_interval_run;
 
 /** An input that the run uses. */

@@ -5,13 +5,6 @@
 
 #include <stdio.h>
 
-typedef struct measured {
-    const rp_schedule_config *config;
-    const rpsim_workload *workload;
-    const rp_model *model;
-    const rp_platform *platform;
-} measured;
-
 static void say(rpsim_memory *memory, uint32_t gpu, uint64_t fixed, uint64_t limit,
                 const rpsim_library_memory *m)
 {
@@ -62,50 +55,43 @@ static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_l
     return RP_OK;
 }
 
-static rp_status measure(const measured *m, const rpsim_memory_limits *limits, rp_arena *scratch,
-                         rpsim_memory *memory)
+static rp_status measure(const rp_resolved *r, const rp_platform *platform,
+                         const rpsim_memory_limits *limits, rp_arena *scratch, rpsim_memory *memory)
 {
-    const rp_schedule_config *config = m->config;
-    const rpsim_workload *w = m->workload;
-    rp_partition plans[2] = {*config->partition, *config->partition};
-    const uint32_t calls[2] = {w->calls, w->calls};
-    uint32_t largest = (w->global_batch - 1) / (w->calls * w->microbatches) + 1;
+    rp_partition plans[2] = {*r->partition, *r->partition};
+    const uint32_t calls[2] = {r->calls, r->calls};
+    uint32_t largest = (r->global_batch - 1) / (r->calls * r->microbatches) + 1;
     rpsim_layer_tensors tensors;
-    rpsim_library_run run = {.model = m->model,
+    rpsim_library_run run = {.model = r->model,
                              .tensors = &tensors,
-                             .tokens = (uint64_t)largest * w->seq_len,
-                             .microbatches = w->microbatches,
-                             .layer_grain = w->layer_grain,
-                             .gpus = config->gpus,
+                             .tokens = (uint64_t)largest * r->seq_len,
+                             .microbatches = rp_resolved_round(r),
+                             .layer_grain = r->layer_grain,
+                             .gpus = r->gpus,
                              .plans = plans,
                              .calls = calls,
                              .plan_count = 2};
-    if (config->round != RP_ROUND_ALL && config->round < run.microbatches) {
-        run.microbatches = config->round;
+    if (r->planned) {
+        RP_TRY(rpsim_first_plan(r->costs, r->model, rp_plan_default_limit(platform), r->gpus,
+                                scratch, &plans[0], NULL));
     }
-    if (w->planned) {
-        RP_TRY(rpsim_first_plan(config->costs, m->model, rp_plan_default_limit(m->platform),
-                                config->gpus, scratch, &plans[0], NULL));
-    }
-    RP_TRY(rpsim_layer_tensors_load(m->model, run.tokens, scratch, &tensors));
+    RP_TRY(rpsim_layer_tensors_load(r->model, run.tokens, scratch, &tensors));
     return measure_gpus(&run, limits, memory);
 }
 
-rp_status rpsim_library_measure(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                                const rpsim_workload *workload, const rp_model *model,
-                                const rp_platform *platform, rpsim_memory *memory)
+rp_status rpsim_library_measure(const rp_resolved *run, const rp_platform *platform,
+                                rpsim_memory *memory)
 {
-    bool recorded = rp_dtype_bytes(workload->dtype) == 2 && rpsim_layer_is_recorded(model);
-    bool recomputes = config->recompute != RP_RECOMPUTE_NONE;
-    if (!schedule->library_memory || !recorded || !recomputes || !memory->known) {
+    bool recorded = rp_dtype_bytes(run->dtype) == 2 && rpsim_layer_is_recorded(run->model);
+    bool recomputes = run->recompute != RP_RECOMPUTE_NONE;
+    if (!run->schedule->library_memory || !recorded || !recomputes || !memory->known) {
         return RP_OK;
     }
-    const measured m = {config, workload, model, platform};
     const rpsim_memory_limits limits =
-        rpsim_memory_limits_of(platform, &schedule->traits, config->gpus);
+        rpsim_memory_limits_of(platform, &run->schedule->traits, run->gpus);
     rp_arena *scratch = NULL;
     RP_TRY(rp_arena_create(&scratch));
-    rp_status status = measure(&m, &limits, scratch, memory);
+    rp_status status = measure(run, platform, &limits, scratch, memory);
     rp_arena_destroy(scratch);
     return status;
 }

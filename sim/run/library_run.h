@@ -9,11 +9,10 @@
  * 16 bits, of models whose layers were recorded; other runs keep their program's buffers. Peaks are
  * bytes of tensors that live together, fixed bytes included. PyTorch's allocator says what fits, so
  * that a run may not fit whose peak is below what is usable. The host's part stays.
- * @param workload where planned, the run's first step has rpsim_first_plan
+ * @param run where planned, its first step has rpsim_first_plan
  * @param memory of the run by its program's buffers; unknown stays unknown
  * @retval RP_OK, RP_INPUT, RP_IO (as rpsim_layer_tensors_load and rpsim_first_plan; logged),
  * RP_NO_MEMORY
  */
-rp_status rpsim_library_measure(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                                const rpsim_workload *workload, const rp_model *model,
-                                const rp_platform *platform, rpsim_memory *memory);
+rp_status rpsim_library_measure(const rp_resolved *run, const rp_platform *platform,
+                                rpsim_memory *memory);

@@ -34,8 +34,8 @@ rp_status rpsim_run_costs(const rp_costs *table, const rp_model *model, const rp
     costs.microbatch_size = sequences;
     costs.seq_len = seq_len;
     RP_TRY(describe_layers(table->layers, &sequences, arena, &program));
-    RP_TRY(rpsim_hardware_inputs(&program, table, model, platform, seq_len, arena, &times, &unused,
-                                 reason));
+    RP_TRY(
+        rpsim_hardware_inputs(&program, table, model, platform, seq_len, arena, &times, &unused, reason));
     RP_TRY(rp_arena_alloc(arena, table->layers, sizeof(int64_t), &costs.fwd_ps));
     RP_TRY(rp_arena_alloc(arena, table->layers, sizeof(int64_t), &costs.bwd_ps));
     RP_TRY(rp_arena_alloc(arena, table->layers, sizeof(int64_t), &costs.bwd_input_ps));
@@ -68,16 +68,15 @@ rp_status rpsim_table_plan(const rp_costs *costs, const rp_model *model, uint64_
     return rp_plan_partition(&plan, costs->layers, arena, partition_out);
 }
 
-rp_status rpsim_run_plan(const rp_costs *table, const rp_model *model, const rp_platform *platform,
-                         const rpsim_workload *workload, uint32_t gpus, rp_arena *arena,
+rp_status rpsim_run_plan(const rp_resolved *run, const rp_platform *platform, rp_arena *arena,
                          rp_partition *partition_out, uint64_t *raised_out, rp_reason *reason)
 {
     rp_costs costs;
-    uint32_t microbatches = workload->calls * workload->microbatches;
-    uint32_t largest = (workload->global_batch - 1) / microbatches + 1;
-    RP_TRY(
-        rpsim_run_costs(table, model, platform, largest, workload->seq_len, arena, &costs, reason));
-    return rpsim_table_plan(&costs, model, rp_plan_default_limit(platform), gpus, arena,
+    uint32_t microbatches = run->calls * run->microbatches;
+    uint32_t largest = (run->global_batch - 1) / microbatches + 1;
+    RP_TRY(rpsim_run_costs(run->costs, run->model, platform, largest, run->seq_len, arena, &costs,
+                           reason));
+    return rpsim_table_plan(&costs, run->model, rp_plan_default_limit(platform), run->gpus, arena,
                             partition_out, raised_out, reason);
 }
 

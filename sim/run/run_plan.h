@@ -7,7 +7,6 @@
 #pragma once
 
 #include "common/base/reason.h"
-
 #include "sim/run/hardware_case.h"
 
 /**
@@ -35,13 +34,11 @@ rp_status rpsim_table_plan(const rp_costs *costs, const rp_model *model, uint64_
 /**
  * Plans a run at hardware fidelity: planner.md with the times of its largest microbatch and
  * rp_plan_default_limit of the platform.
- * @param workload seq_len is the run's
  * @param partition_out its arrays live in `arena`
  * @param raised_out as rpsim_table_plan's
  * @retval RP_OK, RP_INPUT (as rpsim_run_costs; logged), RP_NO_MEMORY
  */
-rp_status rpsim_run_plan(const rp_costs *table, const rp_model *model, const rp_platform *platform,
-                         const rpsim_workload *workload, uint32_t gpus, rp_arena *arena,
+rp_status rpsim_run_plan(const rp_resolved *run, const rp_platform *platform, rp_arena *arena,
                          rp_partition *partition_out, uint64_t *raised_out, rp_reason *reason);
 
 /**

@@ -3,10 +3,7 @@
 #include "common/base/log.h"
 
 typedef struct search {
-    const rp_schedule_type *schedule;
-    rp_schedule_config *config;
-    rpsim_workload *workload;
-    const rp_model *model;
+    rp_resolved *run;
     const rp_platform *platform;
     rp_arena *arena;
 } search;
@@ -14,17 +11,14 @@ typedef struct search {
 /* @param without RPSIM_WITHOUT_* */
 static rp_status run(const search *s, uint32_t steps, unsigned without, rpsim_result *result_out)
 {
-    s->workload->seq_len = steps * RPSIM_SEQLEN_STEP;
-    s->workload->without = without;
-    if (s->workload->planned) {
+    s->run->seq_len = steps * RPSIM_SEQLEN_STEP;
+    if (s->run->planned) {
         rp_partition *plan = NULL;
         RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *plan, &plan));
-        RP_TRY(rpsim_run_plan(s->config->costs, s->model, s->platform, s->workload, s->config->gpus,
-                              s->arena, plan, NULL, NULL));
-        s->config->partition = plan;
+        RP_TRY(rpsim_run_plan(s->run, s->platform, s->arena, plan, NULL, NULL));
+        s->run->partition = plan;
     }
-    RP_TRY(rpsim_hardware_case_run(s->schedule, s->config, s->workload, s->model, s->platform,
-                                   result_out));
+    RP_TRY(rpsim_hardware_case_run(s->run, s->platform, without, result_out));
     if (!result_out->memory.known) {
         rpsim_result_fini(result_out);
         return rp_broken(); /* every lowered program has buffers */
@@ -90,12 +84,10 @@ static rp_status check_monotone(const search *s, uint32_t good, uint32_t bad)
     return RP_OK;
 }
 
-rp_status rpsim_seqlen_search(const rp_schedule_type *schedule, rp_schedule_config *config,
-                              rpsim_workload *workload, const rp_model *model,
-                              const rp_platform *platform, rp_arena *arena,
+rp_status rpsim_seqlen_search(rp_resolved *resolved, const rp_platform *platform, rp_arena *arena,
                               uint32_t *max_seqlen_out, rpsim_result *result_out)
 {
-    search s = {schedule, config, workload, model, platform, arena};
+    search s = {resolved, platform, arena};
     uint32_t good = 0;
     uint32_t bad = 0;
     RP_TRY(bisect(&s, &good, &bad));

@@ -18,14 +18,11 @@
  * times, and an allocator has fragments. So the assumption is checked at four more lengths, two on
  * either side; where it fails, a warning says at which length. The length that is found fits in any
  * case, and one step more does not.
- * @param config where planned, its partition is set to that of result_out, which lives in `arena`
- * @param workload seq_len is set to the length that result_out is of; where planned, each length
- * gets RoundPipe's plan for it (run_plan.h), otherwise all have the partition of `config`
+ * @param run seq_len is set to the length that result_out is of; if planned, each length gets
+ * RoundPipe's plan for it (run_plan.h), and its partition that of result_out, in `arena`
  * @param max_seqlen_out 0 where not even one step fits; then the result is of one step
  * @param result_out the run at that length, rpsim_result_fini
  * @retval RP_OK, RP_BROKEN (a program without buffers), and as rpsim_hardware_case_run
  */
-rp_status rpsim_seqlen_search(const rp_schedule_type *schedule, rp_schedule_config *config,
-                              rpsim_workload *workload, const rp_model *model,
-                              const rp_platform *platform, rp_arena *arena,
+rp_status rpsim_seqlen_search(rp_resolved *run, const rp_platform *platform, rp_arena *arena,
                               uint32_t *max_seqlen_out, rpsim_result *result_out);

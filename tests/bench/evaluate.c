@@ -7,7 +7,7 @@
  * what a search needs (rpsim_workload.without), and for that with 2 iterations. Repetitions take
  * turns; the first one is a warm-up. The last columns are the periods that the two numbers of
  * iterations give, in milliseconds. */
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static rp_status evaluate(const rpsim_row *row, int way, double *ms_out, rpsim_r
     config.iterations = way == FEW && config.iterations > 1 ? FEW_ITERATIONS : config.iterations;
     workload.without = way == ALL ? 0 : RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK;
     double begin_ms = cpu_ms();
-    RP_TRY(rpsim_hardware_case_run(row->schedule, &config, &workload, row->model, row->platform,
+    RP_TRY(rpsim_hardware_case_run(row->run.schedule, &config, &workload, row->run.model, row->platform,
                                    result));
     *ms_out = cpu_ms() - begin_ms;
     return RP_OK;
@@ -73,7 +73,7 @@ static void bench(const rpsim_row *row, int repetitions)
                 return; /* it says why */
             }
             period_ps[way] = result.period_ps;
-            for (uint32_t g = 0; g < row->config.gpus; g++) {
+            for (uint32_t g = 0; g < row->run.gpus; g++) {
                 peaks[way] = result.memory.peak_gpu_bytes[g] > peaks[way]
                                  ? result.memory.peak_gpu_bytes[g]
                                  : peaks[way];
@@ -83,8 +83,8 @@ static void bench(const rpsim_row *row, int repetitions)
         }
     }
     printf("%s,%s,%s,%s,%u,%" PRIu32, row->schedule_name, row->model_name,
-           rp_recompute_text(row->config.recompute), row->config.asynchronous ? "async" : "sync",
-           row->workload.microbatches, ops);
+           rp_recompute_text(row->run.recompute), row->run.asynchronous ? "async" : "sync",
+           row->run.microbatches, ops);
     for (int way = 0; way < WAYS; way++) {
         printf(",%.3f", median(&ms[way][1], repetitions));
     }

@@ -146,8 +146,8 @@ rm -r "$tree"/common/yy/{xx,ww,yy.c}
 inject rooms 0 "a file at the top that a shell's > made" <<<0
 inject rooms common/zz/zz_b.c "a private header of another folder" <<<'#include "common/yy/yy_internal.h"'
 inject rooms exec/run/zz_c.c "the executor knows the host backend" <<<'#include "exec/host/lane.h"'
-inject rooms sim/rppredict/zz_d.c "a program includes another program's folder" <<<'#include "sim/rpsim/record.h"'
-inject rooms sim/run/zz_d.c "a room includes a program's folder" <<<'#include "sim/rpsim/study.h"'
+inject rooms sim/rppredict/zz_d.c "a program includes another program's folder" <<<'#include "sim/rpsim/artefacts.h"'
+inject rooms sim/run/zz_d.c "a room includes a program's folder" <<<'#include "sim/rpsim/artefacts.h"'
 inject rooms sim/library/zz_d.c "the library includes another program than rpsim" <<<'#include "sim/rppredict/cells.h"'
 inject rooms experiments/zz_e.c "rpsweep includes another program's folder" <<<'#include "sim/rppredict/cells.h"'
 inject rooms exec/plan/zz_f.c "a schedule looked up by name" <<<'static const void *zz(const rp_program *p) { return rp_schedule_find(p->schedule); }'

@@ -34,12 +34,12 @@ rp_model rp_test_decoder(uint32_t layers, bool tied, bool qk_norm)
     return m;
 }
 
-rp_compile_config rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
+rp_resolved rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
                                uint32_t iterations)
 {
     const rp_schedule_type *type = rp_schedule_find(schedule);
     cr_assert(type != NULL, "%s", schedule);
-    return (rp_compile_config){.schedule = type,
+    return (rp_resolved){.schedule = type,
                                .gpus = gpus,
                                .calls = 1,
                                .microbatches = microbatches,
@@ -74,13 +74,13 @@ void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterat
 }
 
 static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                       const rp_compile_config *work, const rp_test_twist *twist, rp_test_run *run)
+                       const rp_resolved *work, const rp_test_twist *twist, rp_test_run *run)
 {
     rp_dtype dtype = twist != NULL ? twist->dtype : RP_DTYPE_F32;
     uint32_t iterations = work->iterations * (twist != NULL ? twist->again + 1 : 1);
     *run = (rp_test_run){.iterations = iterations};
-    for (uint32_t i = 0; i < rp_compile_microbatches(work); i++) {
-        run->sequences += rp_compile_sequences(work, i) * rp_layout_data(&work->layout);
+    for (uint32_t i = 0; i < rp_resolved_microbatches(work); i++) {
+        run->sequences += rp_resolved_sequences(work, i) * rp_layout_data(&work->layout);
     }
     RP_TRY(rpexec_model_create(config, seq_len, dtype, arena, &run->model));
     RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
@@ -195,7 +195,7 @@ static rp_status execute(const rp_program *program, const rp_test_twist *twist, 
 }
 
 rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                          const rp_compile_config *work, const rp_test_twist *twist,
+                          const rp_resolved *work, const rp_test_twist *twist,
                           rp_test_run *run)
 {
     static const rp_test_twist none = {0};
@@ -223,17 +223,17 @@ void rp_test_forget(rp_test_run *run)
 }
 
 rp_status rp_test_single(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                         const rp_compile_config *work, rp_test_run *run)
+                         const rp_resolved *work, rp_test_run *run)
 {
     return rp_test_single_from(arena, config, seq_len, work, NULL, run);
 }
 
 rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                              const rp_compile_config *work, const rp_test_twist *twist,
+                              const rp_resolved *work, const rp_test_twist *twist,
                               rp_test_run *run)
 {
     rpexec_lane lane;
-    uint32_t of_copy = rp_compile_microbatches(work);
+    uint32_t of_copy = rp_resolved_microbatches(work);
     uint32_t microbatches = of_copy * rp_layout_data(&work->layout);
     bool all = work->round == RP_ROUND_ALL || work->round >= work->microbatches;
     uint32_t round = all ? work->microbatches : work->round;
@@ -247,7 +247,7 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
     }
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof(uint32_t), &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {
-        sequences[i] = rp_compile_sequences(work, i % of_copy);
+        sequences[i] = rp_resolved_sequences(work, i % of_copy);
         most = sequences[i] > most ? sequences[i] : most;
     }
     RP_TRY(rpexec_host_lane_create(&run->model, (uint64_t)most * seq_len, arena, &lane));

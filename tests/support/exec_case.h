@@ -10,7 +10,7 @@ rp_model rp_test_decoder(uint32_t layers, bool tied, bool qk_norm);
 
 /** Work of one call with a sequence per microbatch and the schedule's own recompute mode, uploaded
  * in small pieces; a name of no schedule ends the test. */
-rp_compile_config rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
+rp_resolved rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
                                uint32_t iterations);
 
 typedef struct rp_test_run {
@@ -68,7 +68,7 @@ typedef struct rp_test_twist {
 
 /** Runs `work` on the host backend from seed 1. `twist` may be NULL. The run lives in `arena`. */
 rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                          const rp_compile_config *work, const rp_test_twist *twist,
+                          const rp_resolved *work, const rp_test_twist *twist,
                           rp_test_run *run_out);
 
 /** Frees what twist.observe has kept. */
@@ -76,11 +76,11 @@ void rp_test_forget(rp_test_run *run);
 
 /** The same on one device in plain loops. */
 rp_status rp_test_single(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                         const rp_compile_config *work, rp_test_run *run_out);
+                         const rp_resolved *work, rp_test_run *run_out);
 
 /** The same with the twist's `prepare`; NULL: none. */
 rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                              const rp_compile_config *work, const rp_test_twist *twist,
+                              const rp_resolved *work, const rp_test_twist *twist,
                               rp_test_run *run_out);
 
 /**

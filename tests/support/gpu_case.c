@@ -5,7 +5,7 @@
 
 #include <criterion/criterion.h>
 
-void rp_test_gpu_compare(rp_arena *arena, const rp_model *config, const rp_compile_config *work,
+void rp_test_gpu_compare(rp_arena *arena, const rp_model *config, const rp_resolved *work,
                          const emulated_machine *machine, rp_test_twist twist)
 {
     rp_test_run plain;

@@ -26,13 +26,13 @@ rp_test_run rp_test_run_row(const rpsim_row *row)
 {
     rp_test_run run = {0};
     cr_assert(eq(int,
-                 rpsim_hardware_lower(row->schedule, &row->config, &row->workload, row->model,
+                 rpsim_hardware_lower(row->run.schedule, &row->config, &row->workload, row->run.model,
                                       row->platform, &run.program),
                  RP_OK),
               "%s", row->schedule_name);
     cr_assert(eq(int,
-                 rpsim_hardware_inputs(run.program, row->costs, row->model, row->platform,
-                                       row->workload.seq_len, rp_test_tool_arena(), &run.costs,
+                 rpsim_hardware_inputs(run.program, row->run.costs, row->run.model, row->platform,
+                                       row->run.seq_len, rp_test_tool_arena(), &run.costs,
                                        &run.machine, NULL),
                  RP_OK));
     cr_assert(

@@ -2,7 +2,7 @@
  * tests that begin with rp_test_tool_begin. */
 #pragma once
 
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 #include "tests/support/run_tool.h"
 
 /** A row of a study: its lowered program and when its ops ran. */

@@ -71,7 +71,7 @@ static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double
     rp_test_run got;
     rp_test_run right;
     const rp_schedule_type *schedule = rp_schedule_find(t->schedule);
-    const rp_compile_config work = {.schedule = schedule,
+    const rp_resolved work = {.schedule = schedule,
                                     .gpus = t->gpus,
                                     .calls = 1,
                                     .microbatches = 4,
@@ -119,7 +119,7 @@ static int check_late(const char *schedule, rp_dtype dtype)
         .devices = 2, .peers = true, .seed = 3, .delay_us = 400, .often = true};
     rp_model config = rp_test_decoder(2, false, true);
     const rp_schedule_type *type = rp_schedule_find(schedule);
-    const rp_compile_config work = {.schedule = type,
+    const rp_resolved work = {.schedule = type,
                                     .gpus = 2,
                                     .calls = 1,
                                     .microbatches = 4,
@@ -160,7 +160,7 @@ static int check_deep(rp_dtype dtype)
     config.attention_parameters =
         (uint64_t)config.hidden * 4 * 64 + (uint64_t)2 * 64 * config.hidden;
     const rp_schedule_type *schedule = rp_schedule_find("1f1b");
-    const rp_compile_config work = {.schedule = schedule,
+    const rp_resolved work = {.schedule = schedule,
                                     .gpus = 2,
                                     .calls = 1,
                                     .microbatches = MICROBATCHES,
@@ -202,7 +202,7 @@ static rp_status attend(rp_arena *arena, const char *schedule, rp_dtype dtype, u
     static rp_model config; /* the run's model points to it */
     config = rp_test_decoder(1, true, true);
     const rp_schedule_type *type = rp_schedule_find(schedule);
-    const rp_compile_config work = {.schedule = type,
+    const rp_resolved work = {.schedule = type,
                                     .gpus = 2,
                                     .calls = 1,
                                     .microbatches = 2,

@@ -5,7 +5,7 @@
 #include "common/base/mem.h"
 #include "exec/state/pass.h"
 #include "sim/library/rpsim.h"
-#include "sim/rpsim/replicas.h"
+#include "sim/study/replicas.h"
 #include "sim/tune/tune.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/fake/cuda.h"
@@ -143,7 +143,7 @@ static int check_training(void)
         rp_arena *arena = NULL;
         rp_test_run trained;
         rp_test_run plain;
-        rp_compile_config w = {.schedule = schedule,
+        rp_resolved w = {.schedule = schedule,
                                .gpus = 3,
                                .calls = 1 + i / 6,
                                .microbatches = 6,
@@ -191,7 +191,7 @@ static int check_collectives(void)
         bool cut = rp_cuts_layers(&schedule->traits);
         rp_arena *arena = NULL;
         rp_test_run runs[2];
-        rp_compile_config w = {.schedule = schedule,
+        rp_resolved w = {.schedule = schedule,
                                .gpus = cut ? 4 : 3,
                                .calls = 1,
                                .microbatches = cut ? 8 : 6,
@@ -230,7 +230,7 @@ static int check_gpu_driver(void)
         rp_test_run plain;
         rp_test_run run;
         bool graphs = i % 3 != 0;
-        rp_compile_config w = {.schedule = schedule,
+        rp_resolved w = {.schedule = schedule,
                                .gpus = 2,
                                .calls = 1,
                                .microbatches = 4,

@@ -39,10 +39,10 @@ static void write_zero(const rp_sharding *sharding, rp_json *json)
 /* Layers between two inputs that are kept; 0: no recompute. */
 static uint32_t interval(const rpsim_row *row)
 {
-    if (row->config.recompute == RP_RECOMPUTE_NONE) {
+    if (row->run.recompute == RP_RECOMPUTE_NONE) {
         return 0;
     }
-    return row->workload.layer_grain ? 1 : rpadvise_most_layers(row->config.partition);
+    return row->run.layer_grain ? 1 : rpadvise_most_layers(row->run.partition);
 }
 
 static void write_pipeline(const rpadvise_job *job, rp_json *json)
@@ -78,7 +78,7 @@ static void write_checkpointing(rp_json *json)
 
 static rp_status write_config(const rpadvise_job *job, FILE *stream)
 {
-    const rp_traits *traits = &job->row->schedule->traits;
+    const rp_traits *traits = &job->row->run.schedule->traits;
     const rpadvise_layout *l = &job->layout;
     rp_json json;
     rp_json_begin_document(&json, stream, 2);
@@ -92,8 +92,8 @@ static rp_status write_config(const rpadvise_job *job, FILE *stream)
     } else {
         write_pipeline(job, &json);
     }
-    write_dtype(job->row->workload.dtype, &json);
-    if (job->row->config.recompute != RP_RECOMPUTE_NONE) {
+    write_dtype(job->row->run.dtype, &json);
+    if (job->row->run.recompute != RP_RECOMPUTE_NONE) {
         write_checkpointing(&json);
     }
     rp_json_key(&json, "optimizer");
@@ -112,8 +112,8 @@ static rp_status write_config(const rpadvise_job *job, FILE *stream)
 static void write_notes(const rpadvise_job *job, FILE *stream)
 {
     const rpsim_row *row = job->row;
-    if (rp_is_data_parallel(&row->schedule->traits)) {
-        if (row->config.recompute != RP_RECOMPUTE_NONE) {
+    if (rp_is_data_parallel(&row->run.schedule->traits)) {
+        if (row->run.recompute != RP_RECOMPUTE_NONE) {
             rpadvise_note(
                 stream,
                 "- The JSON says how activations are kept, and the model says which: it has to "
@@ -124,7 +124,7 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
             stream,
             "- The simulation overlaps %s; DeepSpeed's `overlap_comm` is left at its default.\n"
             "- Units of the partition have no option: ZeRO works on buckets and on modules.\n",
-            row->schedule->traits.sharding.overlap ? "gathers with compute"
+            row->run.schedule->traits.sharding.overlap ? "gathers with compute"
                                                    : "no collective with compute");
     } else {
         rpadvise_note(

@@ -85,7 +85,7 @@ void rpadvise_note(FILE *stream, const char *format, ...)
 void rpadvise_note_sizes(const rpadvise_job *job, FILE *stream)
 {
     const rpadvise_layout *l = &job->layout;
-    uint32_t tokens = job->row->workload.seq_len;
+    uint32_t tokens = job->row->run.seq_len;
     if (l->calls > 1) {
         rpadvise_note(stream,
                       "- The training script gives sequences of %u tokens, and %u calls of %u "
@@ -106,7 +106,7 @@ static void write_sizes(const rpadvise_job *job, FILE *stream)
     const char *each = l->data > 1 ? " on each GPU" : "";
     const char *most = l->even ? "" : " at most";
     fprintf(stream, "| sequences of a step | %u, of %u tokens |\n", l->batch,
-            job->row->workload.seq_len);
+            job->row->run.seq_len);
     fprintf(stream, "| microbatches of a step | %u%s, of %u sequences%s |\n", l->microbatches, each,
             l->size, most);
     fprintf(stream, "| calls of a step | %u |\n", l->calls);
@@ -118,9 +118,9 @@ static void write_table(const rpadvise_job *job, FILE *stream)
     const rpadvise_layout *l = &job->layout;
     fputs("| | |\n|---|---|\n", stream);
     fprintf(stream, "| schedule | %s |\n", row->schedule_name);
-    fprintf(stream, "| optimizer | %s |\n", row->config.asynchronous ? "async" : "sync");
+    fprintf(stream, "| optimizer | %s |\n", row->run.asynchronous ? "async" : "sync");
     fprintf(stream, "| GPUs | %u |\n", l->gpus);
-    if (row->schedule->traits.placement != RP_PLACEMENT_OFFLOAD) {
+    if (row->run.schedule->traits.placement != RP_PLACEMENT_OFFLOAD) {
         fprintf(stream, "| tensor, pipeline, data parallel | %u, %u, %u |\n", l->tensor,
                 l->pipeline, l->data);
     }
@@ -128,15 +128,15 @@ static void write_table(const rpadvise_job *job, FILE *stream)
     if (l->data * l->tensor == 1) {
         fprintf(stream, "| layers of each stage | `%s` |\n", row->partition_text);
     } else { /* gathered, and recomputed, a unit at a time */
-        fprintf(stream, "| units of layers | %u |\n", row->config.partition->forward_count);
+        fprintf(stream, "| units of layers | %u |\n", row->run.partition->forward_count);
     }
-    fprintf(stream, "| recompute | %s", rp_recompute_text(row->config.recompute));
-    if (row->config.recompute != RP_RECOMPUTE_NONE) {
-        fputs(row->workload.layer_grain ? ", layer by layer" : ", a stage at a time", stream);
+    fprintf(stream, "| recompute | %s", rp_recompute_text(row->run.recompute));
+    if (row->run.recompute != RP_RECOMPUTE_NONE) {
+        fputs(row->run.layer_grain ? ", layer by layer" : ", a stage at a time", stream);
     }
-    fprintf(stream, " |\n| type | %s |\n", rp_dtype_text(row->workload.dtype));
-    if (row->model->lora_rank != 0) {
-        fprintf(stream, "| adapters | rank %u |\n", row->model->lora_rank);
+    fprintf(stream, " |\n| type | %s |\n", rp_dtype_text(row->run.dtype));
+    if (row->run.model->lora_rank != 0) {
+        fprintf(stream, "| adapters | rank %u |\n", row->run.model->lora_rank);
     }
 }
 
@@ -164,7 +164,7 @@ static void write_readme(const rpadvise_job *job, const char *const *whys, FILE 
             "# %s on %s with %s\n\n"
             "Written by rpadvise. The simulation of this configuration:\n\n"
             "```sh\n%s\n```\n\n",
-            row->model->name, row->platform->name, row->schedule_name, job->command);
+            row->run.model->name, row->platform->name, row->schedule_name, job->command);
     write_table(job, stream);
     fputs("\nEach section says what the system's file cannot express.\n", stream);
     for (size_t i = 0; i < EXPORTER_COUNT; i++) {

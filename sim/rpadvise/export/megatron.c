@@ -102,7 +102,7 @@ static uint32_t group_size(uint32_t microbatches, uint32_t gpus)
 static void write_parallel(const rpadvise_job *job, FILE *stream)
 {
     const rpadvise_layout *l = &job->layout;
-    const rp_partition *p = job->row->config.partition;
+    const rp_partition *p = job->row->run.partition;
     number("tensor-model-parallel-size", l->tensor, stream);
     number("pipeline-model-parallel-size", l->pipeline, stream);
     if (l->pipeline == 1) {
@@ -115,17 +115,17 @@ static void write_parallel(const rpadvise_job *job, FILE *stream)
     }
     if (l->stages > l->pipeline) {
         number("microbatch-group-size-per-virtual-pipeline-stage",
-               group_size(job->row->workload.microbatches, l->pipeline), stream);
+               group_size(job->row->run.microbatches, l->pipeline), stream);
     }
 }
 
 static void write_recompute(const rpsim_row *row, FILE *stream)
 {
-    if (row->config.recompute != RP_RECOMPUTE_NONE) {
+    if (row->run.recompute != RP_RECOMPUTE_NONE) {
         word("recompute-granularity", "full", stream);
         word("recompute-method", "uniform", stream);
         number("recompute-num-layers",
-               row->workload.layer_grain ? 1 : rpadvise_most_layers(row->config.partition), stream);
+               row->run.layer_grain ? 1 : rpadvise_most_layers(row->run.partition), stream);
     }
 }
 
@@ -152,14 +152,14 @@ static rp_status write_script(const rpadvise_job *job, FILE *stream)
 {
     const rpsim_row *row = job->row;
     write_start(job, stream);
-    write_model(row->model, row->workload.seq_len, stream);
-    number("seq-length", row->workload.seq_len, stream);
+    write_model(row->run.model, row->run.seq_len, stream);
+    number("seq-length", row->run.seq_len, stream);
     number("micro-batch-size", job->layout.size, stream);
     number("global-batch-size", job->layout.batch, stream);
     write_parallel(job, stream);
     write_recompute(row, stream);
-    flag("fp16", row->workload.dtype == RP_DTYPE_F16, stream);
-    flag("bf16", row->workload.dtype == RP_DTYPE_BF16, stream);
+    flag("fp16", row->run.dtype == RP_DTYPE_F16, stream);
+    flag("bf16", row->run.dtype == RP_DTYPE_BF16, stream);
     fputs("    \"$@\"\n", stream);
     return RP_OK;
 }
@@ -179,7 +179,7 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
             "- Calls have no option: all microbatches of a step are one call. Without a pipeline "
             "that changes nothing.\n");
     }
-    if (strcmp(job->row->model->rope_scaling, "llama3") == 0) {
+    if (strcmp(job->row->run.model->rope_scaling, "llama3") == 0) {
         rpadvise_note(stream, "- The factor of the rotary scaling is Megatron-LM's default, 8: "
                               "`--rope-scaling-factor` gives another.\n");
     }
@@ -187,7 +187,7 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
         rpadvise_note(stream, "- The simulation is of tensor parallelism with all-reduces: without "
                               "`--sequence-parallel`.\n");
     }
-    if (job->row->schedule->published_as == NULL && l->pipeline > 1) {
+    if (job->row->run.schedule->published_as == NULL && l->pipeline > 1) {
         rpadvise_note(stream, "- The simulated loss is fused; Megatron-LM's is with "
                               "`--cross-entropy-loss-fusion`.\n");
     }

@@ -20,9 +20,9 @@ static void write_ranges(const char *name, const uint32_t *counts, uint32_t coun
 static rp_status write_module(const rpadvise_job *job, FILE *stream)
 {
     const rpsim_row *row = job->row;
-    const rp_partition *p = row->config.partition;
+    const rp_partition *p = row->run.partition;
     const rpadvise_layout *l = &job->layout;
-    bool scaled = row->workload.dtype == RP_DTYPE_F16;
+    bool scaled = row->run.dtype == RP_DTYPE_F16;
     fprintf(stream,
             "# Open: %s.\n"
             "\"\"\"%s with RoundPipe 0.1.1: options of the library; README.md has the rest.\"\"\"\n"
@@ -35,11 +35,11 @@ static rp_status write_module(const rpadvise_job *job, FILE *stream)
             "PARAM_DTYPE = torch.%s\n\n"
             "# Layer 0 is the embedding, the last one the final norm with the head.\n"
             "EXECUTE_PLAN = ModelExecutePlan()\n",
-            rpadvise_export_roundpipe.open, row->model->name, scaled ? "GradScaler, " : "", l->gpus,
-            l->calls, l->batch, row->workload.seq_len, rpadvise_torch_dtype(row->workload.dtype));
+            rpadvise_export_roundpipe.open, row->run.model->name, scaled ? "GradScaler, " : "", l->gpus,
+            l->calls, l->batch, row->run.seq_len, rpadvise_torch_dtype(row->run.dtype));
     write_ranges("EXECUTE_PLAN.fwd_plan", p->forward_layers, p->forward_count, 0, false, 0, stream);
     write_ranges("EXECUTE_PLAN.bwd_plan", p->backward_layers, p->backward_count,
-                 row->config.layers + 2, true, 1, stream);
+                 row->run.layers + 2, true, 1, stream);
     fprintf(stream,
             "\n# RoundPipe(model, **MODEL), model.forward_backward(..., run_config=RUN_CONFIG),\n"
             "# model.step(step_fn, **STEP)\n"
@@ -50,8 +50,8 @@ static rp_status write_module(const rpadvise_job *job, FILE *stream)
             "    execute_plan=EXECUTE_PLAN,\n"
             ")\n"
             "STEP = {\"is_async\": %s}\n%s",
-            row->workload.layer_grain ? "layer" : "stage", row->workload.microbatches,
-            row->config.asynchronous ? "True" : "False",
+            row->run.layer_grain ? "layer" : "stage", row->run.microbatches,
+            row->run.asynchronous ? "True" : "False",
             scaled ? "# fp16: gradients below 6e-8 are lost without it\n"
                      "GRAD_SCALER = GradScaler()\n"
                    : "");
@@ -60,13 +60,13 @@ static rp_status write_module(const rpadvise_job *job, FILE *stream)
 
 static void write_notes(const rpadvise_job *job, FILE *stream)
 {
-    const rp_model *m = job->row->model;
+    const rp_model *m = job->row->run.model;
     rpadvise_note(
         stream,
         "- The layers of the plan are those of the library's presets for Hugging Face models "
         "(`wrap_model_to_roundpipe`): embedding, %u blocks, final norm with head.\n"
         "- When a recompute begins is the library's own; %s has no option.\n",
-        m->layers, job->row->config.recompute == RP_RECOMPUTE_WAIT ? "`wait`" : "`early`");
+        m->layers, job->row->run.recompute == RP_RECOMPUTE_WAIT ? "`wait`" : "`early`");
     if (!job->layout.even) {
         rpadvise_note(
             stream,

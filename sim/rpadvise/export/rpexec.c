@@ -63,14 +63,14 @@ static void write_input(const rpadvise_job *job, const char *option, const char 
 
 static void write_options(const rpsim_row *row, FILE *stream)
 {
-    const rpsim_workload *w = &row->workload;
+    const rp_resolved *w = &row->run;
     fprintf(stream, " \\\n    --gpus %u --microbatches %u --microbatch-size %u --accumulate %u",
-            row->config.gpus, w->microbatches, w->global_batch / (w->calls * w->microbatches),
+            row->run.gpus, w->microbatches, w->global_batch / (w->calls * w->microbatches),
             w->calls);
     fprintf(stream, " --seq-len %u --dtype %s \\\n    --optimizer %s --recompute %s", w->seq_len,
-            rp_dtype_text(w->dtype), row->config.asynchronous ? "async" : "sync",
-            rp_recompute_text(row->config.recompute));
-    if (row->config.recompute != RP_RECOMPUTE_NONE) {
+            rp_dtype_text(w->dtype), row->run.asynchronous ? "async" : "sync",
+            rp_recompute_text(row->run.recompute));
+    if (row->run.recompute != RP_RECOMPUTE_NONE) {
         fprintf(stream, " --grain %s", w->layer_grain ? "layer" : "stage");
     }
     fprintf(stream, " \\\n    --partition '%s'", row->partition_text);
@@ -80,8 +80,8 @@ static void write_options(const rpsim_row *row, FILE *stream)
     if (w->reductions.each_given) {
         fprintf(stream, " --reduce-each %s", w->reductions.each_microbatch ? "microbatch" : "step");
     }
-    if (row->model->lora_rank != 0) {
-        fprintf(stream, " --lora-rank %u", row->model->lora_rank);
+    if (row->run.model->lora_rank != 0) {
+        fprintf(stream, " --lora-rank %u", row->run.model->lora_rank);
     }
 }
 
@@ -97,7 +97,7 @@ static rp_status write_command(const rpadvise_job *job, FILE *stream)
             "*\" --weights\"*) ;; # have the model in their folder\n"
             "*) set --",
             rpadvise_export_rpexec.open);
-    write_input(job, "--model", job->row->model->name, stream);
+    write_input(job, "--model", job->row->run.model->name, stream);
     fprintf(stream,
             " \"$@\" ;;\n"
             "esac\n"
@@ -115,7 +115,7 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
         stream,
         "- The platform gives partitions their times, and GPUs that are simulated on a CPU their "
         "links and memory. Without GPUs, `--backend host` trains on the CPU.\n");
-    if (job->row->workload.reductions.dtype_given) {
+    if (job->row->run.reductions.dtype_given) {
         rpadvise_note(stream, "- The type in which gradients are reduced has no option.\n");
     }
     if (job->row->platform->peer_gb_per_s > 0) {

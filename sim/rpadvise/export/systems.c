@@ -259,11 +259,11 @@ const rpadvise_rule *rpadvise_systems_rule(const rpadvise_systems *systems, cons
 
 rpadvise_layout rpadvise_layout_of(const rpsim_row *row)
 {
-    const rpsim_workload *w = &row->workload;
-    const rp_traits *traits = &row->schedule->traits;
+    const rp_resolved *w = &row->run;
+    const rp_traits *traits = &row->run.schedule->traits;
     bool cuts = rp_cuts_layers(traits);
     bool replicas = rp_is_data_parallel(traits) && !cuts;
-    uint32_t gpus = row->config.gpus;
+    uint32_t gpus = row->run.gpus;
     uint32_t units = w->calls * w->microbatches; /* of all GPUs that have their own */
     uint32_t ranks = cuts || replicas ? gpus : 1;
     uint32_t slices = w->sequence_slices > 1 ? w->sequence_slices : 1;
@@ -272,7 +272,7 @@ rpadvise_layout rpadvise_layout_of(const rpsim_row *row)
         .tensor = cuts ? gpus : 1,
         .pipeline = cuts || replicas ? 1 : gpus,
         .data = replicas ? gpus : 1,
-        .stages = cuts || replicas ? 1 : row->config.partition->forward_count,
+        .stages = cuts || replicas ? 1 : row->run.partition->forward_count,
         .batch = w->global_batch / slices,
         .calls = w->calls,
     };
@@ -356,22 +356,22 @@ static const char *model_refusal(const rpadvise_rule *rule, const rp_model *mode
 
 static const char *order_refusal(const rpadvise_rule *rule, const rpsim_row *row)
 {
-    const rp_partition *p = row->config.partition;
-    if (row->config.asynchronous && !rule->asynchronous) {
+    const rp_partition *p = row->run.partition;
+    if (row->run.asynchronous && !rule->asynchronous) {
         return "it has a synchronous optimizer only";
     }
     if (rule->partitions == RPADVISE_PARTITIONS_EVEN && !has_even_stages(p)) {
         return "it gives all stages the same number of layers";
     }
-    if (rule->partitions == RPADVISE_PARTITIONS_FUSED && !is_fused(p, row->config.layers)) {
+    if (rule->partitions == RPADVISE_PARTITIONS_FUSED && !is_fused(p, row->run.layers)) {
         return "it begins the head's backward stage where the forward ends";
     }
-    if (!rule->recomputes[row->config.recompute]) {
-        return row->config.recompute == RP_RECOMPUTE_NONE
+    if (!rule->recomputes[row->run.recompute]) {
+        return row->run.recompute == RP_RECOMPUTE_NONE
                    ? "it always recomputes"
                    : "it recomputes once the gradient has come, never before";
     }
-    if (row->config.recompute != RP_RECOMPUTE_NONE && !row->workload.layer_grain &&
+    if (row->run.recompute != RP_RECOMPUTE_NONE && !row->run.layer_grain &&
         !rule->stage_grain) {
         return "it recomputes layer by layer";
     }
@@ -384,8 +384,8 @@ static const char *size_refusal(const rpadvise_rule *rule, const rpsim_row *row)
     static const char *const no_dtype[] = {RP_DTYPE_LIST(DTYPE_REFUSAL)};
 #undef DTYPE_REFUSAL
     const rpadvise_layout l = rpadvise_layout_of(row);
-    if (!rule->dtypes[row->workload.dtype]) {
-        return no_dtype[row->workload.dtype];
+    if (!rule->dtypes[row->run.dtype]) {
+        return no_dtype[row->run.dtype];
     }
     if (rule->one_call && l.calls > 1) {
         return "it has one call of forward and backward in a step";
@@ -396,7 +396,7 @@ static const char *size_refusal(const rpadvise_rule *rule, const rpsim_row *row)
     if (rule->one_server && row->platform->nodes > 1) {
         return "it runs inside one server";
     }
-    if (rp_layout_gpus(&row->workload.layout) > 1) {
+    if (rp_layout_gpus(&row->run.layout) > 1) {
         return "copies of a pipeline and GPUs that share a layer are not exported";
     }
     if (rule->gpus != 0 && l.gpus > rule->gpus) {
@@ -409,10 +409,10 @@ bool rpadvise_runs(const rpadvise_systems *systems, const char *system, const rp
                    const char **why_out)
 {
     const rpadvise_rule *rule =
-        row->schedule != NULL ? rpadvise_systems_rule(systems, system, row->schedule_name) : NULL;
+        row->run.schedule != NULL ? rpadvise_systems_rule(systems, system, row->schedule_name) : NULL;
     const char *why = rule == NULL ? "it has no such schedule" : order_refusal(rule, row);
     why = why == NULL ? size_refusal(rule, row) : why;
-    why = why == NULL ? model_refusal(rule, row->model) : why;
+    why = why == NULL ? model_refusal(rule, row->run.model) : why;
     *why_out = why;
     return why == NULL;
 }

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 
 /** X(enumerator, word in the table, text of the refusal). Models that a system, or an export for
  * it, does not cover. */

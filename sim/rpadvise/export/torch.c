@@ -13,12 +13,12 @@ typedef rp_status print_orders(const rp_program *program, const rp_torch_csv *cs
 /* One call is a schedule of PyTorch's: a step that has several runs it several times. */
 static rp_status print_of_call(const rpadvise_job *job, print_orders *print, FILE *stream)
 {
-    rp_schedule_config config = job->row->config;
+    rp_schedule_config config = rp_resolved_view(&job->row->run);
     rp_program *program = NULL;
     rp_torch_csv csv;
-    config.microbatches = job->row->workload.microbatches;
+    config.microbatches = job->row->run.microbatches;
     config.iterations = 1;
-    RP_TRY(rp_schedule_build(job->row->schedule, &config, &program));
+    RP_TRY(rp_schedule_build(job->row->run.schedule, &config, &program));
     rp_status status = rp_torch_csv_of_program(program, false, job->arena, &csv);
     if (status == RP_OK) {
         status = print(program, &csv, job->arena, stream);
@@ -55,21 +55,21 @@ static void write_pipelining_notes(const rpadvise_job *job, FILE *stream)
         "compute-only format; PyTorch places transfers itself.\n"
         "- The CSV has no layers: `forward_layers` of the JSON are the layers of each stage, and "
         "`ranks` the stages of each rank.\n");
-    if (row->config.recompute != RP_RECOMPUTE_NONE) {
+    if (row->run.recompute != RP_RECOMPUTE_NONE) {
         rpadvise_note(stream,
                       "- Recompute has no action: modules of a stage have to checkpoint %s "
                       "(`torch.utils.checkpoint`).\n",
-                      row->workload.layer_grain ? "each layer" : "the whole stage");
+                      row->run.layer_grain ? "each layer" : "the whole stage");
     }
-    if (row->schedule->splits_backward && row->config.recompute != RP_RECOMPUTE_NONE) {
+    if (row->run.schedule->splits_backward && row->run.recompute != RP_RECOMPUTE_NONE) {
         rpadvise_note(
             stream,
             "- The simulation recomputes once, before the gradient of the input; whether PyTorch "
             "does is not known here.\n");
     }
     rpadvise_note(stream, "- Parameters and activations are `torch.%s`%s.\n",
-                  rpadvise_torch_dtype(row->workload.dtype),
-                  row->workload.dtype == RP_DTYPE_F16
+                  rpadvise_torch_dtype(row->run.dtype),
+                  row->run.dtype == RP_DTYPE_F16
                       ? ": the loss has to be scaled (`torch.amp.GradScaler`)"
                       : "");
     rpadvise_note_sizes(job, stream);
@@ -89,10 +89,10 @@ const rpadvise_exporter rpadvise_export_torch_pipelining = {
 static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
 {
     const rpsim_row *row = job->row;
-    const rpsim_workload *w = &row->workload;
-    const rp_sharding *sharding = &row->schedule->traits.sharding;
+    const rp_resolved *w = &row->run;
+    const rp_sharding *sharding = &row->run.schedule->traits.sharding;
     const rpadvise_layout *l = &job->layout;
-    const rp_partition *p = row->config.partition;
+    const rp_partition *p = row->run.partition;
     rp_dtype reduce = w->reductions.dtype_given ? w->reductions.dtype : w->dtype;
     fprintf(
         stream,
@@ -106,7 +106,7 @@ static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
         "TOKENS_PER_SEQUENCE = %u\n"
         "# Blocks that are wrapped together, in order; the root has embedding, norm and head.\n"
         "BLOCKS_PER_UNIT = [",
-        rpadvise_export_torch_fsdp.open, row->model->name,
+        rpadvise_export_torch_fsdp.open, row->run.model->name,
         sharding->host_weights ? "CPUOffloadPolicy" : "OffloadPolicy", l->gpus, l->microbatches,
         l->size, w->seq_len);
     rpadvise_write_counts(p->forward_layers, p->forward_count, stream);
@@ -138,7 +138,7 @@ static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
 
 static void write_fsdp_notes(const rpadvise_job *job, FILE *stream)
 {
-    if (job->row->config.recompute != RP_RECOMPUTE_NONE) {
+    if (job->row->run.recompute != RP_RECOMPUTE_NONE) {
         rpadvise_note(stream, "- Recompute is the model's: each block has to be checkpointed "
                               "(`torch.utils.checkpoint`, or `apply_activation_checkpointing`).\n");
     }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/base/mem.h"
-#include "sim/rpsim/study.h"
+#include "sim/rpsim/options_internal.h"
 
 #include <stdio.h>
 

@@ -5,8 +5,8 @@
 #include "common/base/units.h"
 #include "common/base/version.h"
 #include "common/page/page.h"
-#include "sim/rpsim/report/columns.h"
-#include "sim/rpsim/report/ranking.h"
+#include "sim/study/columns.h"
+#include "sim/study/ranking.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -78,12 +78,12 @@ static rp_status name_run(const maker *m, const rpsim_row *row, const char **nam
     for (uint32_t i = 0; i < m->study->row_count; i++) {
         const rpsim_row *other = &m->study->rows[i];
         bool same = strcmp(other->schedule_name, row->schedule_name) == 0;
-        recomputes |= same && other->config.recompute != row->config.recompute;
+        recomputes |= same && other->run.recompute != row->run.recompute;
         models |= strcmp(other->model_name, row->model_name) != 0;
     }
     return rp_arena_print(m->arena, name_out, "%s%s%s%s%s", row->schedule_name,
                           recomputes ? ", recompute " : "",
-                          recomputes ? rp_recompute_text(row->config.recompute) : "",
+                          recomputes ? rp_recompute_text(row->run.recompute) : "",
                           models ? ", " : "", models ? row->model_name : "");
 }
 
@@ -116,10 +116,10 @@ static uint32_t choose_columns(const maker *m, const rpsim_column **chosen)
         for (uint32_t c = 0; c < rpsim_column_count; c++) {
             const rpsim_column *column = &rpsim_columns[c];
             bool hidden =
-                (strcmp(keys[k], "model") == 0 && m->study->options->model_count < 2) ||
-                (column->tables == RPSIM_TABLE_RANK && !m->study->options->all_schedules) ||
+                (strcmp(keys[k], "model") == 0 && m->study->setup->model_count < 2) ||
+                (column->tables == RPSIM_TABLE_RANK && !m->study->setup->all_schedules) ||
                 (column->tables == RPSIM_TABLE_INTERVALS && row->intervals == NULL) ||
-                (column->tables == RPSIM_TABLE_HARDWARE && !row->hardware);
+                (column->tables == RPSIM_TABLE_HARDWARE && row->run.stage);
             if (strcmp(keys[k], column->key) == 0 && !hidden) {
                 chosen[count++] = column;
             }
@@ -135,9 +135,9 @@ static uint32_t rows_of_table(const rpsim_study *study, uint32_t begin)
     const rpsim_row *first = &study->rows[begin];
     uint32_t end = begin + 1;
     while (end < study->row_count &&
-           (!study->options->all_schedules ||
-            (study->rows[end].config.recompute == first->config.recompute &&
-             study->rows[end].costs == first->costs &&
+           (!study->setup->all_schedules ||
+            (study->rows[end].run.recompute == first->run.recompute &&
+             study->rows[end].run.costs == first->run.costs &&
             strcmp(study->rows[end].model_name, first->model_name) == 0))) {
         end++;
     }
@@ -155,10 +155,10 @@ static rp_status make_runs_table(const maker *m, const uint32_t *order, uint32_t
     const char *title = "Runs";
     if (rows < study->row_count) {
         const rpsim_row *first = &study->rows[order[0]];
-        bool models = study->options->model_count > 1;
+        bool models = study->setup->model_count > 1;
         RP_TRY(rp_arena_print(m->arena, &title, "Runs: %s%srecompute %s",
                               models ? first->model_name : "", models ? ", " : "",
-                              rp_recompute_text(first->config.recompute)));
+                              rp_recompute_text(first->run.recompute)));
     }
     RP_TRY(rp_arena_alloc(m->arena, columns, sizeof *headings, &headings));
     RP_TRY(rp_arena_alloc(m->arena, (size_t)columns * rows, sizeof *cells, &cells));
@@ -229,9 +229,9 @@ static rp_status make_shares_table(const maker *m, uint32_t number, rp_page_tabl
 #define WORDS(name, key, words) words,
     static const char *const words[] = {RPSIM_SHARE_LIST(WORDS)};
     const rpsim_row *row = &m->study->rows[number];
-    const rp_stage_times times = {.hop_ps = row->costs->hop_ps};
+    const rp_stage_times times = {.hop_ps = row->run.costs->hop_ps};
     const rpsim_explain_case c = {.timeline = row->result.timeline,
-                                  .times = row->hardware ? NULL : &times};
+                                  .times = !row->run.stage ? NULL : &times};
     rpsim_explanation e;
     const char **cells = NULL;
     uint32_t rows = 0;
@@ -311,7 +311,7 @@ static rp_status make_answer(const maker *m, const char **answer_out)
     const rpsim_row *best = best_of(study);
     const rp_metrics *metrics = &best->result.metrics;
     double idle =
-        100.0 * (double)metrics->bubble_ps / ((double)metrics->makespan_ps * best->config.gpus);
+        100.0 * (double)metrics->bubble_ps / ((double)metrics->makespan_ps * best->run.gpus);
     const char *speed = "";
     const char *name = "";
     const char *fits = "";
@@ -346,8 +346,8 @@ static rp_status make_title(const maker *m, const char **title_out)
     if (m->study->row_count > 1) {
         RP_TRY(rp_arena_print(m->arena, &name, "%u runs", m->study->row_count));
     }
-    if (m->study->options->model_count > 1) {
-        RP_TRY(rp_arena_print(m->arena, &model, "%u models", m->study->options->model_count));
+    if (m->study->setup->model_count > 1) {
+        RP_TRY(rp_arena_print(m->arena, &model, "%u models", m->study->setup->model_count));
     }
     return rp_arena_print(m->arena, title_out, "%s: %s, %u GPUs%s%s", name, model,
                           rpsim_row_gpus(row),
@@ -368,7 +368,7 @@ rp_status rpsim_page_write(const rpsim_study *study, const char *command, FILE *
     for (uint32_t i = 0; i < study->row_count; i++) {
         const rpsim_row *row = &study->rows[i];
         runs[i] = (rp_page_run){.timeline = row->result.timeline,
-                                .hop_ps = row->hardware ? 0 : row->costs->hop_ps,
+                                .hop_ps = !row->run.stage ? 0 : row->run.costs->hop_ps,
                                 .memory = memory_of(row)};
         RP_TRY(name_run(&m, row, &runs[i].name));
         RP_TRY(make_shares_table(&m, i, &tables[page.table_count++]));

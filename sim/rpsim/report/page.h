@@ -1,7 +1,7 @@
 /** @file page.h  The page of --html-out. */
 #pragma once
 
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 
 #include <stdio.h>
 

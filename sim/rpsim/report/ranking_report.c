@@ -1,6 +1,6 @@
 /* Output of --schedule all other than the table. */
-#include "sim/rpsim/report/columns.h"
-#include "sim/rpsim/report/ranking.h"
+#include "sim/study/columns.h"
+#include "sim/study/ranking.h"
 
 #include <string.h>
 
@@ -10,7 +10,7 @@ void rpsim_refusals_write(const rpsim_study *study, FILE *stream)
 {
     for (uint32_t i = 0; i < study->refusal_count; i++) {
         const rpsim_refusal *refusal = &study->refusals[i];
-        bool several = study->options->model_count > 1;
+        bool several = study->setup->model_count > 1;
         fprintf(stream, "%s  %s%s%s cannot run: %s\n", i == 0 ? "\n" : "", refusal->schedule_name,
                 several ? " on " : "", several ? refusal->model_name : "", refusal->reason);
     }
@@ -81,20 +81,20 @@ static void write_movers(const rpsim_comparison *c, const rpsim_flip *flip, bool
 /* Options that rpadvise takes, too; the others are inputs or what it searches. */
 static void write_pointer(const rpsim_study *study, const rpsim_row *like, FILE *stream)
 {
-    const rpsim_options *o = study->options;
+    const rpsim_setup *o = study->setup;
     const char *model = o->model_count == 1 ? o->models[0] : like->model_name;
     fprintf(stream,
             "  rpadvise searches these settings within GPU and host memory: rpadvise --model %s "
             "--platform %s",
             model, o->platform != NULL ? o->platform : like->platform_name);
-    if (o->gpus != 0) {
-        fprintf(stream, " --gpus %u", o->gpus);
+    if (o->run.gpus != 0) {
+        fprintf(stream, " --gpus %u", o->run.gpus);
     }
-    if (o->seq_len != 0) {
-        fprintf(stream, " --seq-len %u", o->seq_len);
+    if (o->run.seq_len != 0) {
+        fprintf(stream, " --seq-len %u", o->run.seq_len);
     }
-    if (o->global_batch != 0) {
-        fprintf(stream, " --global-batch %u", o->global_batch);
+    if (o->run.global_batch != 0) {
+        fprintf(stream, " --global-batch %u", o->run.global_batch);
     }
     if (o->lora_rank != 0) {
         fprintf(stream, " --lora-rank %u", o->lora_rank);
@@ -108,30 +108,30 @@ static void write_pointer(const rpsim_study *study, const rpsim_row *like, FILE 
 /* All rows have it in common, and no schedule chose it. */
 static void write_fixed(const rpsim_study *study, const rpsim_row *like, FILE *stream)
 {
-    const rpsim_options *o = study->options;
+    const rpsim_setup *o = study->setup;
     fprintf(stream, "\n%s: held fixed for all schedules: ", like->model_name);
-    if (o->config_paper) {
+    if (o->run.config_paper) {
         fputs("--config paper, the published settings of each", stream);
     } else {
         fprintf(stream,
                 "optimizer %s, %g sequences of %u tokens per microbatch, %u x %u "
                 "microbatches per step",
-                o->asynchronous ? "async" : "sync", rpsim_row_microbatch_size(like),
-                like->workload.seq_len, like->workload.calls, like->workload.microbatches);
+                o->run.asynchronous ? "async" : "sync", rpsim_row_microbatch_size(like),
+                like->run.seq_len, like->run.calls, like->run.microbatches);
     }
     fprintf(stream, ", grain %s, partition %s\n",
-            !o->grain_given  ? "as usual"
-            : o->layer_grain ? "layer"
+            !o->run.grain_given  ? "as usual"
+            : o->run.layer_grain ? "layer"
                              : "stage",
-            o->partition != NULL ? o->partition : "as published or even");
-    if (like->hardware) {
+            o->run.partition != NULL ? o->run.partition : "as published or even");
+    if (!like->run.stage) {
         write_pointer(study, like, stream);
     }
 }
 
 rp_status rpsim_comparison_write(const rpsim_study *study, const rpsim_comparison *c, FILE *stream)
 {
-    const rpsim_options *o = study->options;
+    const rpsim_setup *o = study->setup;
     rpsim_reversal *reversals = NULL;
     write_fixed(study, &study->rows[c->first], stream);
     size_t pairs_most = (size_t)c->count * c->count / 2 + 1;
@@ -139,7 +139,7 @@ rp_status rpsim_comparison_write(const rpsim_study *study, const rpsim_compariso
     fprintf(stream,
             "\n%s: what changes when an assumption flips (from recompute %s, partition %s)\n",
             c->model_name, rp_recompute_text(c->recompute),
-            o->partition != NULL ? o->partition : "as published or even");
+            o->run.partition != NULL ? o->run.partition : "as published or even");
     for (uint32_t f = 0; f < c->flip_count; f++) {
         uint32_t pairs = 0;
         uint32_t count = rpsim_flip_reversals(c, &c->flips[f], reversals, &pairs);
@@ -161,7 +161,7 @@ rp_status rpsim_comparison_write(const rpsim_study *study, const rpsim_compariso
             "  %-24s  nothing: a receive takes no time of its GPU, so where it stands makes no "
             "difference here.\n",
             "receive placement");
-    if (rpsim_options_tuned(o)) {
+    if (rp_run_is_tuned(&o->run)) {
         fputs("  Other flips would need a search each: give --recompute, or costs with another "
               "hop.\n",
               stream);

@@ -4,78 +4,17 @@
 
 #include "common/base/units.h"
 #include "common/formats/csv.h"
-#include "sim/rpsim/report/columns.h"
-#include "sim/rpsim/report/explain_report.h"
-#include "sim/rpsim/report/ranking.h"
+#include "sim/study/columns.h"
+#include "sim/study/explain_report.h"
+#include "sim/study/ranking.h"
 #include "sim/rpsim/report/table.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-/* ---- JSON and CSV -----------------------------------------------------------------------------
+/* ---- CSV -----------------------------------------------------------------------------
  */
-
-static void write_json_value(const rpsim_study *study, const rpsim_row *row,
-                             const rpsim_field *field, rp_json *json)
-{
-    switch (field->type) {
-    case RPSIM_VALUE_NULL:
-    case RPSIM_VALUE_ABSENT:
-        rp_json_null(json);
-        break;
-    case RPSIM_VALUE_TEXT:
-        rp_json_string(json, field->text);
-        break;
-    case RPSIM_VALUE_UINT:
-        rp_json_uint(json, field->uint);
-        break;
-    case RPSIM_VALUE_BOOL:
-        rp_json_bool(json, field->uint != 0);
-        break;
-    case RPSIM_VALUE_UINTS:
-        rp_json_begin_array(json);
-        for (uint32_t i = 0; i < field->count; i++) {
-            rp_json_uint(json, field->uints[i]);
-        }
-        rp_json_end_array(json);
-        break;
-    case RPSIM_VALUE_MS:
-        rp_json_ms(json, field->ps);
-        break;
-    case RPSIM_VALUE_REAL:
-    case RPSIM_VALUE_REAL_MS:
-        rp_json_double(json, rpsim_field_number(field));
-        break;
-    case RPSIM_VALUE_OBJECT:
-        field->object(study, row, json);
-        break;
-    }
-}
-
-void rpsim_row_write_members(const rpsim_study *study, const rpsim_row *row, rp_json *json)
-{
-    rpsim_field fields[RPSIM_MAX_FIELDS];
-    uint32_t count = rpsim_row_fields(study, row, fields);
-    for (uint32_t k = 0; k < count; k++) {
-        rp_json_key(json, fields[k].key);
-        write_json_value(study, row, &fields[k], json);
-    }
-}
-
-static void write_json(const rpsim_study *study, FILE *stream)
-{
-    rp_json json;
-    rp_json_begin_document(&json, stream, 1);
-    rp_json_begin_array(&json);
-    for (uint32_t i = 0; i < study->row_count; i++) {
-        rp_json_begin_object(&json);
-        rpsim_row_write_members(study, &study->rows[i], &json);
-        rp_json_end_object(&json);
-    }
-    rp_json_end_array(&json);
-    rp_json_end_document(&json);
-}
 
 static void write_csv_value(const rpsim_study *study, const rpsim_row *row,
                             const rpsim_field *field, FILE *stream)
@@ -90,7 +29,7 @@ static void write_csv_value(const rpsim_study *study, const rpsim_row *row,
         fputs(field->count > 0 ? "\"" : "", stream);
     } else if (!isnan(rpsim_field_number(field))) {
         rp_json_begin_document(&json, stream, 0);
-        write_json_value(study, row, field, &json);
+        rpsim_field_write(study, row, field, &json);
     }
 }
 
@@ -136,11 +75,11 @@ static rp_status write_kv(const rpsim_study *study, FILE *stream)
     for (uint32_t i = 0; i < study->row_count; i++) {
         const rpsim_row *row = &study->rows[i];
         const rp_metrics *m = &row->result.metrics;
-        double gpu_time_ps = (double)m->makespan_ps * row->config.gpus;
+        double gpu_time_ps = (double)m->makespan_ps * row->run.gpus;
         /* The artifact counts layers: a forward, a recompute and a backward each, and the head's
          * two. */
         uint64_t events =
-            (uint64_t)row->config.microbatches * (3 * (uint64_t)row->config.layers + 2);
+            (uint64_t)rp_resolved_microbatches(&row->run) * (3 * (uint64_t)row->run.layers + 2);
         fprintf(stream, "scheduler=%s\nevents=%" PRIu64 "\nmakespan=%.4f\n", row->schedule_name,
                 events, rp_ps_to_ms(m->makespan_ps));
         write_kv_part("bubble", m->bubble_ps, gpu_time_ps, stream);
@@ -149,7 +88,7 @@ static rp_status write_kv(const rpsim_study *study, FILE *stream)
         write_kv_part("drain_bubble", m->drain_ps, gpu_time_ps, stream);
         write_kv_part("intra_bubble", m->intra_ps, gpu_time_ps, stream);
         fprintf(stream, "comm_time_per_hop=%.4f\ncomm_total_time=%.4f\n",
-                rp_ps_to_ms(row->costs->hop_ps), rp_ps_to_ms(m->comm_total_ps));
+                rp_ps_to_ms(row->run.costs->hop_ps), rp_ps_to_ms(m->comm_total_ps));
         write_kv_part("comm_exposed", m->comm_exposed_ps, gpu_time_ps, stream);
         const char *picture = NULL;
         RP_TRY(rpsim_row_picture(row, study->arena, &picture));
@@ -164,10 +103,10 @@ static rp_status write_kv(const rpsim_study *study, FILE *stream)
 /* One comparison per model. They are simulated before the first line is written: it may fail. */
 static rp_status write_page(const rpsim_study *study, const rp_page *page)
 {
-    const rpsim_options *o = study->options;
+    const rpsim_setup *o = study->setup;
     rpsim_comparison *comparisons = NULL;
     uint32_t count = 0;
-    bool flips = o->all_schedules && !o->max_seqlen && !o->jitter_given;
+    bool flips = o->all_schedules && !o->run.max_seqlen && !o->jitter_given;
     RP_TRY(rp_arena_alloc(study->arena, study->row_count, sizeof *comparisons, &comparisons));
     for (uint32_t i = 0; flips && i < study->row_count; i++) {
         if (i == 0 || !rpsim_row_same_group(&study->rows[i - 1], &study->rows[i])) {
@@ -193,14 +132,14 @@ static rp_status write_all(const rpsim_study *study, FILE *stream)
     return status;
 }
 
-rp_status rpsim_report_write(const rpsim_study *study, FILE *stream)
+rp_status rpsim_report_write(const rpsim_study *study, rpsim_format format, FILE *stream)
 {
     rp_progress_end();
-    switch (study->options->format) {
+    switch (format) {
     case RPSIM_FORMAT_TABLE:
         return write_all(study, stream);
     case RPSIM_FORMAT_JSON:
-        write_json(study, stream);
+        rpsim_study_write_json(study, stream);
         return RP_OK;
     case RPSIM_FORMAT_CSV:
         write_csv(study, stream);
@@ -221,7 +160,7 @@ void rpsim_report_check(const rpsim_study *study, FILE *stream)
     for (uint32_t i = 0; i < study->row_count; i++) {
         const rpsim_row *row = &study->rows[i];
         fprintf(stream, "valid: %s, %s, recompute %s: %u ops, program hash %016" PRIx64 "\n",
-                row->schedule_name, row->model_name, rp_recompute_text(row->config.recompute),
+                row->schedule_name, row->model_name, rp_recompute_text(row->run.recompute),
                 row->ops, row->program_hash);
     }
 }

@@ -3,16 +3,14 @@
 
 #include "common/formats/json.h"
 #include "common/store/store.h"
-#include "sim/rpsim/study.h"
+#include "sim/rpsim/options_internal.h"
+#include "sim/study/study.h"
 
 #include <stdio.h>
 
-/** Writes the study in options->format. Write errors stay in the stream. @retval RP_OK,
+/** Writes the study. Write errors stay in the stream. @retval RP_OK,
  * RP_NO_MEMORY */
-rp_status rpsim_report_write(const rpsim_study *study, FILE *stream);
-
-/** Writes keys and values of a row's columns into an open object. */
-void rpsim_row_write_members(const rpsim_study *study, const rpsim_row *row, rp_json *json);
+rp_status rpsim_report_write(const rpsim_study *study, rpsim_format format, FILE *stream);
 
 /** Output of --check: one line per valid program. */
 void rpsim_report_check(const rpsim_study *study, FILE *stream);

@@ -2,9 +2,9 @@
 
 #include "common/base/units.h"
 #include "common/cli/table.h"
-#include "sim/rpsim/report/columns.h"
-#include "sim/rpsim/report/decided.h"
-#include "sim/rpsim/report/ranking.h"
+#include "sim/study/columns.h"
+#include "sim/study/decided.h"
+#include "sim/study/ranking.h"
 #include "sim/rpsim/report/table_notes.h"
 
 #include <inttypes.h>
@@ -103,7 +103,7 @@ static rp_status lay_out(const rpsim_study *study, unsigned tables, bool marked,
 /* Those that --columns names, or all that a table has a place for. */
 static rp_status lay_out_asked(const rpsim_study *study, layout *l)
 {
-    const rpsim_options *o = study->options;
+    const rpsim_setup *o = study->setup;
     *l = (layout){.count = 0};
     for (uint32_t i = 0; o->all_columns && i < rpsim_column_count; i++) {
         rpsim_field field = rpsim_columns[i].value(study, &study->rows[0]);
@@ -182,8 +182,8 @@ static rp_status add_row(const group *g, uint32_t index, const layout *l, rp_tab
 static bool begins_ranks(const group *g, uint32_t i)
 {
     const rpsim_row *rows = g->study->rows;
-    return i > 0 && g->study->options->all_schedules &&
-           rows[g->order[i]].config.recompute != rows[g->order[i - 1]].config.recompute;
+    return i > 0 && g->study->setup->all_schedules &&
+           rows[g->order[i]].run.recompute != rows[g->order[i - 1]].run.recompute;
 }
 
 static rp_status fill(const group *g, const layout *l, bool gaps, rp_table **table_out)
@@ -202,9 +202,9 @@ static rp_status fill(const group *g, const layout *l, bool gaps, rp_table **tab
 /* Tables that a run's columns are of. */
 static unsigned tables_of(const rpsim_study *study, const rpsim_row *row)
 {
-    const rpsim_options *o = study->options;
-    unsigned tables = row->hardware ? RPSIM_TABLE_HARDWARE : RPSIM_TABLE_STAGE;
-    tables |= row->hardware && o->intervals != 0 ? RPSIM_TABLE_INTERVALS : 0;
+    const rpsim_setup *o = study->setup;
+    unsigned tables = !row->run.stage ? RPSIM_TABLE_HARDWARE : RPSIM_TABLE_STAGE;
+    tables |= !row->run.stage && o->intervals != 0 ? RPSIM_TABLE_INTERVALS : 0;
     return tables | (o->all_schedules ? RPSIM_TABLE_RANK : 0);
 }
 
@@ -238,25 +238,25 @@ static rp_status take_group(const rpsim_study *study, uint32_t begin, group *g)
 
 static void write_question(const group *g, FILE *stream)
 {
-    const rpsim_options *o = g->study->options;
+    const rpsim_setup *o = g->study->setup;
     const rpsim_row *row = &g->study->rows[g->begin];
-    const rpsim_workload *w = &row->workload;
-    const char *added = rp_accumulation_text(row->costs->arithmetic.accumulation);
+    const rp_resolved *w = &row->run;
+    const char *added = rp_accumulation_text(row->run.costs->arithmetic.accumulation);
     fprintf(stream, "%s%s%s (%u GPU%s): ", row->model_name,
             row->platform_name != NULL ? " on " : "",
             row->platform_name != NULL ? row->platform_name : "", rpsim_row_gpus(row),
             rpsim_row_gpus(row) == 1 ? "" : "s");
-    if (!row->hardware) {
+    if (row->run.stage) {
         fprintf(stream, "%u microbatches of %u x %u tokens, stage fidelity, hop %g ms\n",
-                w->microbatches, row->costs->microbatch_size, w->seq_len,
-                rp_ps_to_ms(row->costs->hop_ps));
-    } else if (o->config_paper) {
+                w->microbatches, row->run.costs->microbatch_size, w->seq_len,
+                rp_ps_to_ms(row->run.costs->hop_ps));
+    } else if (o->run.config_paper) {
         fprintf(stream, "each as published, %s accumulated in %s\n", rp_dtype_text(w->dtype),
                 added);
     } else {
         char seq_len[32] = "the longest that fit";
         char calls[24] = "";
-        if (!o->max_seqlen) {
+        if (!o->run.max_seqlen) {
             (void)snprintf(seq_len, sizeof seq_len, "%u tokens", w->seq_len);
         }
         if (w->calls > 1) {
@@ -270,11 +270,11 @@ static void write_question(const group *g, FILE *stream)
         fprintf(stream,
                 "%u copies x %u GPUs per layer x %u in the pipeline; %u GPUs are simulated, each "
                 "once for %u that do the same\n",
-                rp_layout_data(&w->layout), rp_layout_tensor(&w->layout), row->config.gpus,
-                row->config.gpus, rp_layout_gpus(&w->layout));
+                rp_layout_data(&w->layout), rp_layout_tensor(&w->layout), row->run.gpus,
+                row->run.gpus, rp_layout_gpus(&w->layout));
     }
     if (rp_changes_any(&o->changes, &rp_costs_schema)) {
-        fprintf(stream, "times of %s\n", row->costs->name);
+        fprintf(stream, "times of %s\n", row->run.costs->name);
     }
 }
 
@@ -284,7 +284,7 @@ static void write_question(const group *g, FILE *stream)
 /* Percentiles and, for several rows, who beats whom; rows have the numbers of their places. */
 static rp_status write_noise(const group *g, const rp_page *page)
 {
-    const rpsim_options *o = g->study->options;
+    const rpsim_setup *o = g->study->setup;
     layout l;
     rp_table *table = NULL;
     rp_table_column columns[RP_TABLE_MAX_COLUMNS] = {RP_TABLE_RIGHT("#", 9)};
@@ -328,7 +328,7 @@ static rp_status write_noise(const group *g, const rp_page *page)
 
 static rp_status write_rows(group *g, const rp_page *page)
 {
-    const rpsim_options *o = g->study->options;
+    const rpsim_setup *o = g->study->setup;
     const rpsim_row *first = &g->study->rows[g->begin];
     layout l;
     rp_table *table = NULL;
@@ -383,11 +383,12 @@ rp_status rpsim_table_write(const rpsim_study *study, const rp_page *page)
 
 rp_status rpsim_table_write_markdown(const rpsim_study *study, FILE *stream)
 {
+    const rpsim_setup *o = study->setup;
     for (uint32_t begin = 0; begin < study->row_count;) {
         group g;
         layout l;
         rp_table *table = NULL;
-        bool asked = study->options->all_columns || study->options->column_count != 0;
+        bool asked = o->all_columns || o->column_count != 0;
         RP_TRY(take_group(study, begin, &g));
         RP_TRY(asked ? lay_out_asked(study, &l)
                      : lay_out(study, tables_of(study, &study->rows[begin]), true, &l));

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/cli/page.h"
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 
 /**
  * Writes a table with its notes for each group of rows that can be compared.

@@ -1,6 +1,6 @@
 #include "sim/rpsim/report/table_notes.h"
 
-#include "sim/rpsim/report/columns.h"
+#include "sim/study/columns.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -11,10 +11,10 @@ static void write_tuned_note(const rpsim_row *row, FILE *stream)
         return;
     }
     fprintf(stream, "  %s tuned: %s", row->schedule_name, row->partition_text);
-    if (row->schedule->rounds && row->config.round < row->config.microbatches) {
-        fprintf(stream, " in rounds of %" PRIu32 "%s", row->config.round,
-                row->schedule->traits.overlapping_rounds           ? ""
-                : row->config.round_start == RP_ROUND_START_ROTATE ? ", rotating"
+    if (row->run.schedule->rounds && row->run.round < rp_resolved_microbatches(&row->run)) {
+        fprintf(stream, " in rounds of %" PRIu32 "%s", row->run.round,
+                row->run.schedule->traits.overlapping_rounds           ? ""
+                : row->run.round_start == RP_ROUND_START_ROTATE ? ", rotating"
                                                                    : ", free first");
     }
     fprintf(stream, "; %s of %" PRIu64 " simulations\n",
@@ -24,12 +24,12 @@ static void write_tuned_note(const rpsim_row *row, FILE *stream)
 /* A period of less than a steady state; at stage fidelity synchronous iterations are all equal. */
 static void write_period_note(const rpsim_row *row, FILE *stream)
 {
-    uint32_t iterations = row->config.iterations;
-    bool alike = !row->config.asynchronous && !row->hardware;
+    uint32_t iterations = row->run.iterations;
+    bool alike = !row->run.asynchronous && row->run.stage;
     if (alike || iterations >= RP_STEADY_ITERATIONS) {
         return;
     }
-    if (row->config.asynchronous && iterations == 1) {
+    if (row->run.asynchronous && iterations == 1) {
         fprintf(stream,
                 "  %s: one asynchronous iteration has no period; --iterations 2 gives an "
                 "estimate, %u a steady state\n",
@@ -47,9 +47,9 @@ static void write_need(const rpsim_study *study, const rpsim_row *row, const rp_
 {
     char text[RPSIM_OOM_REASON_SIZE];
     char name[96];
-    bool all = study->options->all_schedules || study->options->recompute_count > 1;
+    bool all = study->setup->all_schedules || study->setup->run.recompute_count > 1;
     (void)snprintf(name, sizeof name, "  %s%s%s ", row->schedule_name, all ? ", recompute " : "",
-                   all ? rp_recompute_text(row->config.recompute) : "");
+                   all ? rp_recompute_text(row->run.recompute) : "");
     uint32_t width = (uint32_t)strlen(name);
     rpsim_memory_say_need(&row->memory.need, page->columns > width ? page->columns - width : 0,
                           text, sizeof text);
@@ -132,7 +132,7 @@ void rpsim_legend_write(const rpsim_study *study, uint32_t sentences, FILE *stre
         }
     }
     fputc('\n', stream);
-    if (study->options->hardware) {
+    if (study->setup->run.hardware) {
         fputs("Hardware fidelity: RoundPipe, Mobius and the offloading systems keep weights and "
               "optimizer in host memory, the other schedules on the GPUs. Boundary tensors go from "
               "GPU to GPU where the platform has peers, else through the host. GPU GB: the fullest "

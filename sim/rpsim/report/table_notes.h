@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/cli/page.h"
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 
 /** On one row: a tuned partition, an estimated period, memory that does not suffice. */
 void rpsim_row_notes_write(const rpsim_study *study, const rpsim_row *row, const rp_page *page);

@@ -4,7 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/schedule/build.h"
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 #include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
@@ -75,7 +75,7 @@ ParameterizedTest(shape *s, footprint, bounds_hold)
     rpsim_study study;
     cr_assert(eq(int, run(s->line, &study), RP_OK), "%s", s->line);
     const rpsim_row *row = &study.rows[0];
-    double estimate = rp_schedule_footprint(&row->config, row->hardware, row->workload.layer_grain);
+    double estimate = rp_schedule_footprint(&row->config, !row->run.stage, row->run.layer_grain);
     double ratio = estimate / (double)rp_mem_peak_bytes();
     cr_expect(ratio > 0.5 && ratio < 2, "%s: %.2f", s->line, ratio);
     rpsim_study_fini(&study);

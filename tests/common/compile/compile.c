@@ -39,7 +39,7 @@ TestSuite(compile, .init = begin, .fini = end);
 static rp_program *compile(const char *schedule, rp_dtype dtype)
 {
     rp_program *program = NULL;
-    const rp_compile_config config = {.schedule = rp_schedule_find(schedule),
+    const rp_resolved config = {.schedule = rp_schedule_find(schedule),
                                       .model = &model,
                                       .seq_len = 128,
                                       .dtype = dtype,

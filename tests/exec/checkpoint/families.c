@@ -168,7 +168,7 @@ static void train(size_t number, bool adapters)
         }
         char what[128];
         rp_test_run run;
-        rp_compile_config work = rp_test_work(runs[i].schedule, runs[i].gpus, SEQUENCES, STEPS);
+        rp_resolved work = rp_test_work(runs[i].schedule, runs[i].gpus, SEQUENCES, STEPS);
         const rp_test_twist twist = {.prepare = prepare, .context = &t};
         (void)snprintf(what, sizeof what, "%s%s, %s on %u GPUs", family, adapters ? ", LoRA" : "",
                        runs[i].schedule, runs[i].gpus);

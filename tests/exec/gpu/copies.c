@@ -28,7 +28,7 @@ Test(exec_gpu_copies, copies_over_the_host_wait_for_their_halves)
     static const char *const names[] = {"1f1b", "fsdp"};
     rp_model config = rp_test_small_decoder(2, false, false);
     for (uint32_t i = 0; i < 10; i++) {
-        rp_compile_config work = rp_test_work(names[i % 2], 2, 4, 1);
+        rp_resolved work = rp_test_work(names[i % 2], 2, 4, 1);
         const emulated_machine machine = {
             .devices = 2, .seed = 31 + i, .delay_us = i % 2 == 0 ? 1200 : 150, .often = true};
         work.peer_gpus = i % 2 == 0 ? UINT32_MAX : 0;
@@ -44,7 +44,7 @@ Test(exec_gpu_copies, copies_over_the_host_end_with_their_last_piece)
     static const uint64_t stage_bytes[] = {60, 52, 120, 80};
     rp_model config = rp_test_small_decoder(2, false, false);
     for (uint32_t i = 0; i < 8; i++) {
-        rp_compile_config work = rp_test_work("1f1b", 2, 4, 1);
+        rp_resolved work = rp_test_work("1f1b", 2, 4, 1);
         const emulated_machine machine = {
             .devices = 2, .seed = 71 + i, .delay_us = 3000, .often = true, .late_beside = true};
         work.peer_gpus = UINT32_MAX;

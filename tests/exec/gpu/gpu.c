@@ -46,7 +46,7 @@ Test(exec_gpu, all_schedules_give_the_bits_of_the_host_backend)
             if (!all && gpus != 1u << i % 3) {
                 continue;
             }
-            rp_compile_config work = rp_test_work(rp_schedules[i]->name, gpus, 2 * gpus, STEPS);
+            rp_resolved work = rp_test_work(rp_schedules[i]->name, gpus, 2 * gpus, STEPS);
             const emulated_machine machine = {.devices = 4, .peers = i % 2 == 0, .seed = i};
             rp_test_gpu_compare(arena, &config, &work, &machine, (rp_test_twist){0});
         }
@@ -61,7 +61,7 @@ Test(exec_gpu, late_streams_change_nothing)
                                         "zero2",     "zero-infinity", "fsdp", "interleaved-1f1b"};
     rp_model config = rp_test_small_decoder(6, true, true);
     for (uint32_t i = 0; i < 16; i += getenv("RP_LONG") != NULL ? 1 : 3) {
-        rp_compile_config work = rp_test_work(names[i % 8], 3, 6, 2);
+        rp_resolved work = rp_test_work(names[i % 8], 3, 6, 2);
         const emulated_machine machine = {
             .devices = 3, .green = i % 3 == 0, .peers = i % 2 == 0, .seed = i, .delay_us = 1500};
         rp_test_twist twist = {.dtype = i < 8 ? RP_DTYPE_F16 : RP_DTYPE_F32,
@@ -83,7 +83,7 @@ Test(exec_gpu, tied_tables_are_summed_between_gpus)
     static const rp_dtype dtypes[] = {RP_DTYPE_F32, RP_DTYPE_BF16, RP_DTYPE_F16};
     rp_model config = rp_test_small_decoder(4, true, false);
     for (uint32_t i = 0; i < 6; i++) {
-        rp_compile_config work = rp_test_work("1f1b", 2, 4, STEPS);
+        rp_resolved work = rp_test_work("1f1b", 2, 4, STEPS);
         const emulated_machine machine = {
             .devices = 2, .peers = i < 3, .seed = 11 + i, .delay_us = 800};
         work.peer_gpus = UINT32_MAX;
@@ -116,7 +116,7 @@ Test(exec_gpu, a_share_of_a_sum_is_few_launches)
 {
     const emulated_machine machine = {.devices = 8, .peers = true};
     rp_model config = rp_test_decoder(2, false, true);
-    rp_compile_config work = rp_test_work("fsdp", 8, 8, 1);
+    rp_resolved work = rp_test_work("fsdp", 8, 8, 1);
     rp_test_run runs[2];
     uint32_t copies[2], parts[2];
     config.hidden = 256;
@@ -145,7 +145,7 @@ Test(exec_gpu, experts_and_adapters_too)
 {
     rp_model config = rp_test_small_decoder(4, false, true);
     const emulated_machine machine = {.devices = 2, .peers = true, .seed = 5, .delay_us = 500};
-    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
+    rp_resolved work = rp_test_work("roundpipe", 2, 4, 2);
     config.experts = 4;
     config.active_experts = 2;
     rp_test_gpu_compare(arena, &config, &work, &machine, (rp_test_twist){0});
@@ -169,7 +169,7 @@ Test(exec_gpu, memory_is_pinned_in_pieces)
 {
     const uint64_t piece = 4096;
     rp_model config = rp_test_small_decoder(4, true, true);
-    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
+    rp_resolved work = rp_test_work("roundpipe", 2, 4, 2);
     rp_test_run plain, run;
     rpexec_pinning all = {0};
     cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, NULL, &plain), RP_OK));
@@ -220,7 +220,7 @@ Test(exec_gpu, pageable_memory_works)
 {
     char messages[2048];
     rp_model config = rp_test_small_decoder(4, true, true);
-    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
+    rp_resolved work = rp_test_work("roundpipe", 2, 4, 2);
     const emulated_machine machine = {.devices = 2, .unpinnable = true};
     rp_log_capture_begin(messages, sizeof messages);
     rp_test_gpu_compare(arena, &config, &work, &machine, (rp_test_twist){0});
@@ -233,7 +233,7 @@ Test(exec_gpu, virtual_gpus_without_green_contexts)
 {
     char messages[2048];
     rp_model config = rp_test_small_decoder(4, true, true);
-    rp_compile_config work = rp_test_work("roundpipe", 4, 5, 2);
+    rp_resolved work = rp_test_work("roundpipe", 4, 5, 2);
     const emulated_machine machine = {.devices = 1};
     rp_log_capture_begin(messages, sizeof messages);
     rp_test_gpu_compare(arena, &config, &work, &machine,
@@ -316,7 +316,7 @@ Test(exec_gpu, full_memory_says_what_to_lower)
     char messages[2048];
     rp_test_run run;
     rp_model config = rp_test_small_decoder(2, false, false);
-    rp_compile_config work = rp_test_work("gpipe", 2, 2, 1);
+    rp_resolved work = rp_test_work("gpipe", 2, 2, 1);
     const emulated_machine machine = {.devices = 2, .most_bytes = 2000};
     rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
                            .devices = {.graphs = true}};
@@ -347,7 +347,7 @@ Test(exec_gpu, peers_that_cannot_copy_are_found_out)
     rp_model config = rp_test_small_decoder(3, true, false);
     for (uint32_t i = 0; i < 6; i++) {
         char messages[2048];
-        rp_compile_config work = rp_test_work(names[i % 3], 3, 6, 1);
+        rp_resolved work = rp_test_work(names[i % 3], 3, 6, 1);
         const emulated_machine machine = {.devices = 3,
                                           .peers = true,
                                           .peer_copies =
@@ -382,7 +382,7 @@ Test(exec_gpu, a_failing_call_ends_the_run)
     for (uint32_t i = 0; i < 12; i++) {
         char messages[4096] = "";
         rp_test_run run;
-        rp_compile_config work = rp_test_work(names[i % 3], 2, 4, 2);
+        rp_resolved work = rp_test_work(names[i % 3], 2, 4, 2);
         emulated_machine machine = {.devices = 2, .seed = i, .delay_us = 200, .peers = i % 2 == 0};
         machine.fail_at = copies_of_attach(&machine) + 1 + 9 * i;
         rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine)};
@@ -411,7 +411,7 @@ Test(exec_gpu, a_hanging_device_is_given_up)
     pthread_t thread;
     rp_test_run run;
     rp_model config = rp_test_small_decoder(4, true, true);
-    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
+    rp_resolved work = rp_test_work("roundpipe", 2, 4, 2);
     const emulated_machine machine = {.devices = 2, .stick_at = 60};
     rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine), .watchdog_s = 1};
     cr_assert(eq(int, pthread_create(&thread, NULL, unstick_later, NULL), 0));
@@ -469,7 +469,7 @@ Test(exec_gpu, the_watchdog_asks_without_the_lock)
     pthread_t thread;
     rp_test_run run;
     rp_model config = rp_test_small_decoder(4, true, true);
-    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
+    rp_resolved work = rp_test_work("roundpipe", 2, 4, 2);
     const emulated_machine machine = {.devices = 2, .stick_at = 60, .asked = note_asked};
     rpexec_driver_type type = *rp_fake_cuda_driver(&machine);
     type.open = open_noted;
@@ -491,7 +491,7 @@ Test(exec_gpu, a_failing_op_ends_the_run)
     for (size_t i = 0; i < 4; i++) {
         char messages[4096] = "";
         rp_test_run run;
-        rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
+        rp_resolved work = rp_test_work("roundpipe", 2, 4, 2);
         const emulated_machine machine = {.devices = 2, .green = true};
         rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
                                .devices = {.is_virtual = true},
@@ -511,7 +511,7 @@ Test(exec_gpu, the_timeline_keeps_the_programs_order)
 {
     rp_model config = rp_test_small_decoder(6, true, true);
     rp_test_run run;
-    rp_compile_config work = rp_test_work("roundpipe", 3, 4, 2);
+    rp_resolved work = rp_test_work("roundpipe", 3, 4, 2);
     const emulated_machine machine = {.devices = 3, .delay_us = 500, .seed = 3};
     rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine), .observe = true};
     cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));

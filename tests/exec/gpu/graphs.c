@@ -54,7 +54,7 @@ static launches since(launches before)
 }
 
 /* Runs `work` on the host backend and with graphs, and compares all bits. */
-static launches compare(const rp_model *config, const rp_compile_config *work,
+static launches compare(const rp_model *config, const rp_resolved *work,
                         const rpexec_driver_type *type, rp_test_twist twist)
 {
     rp_test_run plain;
@@ -79,7 +79,7 @@ Test(exec_gpu_graphs, compute_threads_keep_close_to_their_gpus)
     static const char *const names[] = {"roundpipe", "1f1b", "zbv", "gpipe"};
     rp_model config = rp_test_small_decoder(4, false, false);
     for (uint32_t i = 0; i < 4; i++) {
-        rp_compile_config work = rp_test_work(names[i], 2, 4, 6);
+        rp_resolved work = rp_test_work(names[i], 2, 4, 6);
         const emulated_machine machine = {.devices = 2,
                                           .green = i == 0,
                                           .peers = true,
@@ -98,7 +98,7 @@ Test(exec_gpu_graphs, every_op_is_a_range)
 {
     rp_model config = rp_test_small_decoder(4, false, false);
     rp_test_run run;
-    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
+    rp_resolved work = rp_test_work("roundpipe", 2, 4, 2);
     const emulated_machine machine = {.devices = 2};
     const rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine), .observe = true};
     cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
@@ -116,7 +116,7 @@ Test(exec_gpu_graphs, all_schedules_launch_most_operators_in_graphs)
         if (why != NULL) {
             continue;
         }
-        rp_compile_config work = rp_test_work(rp_schedules[i]->name, 2, 4, 8);
+        rp_resolved work = rp_test_work(rp_schedules[i]->name, 2, 4, 8);
         const emulated_machine machine = {
             .devices = 2, .peers = i % 2 == 0, .seed = i, .delay_us = 100};
         launches l = compare(&config, &work, rp_fake_cuda_driver(&machine),
@@ -139,7 +139,7 @@ Test(exec_gpu_graphs, a_settled_iteration_is_few_launches)
     for (size_t i = 0; i < 3; i++) {
         launches l[2];
         for (uint32_t k = 0; k < 2; k++) { /* what eight iterations more have launched */
-            rp_compile_config work = rp_test_work(right[i].schedule, 4, 8, 12 + 8 * k);
+            rp_resolved work = rp_test_work(right[i].schedule, 4, 8, 12 + 8 * k);
             const emulated_machine machine = {.devices = 4, .peers = true};
             work.piece_bytes = UINT64_C(256) << 20;
             l[k] = compare(&config, &work, rp_fake_cuda_driver(&machine), (rp_test_twist){0});
@@ -162,7 +162,7 @@ Test(exec_gpu_graphs, late_streams_change_nothing)
                                         "zero2",     "zero-infinity", "fsdp", "interleaved-1f1b"};
     rp_model config = rp_test_small_decoder(6, true, true);
     for (uint32_t i = 0; i < 16; i++) {
-        rp_compile_config work = rp_test_work(names[i % 8], 3, 6, 4);
+        rp_resolved work = rp_test_work(names[i % 8], 3, 6, 4);
         const emulated_machine machine = {
             .devices = 3, .green = i % 3 == 0, .peers = i % 2 == 0, .seed = i, .delay_us = 600};
         rp_test_twist twist = {
@@ -184,7 +184,7 @@ Test(exec_gpu_graphs, late_streams_change_nothing)
 Test(exec_gpu_graphs, experts_and_adapters_too)
 {
     const emulated_machine machine = {.devices = 2, .peers = true, .seed = 5, .delay_us = 200};
-    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 6);
+    rp_resolved work = rp_test_work("roundpipe", 2, 4, 6);
     rp_model config = rp_test_small_decoder(4, false, true);
     config.experts = 4;
     config.active_experts = 2;
@@ -240,7 +240,7 @@ Test(exec_gpu_graphs, graphs_go_with_their_lanes)
 {
     static rp_test_run runs[3]; /* models at different addresses */
     rp_model config = rp_test_small_decoder(4, true, true);
-    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 6);
+    rp_resolved work = rp_test_work("roundpipe", 2, 4, 6);
     const emulated_machine machine = {.devices = 2};
     rpexec_driver_type type = keeping(&machine);
     const rp_test_twist twist = {.driver_type = &type, .devices = {.graphs = true}};
@@ -263,7 +263,7 @@ typedef struct series {
 } series;
 
 /* `most`: the largest work of the series. */
-static void open_series(const emulated_machine *machine, const rp_compile_config *most, series *s)
+static void open_series(const emulated_machine *machine, const rp_resolved *most, series *s)
 {
     rp_model config = rp_test_small_decoder(4, true, true);
     const rpexec_devices_config devices = {.gpus = most->gpus, .graphs = true};
@@ -277,7 +277,7 @@ static void open_series(const emulated_machine *machine, const rp_compile_config
     cr_assert(eq(int, fake->attach(&devices, &kept, &bytes), RP_OK));
 }
 
-static void plan_next(series *s, const rp_compile_config *work)
+static void plan_next(series *s, const rp_resolved *work)
 {
     rp_costs costs;
     rp_program_destroy(s->program);
@@ -320,7 +320,7 @@ Test(exec_gpu_graphs, later_programs_use_the_graphs_of_earlier_ones)
     const emulated_machine machine = {.devices = 2, .peers = true};
     for (uint32_t i = 0; i < 3; i++) {
         series s;
-        rp_compile_config work = rp_test_work(names[i], 2, 4, 4);
+        rp_resolved work = rp_test_work(names[i], 2, 4, 4);
         open_series(&machine, &work, &s);
         plan_next(&s, &work);
         for (uint32_t k = 0; k < 4; k++) {
@@ -344,8 +344,8 @@ Test(exec_gpu_graphs, later_programs_use_the_graphs_of_earlier_ones)
 Test(exec_gpu_graphs, graphs_go_with_their_memory)
 {
     const emulated_machine machine = {.devices = 2, .peers = true};
-    rp_compile_config small = rp_test_work("gpipe", 2, 2, 4);
-    rp_compile_config large = rp_test_work("gpipe", 2, 8, 4);
+    rp_resolved small = rp_test_work("gpipe", 2, 2, 4);
+    rp_resolved large = rp_test_work("gpipe", 2, 8, 4);
     series s;
     open_series(&machine, &large, &s);
     plan_next(&s, &small);
@@ -371,7 +371,7 @@ Test(exec_gpu_graphs, failing_captures_fall_back)
     static const char *const names[] = {"roundpipe", "1f1b", "fsdp"};
     rp_model config = rp_test_small_decoder(4, true, true);
     for (size_t i = 0; i < 12; i++) {
-        rp_compile_config work = rp_test_work(names[i % 3], 2, 4, 4);
+        rp_resolved work = rp_test_work(names[i % 3], 2, 4, 4);
         const emulated_machine machine = {.devices = 2, .seed = i, .graphs = calls[i % 4]};
         launches l = compare(&config, &work, rp_fake_cuda_driver(&machine),
                              (rp_test_twist){.dtype = RP_DTYPE_F16});

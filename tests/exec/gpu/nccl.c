@@ -29,7 +29,7 @@ static const char *const sharded[] = {"zero2",        "zero3",         "fsdp",
 /* ---- the same training ---- */
 
 /* As rp_test_gpu_compare, of which graphs are launched where they shall be. */
-static void compare(const rp_model *config, const rp_compile_config *work,
+static void compare(const rp_model *config, const rp_resolved *work,
                     const emulated_machine *machine, const rp_test_twist *twist)
 {
     rp_test_gpu_compare(arena, config, work, machine, *twist);
@@ -46,7 +46,7 @@ Test(exec_nccl, collectives_give_the_bits_of_the_ranks_own)
         uint32_t gpus =
             1 + (i + i / 5) % 4; /* one rank, too: what a machine with one GPU can try */
         bool graphs = i % 4 > 1;
-        rp_compile_config work = rp_test_work(sharded[i % 5], gpus, 2 * gpus, graphs ? 4 : 2);
+        rp_resolved work = rp_test_work(sharded[i % 5], gpus, 2 * gpus, graphs ? 4 : 2);
         const emulated_machine machine = {.devices = 4,
                                           .peers = i % 2 == 1,
                                           .seed = 50 + i,
@@ -72,7 +72,7 @@ Test(exec_nccl, sends_give_the_bits_of_copies)
     for (uint32_t i = 0; i < 15; i++) {
         rp_model config = rp_test_small_decoder(6, i % 2 == 0, true);
         bool graphs = i % 4 > 1;
-        rp_compile_config work = rp_test_work(names[i % 5], 2 + i % 2, 6, graphs ? 4 : 2);
+        rp_resolved work = rp_test_work(names[i % 5], 2 + i % 2, 6, graphs ? 4 : 2);
         const emulated_machine machine = {
             .devices = 3, .peers = i % 3 == 1, .seed = 80 + i, .delay_us = 700, .nccl = true};
         const rp_test_twist twist = {
@@ -98,7 +98,7 @@ Test(exec_nccl, sums_of_a_ring_are_within_roundings)
         rp_test_run plain;
         rp_test_run run;
         rp_dtype dtype = (rp_dtype)(i / 5);
-        rp_compile_config work = rp_test_work(sharded[i % 5], 4, 8, 1);
+        rp_resolved work = rp_test_work(sharded[i % 5], 4, 8, 1);
         const emulated_machine machine = {
             .devices = 4, .seed = i, .delay_us = 200, .nccl = true, .nccl_rounds = true};
         rp_test_twist twist = {.dtype = dtype};
@@ -213,7 +213,7 @@ Test(exec_nccl, the_transport_is_chosen_by_what_there_is)
 Test(exec_nccl, sends_are_copies_unless_forced)
 {
     rp_model config = rp_test_small_decoder(4, true, true);
-    rp_compile_config work = rp_test_work("1f1b", 2, 4, 2);
+    rp_resolved work = rp_test_work("1f1b", 2, 4, 2);
     const emulated_machine machine = {.devices = 2, .peers = true, .nccl = true};
     work.peer_gpus = UINT32_MAX;
     rp_test_gpu_compare(arena, &config, &work, &machine,
@@ -228,7 +228,7 @@ static rp_status fail(const char *schedule, const emulated_machine *machine, rp_
 {
     rp_test_run run;
     rp_model config = rp_test_small_decoder(4, true, true);
-    rp_compile_config work = rp_test_work(schedule, 3, 6, 2);
+    rp_resolved work = rp_test_work(schedule, 3, 6, 2);
     work.peer_gpus = rp_is_data_parallel(&work.schedule->traits) ? 0 : UINT32_MAX;
     twist.driver_type = rp_fake_cuda_driver(machine);
     twist.devices.transport = RPEXEC_TRANSPORT_NCCL;

@@ -38,10 +38,10 @@ static rp_model decoder_of(uint32_t number)
     return m;
 }
 
-static rp_compile_config work_of(uint32_t number)
+static rp_resolved work_of(uint32_t number)
 {
     uint32_t gpus = number % 4 == 3 ? 4 : 2;
-    rp_compile_config work = rp_test_work("megatron-tp", gpus, 2 * gpus, 2 + number % 2 * 2);
+    rp_resolved work = rp_test_work("megatron-tp", gpus, 2 * gpus, 2 + number % 2 * 2);
     work.layer_grain = number % 3 == 1;
     work.recompute = number % 3 == 2 ? RP_RECOMPUTE_NONE : RP_RECOMPUTE_WAIT;
     return work;
@@ -53,7 +53,7 @@ Test(exec_gpu_slices, late_streams_change_nothing)
 {
     for (uint32_t i = 0; i < 12; i++) {
         rp_model config = decoder_of(i);
-        rp_compile_config work = work_of(i);
+        rp_resolved work = work_of(i);
         const emulated_machine machine = {
             .devices = 4, .green = i % 3 == 0, .peers = i % 2 == 0, .seed = i, .delay_us = 700};
         const rp_test_twist twist = {
@@ -73,7 +73,7 @@ Test(exec_gpu_slices, nccl_sums_inside_of_ops)
 {
     for (uint32_t i = 0; i < 8; i++) {
         rp_model config = decoder_of(i);
-        rp_compile_config work = work_of(i);
+        rp_resolved work = work_of(i);
         const emulated_machine machine = {.devices = 4,
                                           .peers = i % 2 == 1,
                                           .seed = 30 + i,
@@ -98,7 +98,7 @@ Test(exec_gpu_slices, layouts_give_the_bits_of_the_host)
     static const char *const names[] = {"1f1b", "zbv", "gpipe"};
     for (uint32_t i = 0; i < 6; i++) {
         rp_model config = decoder_of(3 * i);
-        rp_compile_config work = rp_test_work(names[i % 3], 2, 4, 2);
+        rp_resolved work = rp_test_work(names[i % 3], 2, 4, 2);
         work.layout = (rp_layout){.tensor_parallel = 1 + i % 2, .data_parallel = 2};
         work.peer_gpus = UINT32_MAX;
         const emulated_machine machine = {.devices = 8,
@@ -126,7 +126,7 @@ Test(exec_gpu_slices, failures_end_the_run)
         char messages[4096] = "";
         rp_test_run run;
         rp_model config = decoder_of(0);
-        rp_compile_config work = work_of(i % 2 == 0 ? 0 : 3);
+        rp_resolved work = work_of(i % 2 == 0 ? 0 : 3);
         const emulated_machine machine = {.devices = 4, .peers = true, .seed = i, .nccl = i > 2};
         const rp_test_twist twist = {.driver_type = rp_fake_cuda_driver(&machine),
                                      .devices = {.collectives = i > 2},

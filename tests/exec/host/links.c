@@ -50,7 +50,7 @@ static void set_up(void)
     rp_model config = rp_test_decoder(4, false, false);
     rpexec_model model;
     rp_costs costs;
-    rp_compile_config work = rp_test_work("roundpipe", GPUS, GPUS, 1);
+    rp_resolved work = rp_test_work("roundpipe", GPUS, GPUS, 1);
     work.piece_bytes = UINT64_C(1) << 30;
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
@@ -239,7 +239,7 @@ Test(exec_links, training_takes_as_long_as_its_bytes)
     rp_model config = rp_test_decoder(4, false, false);
     rp_test_run fast, slow;
     m.switch_Bps = 2e7;
-    rp_compile_config work = rp_test_work("roundpipe", 2, 2, 2);
+    rp_resolved work = rp_test_work("roundpipe", 2, 2, 2);
     work.recompute = RP_RECOMPUTE_EARLY;
     work.piece_bytes = UINT64_C(1) << 20;
     cr_assert(eq(int, rp_test_execute(arena, &config, 16, &work, NULL, &fast), RP_OK));

@@ -361,7 +361,7 @@ Test(exec_calibrate, starts_of_a_simulated_run)
                                 .op_wake_ps = INT64_C(31000000)};
     const rpsim_gpu_rates rates = {
         .attention_fwd_flops = 1e30, .attention_bwd_flops = 1e30, .memory_bytes_per_s = 1e30};
-    const rp_compile_config work = {.schedule = rp_schedule_find("1f1b"),
+    const rp_resolved work = {.schedule = rp_schedule_find("1f1b"),
                                     .gpus = 2,
                                     .calls = 1,
                                     .microbatches = 6,

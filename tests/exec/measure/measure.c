@@ -86,7 +86,7 @@ static void check_schedule(const char *name, bool layer_grain, bool late)
     rp_costs flops, measured;
     rp_program *program = NULL;
     rp_timeline *timeline = NULL;
-    rp_compile_config work = rp_test_work(name, 2, 4, 3);
+    rp_resolved work = rp_test_work(name, 2, 4, 3);
     work.microbatch_size = 2;
     work.recompute = RP_RECOMPUTE_WAIT;
     work.layer_grain = layer_grain;
@@ -186,7 +186,7 @@ static void check_flop(const flop_case *c)
     rp_partition partition;
     rp_program *program = NULL;
     double flop = 0;
-    rp_compile_config work = {.schedule = rp_schedule_find(c->schedule),
+    rp_resolved work = {.schedule = rp_schedule_find(c->schedule),
                               .gpus = c->gpus,
                               .calls = 1,
                               .microbatches = MICROBATCHES,

@@ -205,7 +205,7 @@ static bool check_schedule(const rp_schedule_type *schedule, bool asynchronous,
 {
     const rpsim_gpu_rates gpu = {
         .attention_fwd_flops = 1e30, .attention_bwd_flops = 1e30, .memory_bytes_per_s = 1e15};
-    rp_compile_config work = rp_test_work(schedule->name, 2, 4, 3);
+    rp_resolved work = rp_test_work(schedule->name, 2, 4, 3);
     rp_costs flops, table;
     rpexec_plan plan;
     rpexec_rates rates;

@@ -27,12 +27,12 @@ static rp_model mixture(uint32_t experts, uint32_t active, uint32_t rank)
 }
 
 /* The run must be the same bits as plain loops, which recompute nothing and split nothing. */
-static void compare(const rp_model *config, const rp_compile_config *work, rp_dtype dtype)
+static void compare(const rp_model *config, const rp_resolved *work, rp_dtype dtype)
 {
     rp_test_run run;
     rp_test_run plain;
     const rp_test_twist twist = {.dtype = dtype};
-    rp_compile_config same = *work;
+    rp_resolved same = *work;
     same.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, &twist, &run), RP_OK));
     cr_assert(
@@ -52,7 +52,7 @@ Test(exec_adapters, mixtures_train_alike_everywhere)
     for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
             rp_model config = gpus == 2 ? mixture(3, 3, 0) : mixture(5, 2, 0);
-            rp_compile_config work = rp_test_work(schedules[i], gpus, 2 * gpus, 3);
+            rp_resolved work = rp_test_work(schedules[i], gpus, 2 * gpus, 3);
             work.asynchronous = gpus == 3;
             work.calls = i == 0 || i == 3 ? gpus : 1;
             compare(&config, &work, RP_DTYPE_F32);
@@ -65,7 +65,7 @@ Test(exec_adapters, adapters_train_alike_everywhere)
     for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
             rp_model config = gpus == 2 ? mixture(1, 1, 4) : mixture(5, 2, 3);
-            rp_compile_config work = rp_test_work(schedules[i], gpus, 2 * gpus, 3);
+            rp_resolved work = rp_test_work(schedules[i], gpus, 2 * gpus, 3);
             work.asynchronous = gpus == 3;
             work.calls = i == 0 || i == 3 ? gpus : 1;
             work.layer_grain = gpus == 2 && i == 0;
@@ -80,7 +80,7 @@ Test(exec_adapters, sixteen_bits_train_alike_everywhere)
     static const rp_dtype dtypes[] = {RP_DTYPE_BF16, RP_DTYPE_F16};
     for (uint32_t number = 0; number < 8; number++) {
         rp_model config = mixture(5, 2, number / 4 * 3);
-        rp_compile_config work = rp_test_work(number % 2 == 0 ? "roundpipe" : "zbv", 2, 4, 3);
+        rp_resolved work = rp_test_work(number % 2 == 0 ? "roundpipe" : "zbv", 2, 4, 3);
         work.asynchronous = number % 2 == 0;
         config.tied_head = false;
         compare(&config, &work, dtypes[number / 2 % 2]);
@@ -104,7 +104,7 @@ Test(exec_adapters, frozen_weights_stay_what_they_are)
         rpexec_state fresh;
         rp_model adapted = mixture(5, 2, 3);
         rp_model whole = mixture(5, 2, 0);
-        rp_compile_config work = rp_test_work(names[i], 2, 4, 3);
+        rp_resolved work = rp_test_work(names[i], 2, 4, 3);
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &adapted, SEQ_LEN, &work, NULL, &with), RP_OK));
         cr_assert(
@@ -137,7 +137,7 @@ Test(exec_adapters, only_gradients_of_adapters_are_moved)
     const rp_partition partition = {2, forward, 3, backward};
     rp_model config = mixture(E, 2, RANK);
     config.tied_head = false;
-    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 3);
+    rp_resolved work = rp_test_work("roundpipe", 2, 4, 3);
     rp_test_run run;
     work.partition = &partition;
     cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
@@ -221,7 +221,7 @@ static void check_subset(uint32_t linears, uint32_t experts)
 {
     rp_model some = mixture(experts, experts > 1 ? 2 : 1, 3);
     rp_model all = some;
-    rp_compile_config work = rp_test_work("roundpipe", 1, 2, 1);
+    rp_resolved work = rp_test_work("roundpipe", 1, 2, 1);
     rp_test_twist twist = {.prepare = fill, .context = &linears};
     rp_test_run run[2];
     const uint64_t widths[] = {32 + 32, 32 + 16, 32 + 16, 32 + 32, 32 + 16, 32 + 16, 32 + 16};
@@ -281,7 +281,7 @@ Test(exec_adapters, some_linear_layers_train_alike_everywhere)
     static const uint32_t sets[] = {5, 15, 64, 80, 35};
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         rp_model config = mixture(i % 2 == 0 ? 1 : 5, i % 2 == 0 ? 1 : 2, 4);
-        rp_compile_config work = rp_test_work(schedules[i % 4], 1 + i % 3, 6, 3);
+        rp_resolved work = rp_test_work(schedules[i % 4], 1 + i % 3, 6, 3);
         rp_model_set_lora(&config, 4, sets[i]);
         work.asynchronous = i % 2 == 1;
         compare(&config, &work, i == 3 ? RP_DTYPE_BF16 : RP_DTYPE_F32);

@@ -56,7 +56,7 @@ static rp_status run(rp_fake_cudnn cudnn, bool on_first, rpexec_attention_by by,
 {
     const emulated_machine machine = {.devices = (int)gpus, .peers = true};
     rp_model config = rp_test_small_decoder(4, true, true);
-    rp_compile_config work = rp_test_work("1f1b", gpus, 4, 2);
+    rp_resolved work = rp_test_work("1f1b", gpus, 4, 2);
     rpexec_driver_type type = *rp_fake_cuda_driver(&machine);
     rp_test_run got;
     const rp_test_twist twist = {.driver_type = &type, .devices = {.attention = by}};
@@ -179,7 +179,7 @@ Test(exec_attention, later_programs_keep_the_choice)
     uint64_t bytes = 0;
     cr_assert(eq(int, type->attach(&devices_config, &held, &bytes), RP_OK));
     for (uint32_t sequences = 1; sequences <= 3; sequences++) {
-        rp_compile_config work = rp_test_work("1f1b", 2, 4, 2);
+        rp_resolved work = rp_test_work("1f1b", 2, 4, 2);
         rp_test_run got;
         uint32_t plans = emulator_counted(EMULATED_PLANS);
         work.microbatch_size = sequences;
@@ -207,7 +207,7 @@ Test(exec_attention, every_size_of_microbatch_has_a_plan)
     rp_model config = rp_test_small_decoder(4, true, true);
     const emulated_machine machine = {.devices = 2, .peers = true};
     rpexec_driver_type type = *rp_fake_cuda_driver(&machine);
-    rp_compile_config work = rp_test_work("1f1b", 2, 4, 2);
+    rp_resolved work = rp_test_work("1f1b", 2, 4, 2);
     rp_test_run got;
     const rp_test_twist twist = {.driver_type = &type,
                                  .devices = {.attention = RPEXEC_ATTENTION_CUDNN}};

@@ -433,7 +433,7 @@ static void scale_up(void *context, rp_arena *in, rp_test_run *run)
 
 /* @return true where the run of `work` that keeps no gradients has none: its steps were one pass
  * each */
-static bool fuses(const rp_compile_config *work, rp_dtype dtype, bool tied)
+static bool fuses(const rp_resolved *work, rp_dtype dtype, bool tied)
 {
     rp_model config = rp_test_decoder(2, tied, true);
     rp_test_twist twist = {.dtype = dtype, .prepare = scale_up};
@@ -467,7 +467,7 @@ Test(exec_pool, runs_fuse_where_they_may)
                  {"fsdp-offload", false, 1, true}, {"zero-infinity", false, 1, false},
                  {"roundpipe", true, 1, false},    {"roundpipe-overlap", false, 2, false}};
     for (uint32_t i = 0; i < 6 * 3; i++) {
-        rp_compile_config work = rp_test_work(cases[i / 3].name, 2, 4, 8);
+        rp_resolved work = rp_test_work(cases[i / 3].name, 2, 4, 8);
         work.asynchronous = cases[i / 3].asynchronous;
         work.calls = cases[i / 3].calls;
         bool fused = fuses(&work, (rp_dtype)(i % 3), i % 2 == 0);

@@ -383,7 +383,7 @@ static void check_mutants(const char *schedule, bool layer_grain, uint64_t seed)
     rpexec_model model;
     rp_costs costs;
     rp_model config = rp_test_decoder(4, false, false);
-    rp_compile_config work = rp_test_work(schedule, 2, 2, 2);
+    rp_resolved work = rp_test_work(schedule, 2, 2, 2);
     work.recompute = RP_RECOMPUTE_WAIT;
     work.layer_grain = layer_grain;
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));

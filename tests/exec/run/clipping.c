@@ -29,10 +29,10 @@ static rpexec_adam recipe(void)
     return adam;
 }
 
-static void run_both(const rp_model *config, const rp_compile_config *work, rp_test_twist *twist,
+static void run_both(const rp_model *config, const rp_resolved *work, rp_test_twist *twist,
                      rp_test_run *run, rp_test_run *plain)
 {
-    rp_compile_config single = *work;
+    rp_resolved single = *work;
     single.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK));
     cr_assert(eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, &single, twist, plain),
@@ -41,7 +41,7 @@ static void run_both(const rp_model *config, const rp_compile_config *work, rp_t
               plain->norms[0]);
 }
 
-static void expect_same(const rp_model *config, const rp_compile_config *work, rp_test_twist *twist)
+static void expect_same(const rp_model *config, const rp_resolved *work, rp_test_twist *twist)
 {
     rp_test_run run;
     rp_test_run plain;
@@ -59,7 +59,7 @@ Test(exec_clipping, pipelines_clip_as_plain_loops)
         for (uint32_t gpus = 1; gpus <= 4; gpus *= 2) {
             rp_model config = rp_test_decoder(LAYERS, i % 2 == 0, true);
             rp_test_twist twist = {.adam = &adam, .drops_gradients = false};
-            rp_compile_config work = rp_test_work(names[i], gpus, 4, STEPS);
+            rp_resolved work = rp_test_work(names[i], gpus, 4, STEPS);
             work.asynchronous = (gpus + i) % 2 == 1;
             expect_same(&config, &work, &twist);
         }
@@ -75,7 +75,7 @@ Test(exec_clipping, so_do_other_kinds_of_runs)
         rp_model config = rp_test_decoder(LAYERS, false, false);
         rp_test_twist twist = {.adam = &adam,
                                .dtype = i < 2 ? RP_DTYPE_F16 : RP_DTYPE_F32};
-        rp_compile_config work = rp_test_work(names[i % 2], 2, 4, STEPS);
+        rp_resolved work = rp_test_work(names[i % 2], 2, 4, STEPS);
         work.calls = i == 2 ? 2 : 1;
         if (i == 3) {
             rp_model_set_lora_rank(&config, 3);
@@ -103,7 +103,7 @@ Test(exec_clipping, ranks_clip_alike)
         for (uint32_t gpus = 1; gpus <= 4; gpus *= 2) {
             rp_model config = rp_test_decoder(LAYERS, gpus != 2, true);
             rp_test_twist twist = {.adam = &adam};
-            rp_compile_config work = rp_test_work(names[i], gpus, 4, STEPS);
+            rp_resolved work = rp_test_work(names[i], gpus, 4, STEPS);
             rp_test_run run;
             rp_test_run plain;
             run_both(&config, &work, &twist, &run, &plain);

@@ -26,7 +26,7 @@ static const char *const systems[] = {"zero2",         "zero3", "zero-offload",
                                       "zero-infinity", "fsdp",  "fsdp-offload"};
 enum { SYSTEMS = sizeof systems / sizeof systems[0], FSDP = 4 };
 
-static void run_it(const rp_model *config, const rp_compile_config *work,
+static void run_it(const rp_model *config, const rp_resolved *work,
                    const rp_test_twist *twist, rp_test_run *run)
 {
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK),
@@ -41,7 +41,7 @@ Test(exec_sharded, all_of_them_train_as_one_device_does)
     for (uint32_t number = 0; number < SYSTEMS * 5; number++) {
         uint32_t mix = number + number / SYSTEMS; /* each system meets all that follows */
         rp_model config = rp_test_decoder(LAYERS, mix % 2 == 0, mix % 3 == 0);
-        rp_compile_config work =
+        rp_resolved work =
             rp_test_work(systems[number % SYSTEMS], gpus[number / SYSTEMS], 0, 1);
         if (mix % 4 == 1) {
             adapt(&config);
@@ -83,7 +83,7 @@ Test(exec_sharded, what_adds_up_alike_gives_the_same_bits)
         }
         rp_test_run runs[SYSTEMS];
         for (uint32_t i = 0; i < SYSTEMS; i++) {
-            rp_compile_config work = rp_test_work(systems[i], gpus, rounds * gpus, 1);
+            rp_resolved work = rp_test_work(systems[i], gpus, rounds * gpus, 1);
             work.iterations = 3;
             run_it(&config, &work, NULL, &runs[i]);
         }
@@ -104,7 +104,7 @@ Test(exec_sharded, fsdp_on_one_gpu_gives_the_bits_of_plain_loops)
     for (uint32_t i = FSDP; i < SYSTEMS; i++) {
         rp_test_run plain;
         rp_test_run run;
-        rp_compile_config work = rp_test_work(systems[i], 1, 3, 1);
+        rp_resolved work = rp_test_work(systems[i], 1, 3, 1);
         work.iterations = 3;
         run_it(&config, &work, NULL, &run);
         cr_assert(eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &work, &plain), RP_OK));
@@ -119,7 +119,7 @@ Test(exec_sharded, random_delays_change_nothing)
     for (uint32_t seed = 0; seed < 20; seed++) {
         rp_test_run run;
         rp_test_run delayed;
-        rp_compile_config work = rp_test_work(systems[seed % SYSTEMS], 2 + seed / SYSTEMS % 3,
+        rp_resolved work = rp_test_work(systems[seed % SYSTEMS], 2 + seed / SYSTEMS % 3,
                                               2 * (2 + seed / SYSTEMS % 3), 1);
         work.iterations = 2;
         rp_test_twist twist = {.delay_seed = seed,
@@ -171,7 +171,7 @@ Test(exec_sharded, bytes_moved_equal_the_closed_forms)
         uint32_t rounds = 1 + (number + number / SYSTEMS) % 2;
         rp_model config = rp_test_decoder(LAYERS, number / 2 % 3 == 0, true);
         config.head_dim = 16; /* no tensor is padded: programs count what is not */
-        rp_compile_config work = rp_test_work(systems[number % SYSTEMS], gpus, rounds * gpus, 1);
+        rp_resolved work = rp_test_work(systems[number % SYSTEMS], gpus, rounds * gpus, 1);
         work.iterations = STEPS;
         rp_test_run run;
         run_it(&config, &work, NULL, &run);
@@ -208,7 +208,7 @@ Test(exec_sharded, weights_that_are_soon_needed_stay)
     rp_schedule_type type = *rp_schedule_find("zero-infinity");
     for (uint32_t i = 0; i < 2; i++) {
         rp_test_run none;
-        rp_compile_config work = rp_test_work("zero-infinity", GPUS, ROUNDS * GPUS, 1);
+        rp_resolved work = rp_test_work("zero-infinity", GPUS, ROUNDS * GPUS, 1);
         work.schedule = &type;
         work.partition = i != 0 ? &parts : NULL;
         work.iterations = 2;
@@ -239,7 +239,7 @@ Test(exec_sharded, collectives_are_as_slow_as_the_links)
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (uint32_t i = 0; i < SYSTEMS; i++) {
         rp_test_run run;
-        rp_compile_config work = rp_test_work(systems[i], 3, 3, 1);
+        rp_resolved work = rp_test_work(systems[i], 3, 3, 1);
         const rp_machine machine = {.upload_Bps = 20e6, .download_Bps = 20e6, .host_Bps = 20e6};
         rp_test_twist twist = {.machine = &machine, .observe = true};
         uint32_t seen = 0;
@@ -270,7 +270,7 @@ Test(exec_sharded, memory_stays_below_its_cap)
         char message[1024] = "";
         rp_test_run run;
         rp_test_run capped;
-        rp_compile_config work = rp_test_work(systems[i], 4, 4, 1);
+        rp_resolved work = rp_test_work(systems[i], 4, 4, 1);
         rp_schedule_type type = *work.schedule;
         type.traits.sharding.reuse_distance = 0;
         work.schedule = &type;
@@ -315,7 +315,7 @@ Test(exec_sharded, injected_failures_end_the_run)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[1024] = "";
         rp_test_run run;
-        rp_compile_config work = rp_test_work(cases[i].schedule, 3, 6, 1);
+        rp_resolved work = rp_test_work(cases[i].schedule, 3, 6, 1);
         rp_test_twist twist = {.fails = true, .fail_kind = cases[i].kind};
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run);
@@ -333,7 +333,7 @@ Test(exec_sharded, the_watchdog_wakes_who_waits_in_a_collective)
     char message[8192] = "";
     rp_test_run run;
     rp_model config = rp_test_decoder(LAYERS, true, true);
-    rp_compile_config work = rp_test_work("fsdp", 2, 2, 1);
+    rp_resolved work = rp_test_work("fsdp", 2, 2, 1);
     rp_test_twist twist = {.delay_us = 4000000,
                            .delay_seed = 2,
                            .delay_classes = 1u << RP_CLASS_COLLECTIVE,
@@ -360,7 +360,7 @@ Test(exec_sharded, what_cannot_run_is_refused)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[1024] = "";
         rp_test_run run;
-        rp_compile_config work =
+        rp_resolved work =
             rp_test_work(cases[i].schedule, cases[i].gpus, cases[i].microbatches, 1);
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run);

@@ -63,7 +63,7 @@ static bool same_state(const rp_test_run *a, const rp_test_run *b)
            memcmp(a->state.working, b->state.working, working) == 0;
 }
 
-static void compare(const rp_model *config, rp_compile_config work, rp_test_twist twist,
+static void compare(const rp_model *config, rp_resolved work, rp_test_twist twist,
                     uint32_t most)
 {
     rp_test_run shorter;
@@ -88,7 +88,7 @@ static void compare(const rp_model *config, rp_compile_config work, rp_test_twis
     cr_expect(same_state(&stopped, &shorter), "%s %s after %u: another state", name, mode, most);
 }
 
-typedef void (*trial)(const rp_model *config, rp_compile_config work, rp_test_twist twist,
+typedef void (*trial)(const rp_model *config, rp_resolved work, rp_test_twist twist,
                       uint32_t most);
 
 /* Every schedule that runs, sync and async; a third of them without RP_LONG, from `first` on. */
@@ -102,7 +102,7 @@ static void all_schedules(const rp_test_twist *twist, trial try, uint32_t first)
         config.heads = rp_cuts_layers(&schedule->traits) ? 4 : 2; /* one for each rank */
         cr_assert(eq(int, rpexec_runs(schedule, i % 2 == 1, arena, &why), RP_OK));
         if (why == NULL && (all || i % 3 == first)) {
-            rp_compile_config work = rp_test_work(schedule->name, 2, 4, STEPS);
+            rp_resolved work = rp_test_work(schedule->name, 2, 4, STEPS);
             work.asynchronous = i % 2 == 1;
             try(&config, work, *twist, 1 + i / 2 % (STEPS - 1));
         }
@@ -124,12 +124,12 @@ Test(exec_follow, with_a_scaled_loss_too)
 Test(exec_follow, a_run_that_is_not_ended_is_told_to_its_end)
 {
     rp_model config = rp_test_small_decoder(4, true, true);
-    const rp_compile_config work = rp_test_work("roundpipe", 2, 4, STEPS);
+    const rp_resolved work = rp_test_work("roundpipe", 2, 4, STEPS);
     compare(&config, work, (rp_test_twist){0}, STEPS);
 }
 
 /* Twice the same program equals one of twice its length, which nothing interrupts. */
-static void twice(const rp_model *config, rp_compile_config work, rp_test_twist twist,
+static void twice(const rp_model *config, rp_resolved work, rp_test_twist twist,
                   uint32_t most)
 {
     (void)most;
@@ -192,7 +192,7 @@ static bool always(void *context, uint32_t iteration)
 
 /* Scales of 4, 2 and 1, as PyTorch's GradScaler halves them: the third step is the last, or one
  * more that had begun. With the asynchronous optimizer of the host scales are a step older. */
-static void exhaust(const rp_model *config, rp_compile_config work, rp_test_twist twist,
+static void exhaust(const rp_model *config, rp_resolved work, rp_test_twist twist,
                     uint32_t most)
 {
     rp_test_run run;
@@ -254,7 +254,7 @@ Test(exec_follow, resident_weights_stay)
     config.heads = 4;
     driver.transfer = count_transfer;
     for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const rp_compile_config work = rp_test_work(names[i], 2, 4, 1);
+        const rp_resolved work = rp_test_work(names[i], 2, 4, 1);
         uint32_t counts[2];
         for (uint32_t again = 0; again < 2; again++) {
             const rp_test_twist twist = {.driver_type = &driver, .again = 2 * again};

@@ -23,9 +23,9 @@ static bool runs_all(void)
     return getenv("RP_LONG") != NULL;
 }
 
-static rp_compile_config work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
+static rp_resolved work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
 {
-    rp_compile_config work = rp_test_work(schedule, gpus, microbatches, STEPS);
+    rp_resolved work = rp_test_work(schedule, gpus, microbatches, STEPS);
     work.recompute = work.recompute == RP_RECOMPUTE_NONE ? RP_RECOMPUTE_WAIT : work.recompute;
     work.layer_grain = true;
     return work;
@@ -44,14 +44,14 @@ Test(exec_grain, layers_give_the_bits_of_whole_stages)
             if (!runs_all() && (gpus + i) % 2 != 0) {
                 continue;
             }
-            rp_compile_config work = work_of(names[i], gpus, 2 * gpus);
+            rp_resolved work = work_of(names[i], gpus, 2 * gpus);
             rp_test_run layers;
             rp_test_run stages;
             rp_test_run plain;
             work.asynchronous =
                 work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD && gpus % 2 == 0;
             work.recompute = gpus == 3 ? RP_RECOMPUTE_EARLY : work.recompute;
-            rp_compile_config whole = work;
+            rp_resolved whole = work;
             whole.layer_grain = false;
             cr_assert(eq(int,
                          rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &layers),
@@ -104,7 +104,7 @@ Test(exec_grain, layers_never_deadlock)
     rp_test_run plain[2][6];
     cr_assert(eq(int, rp_arena_create(&references), RP_OK));
     for (uint32_t i = 0; i < 12; i++) {
-        rp_compile_config work = work_of("roundpipe", 1, 1 + i % 6);
+        rp_resolved work = work_of("roundpipe", 1, 1 + i % 6);
         work.asynchronous = i / 6 == 0;
         cr_assert(
             eq(int, rp_test_single(references, &config, 2, &work, &plain[i / 6][i % 6]), RP_OK));
@@ -113,7 +113,7 @@ Test(exec_grain, layers_never_deadlock)
         if (!runs_all() && number % 5 != 0) {
             continue;
         }
-        rp_compile_config work = work_of("roundpipe", 1 + number % 4, 1 + number / 4 % 6);
+        rp_resolved work = work_of("roundpipe", 1 + number % 4, 1 + number / 4 % 6);
         rp_partition partition = long_stages(1 + number / 24 % 4, 2 + number / 96);
         rp_test_run run;
         work.partition = &partition;
@@ -133,7 +133,7 @@ Test(exec_grain, random_delays_change_nothing)
     static const char *const names[] = {"roundpipe", "mobius", "zbv", "1f1b"};
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (uint32_t seed = 0; seed < (runs_all() ? 24 : 8); seed++) {
-        rp_compile_config work = work_of(names[seed % 4], seed % 4 == 2 ? 3 : 1 + seed % 3, 6);
+        rp_resolved work = work_of(names[seed % 4], seed % 4 == 2 ? 3 : 1 + seed % 3, 6);
         work.asynchronous =
             work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD && seed / 4 % 2 == 0;
         rp_test_twist twist = {.delay_seed = seed, .delay_us = 300};
@@ -161,7 +161,7 @@ Test(exec_grain, memory_falls_to_one_layers_tape)
         rp_test_run stages;
         rp_test_run capped;
         rp_test_run refused;
-        rp_compile_config work = work_of(names[i], 1, 3);
+        rp_resolved work = work_of(names[i], 1, 3);
         rp_partition partition = long_stages(1, 2);
         work.partition = i == 0 ? &partition : NULL;
         cr_assert(
@@ -209,7 +209,7 @@ Test(exec_grain, tensors_that_share_bytes_never_meet)
         rp_test_run run;
         uint64_t shared = 0;
         uint64_t met = 0;
-        rp_compile_config work = work_of(names[i % 4], 2, 4);
+        rp_resolved work = work_of(names[i % 4], 2, 4);
         work.calls = i % 4 == 2 ? 1 : 2;
         work.layer_grain = i < 4;
         rp_test_twist twist = {.observe = true};
@@ -242,7 +242,7 @@ Test(exec_grain, bytes_moved_equal_the_formula)
     rp_model config = rp_test_decoder(LAYERS, false, true);
     rp_test_run layers;
     rp_test_run stages;
-    rp_compile_config work = work_of("roundpipe", 2, M);
+    rp_resolved work = work_of("roundpipe", 2, M);
     rp_partition partition = partition_of(2, 3); /* 2, 3 | 2 and the head, 3, 2 and the embedding */
     partition.forward_layers[0] = partition.backward_layers[2] = 2;
     partition.forward_layers[1] = partition.backward_layers[1] = 3;

@@ -28,14 +28,14 @@ Test(exec_invariants, random_delays_change_nothing)
     static const char *const names[] = {"roundpipe", "1f1b", "zbv", "roundpipe-overlap"};
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (uint64_t seed = 0; seed < (runs_all() ? 100 : 20); seed++) {
-        rp_compile_config work =
+        rp_resolved work =
             rp_test_work(names[seed % 4], seed % 4 == 2 ? 3 : 1 + seed % 3, 6, 2);
         work.asynchronous = seed / 4 % 2 == 0;
         work.calls = seed % 4 == 0 ? 1 + seed / 8 % 2 : 1;
         rp_test_twist twist = {.delay_seed = seed, .delay_us = 300};
         rp_test_run delayed;
         rp_test_run plain;
-        rp_compile_config same = work;
+        rp_resolved same = work;
         same.asynchronous &= work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
         cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &delayed),
                      RP_OK));
@@ -52,7 +52,7 @@ Test(exec_invariants, slow_hosts_and_links_change_nothing)
 {
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (uint32_t number = 0; number < (runs_all() ? 24 : 8); number++) {
-        rp_compile_config work = rp_test_work("roundpipe", 1 + number % 4, 2 + number % 3, 2);
+        rp_resolved work = rp_test_work("roundpipe", 1 + number % 4, 2 + number % 3, 2);
         work.asynchronous = number % 6 != 5;
         work.iterations = 5;
         rp_test_twist twist = {.delay_seed = number,
@@ -99,7 +99,7 @@ Test(exec_invariants, roundpipe_never_deadlocks)
     rp_model config = rp_test_decoder(LAYERS, false, false);
     uint32_t runs = 0;
     for (uint32_t number = 0; number < 4 * 6 * 6 * 6; number++) {
-        rp_compile_config work = rp_test_work("roundpipe", 1 + number % 4, 1 + number / 4 % 6, 2);
+        rp_resolved work = rp_test_work("roundpipe", 1 + number % 4, 1 + number / 4 % 6, 2);
         rp_partition partition;
         bool runs_now = runs_all() || number % 5 == 0;
         if (!runs_now || !make_partition(number / 24 % 6, 1 + number / 144, &partition)) {
@@ -148,7 +148,7 @@ Test(exec_invariants, injected_failures_end_the_run)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[1024] = "";
         rp_test_run run;
-        rp_compile_config work = rp_test_work(cases[i].schedule, 3, 6, 2);
+        rp_resolved work = rp_test_work(cases[i].schedule, 3, 6, 2);
         rp_test_twist twist = {.fails = true, .fail_kind = cases[i].kind};
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run);
@@ -166,7 +166,7 @@ Test(exec_invariants, the_watchdog_says_who_waits_for_whom)
     char message[8192] = "";
     rp_test_run run;
     rp_model config = rp_test_decoder(LAYERS, true, true);
-    rp_compile_config work = rp_test_work("1f1b", 2, 4, 2);
+    rp_resolved work = rp_test_work("1f1b", 2, 4, 2);
     rp_test_twist twist = {.delay_us = 60000000, .delay_seed = 3, .watchdog_s = 1};
     rp_log_capture_begin(message, sizeof message);
     rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run);
@@ -185,7 +185,7 @@ Test(exec_invariants, memory_stays_below_its_cap)
         char message[1024] = "";
         rp_test_run run;
         rp_test_run capped;
-        rp_compile_config work = rp_test_work(names[i], 3, 6, 2);
+        rp_resolved work = rp_test_work(names[i], 3, 6, 2);
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
         rp_test_twist twist = {.cap_bytes = run.most_bytes};
@@ -209,7 +209,7 @@ Test(exec_invariants, bytes_moved_equal_the_formula)
     enum { M = 6, STEPS = 2 };
     rp_model config = rp_test_decoder(LAYERS, false, true);
     rp_partition partition;
-    rp_compile_config work = rp_test_work("roundpipe", 2, M, 2);
+    rp_resolved work = rp_test_work("roundpipe", 2, M, 2);
     rp_test_run run;
     cr_assert(make_partition(2, 3, &partition)); /* 1, 1 | 5 and the head, 1, 1 and the embedding */
     work.partition = &partition;

@@ -134,7 +134,7 @@ Test(exec_invariants_memory, two_of_everything_at_most)
                                      .delay_classes = i % 3 == 0   ? 0
                                                       : i % 3 == 1 ? 1u << RP_CLASS_COMPUTE
                                                                    : 1u << RP_CLASS_TRANSFER};
-        rp_compile_config work = rp_test_work("roundpipe", 1 + i / 4, 4, 3);
+        rp_resolved work = rp_test_work("roundpipe", 1 + i / 4, 4, 3);
         work.asynchronous = i % 2 == 0;
         work.partition = &partition;
         work.piece_bytes = 200; /* so that there is one for every mark, the first included */
@@ -168,7 +168,7 @@ Test(exec_invariants_memory, high_water_mark_is_as_predicted)
     rp_model config = rp_test_small_decoder(8, false, true);
     for (uint32_t gpus = 1; gpus <= 4; gpus++) {
         rp_test_run run;
-        rp_compile_config work = rp_test_work("roundpipe", gpus, 6, 2);
+        rp_resolved work = rp_test_work("roundpipe", gpus, 6, 2);
         work.partition = &partition;
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
@@ -278,7 +278,7 @@ Test(exec_invariants_memory, guards_survive_and_freed_memory_is_nan)
         rp_test_watch watch = {
             .before = begin_tensors, .after = check_guards, .opened = begin_residents};
         const rp_test_twist twist = {.driver_type = rp_test_watched(&watch), .replan = make_room};
-        rp_compile_config work = rp_test_work(names[i], 2, 4, 2);
+        rp_resolved work = rp_test_work(names[i], 2, 4, 2);
         work.layer_grain = i == 1;
         atomic_store(&broken, 0);
         atomic_store(&looked_at, 0);
@@ -314,7 +314,7 @@ Test(exec_invariants_memory, guards_notice_an_operator_that_writes_too_far)
                            .opened = begin_residents,
                            .operators = &operators};
     const rp_test_twist twist = {.driver_type = rp_test_watched(&watch), .replan = make_room};
-    rp_compile_config work = rp_test_work("1f1b", 1, 2, 2);
+    rp_resolved work = rp_test_work("1f1b", 1, 2, 2);
     cr_assert(
         eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
     cr_expect(gt(u32, atomic_load(&broken), 0));
@@ -346,7 +346,7 @@ Test(exec_invariants_memory, pinned_memory_does_not_grow)
             rp_test_run run;
             rp_test_watch watch = {.after = note_live_bytes};
             const rp_test_twist twist = {.observe = true, .driver_type = rp_test_watched(&watch)};
-            rp_compile_config work = rp_test_work("roundpipe", 2, M, more != 0 ? 50 : 5);
+            rp_resolved work = rp_test_work("roundpipe", 2, M, more != 0 ? 50 : 5);
             work.asynchronous = asynchronous != 0;
             least_bytes = most_bytes = 0;
             cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run),

@@ -17,7 +17,7 @@
 TestSuite(exec_invariants_numerics, .init = rp_test_arena_begin, .fini = rp_test_arena_end,
           .timeout = 60);
 
-static void execute(const rp_model *config, const rp_compile_config *work,
+static void execute(const rp_model *config, const rp_resolved *work,
                     const rp_test_twist *twist, rp_test_run *run)
 {
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK),
@@ -36,7 +36,7 @@ Test(exec_invariants_numerics, n_independence)
             rp_test_run first;
             for (size_t n = 0; n < 5; n++) {
                 rp_test_run run;
-                rp_compile_config work = rp_test_work(names[i], gpus[n], 9, STEPS);
+                rp_resolved work = rp_test_work(names[i], gpus[n], 9, STEPS);
                 work.asynchronous = asynchronous != 0;
                 execute(&config, &work, NULL, &run);
                 first = n == 0 ? run : first;
@@ -71,7 +71,7 @@ Test(exec_invariants_numerics, grain_and_fusing_do_not_matter)
          .backward_layers = none_first},
     };
     rp_model config = rp_test_small_decoder(6, true, true);
-    rp_compile_config plain = rp_test_work("1f1b", 2, 4, 2);
+    rp_resolved plain = rp_test_work("1f1b", 2, 4, 2);
     rp_test_run right;
     plain.recompute = RP_RECOMPUTE_NONE;
     execute(&config, &plain, NULL, &right);
@@ -79,7 +79,7 @@ Test(exec_invariants_numerics, grain_and_fusing_do_not_matter)
         for (int layers = 0; layers < 2; layers++) {
             for (int early = 0; early < 2; early++) {
                 rp_test_run run;
-                rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
+                rp_resolved work = rp_test_work("roundpipe", 2, 4, 2);
                 work.partition = &partitions[i];
                 work.layer_grain = layers != 0;
                 work.recompute = early != 0 ? RP_RECOMPUTE_EARLY : RP_RECOMPUTE_WAIT;
@@ -108,7 +108,7 @@ Test(exec_invariants_numerics, one_call_is_two_calls)
     for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
         rp_test_run one;
         const rp_test_twist watch = {.observe = true};
-        rp_compile_config work = rp_test_work("roundpipe", 3, 12, 3);
+        rp_resolved work = rp_test_work("roundpipe", 3, 12, 3);
         work.asynchronous = asynchronous != 0;
         execute(&config, &work, &watch, &one);
         cr_expect(eq(u32, count_of(one.program, RP_OP_UPLOAD_PARAM_GRAD), 0));
@@ -149,7 +149,7 @@ Test(exec_invariants_numerics, tied_table_gets_both_gradients)
     for (uint32_t i = 0; i < 4; i++) {
         rp_test_run one;
         rp_test_run two;
-        rp_compile_config work = rp_test_work(names[i], 2, 4, 1);
+        rp_resolved work = rp_test_work(names[i], 2, 4, 1);
         work.calls = i == 1 ? 2 : 1;
         execute(&tied, &work, NULL, &one);
         execute(&untied, &work, &twist, &two);
@@ -198,7 +198,7 @@ Test(exec_invariants_numerics, loss_is_over_all_valid_labels)
             file->tensors[i].gradients[k] = (float)gradients[p->offset + (size_t)k];
         }
     }
-    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 1);
+    rp_resolved work = rp_test_work("roundpipe", 2, 4, 1);
     const rp_test_twist twist = {.prepare = rp_test_golden_prepare, .context = &golden};
     cr_assert(eq(
         int, rp_test_execute(rp_test_arena, &golden.config, (uint32_t)seq_len, &work, &twist, &run),
@@ -303,7 +303,7 @@ static void check_contributions(const char *schedule, uint32_t gpus, uint32_t ca
     operators.linear_weight = synthetic_linear;
     operators.embed_weight = synthetic_embed;
     operators.adam = synthetic_adam;
-    rp_compile_config work = rp_test_work(schedule, gpus, M / calls, STEPS);
+    rp_resolved work = rp_test_work(schedule, gpus, M / calls, STEPS);
     rp_schedule_type type = *work.schedule;
     rp_test_watch watch = {.before = note_microbatch,
                            .after = after_synthetic,

@@ -16,7 +16,7 @@
 TestSuite(exec_invariants_order, .init = rp_test_arena_begin, .fini = rp_test_arena_end,
           .timeout = 60);
 
-static void observe(const rp_model *config, const rp_compile_config *work, rp_test_twist twist,
+static void observe(const rp_model *config, const rp_resolved *work, rp_test_twist twist,
                     rp_test_run *run)
 {
     twist.observe = true;
@@ -121,7 +121,7 @@ Test(exec_invariants_order, boundaries_go_through_the_host)
     for (uint32_t i = 0; i < 10; i++) {
         rp_test_run run;
         uint32_t transfers = 0;
-        rp_compile_config work = rp_test_work(names[i % 5], 2 + i / 5, 6, 2);
+        rp_resolved work = rp_test_work(names[i % 5], 2 + i / 5, 6, 2);
         work.layer_grain = i % 5 == 1;
         work.asynchronous = i % 2 == 0;
         observe(&config, &work, (rp_test_twist){.delay_seed = i, .delay_us = 100}, &run);
@@ -166,7 +166,7 @@ Test(exec_invariants_order, jobs_rotate_over_the_gpus)
     rp_model config = rp_test_small_decoder(7, true, true);
     for (uint32_t i = 0; i < 8; i++) {
         rp_test_run run;
-        rp_compile_config work = rp_test_work("roundpipe", 1 + i / 2, M, STEPS);
+        rp_resolved work = rp_test_work("roundpipe", 1 + i / 2, M, STEPS);
         work.calls = CALLS;
         work.asynchronous = i % 2 == 0;
         observe(&config, &work, (rp_test_twist){.delay_us = 0}, &run);
@@ -233,7 +233,7 @@ Test(exec_invariants_order, every_unit_runs_once)
         }
         rp_test_run run;
         rp_test_watch watch = {.after = count_op};
-        rp_compile_config work = rp_test_work(schedule->name, 3, 6, 2);
+        rp_resolved work = rp_test_work(schedule->name, 3, 6, 2);
         config.heads = rp_cuts_layers(&schedule->traits) ? 3 : 2; /* one for each rank */
         memset(performed, 0, sizeof performed);
         observe(&config, &work, (rp_test_twist){.driver_type = rp_test_watched(&watch)}, &run);
@@ -277,7 +277,7 @@ Test(exec_invariants_order, bad_plans_are_not_launched)
                                         .forward_layers = forward,
                                         .backward_count = 2,
                                         .backward_layers = wrong[i]};
-        rp_compile_config work = rp_test_work("roundpipe", 2, 4, 1);
+        rp_resolved work = rp_test_work("roundpipe", 2, 4, 1);
         work.partition = &partition;
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run);
@@ -305,7 +305,7 @@ Test(exec_invariants_order, bytes_of_saves_and_of_accumulation)
                                     .backward_count = 3,
                                     .backward_layers = backward};
     rp_model config = rp_test_small_decoder(7, false, true);
-    rp_compile_config work = rp_test_work("roundpipe", 2, M, STEPS);
+    rp_resolved work = rp_test_work("roundpipe", 2, M, STEPS);
     rp_test_run run;
     work.calls = CALLS;
     work.partition = &partition;
@@ -376,7 +376,7 @@ Test(exec_invariants_order, pieces_fill_bins_evenly_and_wait_for_their_marks)
     for (uint32_t i = 0; i < 6; i++) {
         rp_test_run run;
         uint32_t most_bins = 0;
-        rp_compile_config work = rp_test_work("roundpipe", 2, 4, 2);
+        rp_resolved work = rp_test_work("roundpipe", 2, 4, 2);
         work.piece_bytes = sizes[i % 3];
         work.layer_grain = i >= 3;
         observe(&config, &work, (rp_test_twist){.delay_seed = i, .delay_us = 200}, &run);
@@ -415,7 +415,7 @@ Test(exec_invariants_order, activations_wait_for_one_piece_at_most)
     rp_test_run run;
     int64_t took_ps[MOST];
     uint32_t count = 0;
-    rp_compile_config work = rp_test_work("roundpipe", 2, 4, 1);
+    rp_resolved work = rp_test_work("roundpipe", 2, 4, 1);
     work.piece_bytes = PIECE;
     observe(&config, &work, (rp_test_twist){.machine = &machine}, &run);
     int64_t whole_stage_ps = 0;

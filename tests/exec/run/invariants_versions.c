@@ -137,7 +137,7 @@ static void after(rp_test_watch *watch, uint32_t op)
     }
 }
 
-static void check(const rp_compile_config *work, const rp_test_twist *delays)
+static void check(const rp_resolved *work, const rp_test_twist *delays)
 {
     rp_test_watch watch = {.before = before, .after = after};
     rp_test_twist twist = *delays;
@@ -173,7 +173,7 @@ Test(exec_invariants_versions, offloaded_weights_are_of_one_version)
 {
     static const char *const names[] = {"roundpipe", "roundpipe-overlap", "mobius"};
     for (uint32_t i = 0; i < 18; i++) {
-        rp_compile_config work = rp_test_work(names[i % 3], 1 + i / 6, 4, STEPS);
+        rp_resolved work = rp_test_work(names[i % 3], 1 + i / 6, 4, STEPS);
         work.microbatches = 2 * work.gpus;
         work.asynchronous = i / 3 % 2 == 0;
         work.layer_grain = i % 3 == 0 && i / 6 == 1;
@@ -187,7 +187,7 @@ Test(exec_invariants_versions, resident_weights_are_of_one_version)
 {
     static const char *const names[] = {"1f1b", "gpipe", "zbv", "zb-auto-2p", "interleaved-1f1b"};
     for (uint32_t i = 0; i < 10; i++) {
-        rp_compile_config work = rp_test_work(names[i % 5], 2, 4, STEPS);
+        rp_resolved work = rp_test_work(names[i % 5], 2, 4, STEPS);
         work.asynchronous = i >= 5;
         const rp_test_twist delays = {.delay_seed = i, .delay_us = 200};
         check(&work, &delays);
@@ -280,7 +280,7 @@ Test(exec_invariants_versions, host_and_copies_stay_apart)
         rp_test_run run;
         rp_test_watch watch = {.before = slow_down, .context = &slow};
         const rp_test_twist twist = {.observe = true, .driver_type = rp_test_watched(&watch)};
-        rp_compile_config work = rp_test_work("roundpipe", 2, 3, 3);
+        rp_resolved work = rp_test_work("roundpipe", 2, 3, 3);
         work.asynchronous = i < 5 || i == 5;
         work.calls = i == 9 ? 2 : 1;
         cr_assert(

@@ -40,17 +40,17 @@ static rp_model decoder_of(uint32_t number)
     return m;
 }
 
-static rp_compile_config work_of(const char *schedule, uint32_t layout, uint32_t microbatches,
+static rp_resolved work_of(const char *schedule, uint32_t layout, uint32_t microbatches,
                                  uint32_t iterations)
 {
-    rp_compile_config work =
+    rp_resolved work =
         rp_test_work(schedule, layouts[layout].places, microbatches, iterations);
     work.layout = (rp_layout){.tensor_parallel = layouts[layout].tensor,
                               .data_parallel = layouts[layout].data};
     return work;
 }
 
-static void run_both(const rp_model *config, const rp_compile_config *work,
+static void run_both(const rp_model *config, const rp_resolved *work,
                      const rp_test_twist *twist, rp_test_run *run, rp_test_run *plain)
 {
     cr_assert(
@@ -84,7 +84,7 @@ Test(exec_layouts, copies_and_ranks_train_as_one_device_does)
         for (uint32_t iterations = 1; iterations <= 3; iterations += 2) {
             rp_test_run plain;
             rp_test_run run;
-            rp_compile_config work = work_of(schedule, layout, 4, iterations);
+            rp_resolved work = work_of(schedule, layout, 4, iterations);
             work.microbatch_size = 1 + number % 2;
             run_both(&config, &work, NULL, &run, &plain);
             expect_losses(&run, &plain, iterations, 1e-5, schedule);
@@ -104,7 +104,7 @@ Test(exec_layouts, clipped_and_late)
     adam.clip_norm = 0.5;
     for (uint32_t number = 0; number < 3; number++) {
         rp_model config = decoder_of(number);
-        rp_compile_config work = work_of(schedules[number], number, 4, 2);
+        rp_resolved work = work_of(schedules[number], number, 4, 2);
         rp_test_run plain;
         rp_test_run run;
         rp_test_run late;
@@ -127,7 +127,7 @@ Test(exec_layouts, sixteen_bits_differ_by_rounding)
         rp_model config = rp_test_decoder(LAYERS, number % 2 == 0, true);
         const rp_test_twist twist = {.dtype = number < 2 ? RP_DTYPE_BF16 : RP_DTYPE_F16};
         double roundoff = number < 2 ? 0x1p-8 : 0x1p-11;
-        rp_compile_config work = work_of("1f1b", number % 2, 4, 1);
+        rp_resolved work = work_of("1f1b", number % 2, 4, 1);
         rp_test_run plain;
         rp_test_run run;
         run_both(&config, &work, &twist, &run, &plain);
@@ -149,8 +149,8 @@ Test(exec_layouts, sixteen_bits_differ_by_rounding)
 Test(exec_layouts, copies_exchange_their_gradients_once)
 {
     rp_model config = rp_test_decoder(LAYERS, false, false);
-    rp_compile_config one = rp_test_work("1f1b", 2, 4, 2);
-    rp_compile_config three = work_of("1f1b", 1, 4, 2);
+    rp_resolved one = rp_test_work("1f1b", 2, 4, 2);
+    rp_resolved three = work_of("1f1b", 1, 4, 2);
     rp_test_run of_one;
     rp_test_run of_three;
     cr_assert(
@@ -171,7 +171,7 @@ Test(exec_layouts, programs_of_all_gpus_are_valid)
         rp_costs costs;
         rp_program *folded = NULL;
         rp_program *whole = NULL;
-        rp_compile_config work = work_of(schedules[i], i % COUNT(layouts), 8, 2);
+        rp_resolved work = work_of(schedules[i], i % COUNT(layouts), 8, 2);
         uint32_t each = rp_layout_gpus(&work.layout);
         cr_assert(eq(int,
                      rpexec_model_create(&config, SEQ_LEN, RP_DTYPE_F32, rp_test_arena, &model),

@@ -83,7 +83,7 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
     bool none = c->recompute == RP_RECOMPUTE_NONE;
     bool resident = schedule->traits.placement == RP_PLACEMENT_RESIDENT;
     bool offload = schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
-    rp_compile_config work = {.schedule = schedule,
+    rp_resolved work = {.schedule = schedule,
                               .gpus = gpus,
                               .calls = c->variant && offload ? 2 : 1,
                               .peer_gpus = c->variant && resident ? UINT32_MAX : 0,
@@ -177,7 +177,7 @@ Test(exec_matrix, plain_loops)
         rp_test_golden golden;
         rp_test_run run;
         rp_test_golden_load(slow_golden_names[i], &golden);
-        const rp_compile_config work = {.gpus = 1,
+        const rp_resolved work = {.gpus = 1,
                                         .calls = 1,
                                         .microbatches = 1,
                                         .microbatch_size = (uint32_t)golden.file.sequences,
@@ -241,7 +241,7 @@ Test(exec_matrix, half_precision_storage)
         round_weights(&golden.file, dtype);
         const rp_test_twist twist = {
             .prepare = rp_test_golden_prepare, .context = &golden, .dtype = dtype};
-        rp_compile_config work = rp_test_work(names[i % 6], 2, 4, 1);
+        rp_resolved work = rp_test_work(names[i % 6], 2, 4, 1);
         work.recompute = RP_RECOMPUTE_WAIT;
         work.layer_grain = i % 3 == 0;
         cr_assert(eq(int,
@@ -267,7 +267,7 @@ Test(exec_matrix, schedules_that_are_simulated_only_are_refused)
         char message[1024] = "";
         rp_test_run run;
         const rp_schedule_type *schedule = rp_schedule_find(names[i]);
-        rp_compile_config work = rp_test_work(names[i], 2, 4, 2);
+        rp_resolved work = rp_test_work(names[i], 2, 4, 2);
         work.asynchronous = true;
         work.recompute = RP_RECOMPUTE_WAIT;
         cr_expect(rpexec_work_obstacle(&schedule->traits, true) != NULL);

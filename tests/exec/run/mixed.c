@@ -18,19 +18,19 @@ TestSuite(exec_mixed, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .t
 
 static const rp_dtype halves[] = {RP_DTYPE_BF16, RP_DTYPE_F16};
 
-static rp_compile_config work_of(const char *schedule, uint32_t gpus, bool asynchronous)
+static rp_resolved work_of(const char *schedule, uint32_t gpus, bool asynchronous)
 {
-    rp_compile_config work = rp_test_work(schedule, gpus, 4, 3);
+    rp_resolved work = rp_test_work(schedule, gpus, 4, 3);
     work.microbatch_size = 2;
     work.asynchronous = asynchronous;
     return work;
 }
 
 /* In plain loops; what runs with resident weights is always synchronous. */
-static void run_single(const rp_model *config, const rp_compile_config *work,
+static void run_single(const rp_model *config, const rp_resolved *work,
                        const rp_test_twist *twist, rp_test_run *run)
 {
-    rp_compile_config plain = *work;
+    rp_resolved plain = *work;
     plain.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     cr_assert(
         eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, &plain, twist, run), RP_OK));
@@ -45,7 +45,7 @@ static bool same_scaler(const rpexec_state *a, const rpexec_state *b)
 /* ---- the same bits ----------------------------------------------------------------------------
  */
 
-static void compare(const rp_model *config, const rp_compile_config *work,
+static void compare(const rp_model *config, const rp_resolved *work,
                     const rp_test_twist *twist)
 {
     rp_test_run plain;
@@ -73,7 +73,7 @@ Test(exec_mixed, schedules_train_alike)
             rp_model config = rp_test_decoder(LAYERS, offload, true);
             rp_test_twist twist = {.dtype = halves[d], .delay_seed = i, .delay_us = 50};
             for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
-                rp_compile_config work = work_of(cases[i].name, cases[i].gpus, asynchronous != 0);
+                rp_resolved work = work_of(cases[i].name, cases[i].gpus, asynchronous != 0);
                 compare(&config, &work, &twist);
             }
         }
@@ -86,7 +86,7 @@ Test(exec_mixed, split_steps_train_alike)
     rp_model config = rp_test_decoder(LAYERS, true, false);
     for (size_t d = 0; d < 2; d++) {
         rp_test_twist twist = {.dtype = halves[d]};
-        rp_compile_config work = work_of("roundpipe", 2, true);
+        rp_resolved work = work_of("roundpipe", 2, true);
         work.calls = 2;
         work.layer_grain = d == 0;
         compare(&config, &work, &twist);
@@ -98,7 +98,7 @@ Test(exec_mixed, chunks_of_the_loss_train_alike)
 {
     rp_model config = rp_test_decoder(1, false, false);
     rp_test_twist twist = {.dtype = RP_DTYPE_BF16};
-    rp_compile_config work = work_of("roundpipe", 1, false);
+    rp_resolved work = work_of("roundpipe", 1, false);
     work.iterations = work.microbatches = 1;
     work.microbatch_size = RPEXEC_LOSS_CHUNK_TOKENS / SEQ_LEN + 1;
     compare(&config, &work, &twist);
@@ -127,7 +127,7 @@ Test(exec_mixed, long_chunks_of_the_loss_train_alike)
     rp_model config = rp_test_decoder(1, false, false);
     config.hidden = 768;
     rp_test_twist twist = {.dtype = RP_DTYPE_BF16};
-    rp_compile_config work = work_of("roundpipe", 1, false);
+    rp_resolved work = work_of("roundpipe", 1, false);
     work.iterations = work.microbatches = 1;
     work.microbatch_size = config.hidden / SEQ_LEN + 1;
     compare(&config, &work, &twist);
@@ -143,7 +143,7 @@ Test(exec_mixed, data_parallel_systems_train_almost_alike)
         rp_test_run plain;
         rp_test_run run;
         rp_test_twist twist = {.dtype = halves[i % 2]};
-        rp_compile_config work = work_of(names[i], 2, false);
+        rp_resolved work = work_of(names[i], 2, false);
         run_single(&config, &work, &twist, &plain);
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
@@ -199,7 +199,7 @@ Test(exec_mixed, losses_and_gradients_are_close_to_fp32)
 {
     static const double tolerances[] = {2e-2, 5e-3};
     rp_model config = rp_test_decoder(2, false, true);
-    rp_compile_config work = work_of("roundpipe", 1, false);
+    rp_resolved work = work_of("roundpipe", 1, false);
     rp_test_twist twist = {.dtype = RP_DTYPE_F32};
     rp_test_run right;
     rp_test_run run;
@@ -229,7 +229,7 @@ Test(exec_mixed, all_but_token_ids_halves)
     } cases[] = {{"roundpipe", 3}, {"1f1b", 1}};
     rp_model config = rp_test_decoder(LAYERS, false, true);
     for (size_t i = 0; i < 2; i++) {
-        rp_compile_config work = work_of(cases[i].name, 2, false);
+        rp_resolved work = work_of(cases[i].name, 2, false);
         rp_test_twist twist = {.dtype = RP_DTYPE_F32};
         rp_test_run wide;
         rp_test_run half;
@@ -312,9 +312,9 @@ static void prepare(void *context, rp_arena *in, rp_test_run *run)
 }
 
 /* The smallest scale with which the first step overflows. */
-static float first_overflow(const rp_model *config, const rp_compile_config *work)
+static float first_overflow(const rp_model *config, const rp_resolved *work)
 {
-    rp_compile_config one = *work;
+    rp_resolved one = *work;
     one.iterations = 1;
     for (float scale = 0x1p10f; scale <= 0x1p24f; scale *= 2) {
         rp_test_run run;
@@ -334,7 +334,7 @@ static float first_overflow(const rp_model *config, const rp_compile_config *wor
 static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, float overflow)
 {
     rp_model config = rp_test_decoder(LAYERS, false, true);
-    rp_compile_config work = work_of(schedule, gpus, asynchronous);
+    rp_resolved work = work_of(schedule, gpus, asynchronous);
     bool late = asynchronous && work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     float half = overflow / 2;
     rp_test_twist twist = {.dtype = RP_DTYPE_F16, .prepare = prepare, .context = &overflow};
@@ -364,7 +364,7 @@ static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, 
         eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
     cr_expect(eq(u64, run.state.step, 1), "%s", schedule);
     cr_expect(eq(u64, run.state.skipped, work.iterations - 1));
-    rp_compile_config one = work;
+    rp_resolved one = work;
     one.iterations = 1;
     twist.context = &half;
     run_single(&config, &one, &twist, &fresh);
@@ -386,7 +386,7 @@ Test(exec_mixed, an_overflow_skips_the_step)
         uint32_t gpus;
     } cases[] = {{"roundpipe", 2}, {"1f1b", 3}, {"zbv", 2}};
     rp_model config = rp_test_decoder(LAYERS, false, true);
-    rp_compile_config work = work_of("roundpipe", 1, false);
+    rp_resolved work = work_of("roundpipe", 1, false);
     float overflow = first_overflow(&config, &work);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         check_skips(cases[i].name, cases[i].gpus, false, overflow);
@@ -404,7 +404,7 @@ Test(exec_mixed, ranks_agree_on_skipping)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         rp_test_run run;
         rp_test_twist twist = {.dtype = RP_DTYPE_F16, .prepare = prepare, .context = &scale};
-        rp_compile_config work = work_of(names[i], 2, false);
+        rp_resolved work = work_of(names[i], 2, false);
         work.iterations = 10;
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
@@ -432,7 +432,7 @@ Test(exec_mixed, gpus_that_cannot_agree_are_refused)
 {
     rp_model config = rp_test_decoder(LAYERS, false, true);
     rp_test_twist twist = {.dtype = RP_DTYPE_F16, .observe = true};
-    rp_compile_config work = work_of("1f1b", 2, false);
+    rp_resolved work = work_of("1f1b", 2, false);
     rp_test_run run;
     rpexec_plan plan;
     char message[512] = "";

@@ -14,7 +14,7 @@
 
 TestSuite(exec_partitions, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
-static void compare(const rp_model *config, rp_compile_config *work, const char *what)
+static void compare(const rp_model *config, rp_resolved *work, const char *what)
 {
     rp_test_run plain;
     cr_assert(eq(int, rp_test_single(rp_test_arena, config, SEQ_LEN, work, &plain), RP_OK));
@@ -43,7 +43,7 @@ Test(exec_partitions, stages_without_layers_change_nothing)
                                         NULL),
                      RP_OK));
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
-            rp_compile_config work = rp_test_work("roundpipe", gpus, 1 + (uint32_t)i % 3, STEPS);
+            rp_resolved work = rp_test_work("roundpipe", gpus, 1 + (uint32_t)i % 3, STEPS);
             work.asynchronous = i % 3 == 0;
             work.recompute = i % 2 == 0 ? RP_RECOMPUTE_EARLY : RP_RECOMPUTE_WAIT;
             work.partition = &partition;
@@ -61,7 +61,7 @@ Test(exec_partitions, pipelines_without_layers_in_front)
     cr_assert(eq(int,
                  rp_partition_parse("test", "0,0,8", rp_test_arena, &partition, NULL),
                  RP_OK));
-    rp_compile_config work = rp_test_work("1f1b", 3, 4, STEPS);
+    rp_resolved work = rp_test_work("1f1b", 3, 4, STEPS);
     work.partition = &partition;
     work.recompute = RP_RECOMPUTE_WAIT;
     compare(&config, &work, "1f1b");
@@ -74,7 +74,7 @@ Test(exec_partitions, pipelines_without_layers_in_front)
 Test(exec_partitions, even_on_more_gpus_than_layers_allow)
 {
     rp_model config = rp_test_decoder(12, true, true);
-    rp_compile_config work = rp_test_work("roundpipe", 8, 9, STEPS);
+    rp_resolved work = rp_test_work("roundpipe", 8, 9, STEPS);
     compare(&config, &work, "even");
 }
 
@@ -88,7 +88,7 @@ Test(exec_partitions, one_forward_for_all_and_an_embedding_alone)
     cr_assert(eq(int,
                  rp_partition_parse("test", "|8,0", rp_test_arena, &partition, NULL),
                  RP_OK));
-    rp_compile_config work = rp_test_work("roundpipe", 2, 2, STEPS);
+    rp_resolved work = rp_test_work("roundpipe", 2, 2, STEPS);
     work.partition = &partition;
     rp_log_capture_begin(message, sizeof message);
     rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run);

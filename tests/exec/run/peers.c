@@ -14,14 +14,14 @@
 
 TestSuite(exec_peers, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
-static rp_compile_config work_of(const char *schedule, uint32_t gpus, uint32_t peer_gpus)
+static rp_resolved work_of(const char *schedule, uint32_t gpus, uint32_t peer_gpus)
 {
-    rp_compile_config work = rp_test_work(schedule, gpus, 2 * gpus, STEPS);
+    rp_resolved work = rp_test_work(schedule, gpus, 2 * gpus, STEPS);
     work.peer_gpus = peer_gpus;
     return work;
 }
 
-static void run_it(const rp_model *config, const rp_compile_config *work,
+static void run_it(const rp_model *config, const rp_resolved *work,
                    const rp_test_twist *twist, rp_test_run *run)
 {
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK),
@@ -37,7 +37,7 @@ Test(exec_peers, sent_boundaries_give_the_same_bits)
     for (uint32_t number = 0; number < 14; number++) {
         rp_test_run host;
         rp_test_run sent;
-        rp_compile_config work = work_of(names[number / 2], 2 + number % 3, 0);
+        rp_resolved work = work_of(names[number / 2], 2 + number % 3, 0);
         work.recompute = number % 4 == 1 ? RP_RECOMPUTE_EARLY : work.recompute;
         work.layer_grain = number % 5 == 4;
         rp_test_twist twist = {.delay_seed = number, .delay_us = number % 2 == 0 ? 0 : 300};
@@ -62,7 +62,7 @@ Test(exec_peers, bytes_sent_equal_the_closed_form)
     rp_model config = rp_test_decoder(LAYERS, false, true);
     for (uint32_t gpus = 1; gpus <= 8; gpus++) {
         rp_test_run run;
-        rp_compile_config work = work_of("1f1b", gpus, UINT32_MAX);
+        rp_resolved work = work_of("1f1b", gpus, UINT32_MAX);
         run_it(&config, &work, NULL, &run);
         uint64_t boundary = (uint64_t)SEQ_LEN * config.hidden * sizeof(float);
         cr_expect(
@@ -76,7 +76,7 @@ Test(exec_peers, memory_and_failures)
 {
     static const rp_op_kind kinds[] = {RP_OP_SEND, RP_OP_RECV};
     rp_model config = rp_test_decoder(LAYERS, true, true);
-    rp_compile_config work = work_of("1f1b", 3, UINT32_MAX);
+    rp_resolved work = work_of("1f1b", 3, UINT32_MAX);
     rp_test_run run;
     rp_test_run capped;
     run_it(&config, &work, NULL, &run);

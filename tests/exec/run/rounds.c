@@ -17,15 +17,15 @@
 
 TestSuite(exec_rounds, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
-static rp_compile_config work_of(const char *schedule, uint32_t gpus, uint32_t calls,
+static rp_resolved work_of(const char *schedule, uint32_t gpus, uint32_t calls,
                                  uint32_t microbatches)
 {
-    rp_compile_config work = rp_test_work(schedule, gpus, microbatches, STEPS);
+    rp_resolved work = rp_test_work(schedule, gpus, microbatches, STEPS);
     work.calls = calls;
     return work;
 }
 
-static void compare(const rp_model *config, const rp_compile_config *work, const char *what)
+static void compare(const rp_model *config, const rp_resolved *work, const char *what)
 {
     rp_test_run run;
     rp_test_run plain;
@@ -56,7 +56,7 @@ Test(exec_rounds, round_sizes_train_as_plain_loops_do)
                  RP_OK));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (uint32_t asynchronous = 0; asynchronous < 2; asynchronous++) {
-            rp_compile_config work =
+            rp_resolved work =
                 work_of("roundpipe", cases[i].gpus, cases[i].calls, cases[i].microbatches);
             work.round = cases[i].round;
             work.asynchronous = asynchronous != 0;
@@ -77,7 +77,7 @@ Test(exec_rounds, calls_of_many_stages_follow_each_other)
            rp_partition_parse("test", "2,2|3,2,1,1", rp_test_arena, &partition, NULL),
            RP_OK));
     for (uint32_t gpus = 1; gpus <= 3; gpus++) {
-        rp_compile_config work = work_of("roundpipe", gpus, 3, 4);
+        rp_resolved work = work_of("roundpipe", gpus, 3, 4);
         work.partition = &partition;
         work.asynchronous = gpus == 2;
         compare(&config, &work, "many stages");
@@ -91,7 +91,7 @@ Test(exec_rounds, calls_and_microbatches_of_different_sizes)
     static const char *const names[] = {"roundpipe", "1f1b", "zbv"};
     rp_model config = rp_test_decoder(LAYERS, true, false);
     for (uint32_t i = 0; i < 9; i++) {
-        rp_compile_config work = work_of(names[i % 3], 1 + i / 3, 3, 4);
+        rp_resolved work = work_of(names[i % 3], 1 + i / 3, 3, 4);
         work.last_microbatches = 2;
         work.sequences = sequences;
         work.layer_grain = i % 2 == 0 && work.recompute != RP_RECOMPUTE_NONE;
@@ -104,11 +104,11 @@ Test(exec_rounds, calls_and_microbatches_of_different_sizes)
 
 /* Gradients of the microbatches of one call alone, with the loss scaled as the whole step's is. */
 static const float *gradients_of(const rp_model *config, const rp_test_run *whole,
-                                 const rp_compile_config *work, uint32_t call)
+                                 const rp_resolved *work, uint32_t call)
 {
     rp_test_run run;
     rpexec_lane lane;
-    rp_compile_config first = *work;
+    rp_resolved first = *work;
     uint32_t sequences[16];
     uint64_t tokens = (uint64_t)call * work->microbatches * work->microbatch_size * SEQ_LEN;
     const rpexec_batch batch = {.ids = whole->batches[0].ids + tokens,
@@ -147,8 +147,8 @@ Test(exec_rounds, overlapping_calls_are_summed_one_after_the_other)
     for (uint32_t calls = 2; calls <= 4; calls++) {
         rp_test_run run;
         rp_test_run ascending;
-        rp_compile_config work = work_of("roundpipe-overlap", 3, calls, 4);
-        rp_compile_config plain = work_of("roundpipe", 3, calls, 4);
+        rp_resolved work = work_of("roundpipe-overlap", 3, calls, 4);
+        rp_resolved plain = work_of("roundpipe", 3, calls, 4);
         work.iterations = plain.iterations = 1;
         work.microbatch_size = plain.microbatch_size = 2;
         work.layer_grain = calls == 3;
@@ -192,7 +192,7 @@ Test(exec_rounds, overlapping_calls_train_as_loops_in_their_order)
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (uint32_t asynchronous = 0; asynchronous < 2; asynchronous++) {
-            rp_compile_config work =
+            rp_resolved work =
                 work_of("roundpipe-overlap", cases[i].gpus, cases[i].calls, cases[i].microbatches);
             rp_test_twist twist = {.delay_seed = i, .delay_us = 200};
             rp_test_run run;
@@ -226,7 +226,7 @@ Test(exec_rounds, rounds_that_do_not_fit_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[1024] = "";
         rp_test_run run;
-        rp_compile_config work =
+        rp_resolved work =
             work_of(cases[i].schedule, 2, cases[i].calls, cases[i].microbatches);
         work.round = cases[i].round;
         rp_log_capture_begin(message, sizeof message);

@@ -13,14 +13,14 @@
 
 TestSuite(exec_runs, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
-static rp_compile_config work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
+static rp_resolved work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
 {
-    rp_compile_config work = rp_test_work(schedule, gpus, microbatches, STEPS);
+    rp_resolved work = rp_test_work(schedule, gpus, microbatches, STEPS);
     work.microbatch_size = 2;
     return work;
 }
 
-static void compare(const rp_model *config, const rp_compile_config *work)
+static void compare(const rp_model *config, const rp_resolved *work)
 {
     rp_test_run reference;
     rp_test_run run;
@@ -40,7 +40,7 @@ Test(exec_runs, roundpipe_trains_as_plain_loops_do)
     static const uint32_t gpus[] = {1, 2, 3, 5, 8}; /* executor.md section 3, 2 */
     for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
         for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
-            rp_compile_config work = work_of("roundpipe", gpus[i], gpus[i] + 1);
+            rp_resolved work = work_of("roundpipe", gpus[i], gpus[i] + 1);
             work.asynchronous = asynchronous != 0;
             compare(&config, &work);
         }
@@ -57,7 +57,7 @@ Test(exec_runs, descending_backwards_give_equal_sums)
         for (uint32_t gpus = 1; gpus <= 4; gpus++) {
             rp_test_run reference;
             rp_test_run run;
-            rp_compile_config work = work_of(names[i], gpus, 2 * gpus);
+            rp_resolved work = work_of(names[i], gpus, 2 * gpus);
             work.iterations = 1;
             cr_assert(
                 eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &work, &reference), RP_OK));
@@ -77,7 +77,7 @@ Test(exec_runs, a_step_split_into_calls_is_one_step)
     rp_model config = rp_test_decoder(7, true, false);
     for (uint32_t calls = 2; calls <= 3; calls++) {
         for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
-            rp_compile_config work = work_of("roundpipe", 3, 4);
+            rp_resolved work = work_of("roundpipe", 3, 4);
             work.calls = calls;
             work.asynchronous = asynchronous != 0;
             compare(&config, &work);
@@ -90,7 +90,7 @@ Test(exec_runs, recompute_modes_train_alike)
     static const rp_recompute modes[] = {RP_RECOMPUTE_NONE, RP_RECOMPUTE_WAIT, RP_RECOMPUTE_EARLY};
     rp_model config = rp_test_decoder(8, true, true);
     for (size_t i = 0; i < 3; i++) {
-        rp_compile_config work = work_of("1f1b", 4, 6);
+        rp_resolved work = work_of("1f1b", 4, 6);
         work.recompute = modes[i];
         compare(&config, &work);
         work = work_of("roundpipe", 4, 6);
@@ -108,7 +108,7 @@ Test(exec_runs, pipelines_train_as_plain_loops_do)
     rp_model config = rp_test_decoder(8, true, true);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         for (uint32_t gpus = 1; gpus <= 4; gpus *= 2) {
-            rp_compile_config work = work_of(names[i], gpus, 2 * gpus);
+            rp_resolved work = work_of(names[i], gpus, 2 * gpus);
             compare(&config, &work);
         }
     }

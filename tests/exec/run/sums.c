@@ -109,7 +109,7 @@ static void expect_one_rounding(const char *schedule, uint32_t gpus, rp_dtype dt
     const double u = dtype == RP_DTYPE_F16 ? ldexp(1, -11) : ldexp(1, -8);
     const rp_model config = rp_test_decoder(2, false, true);
     const rp_schedule_type *type = rp_schedule_find(schedule);
-    const rp_compile_config work = {.schedule = type,
+    const rp_resolved work = {.schedule = type,
                                     .gpus = gpus,
                                     .calls = 1,
                                     .microbatches = MICROBATCHES,

@@ -38,13 +38,13 @@ static rp_model decoder_of(uint32_t kind, bool tied)
     return m;
 }
 
-static void run_it(const rp_model *config, const rp_compile_config *work,
+static void run_it(const rp_model *config, const rp_resolved *work,
                    const rp_test_twist *twist, rp_test_run *run)
 {
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK));
 }
 
-static void run_plain(const rp_model *config, const rp_compile_config *work,
+static void run_plain(const rp_model *config, const rp_resolved *work,
                       const rp_test_twist *twist, rp_test_run *run)
 {
     cr_assert(
@@ -71,7 +71,7 @@ static double weight_distance(const rp_test_run *run, const rp_test_run *plain, 
     return sqrt(apart / way);
 }
 
-static void set_variant(uint32_t number, rp_compile_config *work, rp_partition *partition)
+static void set_variant(uint32_t number, rp_resolved *work, rp_partition *partition)
 {
     static const rp_recompute modes[] = {RP_RECOMPUTE_WAIT, RP_RECOMPUTE_NONE, RP_RECOMPUTE_EARLY};
     static uint32_t layers[] = {1, 3, 0}; /* the last stage is the head alone */
@@ -89,7 +89,7 @@ Test(exec_slices, ranks_train_as_one_device_does)
     for (uint32_t number = 0; number < KINDS * 6; number++) {
         rp_model config = decoder_of(number % KINDS, number / KINDS % 2 == 0);
         rp_partition partition;
-        rp_compile_config work = rp_test_work("megatron-tp", 1u << number / KINDS % 3, 0, 1);
+        rp_resolved work = rp_test_work("megatron-tp", 1u << number / KINDS % 3, 0, 1);
         set_variant(number, &work, &partition);
         for (work.iterations = 1; work.iterations <= 3; work.iterations += 2) {
             rp_test_run plain;
@@ -127,7 +127,7 @@ Test(exec_slices, sixteen_bits_differ_by_rounding)
         rp_test_run plain;
         rp_test_run run;
         const rp_test_twist twist = {.dtype = dtype};
-        rp_compile_config work = rp_test_work("megatron-tp", 2 + number / 2 % 2 * 2, 0, 1);
+        rp_resolved work = rp_test_work("megatron-tp", 2 + number / 2 % 2 * 2, 0, 1);
         set_variant(number, &work, &partition);
         run_plain(&config, &work, &twist, &plain);
         run_it(&config, &work, &twist, &run);
@@ -152,7 +152,7 @@ Test(exec_slices, random_delays_change_nothing)
         rp_model config = decoder_of(seed % KINDS, seed % 2 == 0);
         rp_test_run run;
         rp_test_run delayed;
-        rp_compile_config work = rp_test_work("megatron-tp", seed % 3 == 0 ? 4 : 2, 8, 1);
+        rp_resolved work = rp_test_work("megatron-tp", seed % 3 == 0 ? 4 : 2, 8, 1);
         work.iterations = 2;
         work.layer_grain = seed % 2 == 1;
         rp_test_twist twist = {.dtype = seed % 4 == 3 ? RP_DTYPE_F16 : RP_DTYPE_F32};
@@ -166,7 +166,7 @@ Test(exec_slices, random_delays_change_nothing)
 }
 
 /* Bytes that all ranks together take from each other in the step of a dense model. */
-static uint64_t exchanged_of(const rp_test_run *run, const rp_compile_config *work)
+static uint64_t exchanged_of(const rp_test_run *run, const rp_resolved *work)
 {
     const rp_model *m = run->model.config;
     uint64_t ranks = work->gpus;
@@ -188,7 +188,7 @@ Test(exec_slices, bytes_moved_equal_the_closed_form)
         rp_model config = decoder_of(kinds[number / 3 % 3], number % 2 == 0);
         rp_partition partition;
         rp_test_run run;
-        rp_compile_config work = rp_test_work("megatron-tp", 1u << number % 3, 0, 1);
+        rp_resolved work = rp_test_work("megatron-tp", 1u << number % 3, 0, 1);
         set_variant(number, &work, &partition);
         work.recompute = number < 9 ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE;
         work.layer_grain &= number < 9;
@@ -210,7 +210,7 @@ Test(exec_slices, sums_are_as_slow_as_the_links)
 {
     rp_model config = decoder_of(NORMS, true);
     rp_test_run run;
-    rp_compile_config work = rp_test_work("megatron-tp", 2, 4, 1);
+    rp_resolved work = rp_test_work("megatron-tp", 2, 4, 1);
     const rp_machine machine = {.upload_Bps = 20e6, .download_Bps = 20e6, .host_Bps = 20e6};
     rp_test_twist twist = {.machine = &machine, .observe = true};
     run_it(&config, &work, &twist, &run);
@@ -237,7 +237,7 @@ Test(exec_slices, memory_is_shared_and_stays_below_its_cap)
         char message[1024] = "";
         rp_test_run run;
         rp_test_run capped;
-        rp_compile_config work = rp_test_work("megatron-tp", gpus, gpus, 1);
+        rp_resolved work = rp_test_work("megatron-tp", gpus, gpus, 1);
         run_it(&config, &work, NULL, &run);
         one = gpus == 1 ? run.most_bytes : one;
         cr_expect(le(dbl, (double)run.most_bytes,
@@ -265,7 +265,7 @@ Test(exec_slices, injected_failures_end_the_run)
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         char message[1024] = "";
         rp_test_run run;
-        rp_compile_config work = rp_test_work("megatron-tp", 4, 8, 1);
+        rp_resolved work = rp_test_work("megatron-tp", 4, 8, 1);
         rp_test_twist twist = {.fails = true, .fail_kind = kinds[i]};
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run);
@@ -292,7 +292,7 @@ Test(exec_slices, what_cannot_be_cut_is_refused)
         rp_model config = decoder_of(cases[i].kind, true);
         char message[1024] = "";
         rp_test_run run;
-        rp_compile_config work = rp_test_work("megatron-tp", cases[i].gpus, cases[i].gpus, 1);
+        rp_resolved work = rp_test_work("megatron-tp", cases[i].gpus, cases[i].gpus, 1);
         config.vocab = cases[i].vocab;
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run);
@@ -332,7 +332,7 @@ Test(exec_slices, training_goes_on_with_another_schedule)
         rp_model config = decoder_of(kind, kind % 2 == 0);
         rp_test_run first;
         rp_test_run plain;
-        rp_compile_config work = rp_test_work("megatron-tp", kind % 3 == 0 ? 2 : 4, 4, 1);
+        rp_resolved work = rp_test_work("megatron-tp", kind % 3 == 0 ? 2 : 4, 4, 1);
         work.iterations = 2;
         run_it(&config, &work, NULL, &first);
         const rp_test_twist twist = {.prepare = continue_from, .context = &first};

@@ -60,7 +60,7 @@ static uint32_t check_plan(const rpexec_plan *plan)
     return checked;
 }
 
-static uint32_t check_work(const rp_model *config, const rp_compile_config *work)
+static uint32_t check_work(const rp_model *config, const rp_resolved *work)
 {
     char message[512];
     rpexec_model model;
@@ -94,7 +94,7 @@ Test(exec_writes, nobody_writes_what_another_may_use)
     uint32_t checked = 0;
     for (uint32_t i = 0; i < rp_schedule_count * 24; i++) {
         const rp_schedule_type *schedule = rp_schedules[i / 24];
-        rp_compile_config work = {.schedule = schedule,
+        rp_resolved work = {.schedule = schedule,
                                   .gpus = 2 + i % 2,
                                   .calls = 1 + i / 2 % 2,
                                   .microbatches = 6,

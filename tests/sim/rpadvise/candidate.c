@@ -80,8 +80,8 @@ Test(candidate, manners)
                  RP_OK));
     cr_assert(eq(int, rpsim_arguments_study(argc, argv, rp_test_arena, &study), RP_OK));
     cr_expect(eq(u32, study.row_count, 1));
-    cr_expect(eq(u32, study.rows[0].workload.global_batch, 32));
-    cr_expect(eq(u32, study.rows[0].config.iterations, 2));
+    cr_expect(eq(u32, study.rows[0].run.global_batch, 32));
+    cr_expect(eq(u32, study.rows[0].run.iterations, 2));
     cr_expect(eq(u32, study.options->intervals, 0));
     cr_expect(study.options->explain);
     rpsim_study_fini(&study);

@@ -468,7 +468,7 @@ Test(export, a_folder_with_files_is_refused)
 Test(export, all_files_or_none)
 {
     rpsim_study study = study_of(LINE);
-    study.rows[0].config.layers++;
+    study.rows[0].run.layers++;
     rp_log_capture_begin(messages, sizeof messages);
     rp_status status = rpadvise_export(&study.rows[0], LINE, in_folder("x"), rp_test_tool_arena());
     rp_log_capture_end();

@@ -1,5 +1,5 @@
 /* Rows of rpsim's columns: their list in cli.md, the units in their names. */
-#include "sim/rpsim/report/columns.h"
+#include "sim/study/columns.h"
 #include "common/base/text.h"
 #include "tests/support/assertions.h"
 #include "tests/support/make_program.h"

@@ -1,6 +1,6 @@
 /* --schedule all: order and ranks, what cannot run and why, exit status, and what flips say.
  * Sanitized: --long */
-#include "sim/rpsim/report/ranking.h"
+#include "sim/study/ranking.h"
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/make_program.h"

@@ -1,5 +1,5 @@
 /* Command lines that share a session: each gives the record that it gives by itself. */
-#include "sim/rpsim/session.h"
+#include "sim/study/session.h"
 #include "common/base/log.h"
 #include "common/store/record.h"
 #include "tests/support/assertions.h"

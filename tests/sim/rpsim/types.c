@@ -5,7 +5,7 @@
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
 #include "sim/rpsim/arguments.h"
-#include "sim/rpsim/report/columns.h"
+#include "sim/study/columns.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
@@ -51,7 +51,7 @@ static answer ask(const char *line)
     rp_log_capture_end();
     const rpsim_row *row = &study.rows[0];
     const answer found = {rpsim_row_tokens_per_s(row), rpsim_row_peak_share(row),
-                          row->costs->arithmetic, row->costs->kind == RP_ASSUMED};
+                          row->run.costs->arithmetic, row->run.costs->kind == RP_ASSUMED};
     cr_expect(le(dbl, row->result.busy_share, 1 + ROUNDING), "%s: passes at %g of the peak", line,
               row->result.busy_share);
     cr_expect(le(dbl, found.share, row->result.busy_share * (1 + ROUNDING)), "%s", line);

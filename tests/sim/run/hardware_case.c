@@ -1,6 +1,6 @@
 /* Runs that leave parts out, as searches make them: what is left is that of the whole run. */
 #include "sim/run/hardware_case.h"
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
@@ -31,7 +31,7 @@ static rpsim_result run(const rpsim_row *row, unsigned without, uint32_t iterati
     config.iterations = iterations;
     workload.without = without;
     cr_assert(eq(int,
-                 rpsim_hardware_case_run(row->schedule, &config, &workload, row->model,
+                 rpsim_hardware_case_run(row->run.schedule, &config, &workload, row->run.model,
                                          row->platform, &result),
                  RP_OK),
               "%s", row->schedule_name);

@@ -4,7 +4,7 @@
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
 #include "common/roofline/roofline.h"
-#include "sim/rpsim/report/decided.h"
+#include "sim/study/decided.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 

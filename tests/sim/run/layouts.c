@@ -418,22 +418,22 @@ static void expect_volumes(const rpsim_row *row, uint32_t tensor, uint32_t data)
     const double layers = 32;
     rp_program *program = NULL;
     cr_assert(eq(int,
-                 rpsim_hardware_lower(row->schedule, &row->config, &row->workload, row->model,
+                 rpsim_hardware_lower(row->run.schedule, &row->config, &row->workload, row->run.model,
                                       row->platform, &program),
                  RP_OK),
               "%s", row->schedule_name);
     cr_assert(eq(int, rp_program_check(program), RP_OK), "%s", row->schedule_name);
-    double boundary = 2 * h * row->workload.seq_len;
+    double boundary = 2 * h * row->run.seq_len;
     double reduces = (program->recompute == RP_RECOMPUTE_NONE ? 4 : 6) * layers + 2;
     bool parts = program->traits.scatter_gather && !program->traits.layout.sequence_parallel;
     double gathers = parts ? 2 * (program->stage_count - 1.0) : 0;
     double moved =
-        (2 * reduces + gathers) * boundary * row->workload.global_batch * (tensor - 1) / tensor;
+        (2 * reduces + gathers) * boundary * row->run.global_batch * (tensor - 1) / tensor;
     cr_expect(epsilon_eq(dbl, rp_test_queue_bytes(program, RP_QUEUE_TENSOR), moved, 1e-6 * moved),
               "%s", row->schedule_name);
     double rows = tensor == 1 ? 393 : tensor == 2 ? 197 : 99;  /* of 128, of 50257 / tensor */
     double cut = 12 * h * h / tensor + 7 * h / tensor + 6 * h; /* biases of o and down: whole */
-    double parameters = layers * cut + 2 * h + 2 * 128 * rows * h + row->workload.seq_len * h;
+    double parameters = layers * cut + 2 * h + 2 * 128 * rows * h + row->run.seq_len * h;
     moved = 2 * parameters * 2 * (data - 1) / data;
     cr_expect(epsilon_eq(dbl, rp_test_queue_bytes(program, RP_QUEUE_DATA), moved, 1e-6 * moved),
               "%s", row->schedule_name);

@@ -1,6 +1,6 @@
 /* Copies of RoundPipe on servers of their own, whose hosts add up gradients over the network. */
 #include "common/machine/machine.h"
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 #include "sim/run/hardware_case.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
@@ -48,7 +48,7 @@ static rp_program *lowered(const char *line)
     cr_assert(eq(int, rpsim_study_prepare(&options, arena, &study), RP_OK), "%s", line);
     const rpsim_row *row = &study.rows[0];
     cr_assert(eq(int,
-                 rpsim_hardware_lower(row->schedule, &row->config, &row->workload, row->model,
+                 rpsim_hardware_lower(row->run.schedule, &row->config, &row->workload, row->run.model,
                                       row->platform, &program),
                  RP_OK));
     cr_assert(eq(int, rp_program_check(program), RP_OK));

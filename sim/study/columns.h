@@ -6,7 +6,9 @@
 #pragma once
 
 #include "common/formats/json.h"
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
+
+#include <stdio.h>
 
 typedef enum rpsim_value_type {
     RPSIM_VALUE_NULL,   /**< not modelled at this fidelity, or not simulated */
@@ -107,3 +109,13 @@ double rpsim_row_peak_share(const rpsim_row *row);
 
 /** True for rows of the same work: model, times and sequence length. */
 bool rpsim_row_same_group(const rpsim_row *a, const rpsim_row *b);
+
+/** Writes a field's value. */
+void rpsim_field_write(const rpsim_study *study, const rpsim_row *row, const rpsim_field *field,
+                       rp_json *json);
+
+/** Writes keys and values of a row's columns into an open object. */
+void rpsim_row_write_members(const rpsim_study *study, const rpsim_row *row, rp_json *json);
+
+/** Writes all rows as an array of objects. Write errors stay in the stream. */
+void rpsim_study_write_json(const rpsim_study *study, FILE *stream);

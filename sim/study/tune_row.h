@@ -1,7 +1,7 @@
 /** @file tune_row.h  --partition tuned for one row of a study. */
 #pragma once
 
-#include "sim/rpsim/study_internal.h"
+#include "sim/study/study_internal.h"
 #include "sim/tune/tune.h"
 
 /** Evaluations without --tune-budget: so many that their units (stage and microbatch, forward or
@@ -24,5 +24,5 @@
  * @param row schedule, config but the partition, costs, model, platform and workload are set
  * @retval RP_OK, RP_USAGE, RP_INPUT, RP_NO_MEMORY (logged)
  */
-rp_status rpsim_tune_row(const rpsim_options *options, const rpsim_inputs *inputs, rp_arena *arena,
+rp_status rpsim_tune_row(const rpsim_setup *setup, const rpsim_inputs *inputs, rp_arena *arena,
                          rpsim_row *row);

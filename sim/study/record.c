@@ -1,20 +1,30 @@
 /* Record of a run in a store. */
-#include "sim/rpsim/record.h"
+#include "sim/study/record.h"
 
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/formats/json.h"
-#include "sim/rpsim/report/columns.h"
+#include "sim/study/columns.h"
 
 #include <string.h>
+
+#define SETTINGS_SIZE 16384u /* bytes of JSON of all but texts, at most */
+#define MOST_ESCAPED 6u      /* bytes of JSON of a byte of text */
 
 /* Every setting and default as a JSON object, in memory. */
 static rp_status config_json(const rpsim_study *study, const rpsim_row *row, char **json_out)
 {
-    const rpsim_options *o = study->options;
-    /* The names of platform and costs have the changes once more. */
-    size_t size = 4096 + 2 * strlen(row->partition_text) +
-                  4 * rp_options_settings_size(&rpsim_command_line, o);
+    const rpsim_setup *o = study->setup;
+    const char *changes = NULL;
+    RP_TRY(rpsim_setup_changes(o, study->arena, &changes));
+    const char *const texts[] = {row->partition_text, row->partition_text,   changes,
+                                 row->platform_name,  row->run.costs->name,  row->model_name,
+                                 o->program_in,       row->run.costs->name,  o->torch_csv_in,
+                                 row->schedule_name};
+    size_t size = SETTINGS_SIZE;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        size += texts[i] != NULL ? MOST_ESCAPED * strlen(texts[i]) : 0;
+    }
     RP_TRY(rp_arena_alloc(study->arena, size, 1, json_out));
     FILE *stream = fmemopen(*json_out, size, "w");
     if (stream == NULL) {
@@ -36,28 +46,31 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
             rp_json_string(&json, fields[i].type == RPSIM_VALUE_TEXT ? fields[i].text : NULL);
         }
     }
-    rp_options_write_settings(&rpsim_command_line, o, false, &json);
+    rpsim_setup_write(o, &json);
     rp_json_key(&json, "round_start");
     rp_json_string(&json,
-                   row->config.round_start == RP_ROUND_START_ROTATE ? "rotate" : "free-first");
+                   row->run.round_start == RP_ROUND_START_ROTATE ? "rotate" : "free-first");
     rp_json_key(&json, "costs");
-    rp_json_string(&json, row->costs->name);
-    rp_options_write_setting(&rpsim_command_line, o, "set", &json);
+    rp_json_string(&json, row->run.costs->name);
+    rp_json_key(&json, "set");
+    rp_json_string(&json, changes);
     rp_json_key(&json, "hop_ms");
-    rp_json_ms(&json, row->costs->hop_ps);
+    rp_json_ms(&json, row->run.costs->hop_ps);
     rp_json_key(&json, "global_batch");
     rp_json_uint(&json, rpsim_row_global_batch(row));
     rp_json_key(&json, "accumulate");
-    rp_json_uint(&json, row->workload.calls);
+    rp_json_uint(&json, row->run.calls);
     rp_json_key(&json, "dtype");
-    rp_json_string(&json, row->hardware ? rp_dtype_text(row->workload.dtype) : NULL);
+    rp_json_string(&json, !row->run.stage ? rp_dtype_text(row->run.dtype) : NULL);
     rp_json_key(&json, "accumulation");
-    rp_json_string(&json, row->hardware ? rp_accumulation_text(row->costs->arithmetic.accumulation)
+    rp_json_string(&json, !row->run.stage ? rp_accumulation_text(row->run.costs->arithmetic.accumulation)
                                         : NULL);
     rp_json_key(&json, "boundary_bytes");
-    rp_json_uint(&json, row->config.boundary_bytes);
-    rp_options_write_setting(&rpsim_command_line, o, "program-in", &json);
-    rp_options_write_setting(&rpsim_command_line, o, "torch-csv-in", &json);
+    rp_json_uint(&json, row->run.boundary_bytes);
+    rp_json_key(&json, "program_in");
+    rp_json_string(&json, o->program_in);
+    rp_json_key(&json, "torch_csv_in");
+    rp_json_string(&json, o->torch_csv_in);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
     fclose(stream);
@@ -99,20 +112,20 @@ rp_status rpsim_row_record(const rpsim_study *study, const rpsim_row *row, const
         .duration_s = row->result.wall_s,
         .command = command,
         .config_json = json,
-        .seed = study->options->seed,
+        .seed = study->setup->seed,
         .schedule = row->schedule_name,
         .model = row->model_name,
         .platform = row->platform_name,
-        .costs = row->costs->name,
+        .costs = row->run.costs->name,
         .partition = row->partition_text,
-        .fidelity = row->hardware ? "hardware" : "stage",
-        .recompute = rp_recompute_text(row->config.recompute),
-        .optimizer = row->config.asynchronous ? "async" : "sync",
+        .fidelity = !row->run.stage ? "hardware" : "stage",
+        .recompute = rp_recompute_text(row->run.recompute),
+        .optimizer = row->run.asynchronous ? "async" : "sync",
         .gpus = rpsim_row_gpus(row),
-        .microbatches = row->workload.microbatches,
+        .microbatches = row->run.microbatches,
         .microbatch_size = (uint32_t)rpsim_row_microbatch_size(row),
-        .seq_len = row->workload.seq_len,
-        .iterations = row->config.iterations,
+        .seq_len = row->run.seq_len,
+        .iterations = row->run.iterations,
         .ops = row->ops,
         .program_hash = row->program_hash,
         .metrics = metrics,

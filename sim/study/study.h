@@ -2,8 +2,9 @@
  */
 #pragma once
 
+#include "common/run/resolve.h"
 #include "sim/interchange/torch_sidecar.h"
-#include "sim/rpsim/options_internal.h"
+#include "sim/study/setup.h"
 #include "sim/run/explain/explain.h"
 #include "sim/run/hardware_case.h"
 #include "sim/run/intervals.h"
@@ -16,26 +17,22 @@ typedef struct rpsim_explained {
 
 /** One run: a schedule in one recompute mode on one model. */
 typedef struct rpsim_row {
-    const char *schedule_name;
-    const rp_schedule_type *schedule; /**< NULL for a program that was given */
-    const char *model_name;           /**< of the model, else of the cost table up to '@' */
-    const char *recorded_name;        /**< whose published runs its own are; may be "" */
-    const char *platform_name;        /**< NULL where no platform was used */
-    const rp_costs *costs;
-    const char *partition_text;
-    rp_schedule_config config;
-    uint64_t tune_evaluations;   /**< of --partition tuned; 0 without */
-    bool tune_exact;             /**< the search has tried every point of its space */
-    bool hardware;               /**< fidelity */
-    rpsim_workload workload;     /**< of one step; at stage fidelity one call */
-    const rp_model *model;       /**< NULL when unknown */
+    rp_resolved run;           /**< of a program that was given: what the program says */
+    const char *schedule_name; /**< also of a program whose schedule is not registered */
+    const char *model_name;    /**< of the model, else of the cost table up to '@' */
+    const char *recorded_name; /**< whose published runs its own are; may be "" */
+    const char *platform_name; /**< NULL where no platform was used */
     const rp_platform *platform; /**< never NULL; platform_name says whether it was used */
+    const char *partition_text;
+    uint64_t tune_evaluations; /**< of --partition tuned; 0 without */
+    bool tune_exact;           /**< the search has tried every point of its space */
+    unsigned without;          /**< RPSIM_WITHOUT_*; 0: the run has all parts */
     bool from_program;           /**< --program-in: what config says of rounds is unknown */
     rp_program *given;           /**< the program read, until it has run; else NULL */
     rpsim_result result;         /**< program and timeline only when they are kept */
     rpsim_memory memory;         /**< of the result; kept in the study's arena */
     uint32_t max_seqlen;         /**< --max-seqlen: 0 where not even 1024 tokens fit */
-    double *replica_ps;          /**< [options->replicas] iteration times; NULL without --jitter */
+    double *replica_ps;          /**< [setup->replicas] iteration times; NULL without --jitter */
     rpsim_quantiles quantiles;   /**< of replica_ps */
     rpsim_intervals *intervals;  /**< in the study's arena; NULL without --intervals */
     rpsim_explained *explained;  /**< in the study's arena; NULL without --explain */
@@ -53,7 +50,7 @@ typedef struct rpsim_refusal {
 
 typedef struct rpsim_study {
     rp_arena *arena; /**< borrowed; all inputs live there */
-    const rpsim_options *options;
+    const rpsim_setup *setup;
     const rp_torch_csv *orders;   /**< --torch-csv-in; NULL without */
     const rpsim_sidecar *sidecar; /**< --torch-sidecar beside it; NULL without */
     rpsim_row *rows;
@@ -68,7 +65,7 @@ typedef struct rpsim_study {
  * @param study_out rpsim_study_fini, also after a failure
  * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
-rp_status rpsim_study_prepare(const rpsim_options *options, rp_arena *arena,
+rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena,
                               rpsim_study *study_out);
 
 /**

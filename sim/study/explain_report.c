@@ -1,5 +1,5 @@
 /* --explain: words a person can act on. */
-#include "sim/rpsim/report/explain_report.h"
+#include "sim/study/explain_report.h"
 
 #include "common/base/units.h"
 
@@ -19,13 +19,13 @@ rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena)
     const rp_program *program = row->result.program;
     rpsim_explain_case c = {.timeline = row->result.timeline};
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *explained, &explained));
-    if (row->hardware) {
-        RP_TRY(rpsim_hardware_inputs(program, row->costs, row->model, row->platform,
-                                     row->workload.seq_len, arena, &costs, &machine, NULL));
+    if (!row->run.stage) {
+        RP_TRY(rpsim_hardware_inputs(program, row->run.costs, row->run.model, row->platform,
+                                     row->run.seq_len, arena, &costs, &machine, NULL));
         c.costs = &costs;
         c.machine = &machine;
     } else {
-        RP_TRY(rp_stage_times_compute(program, row->costs, arena, &times));
+        RP_TRY(rp_stage_times_compute(program, row->run.costs, arena, &times));
         c.times = &times;
     }
     RP_TRY(rpsim_explain(&c, arena, &explained->explanation));
@@ -383,8 +383,8 @@ void rpsim_explain_write(const rpsim_study *study, FILE *stream)
         fprintf(stream,
                 "\n%s, %s, recompute %s: where the time of %u GPUs goes in %.3f ms (steps: %u; "
                 "one: %.3f ms)\n",
-                row->model_name, row->schedule_name, rp_recompute_text(row->config.recompute),
-                e->gpus, rp_ps_to_ms(e->makespan_ps), row->config.iterations,
+                row->model_name, row->schedule_name, rp_recompute_text(row->run.recompute),
+                e->gpus, rp_ps_to_ms(e->makespan_ps), row->run.iterations,
                 row->explained->sensitivity.step_ps / (double)RP_PS_PER_MS);
         write_shares(e, stream);
         write_first_cause(row->explained, stream);

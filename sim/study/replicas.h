@@ -26,11 +26,8 @@ rp_status rpsim_program_replicate(const rp_program *program, const rp_costs *cos
  * The same at hardware fidelity: noise on compute ops; transfers and the host are what they are.
  * @retval as rpsim_hardware_case_run
  */
-rp_status rpsim_hardware_case_replicate(const rp_schedule_type *schedule,
-                                        const rp_schedule_config *config,
-                                        const rpsim_workload *workload, const rp_model *model,
-                                        const rp_platform *platform, const rpsim_noise *noise,
-                                        double *ps_out);
+rp_status rpsim_hardware_case_replicate(const rp_resolved *run, const rp_platform *platform,
+                                        const rpsim_noise *noise, double *ps_out);
 
 /** The same for a lowered program that exists, of `schedule`, or NULL where that is not registered.
  */

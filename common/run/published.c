@@ -1,10 +1,9 @@
 /* The run configurations behind the published measurements. */
 #include "common/base/log.h"
-#include "common/base/reason.h"
 #include "common/base/text.h"
 #include "common/formats/csv.h"
 #include "common/inputs/data.h"
-#include "sim/run/hardware_case.h"
+#include "common/run/resolve.h"
 
 #include <string.h>
 
@@ -66,25 +65,24 @@ static rp_status not_listed(const rp_csv *csv, const uint32_t *index, const quer
     }
     if (status == RP_OK) {
         status = rp_refuse(reason, RP_USAGE,
-                           "--config: the paper lists no run of %s with %s; valid values are %s",
+                           "{config}: the paper lists no run of %s with %s; valid values are %s",
                            q->schedule->name, q->model, valid.bytes != NULL ? valid.bytes : "none");
     }
     rp_text_fini(&valid);
     return status;
 }
 
-static rp_status find(const rp_csv *csv, const query *q, rpsim_workload *workload,
-                      bool *asynchronous_out, rp_reason *reason)
+static rp_status find(const rp_csv *csv, const query *q, rp_resolved *run, rp_reason *reason)
 {
     uint32_t index[COLUMNS];
     RP_TRY(find_columns(csv, index));
     for (uint32_t row = 0; row < csv->rows; row++) {
         if (matches(csv, index, row, q)) {
-            *asynchronous_out =
+            run->asynchronous =
                 strcmp(rp_csv_cell(csv, row, index[COLUMN_OPTIMIZER]), "async") == 0;
-            RP_TRY(read_number(csv, row, index[COLUMN_BATCH], &workload->global_batch));
-            RP_TRY(read_number(csv, row, index[COLUMN_MICROBATCHES], &workload->microbatches));
-            return read_number(csv, row, index[COLUMN_CALLS], &workload->calls);
+            RP_TRY(read_number(csv, row, index[COLUMN_BATCH], &run->global_batch));
+            RP_TRY(read_number(csv, row, index[COLUMN_MICROBATCHES], &run->microbatches));
+            return read_number(csv, row, index[COLUMN_CALLS], &run->calls);
         }
     }
     return not_listed(csv, index, q, reason);
@@ -124,17 +122,17 @@ static rp_status find_number(const rp_csv *csv, const query *q, const char *colu
     return read_number(csv, row, at, number_out);
 }
 
-static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
-                            rpsim_workload *workload, bool *asynchronous_out, rp_reason *reason)
+static rp_status find_whole(const rp_csv *csv, const query *q, bool longest, rp_resolved *run,
+                            rp_reason *reason)
 {
     const char *text = NULL;
-    RP_TRY(find(csv, q, workload, asynchronous_out, reason));
-    workload->layer_grain = rp_usual_layer_grain(q->schedule);
-    workload->dtype = RP_DTYPE_F16; /* all published runs */
+    RP_TRY(find(csv, q, run, reason));
+    run->layer_grain = rp_usual_layer_grain(q->schedule);
+    run->dtype = RP_DTYPE_F16; /* all published runs */
     if (longest) {
         RP_TRY(find_text(csv, q, "grain", &text));
-        workload->layer_grain = strcmp(text, "layer") == 0;
-        RP_TRY(find_number(csv, q, "sequence_slices", &workload->sequence_slices));
+        run->layer_grain = strcmp(text, "layer") == 0;
+        RP_TRY(find_number(csv, q, "sequence_slices", &run->sequence_slices));
     }
     RP_TRY(find_text(csv, q, "sets", &text));
     if (text[0] == '\0') {
@@ -143,18 +141,16 @@ static rp_status find_whole(const rp_csv *csv, const query *q, bool longest,
     uint64_t gpus = 0;
     const char *at = strchr(text, '@');
     if (at != NULL && !rp_parse_u64(at + 1, 1, 4096, &gpus)) {
-        return rp_refuse(
-            reason, RP_INPUT,
-            "%s: 'sets' has '%s'; valid values are KEY and KEY@GPUS of a platform file", csv->name,
-            text);
+        rp_log_error("%s: 'sets' has '%s'; valid values are KEY and KEY@GPUS of a platform file",
+                     csv->name, text);
+        return RP_INPUT;
     }
-    workload->sets_constant = true;
-    workload->sets_gpus = (uint32_t)gpus;
+    run->sets_constant = true;
+    run->sets_gpus = (uint32_t)gpus;
     return RP_OK;
 }
 
-static rp_status find_in_table(const char *file, bool longest, const query *q,
-                               rpsim_workload *workload_out, bool *asynchronous_out,
+static rp_status find_in_table(const char *file, bool longest, const query *q, rp_resolved *run,
                                rp_reason *reason)
 {
     rp_arena *arena = NULL;
@@ -162,26 +158,21 @@ static rp_status find_in_table(const char *file, bool longest, const query *q,
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rp_data_read_csv(file, arena, &csv);
     if (status == RP_OK) {
-        status = find_whole(&csv, q, longest, workload_out, asynchronous_out, reason);
+        status = find_whole(&csv, q, longest, run, reason);
     }
     rp_arena_destroy(arena);
     return status;
 }
 
-rp_status rpsim_workload_published(const rp_schedule_type *schedule, const char *model,
-                                   bool optimizer_given, bool asynchronous,
-                                   rpsim_workload *workload_out, bool *asynchronous_out,
-                                   rp_reason *reason)
+rp_status rp_resolve_published(const char *model, bool optimizer_given, rp_resolved *run,
+                               rp_reason *reason)
 {
-    query q = {schedule, model, optimizer_given, asynchronous};
-    return find_in_table("configs/paper.csv", false, &q, workload_out, asynchronous_out, reason);
+    const query q = {run->schedule, model, optimizer_given, run->asynchronous};
+    return find_in_table("configs/paper.csv", false, &q, run, reason);
 }
 
-rp_status rpsim_workload_longest(const rp_schedule_type *schedule, const char *model,
-                                 rpsim_workload *workload_out, bool *asynchronous_out,
-                                 rp_reason *reason)
+rp_status rp_resolve_longest(const char *model, rp_resolved *run, rp_reason *reason)
 {
-    query q = {.schedule = schedule, .model = model};
-    return find_in_table("configs/paper_seqlen.csv", true, &q, workload_out, asynchronous_out,
-                         reason);
+    const query q = {.schedule = run->schedule, .model = model};
+    return find_in_table("configs/paper_seqlen.csv", true, &q, run, reason);
 }

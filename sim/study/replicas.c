@@ -1,8 +1,8 @@
-#include "sim/rpsim/replicas.h"
+#include "sim/study/replicas.h"
 
 #include "common/base/log.h"
 #include "common/schedule/build.h"
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 
 #include <math.h>
 
@@ -85,23 +85,20 @@ rp_status rpsim_hardware_program_replicate(const rp_program *program, const rp_c
     return status;
 }
 
-rp_status rpsim_hardware_case_replicate(const rp_schedule_type *schedule,
-                                        const rp_schedule_config *config,
-                                        const rpsim_workload *workload, const rp_model *model,
-                                        const rp_platform *platform, const rpsim_noise *noise,
-                                        double *ps_out)
+rp_status rpsim_hardware_case_replicate(const rp_resolved *run, const rp_platform *platform,
+                                        const rpsim_noise *noise, double *ps_out)
 {
     rp_program *program = NULL;
-    RP_TRY(rpsim_hardware_lower(schedule, config, workload, model, platform, &program));
-    rp_status status = rpsim_hardware_program_replicate(program, config->costs, model, platform,
-                                                        workload->seq_len, noise, ps_out);
+    RP_TRY(rpsim_hardware_lower(run, platform, &program));
+    rp_status status = rpsim_hardware_program_replicate(program, run->costs, run->model, platform,
+                                                        run->seq_len, noise, ps_out);
     rp_program_destroy(program);
     return status;
 }
 
 rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row)
 {
-    const rpsim_options *o = study->options;
+    const rpsim_setup *o = study->setup;
     if (!o->jitter_given) {
         return RP_OK;
     }
@@ -118,16 +115,16 @@ rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row)
     }
     double *ps = NULL;
     RP_TRY(rp_arena_alloc(study->arena, o->replicas, sizeof *ps, &ps));
-    if (row->from_program && row->hardware) {
-        RP_TRY(rpsim_hardware_program_replicate(row->result.program, row->costs, row->model,
-                                                row->platform, row->workload.seq_len, &noise, ps));
+    if (row->from_program && !row->run.stage) {
+        RP_TRY(rpsim_hardware_program_replicate(row->result.program, row->run.costs, row->run.model,
+                                                row->platform, row->run.seq_len, &noise, ps));
     } else if (row->from_program) {
-        RP_TRY(rpsim_program_replicate(row->result.program, row->costs, &noise, ps));
-    } else if (row->hardware) {
-        RP_TRY(rpsim_hardware_case_replicate(row->schedule, &row->config, &row->workload,
-                                             row->model, row->platform, &noise, ps));
+        RP_TRY(rpsim_program_replicate(row->result.program, row->run.costs, &noise, ps));
+    } else if (!row->run.stage) {
+        RP_TRY(rpsim_hardware_case_replicate(&row->run, row->platform, &noise, ps));
     } else {
-        RP_TRY(rpsim_case_replicate(row->schedule, &row->config, &noise, ps));
+        const rp_schedule_config view = rp_resolved_view(&row->run);
+        RP_TRY(rpsim_case_replicate(row->run.schedule, &view, &noise, ps));
     }
     row->replica_ps = ps;
     return rpsim_noise_quantiles(ps, o->replicas, &row->quantiles);
@@ -135,15 +132,13 @@ rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row)
 
 rp_status rpsim_row_draw(const rpsim_study *study, rpsim_row *row)
 {
-    const rpsim_options *o = study->options;
-    if (o->intervals == 0 || !row->hardware || isnan(row->result.period_ps)) {
+    const rpsim_setup *o = study->setup;
+    if (o->intervals == 0 || row->run.stage || isnan(row->result.period_ps)) {
         return RP_OK;
     }
     const rpsim_interval_run run = {.program = row->result.program,
-                                    .costs = row->costs,
-                                    .model = row->model,
                                     .platform = row->platform,
-                                    .workload = &row->workload,
+                                    .resolved = &row->run,
                                     .period_ps = row->result.period_ps};
     RP_TRY(rp_arena_alloc(study->arena, 1, sizeof *row->intervals, &row->intervals));
     return rpsim_intervals_make(&run, o->intervals, o->seed, 0, true, study->arena, row->intervals);
@@ -151,8 +146,8 @@ rp_status rpsim_row_draw(const rpsim_study *study, rpsim_row *row)
 
 double rpsim_row_beats(const rpsim_study *study, const rpsim_row *a, const rpsim_row *b)
 {
-    double work_a = (double)a->workload.global_batch * a->workload.seq_len;
-    double work_b = (double)b->workload.global_batch * b->workload.seq_len;
+    double work_a = (double)a->run.global_batch * a->run.seq_len;
+    double work_b = (double)b->run.global_batch * b->run.seq_len;
     return rpsim_noise_beats(a->replica_ps, work_a, b->replica_ps, work_b,
-                             study->options->replicas);
+                             study->setup->replicas);
 }

@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
-#include "sim/rpsim/report/ranking.h"
+#include "sim/study/ranking.h"
 
 #include "common/base/log.h"
 #include "common/base/units.h"
-#include "sim/rpsim/report/columns.h"
+#include "sim/study/columns.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ rp_status rpsim_study_refuse(rpsim_study *study, const char *schedule, const cha
             return RP_OK;
         }
     }
-    if (warn && !study->options->quiet) {
+    if (warn && !study->setup->quiet) {
         rp_log_warning("%s left out: %s", schedule, reason);
     }
     rpsim_refusal *refusal = &study->refusals[study->refusal_count++];
@@ -49,10 +49,10 @@ bool rpsim_row_is_ahead(const rpsim_row *a, const rpsim_row *b)
     return tokens_a > tokens_b || (!isnan(tokens_a) && isnan(tokens_b));
 }
 
-static uint32_t place_of_mode(const rpsim_options *o, rp_recompute recompute)
+static uint32_t place_of_mode(const rpsim_setup *o, rp_recompute recompute)
 {
-    for (uint32_t i = 0; i < o->recompute_count; i++) {
-        if (o->recomputes[i] == recompute) {
+    for (uint32_t i = 0; i < o->run.recompute_count; i++) {
+        if (o->run.recomputes[i] == recompute) {
             return i;
         }
     }
@@ -61,14 +61,14 @@ static uint32_t place_of_mode(const rpsim_options *o, rp_recompute recompute)
 
 static bool same_model(const rpsim_row *a, const rpsim_row *b)
 {
-    return a->costs == b->costs && strcmp(a->model_name, b->model_name) == 0;
+    return a->run.costs == b->run.costs && strcmp(a->model_name, b->model_name) == 0;
 }
 
 /* True where `a` belongs before `b`, both of the same model. */
-static bool before(const rpsim_options *o, const rpsim_row *a, const rpsim_row *b)
+static bool before(const rpsim_setup *o, const rpsim_row *a, const rpsim_row *b)
 {
-    uint32_t place_a = place_of_mode(o, a->config.recompute);
-    uint32_t place_b = place_of_mode(o, b->config.recompute);
+    uint32_t place_a = place_of_mode(o, a->run.recompute);
+    uint32_t place_b = place_of_mode(o, b->run.recompute);
     if (place_a != place_b) {
         return place_a < place_b;
     }
@@ -87,10 +87,10 @@ static void set_ranks(rpsim_study *study)
         rpsim_row *row = &study->rows[i];
         const rpsim_row *above = i > 0 ? row - 1 : NULL;
         bool first = above == NULL || !same_model(above, row) ||
-                     above->config.recompute != row->config.recompute;
+                     above->run.recompute != row->run.recompute;
         uint32_t place = 1;
         for (uint32_t k = i; !first && k-- > 0 && same_model(&study->rows[k], row) &&
-                             study->rows[k].config.recompute == row->config.recompute;) {
+                             study->rows[k].run.recompute == row->run.recompute;) {
             place++;
         }
         bool equal = !first && !(rpsim_row_tokens_per_s(above) > rpsim_row_tokens_per_s(row));
@@ -105,7 +105,7 @@ void rpsim_study_rank(rpsim_study *study)
         rpsim_row row = study->rows[i];
         uint32_t at = i;
         while (at > 0 && same_model(&study->rows[at - 1], &row) &&
-               before(study->options, &row, &study->rows[at - 1])) {
+               before(study->setup, &row, &study->rows[at - 1])) {
             study->rows[at] = study->rows[at - 1];
             at--;
         }
@@ -118,7 +118,7 @@ void rpsim_study_rank(rpsim_study *study)
 static bool belongs(const rpsim_study *study, const rpsim_row *first, const rpsim_row *row)
 {
     return rpsim_row_same_group(first, row) ||
-           (study->options->max_seqlen && strcmp(first->model_name, row->model_name) == 0);
+           (study->setup->run.max_seqlen && strcmp(first->model_name, row->model_name) == 0);
 }
 
 uint32_t rpsim_study_order(const rpsim_study *study, uint32_t begin, uint32_t *order_out)
@@ -127,7 +127,7 @@ uint32_t rpsim_study_order(const rpsim_study *study, uint32_t begin, uint32_t *o
     uint32_t count = 0;
     while (begin + count < study->row_count && belongs(study, &rows[begin], &rows[begin + count])) {
         uint32_t at = count;
-        for (; at > 0 && !study->options->all_schedules &&
+        for (; at > 0 && !study->setup->all_schedules &&
                rpsim_row_is_ahead(&rows[begin + count], &rows[order_out[at - 1]]);
              at--) {
             order_out[at] = order_out[at - 1];
@@ -145,7 +145,7 @@ static double standing_of(const rpsim_study *study, const rpsim_row *like, rp_re
 {
     for (uint32_t i = 0; i < study->row_count; i++) {
         const rpsim_row *row = &study->rows[i];
-        if (strcmp(row->model_name, like->model_name) == 0 && row->config.recompute == recompute &&
+        if (strcmp(row->model_name, like->model_name) == 0 && row->run.recompute == recompute &&
             strcmp(row->schedule_name, schedule) == 0) {
             return rpsim_row_may_fit(row) ? rpsim_row_tokens_per_s(row) : 0;
         }
@@ -162,7 +162,7 @@ static rp_status scale_transfers(rpsim_study *study, double factor)
         rp_platform *platform = NULL;
         RP_TRY(rp_arena_alloc(study->arena, 1, sizeof *costs, &costs));
         RP_TRY(rp_arena_alloc(study->arena, 1, sizeof *platform, &platform));
-        *costs = *row->costs;
+        *costs = *row->run.costs;
         costs->hop_ps = (int64_t)((double)costs->hop_ps * factor + 0.5);
         *platform = *row->platform;
         platform->link_gb_per_s /= factor;
@@ -171,9 +171,8 @@ static rp_status scale_transfers(rpsim_study *study, double factor)
         platform->download_gb_per_s /= factor;
         platform->switch_gb_per_s /= factor;
         platform->root_gb_per_s /= factor;
-        row->platform = row->hardware ? platform : row->platform;
-        row->costs = row->hardware ? row->costs : costs;
-        row->config.costs = row->costs;
+        row->platform = !row->run.stage ? platform : row->platform;
+        row->run.costs = !row->run.stage ? row->run.costs : costs;
     }
     return RP_OK;
 }
@@ -192,37 +191,36 @@ typedef struct change {
 static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, const change *c,
                              rpsim_comparison *comparison)
 {
-    rpsim_options options = *study->options;
-    options.quiet = true;
-    options.what = c->what;
-    options.explain = false;
-    options.jitter_given = false;
-    options.intervals = 0;
-    for (uint32_t i = 0; i < study->options->model_count; i++) {
-        if (strcmp(study->options->models[i], like->model_name) == 0) { /* else all: it is a file */
-            options.models = &study->options->models[i];
-            options.model_count = 1;
+    rpsim_setup setup = *study->setup;
+    setup.quiet = true;
+    setup.what = c->what;
+    setup.explain = false;
+    setup.jitter_given = false;
+    setup.intervals = 0;
+    for (uint32_t i = 0; i < study->setup->model_count; i++) {
+        if (strcmp(study->setup->models[i], like->model_name) == 0) { /* else all: it is a file */
+            setup.models = &study->setup->models[i];
+            setup.model_count = 1;
         }
     }
-    options.recomputes[0] = c->recompute;
-    options.recompute_count = 1;
-    options.partition = c->partition != NULL ? c->partition : options.partition;
-    options.asynchronous = options.asynchronous != c->other_optimizer;
-    options.optimizer_given = options.optimizer_given || c->other_optimizer;
-    options.microbatch_size =
-        c->microbatch_size != 0 ? c->microbatch_size : options.microbatch_size;
-    options.microbatches = c->microbatches != 0 ? c->microbatches : options.microbatches;
-    options.gantt_out = options.db = NULL;
-    options.db_ops = false;
+    setup.run.recomputes[0] = c->recompute;
+    setup.run.recompute_count = 1;
+    setup.run.partition = c->partition != NULL ? c->partition : setup.run.partition;
+    setup.run.asynchronous = setup.run.asynchronous != c->other_optimizer;
+    setup.run.optimizer_given = setup.run.optimizer_given || c->other_optimizer;
+    setup.run.microbatch_size =
+        c->microbatch_size != 0 ? c->microbatch_size : setup.run.microbatch_size;
+    setup.run.microbatches = c->microbatches != 0 ? c->microbatches : setup.run.microbatches;
+    setup.keep = setup.hashes = false;
     rpsim_study changed;
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rpsim_study_prepare(&options, arena, &changed);
+    rp_status status = rpsim_study_prepare(&setup, arena, &changed);
     if (status == RP_OK && c->transfers != 0) {
         status = scale_transfers(&changed, c->transfers);
     }
     for (uint32_t i = 0; i < changed.row_count; i++) {
-        changed.rows[i].workload.without = RPSIM_WITHOUT_STEP; /* standings need the period */
+        changed.rows[i].without = RPSIM_WITHOUT_STEP; /* standings need the period */
     }
     if (status == RP_OK) {
         status = rpsim_study_run(&changed);
@@ -246,7 +244,7 @@ static bool read_rows(const rpsim_study *study, const rpsim_row *like, const cha
     rpsim_flip *flip = &comparison->flips[comparison->flip_count];
     for (uint32_t i = 0; i < study->row_count; i++) {
         const rpsim_row *row = &study->rows[i];
-        found = found || (same_model(row, like) && row->config.recompute == c->recompute);
+        found = found || (same_model(row, like) && row->run.recompute == c->recompute);
     }
     for (uint32_t i = 0; found && i < comparison->count; i++) {
         flip->standings[i].tokens_per_s =
@@ -289,7 +287,7 @@ static rp_status collect(const rpsim_study *study, uint32_t first, rpsim_compari
     RP_TRY(rp_arena_alloc(study->arena, study->row_count - first + study->refusal_count,
                           sizeof(rpsim_standing), &comparison->standings));
     for (uint32_t i = first; i < study->row_count && same_model(like, &study->rows[i]) &&
-                             study->rows[i].config.recompute == like->config.recompute;
+                             study->rows[i].run.recompute == like->run.recompute;
          i++) {
         comparison->standings[comparison->count++] = (rpsim_standing){
             .schedule = study->rows[i].schedule_name,
@@ -312,13 +310,13 @@ static rp_status collect(const rpsim_study *study, uint32_t first, rpsim_compari
 static rp_status add_size(const rpsim_study *study, const rpsim_row *like, uint32_t size,
                           rpsim_comparison *comparison)
 {
-    uint64_t unit = (uint64_t)size * like->workload.calls;
-    uint64_t microbatches = like->workload.global_batch / unit;
-    if (like->workload.global_batch % unit != 0 || microbatches > RP_MAX_MICROBATCHES) {
+    uint64_t unit = (uint64_t)size * like->run.calls;
+    uint64_t microbatches = like->run.global_batch / unit;
+    if (like->run.global_batch % unit != 0 || microbatches > RP_MAX_MICROBATCHES) {
         return RP_OK;
     }
-    if (microbatches > like->config.microbatches &&
-        microbatches * like->config.gpus > RPSIM_FLIP_JOBS) {
+    if (microbatches > rp_resolved_microbatches(&like->run) &&
+        microbatches * like->run.gpus > RPSIM_FLIP_JOBS) {
         comparison->untried_size = size;
         return RP_OK;
     }
@@ -334,18 +332,18 @@ static rp_status add_size(const rpsim_study *study, const rpsim_row *like, uint3
 static rp_status add_settings(const rpsim_study *study, const rpsim_row *like,
                               rpsim_comparison *comparison)
 {
-    const rpsim_options *o = study->options;
-    const change optimizer = {.what = o->asynchronous ? "optimizer sync" : "optimizer async",
+    const rpsim_setup *o = study->setup;
+    const change optimizer = {.what = o->run.asynchronous ? "optimizer sync" : "optimizer async",
                               .recompute = comparison->recompute,
                               .other_optimizer = true};
-    if (o->asynchronous || o->iterations != 1) { /* without a barrier one iteration has no period */
+    if (o->run.asynchronous || o->run.iterations != 1) { /* without a barrier one iteration has no period */
         RP_TRY(add_flip(study, like, &optimizer, comparison));
     }
     uint32_t size = (uint32_t)rpsim_row_microbatch_size(like);
-    if (o->hardware && size != 1) {
+    if (o->run.hardware && size != 1) {
         RP_TRY(add_size(study, like, 1, comparison));
     }
-    return o->hardware && size != 0 ? add_size(study, like, 2 * size, comparison) : RP_OK;
+    return o->run.hardware && size != 0 ? add_size(study, like, 2 * size, comparison) : RP_OK;
 }
 
 /* A list of layers fits few schedules, and a search takes long: what was searched for is not
@@ -354,13 +352,13 @@ rp_status rpsim_comparison_make(const rpsim_study *study, uint32_t first,
                                 rpsim_comparison *comparison_out)
 {
     const rpsim_row *like = &study->rows[first];
-    const rpsim_options *o = study->options;
-    rp_recompute mode = like->config.recompute;
-    bool tuned = rpsim_options_tuned(o);
+    const rpsim_setup *o = study->setup;
+    rp_recompute mode = like->run.recompute;
+    bool tuned = rp_run_is_tuned(&o->run);
     *comparison_out =
         (rpsim_comparison){.model_name = like->model_name, .recompute = mode, .first = first};
     RP_TRY(collect(study, first, comparison_out));
-    if (!tuned && !o->config_paper) {
+    if (!tuned && !o->run.config_paper) {
         RP_TRY(add_settings(study, like, comparison_out));
     }
     const char *even = tuned ? "even" : NULL;
@@ -370,19 +368,19 @@ rp_status rpsim_comparison_make(const rpsim_study *study, uint32_t first,
         {.what = "recompute early", .partition = even, .recompute = RP_RECOMPUTE_EARLY},
         {.what = "partition even", .partition = "even", .recompute = mode},
         {.what = "partition auto", .partition = "auto", .recompute = mode},
-        {.what = o->hardware ? "host links twice as fast" : "hops for half the time",
+        {.what = o->run.hardware ? "host links twice as fast" : "hops for half the time",
          .recompute = mode,
          .transfers = 0.5},
-        {.what = o->hardware ? "host links half as fast" : "hops for twice the time",
+        {.what = o->run.hardware ? "host links half as fast" : "hops for twice the time",
          .recompute = mode,
          .transfers = 2},
     };
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         const change *c = &changes[i];
         bool same_partition =
-            c->partition != NULL && o->partition != NULL && strcmp(c->partition, o->partition) == 0;
+            c->partition != NULL && o->run.partition != NULL && strcmp(c->partition, o->run.partition) == 0;
         bool same_mode = c->partition == NULL && c->transfers == 0 && c->recompute == mode;
-        bool free = !o->hardware && c->transfers != 0 && like->costs->hop_ps == 0;
+        bool free = !o->run.hardware && c->transfers != 0 && like->run.costs->hop_ps == 0;
         bool searched = tuned && (c->transfers != 0 || c->recompute != mode);
         if (!same_partition && !same_mode && !searched && !free) {
             RP_TRY(add_flip(study, like, c, comparison_out));

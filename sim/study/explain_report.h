@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/formats/json.h"
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 
 #include <stdio.h>
 

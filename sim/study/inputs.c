@@ -1,8 +1,8 @@
 /* Inputs that the runs of one model share: platform, model, cost table, partitions. */
 #include "common/compile/compile.h"
 #include "common/inputs/data.h"
-#include "sim/rpsim/session.h"
-#include "sim/rpsim/study_internal.h"
+#include "sim/study/session.h"
+#include "sim/study/study_internal.h"
 
 #include "common/base/log.h"
 #include "common/base/reason.h"
@@ -10,7 +10,7 @@
 #include "common/inputs/load/models.h"
 #include "common/planner/planner.h"
 #include "common/roofline/roofline.h"
-#include "sim/rpsim/report/explain_report.h"
+#include "sim/study/explain_report.h"
 #include "sim/run/run_plan.h"
 #include "sim/run/seqlen.h"
 
@@ -43,7 +43,7 @@ static rp_status missing_table(const char *name, rp_arena *arena)
     return status;
 }
 
-static rp_status load_costs(const rpsim_options *o, const char *name, rp_arena *arena,
+static rp_status load_costs(const rpsim_setup *o, const char *name, rp_arena *arena,
                             rpsim_inputs *in)
 {
     rp_costs *costs = NULL;
@@ -63,7 +63,7 @@ static rp_status implied_costs(const char *model, const char *gpu, rp_arena *are
 }
 
 /* At hardware fidelity a table that nobody has measured is computed, for the run's sizes. */
-static rp_status computed_costs(const rpsim_options *o, const rp_layout *layout,
+static rp_status computed_costs(const rpsim_setup *o, const rp_layout *layout,
                                 rp_arithmetic asked, rp_arena *arena, rpsim_inputs *in)
 {
     rp_costs *costs = NULL;
@@ -79,8 +79,8 @@ static rp_status computed_costs(const rpsim_options *o, const rp_layout *layout,
         }
         return load_costs(o, name, arena, in);
     }
-    uint32_t sequences = o->microbatch_size != 0 ? o->microbatch_size : RP_DEFAULT_SEQUENCES;
-    uint32_t seq_len = o->seq_len != 0 ? o->seq_len : RP_DEFAULT_SEQ_LEN;
+    uint32_t sequences = o->run.microbatch_size != 0 ? o->run.microbatch_size : RP_DEFAULT_SEQUENCES;
+    uint32_t seq_len = o->run.seq_len != 0 ? o->run.seq_len : RP_DEFAULT_SEQ_LEN;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
     const rp_roof roof = {in->platform, asked};
     uint32_t tensor = rp_layout_tensor(layout);
@@ -98,15 +98,15 @@ static rp_status computed_costs(const rpsim_options *o, const rp_layout *layout,
     return RP_OK;
 }
 
-static rp_status check_sizes(const rpsim_options *o, const rp_costs *costs)
+static rp_status check_sizes(const rpsim_setup *o, const rp_costs *costs)
 {
-    if (o->microbatch_size != 0 && o->microbatch_size != costs->microbatch_size) {
+    if (o->run.microbatch_size != 0 && o->run.microbatch_size != costs->microbatch_size) {
         rp_log_error("--microbatch-size: cost table %s was measured with %u sequences per "
                      "microbatch and stage fidelity does not rescale; valid is %u",
                      costs->name, costs->microbatch_size, costs->microbatch_size);
         return RP_USAGE;
     }
-    if (o->seq_len != 0 && o->seq_len != costs->seq_len) {
+    if (o->run.seq_len != 0 && o->run.seq_len != costs->seq_len) {
         rp_log_error("--seq-len: cost table %s was measured with sequences of %u tokens and stage "
                      "fidelity does not rescale; valid is %u",
                      costs->name, costs->seq_len, costs->seq_len);
@@ -117,14 +117,14 @@ static rp_status check_sizes(const rpsim_options *o, const rp_costs *costs)
 
 /* The run's as it is asked for: a program has its type; where no option says one, a table that was
  * given does. */
-static rp_status asked_arithmetic(const rpsim_options *o, const rp_program *program,
+static rp_status asked_arithmetic(const rpsim_setup *o, const rp_program *program,
                                   const rp_costs *given, rp_arithmetic *asked_out)
 {
     bool says = given != NULL && given->arithmetic.accumulation != RP_ACCUMULATION_USUAL;
     *asked_out = (rp_arithmetic){.dtype = program != NULL           ? program->dtype
-                                          : says && !o->dtype_given ? given->arithmetic.dtype
-                                                                    : o->dtype,
-                                 .accumulation = o->accumulation};
+                                          : says && !o->run.dtype_given ? given->arithmetic.dtype
+                                                                    : o->run.dtype,
+                                 .accumulation = o->run.accumulation};
     if (!rp_arithmetic_exists(*asked_out)) {
         rp_log_error("--accumulation: products of %s add up in fp32; valid are fp32, and runs in "
                      "fp16",
@@ -136,7 +136,7 @@ static rp_status asked_arithmetic(const rpsim_options *o, const rp_program *prog
 
 /* The times of the run's arithmetic. A table that does not say its own is taken as it is, aloud
  * where another one would be of other times. */
-static rp_status set_arithmetic(const rpsim_options *o, rp_arithmetic asked, rp_arena *arena,
+static rp_status set_arithmetic(const rpsim_setup *o, rp_arithmetic asked, rp_arena *arena,
                                 rpsim_inputs *in)
 {
     const rp_costs *table = in->costs;
@@ -149,7 +149,7 @@ static rp_status set_arithmetic(const rpsim_options *o, rp_arithmetic asked, rp_
     bool matters = asked.dtype == RP_DTYPE_F32 ||
                    rp_peak_flops_per_s(&(const rp_roof){in->platform, costs->arithmetic}) !=
                        rp_peak_flops_per_s(&half);
-    bool given = o->dtype_given || o->accumulation != RP_ACCUMULATION_USUAL;
+    bool given = o->run.dtype_given || o->run.accumulation != RP_ACCUMULATION_USUAL;
     if (table->arithmetic.accumulation == RP_ACCUMULATION_USUAL && given && matters && !o->quiet) {
         rp_log_warning("--costs: %s does not say what it was measured in: taken as %s; its keys "
                        "dtype and accumulation say it",
@@ -160,15 +160,15 @@ static rp_status set_arithmetic(const rpsim_options *o, rp_arithmetic asked, rp_
 
 static bool beats_peak(const rpsim_row *row)
 {
-    return row->costs->kind == RP_MEASURED && rpsim_result_beats_peak(&row->result);
+    return row->run.costs->kind == RP_MEASURED && rpsim_result_beats_peak(&row->result);
 }
 
 void rpsim_row_doubt_costs(const rpsim_study *study, const rpsim_row *row)
 {
-    const rp_costs *costs = row->costs;
-    bool said = study->options->quiet;
+    const rp_costs *costs = row->run.costs;
+    bool said = study->setup->quiet;
     for (const rpsim_row *r = study->rows; r < row && !said; r++) {
-        said = r->costs == costs && beats_peak(r);
+        said = r->run.costs == costs && beats_peak(r);
     }
     if (!said && beats_peak(row)) {
         rp_log_warning("cost table %s: the GPUs of %s would compute at %.0f %% of their peak of "
@@ -181,10 +181,10 @@ void rpsim_row_doubt_costs(const rpsim_study *study, const rpsim_row *row)
 
 /* Adapters of experts are thousands of modules per layer. Only the dispatcher of RoundPipe's
  * library is modelled. */
-static void warn_of_host_work(const rpsim_options *o, const rpsim_inputs *in)
+static void warn_of_host_work(const rpsim_setup *o, const rpsim_inputs *in)
 {
     const rp_model *m = in->model;
-    bool many = !o->quiet && o->hardware && m != NULL && m->lora_rank != 0 && m->experts > 1 &&
+    bool many = !o->quiet && o->run.hardware && m != NULL && m->lora_rank != 0 && m->experts > 1 &&
                 !m->expert_bias;
     for (uint32_t i = 0; many && i < o->schedule_count; i++) {
         if (!rp_schedule_find(o->schedules[i])->traits.one_dispatcher) {
@@ -197,28 +197,28 @@ static void warn_of_host_work(const rpsim_options *o, const rpsim_inputs *in)
 }
 
 /* Hardware fidelity rescales costs, and needs the model for that and for the bytes that move. */
-static rp_status check_hardware(const rpsim_options *o, const rpsim_inputs *in)
+static rp_status check_hardware(const rpsim_setup *o, const rpsim_inputs *in)
 {
     if (in->model == NULL) {
         rp_log_error("--model: hardware fidelity needs to know the model; valid is --model "
                      "NAME|FILE beside --costs");
         return RP_USAGE;
     }
-    if (o->round_given && o->round != RP_ROUND_ALL) {
+    if (o->run.round_given && o->run.round != RP_ROUND_ALL) {
         rp_log_error("--round: at hardware fidelity a call is one round; valid is all");
         return RP_USAGE;
     }
-    if (o->round_start_given && o->round_start != RP_ROUND_START_ROTATE) {
+    if (o->run.round_start_given && o->run.round_start != RP_ROUND_START_ROTATE) {
         rp_log_error("--round-start: at hardware fidelity a rotation never resets; valid is "
                      "rotate");
         return RP_USAGE;
     }
-    if (o->max_seqlen && in->costs->arithmetic.dtype == RP_DTYPE_F32) {
+    if (o->run.max_seqlen && in->costs->arithmetic.dtype == RP_DTYPE_F32) {
         rp_log_error("--max-seqlen: what RoundPipe's library allocates is known for 16 bits; valid "
                      "are --dtype fp16 and bf16");
         return RP_USAGE;
     }
-    if (o->nodes == 0 && o->gpus > in->platform_gpus) {
+    if (o->run.nodes == 0 && o->run.gpus > in->platform_gpus) {
         rp_log_error("--gpus: %s has %u GPUs; valid at hardware fidelity are 1 to %u, "
                      "or a platform file with more",
                      in->platform->name, in->platform_gpus, in->platform_gpus);
@@ -254,7 +254,7 @@ static rp_status name_adapters(rp_arena *arena, rp_model *model)
 }
 
 /* As a model's file with lora_rank has it. */
-static rp_status give_adapters(const rpsim_options *o, rp_arena *arena, rp_model *model)
+static rp_status give_adapters(const rpsim_setup *o, rp_arena *arena, rp_model *model)
 {
     if (o->lora_rank == 0) {
         return RP_OK;
@@ -283,7 +283,7 @@ static rp_status give_adapters(const rpsim_options *o, rp_arena *arena, rp_model
     return name_adapters(arena, model);
 }
 
-static rp_status load_model(const rpsim_options *o, const char *name, rp_arena *arena,
+static rp_status load_model(const rpsim_setup *o, const char *name, rp_arena *arena,
                             rpsim_inputs *in)
 {
     rp_model *model = NULL;
@@ -291,8 +291,8 @@ static rp_status load_model(const rpsim_options *o, const char *name, rp_arena *
     RP_TRY(o->assume != NULL ? rp_model_load_as(name, o->assume, arena, model)
                              : rpsim_session_model(o->session, name, arena, model));
     RP_TRY(give_adapters(o, arena, model));
-    if (o->seq_len != 0) {
-        rp_model_set_seq_len(model, o->seq_len);
+    if (o->run.seq_len != 0) {
+        rp_model_set_seq_len(model, o->run.seq_len);
     }
     in->model = model;
     in->model_name = model->name;
@@ -314,14 +314,14 @@ static rp_status check_layers(const rpsim_inputs *in)
 }
 
 /* A lowered program has a type and a layout of its own. */
-static rp_status load_costs_of_run(const rpsim_options *o, const rp_program *program,
+static rp_status load_costs_of_run(const rpsim_setup *o, const rp_program *program,
                                    rp_arena *arena, rpsim_inputs *in)
 {
     rp_arithmetic asked;
-    const rp_layout own = rpsim_study_layout(o);
+    const rp_layout own = rp_run_layout(&o->run);
     bool lowered = program != NULL && program->op_bytes != NULL;
     RP_TRY(asked_arithmetic(o, lowered ? program : NULL, in->costs, &asked));
-    if (o->costs == NULL && o->hardware) {
+    if (o->costs == NULL && o->run.hardware) {
         RP_TRY(
             computed_costs(o, program != NULL ? &program->traits.layout : &own, asked, arena, in));
     } else if (o->costs == NULL) {
@@ -335,10 +335,10 @@ static rp_status load_costs_of_run(const rpsim_options *o, const rp_program *pro
         RP_TRY(load_costs(o, name, arena, in));
     }
     RP_TRY(check_layers(in));
-    return o->hardware && in->model != NULL ? set_arithmetic(o, asked, arena, in) : RP_OK;
+    return o->run.hardware && in->model != NULL ? set_arithmetic(o, asked, arena, in) : RP_OK;
 }
 
-rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, const rp_program *program,
+rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_program *program,
                             rp_arena *arena, rpsim_inputs *in)
 {
     *in = (rpsim_inputs){0};
@@ -347,14 +347,14 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, const rp_
     RP_TRY(rpsim_session_platform(o->session,
                                   o->platform != NULL ? o->platform : RPSIM_DEFAULT_PLATFORM,
                                   &o->changes, arena, platform));
-    if (o->nodes != 0) {
-        RP_TRY(rp_platform_set_nodes(platform, o->nodes, o->gpus));
+    if (o->run.nodes != 0) {
+        RP_TRY(rp_platform_set_nodes(platform, o->run.nodes, o->run.gpus));
     }
     in->platform = platform;
     in->platform_gpus = platform->gpus;
     in->memory_limit = rp_plan_default_limit(platform);
-    bool platform_used = o->platform != NULL || o->costs == NULL || o->hardware ||
-                         rp_changes_any(&o->changes, &rp_platform_schema);
+    bool platform_used =
+        o->platform != NULL || o->costs == NULL || o->run.hardware || rp_changes_any(&o->changes, &rp_platform_schema);
     in->platform_name = platform_used ? platform->name : NULL;
     if (o->costs != NULL) {
         RP_TRY(load_costs(o, o->costs, arena, in));
@@ -372,7 +372,7 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, const rp_
     }
     RP_TRY(load_costs_of_run(o, program, arena, in));
     warn_of_host_work(o, in);
-    return o->hardware ? check_hardware(o, in) : check_sizes(o, in->costs);
+    return o->run.hardware ? check_hardware(o, in) : check_sizes(o, in->costs);
 }
 
 /* ---- partitions -------------------------------------------------------------------------------
@@ -380,21 +380,20 @@ rp_status rpsim_inputs_load(const rpsim_options *o, const char *model, const rp_
 
 /* The planner is RoundPipe's: its plans have backward stages of their own. Other schedules get the
  * even partition. */
-static rp_status auto_partition(const rp_schedule_type *schedule, const rpsim_inputs *in,
-                                const rpsim_workload *workload, bool hardware, uint32_t gpus,
-                                rp_arena *arena, rp_partition *partition_out, uint64_t *raised_out,
+static rp_status auto_partition(const rpsim_inputs *in, const rp_resolved *run, rp_arena *arena,
+                                rp_partition *partition_out, uint64_t *raised_out,
                                 rp_reason *reason)
 {
-    if (!schedule->separate_backward) {
-        return rp_partition_even(schedule, in->costs, gpus, 0, arena, partition_out, reason);
+    if (!run->schedule->separate_backward) {
+        return rp_partition_even(run->schedule, in->costs, run->gpus, 0, arena, partition_out,
+                                 reason);
     }
-    if (hardware) {
-        return rpsim_run_plan(in->costs, in->model, in->platform, workload, gpus, arena,
-                              partition_out, raised_out, reason);
+    if (!run->stage) {
+        return rpsim_run_plan(run, in->platform, arena, partition_out, raised_out, reason);
     }
     uint64_t limit = in->model != NULL ? in->memory_limit : RP_PLAN_UNLIMITED;
-    return rpsim_table_plan(in->costs, in->model, limit, gpus, arena, partition_out, raised_out,
-                            reason);
+    return rpsim_table_plan(in->costs, in->model, limit, run->gpus, arena, partition_out,
+                            raised_out, reason);
 }
 
 void rpsim_warn_of_plan(const char *model_name, uint64_t raised_bytes)
@@ -406,89 +405,70 @@ void rpsim_warn_of_plan(const char *model_name, uint64_t raised_bytes)
     }
 }
 
-rp_status rpsim_inputs_partition(const rpsim_options *o, const rp_schedule_type *schedule,
-                                 const rpsim_inputs *in, const rp_schedule_config *config,
-                                 rpsim_workload *workload, rp_arena *arena,
-                                 rp_partition *partition_out, uint64_t *raised_out,
-                                 rp_reason *reason)
+rp_status rpsim_inputs_partition(const rpsim_setup *o, const rpsim_inputs *in, rp_resolved *run,
+                                 rp_arena *arena, rp_partition *partition_out,
+                                 uint64_t *raised_out, rp_reason *reason)
 {
     *raised_out = 0;
+    const rp_schedule_type *schedule = run->schedule;
+    const rp_schedule_config view = rp_resolved_view(run);
     const char *text =
-        rpsim_options_tuned(o) ? NULL : o->partition; /* what the search begins with */
-    workload->planned = false;
-    bool planned = text == NULL && o->config_paper && o->stages == 0 && schedule->separate_backward;
+        rp_run_is_tuned(&o->run) ? NULL : o->run.partition; /* what the search begins with */
+    run->planned = false;
+    bool planned = text == NULL && o->run.config_paper && o->run.stages == 0 && schedule->separate_backward;
     if (planned || (text != NULL && strcmp(text, "auto") == 0)) {
-        workload->planned = schedule->separate_backward;
-        return auto_partition(schedule, in, workload, o->hardware, config->gpus, arena,
-                              partition_out, raised_out, reason);
+        run->planned = schedule->separate_backward;
+        return auto_partition(in, run, arena, partition_out, raised_out, reason);
     }
     return rpsim_session_partition(o->session, text, RP_PARTITION_WORDS ", auto, tuned",
-                                   in->recorded_name, o->stages, schedule, config, arena,
+                                   in->recorded_name, o->run.stages, schedule, &view, arena,
                                    partition_out, reason);
 }
 
 /* ---- layouts ----------------------------------------------------------------------------------
  */
 
-rp_layout rpsim_study_layout(const rpsim_options *o)
-{
-    return (rp_layout){.tensor_parallel = o->tensor_parallel,
-                       .data_parallel = o->data_parallel,
-                       .sequence_parallel = o->sequence_parallel,
-                       .expert_parallel = o->expert_parallel,
-                       .expert_tensor_parallel = o->expert_tensor_parallel,
-                       .zero = o->zero,
-                       .reduction_bucket = (uint64_t)o->bucket_mb << 20,
-                       .axes = o->axes,
-                       .collectives = o->collectives};
-}
-
 /* The pipeline has the GPUs that copies and tensor groups leave. */
-rp_status rpsim_study_check_layout(const rpsim_options *o, const rpsim_inputs *in,
-                                   const rpsim_row *row, rp_arena *arena, rp_reason *reason)
+rp_status rpsim_study_check_layout(const rpsim_setup *o, const rpsim_inputs *in,
+                                   const rp_schedule_type *schedule, rp_arena *arena,
+                                   rp_reason *reason)
 {
-    const rp_layout layout = rpsim_study_layout(o);
-    uint32_t gpus = o->gpus != 0 && o->nodes == 0 ? o->gpus : in->platform_gpus;
+    const rp_layout layout = rp_run_layout(&o->run);
+    uint32_t gpus = o->run.gpus != 0 && o->run.nodes == 0 ? o->run.gpus : in->platform_gpus;
     uint32_t each = rp_layout_gpus(&layout);
     rp_model unused;
-    RP_TRY(rp_compile_check_layout(row->schedule, &layout, row->model,
-                                   o->seq_len != 0 ? o->seq_len : row->costs->seq_len,
-                                   row->config.asynchronous, reason));
+    RP_TRY(rp_compile_check_layout(schedule, &layout, in->model,
+                                   o->run.seq_len != 0 ? o->run.seq_len : in->costs->seq_len,
+                                   o->run.asynchronous, reason));
     if (each == 1) {
         return RP_OK;
     }
     if (gpus % each != 0) {
-        return rp_refuse(
-            reason, RP_USAGE,
-            "--%s-parallel: %u copies x %u GPUs per layer do not divide %u GPUs; valid "
-            "are numbers whose product does",
-            o->tensor_parallel != 0 ? "tensor" : "data", rp_layout_data(&layout),
-            rp_layout_tensor(&layout), gpus);
+        return rp_refuse(reason, RP_USAGE, "--%s-parallel: %u copies x %u GPUs per layer do not divide %u GPUs; valid "
+                     "are numbers whose product does",
+                     o->run.tensor_parallel != 0 ? "tensor" : "data", rp_layout_data(&layout),
+                     rp_layout_tensor(&layout), gpus);
     }
     /* With weights in host memory each copy has a host of its own. */
     uint32_t nodes = in->platform->nodes != 0 ? in->platform->nodes : 1;
-    bool offload = row->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
+    bool offload = schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     if (offload && nodes != rp_layout_data(&layout)) {
-        return rp_refuse(
-            reason, RP_USAGE,
-            "--data-parallel: %u copies of %s, each with its weights in the memory of a "
-            "server, on %u server%s; valid with it are as many copies as --nodes",
-            rp_layout_data(&layout), row->schedule->name, nodes, nodes == 1 ? "" : "s");
+        return rp_refuse(reason, RP_USAGE, "--data-parallel: %u copies of %s, each with its weights in the memory of a "
+                     "server, on %u server%s; valid with it are as many copies as --nodes",
+                     rp_layout_data(&layout), schedule->name, nodes, nodes == 1 ? "" : "s");
     }
-    return rp_model_cut(row->model, &layout, arena, &unused, reason);
+    return rp_model_cut(in->model, &layout, arena, &unused, reason);
 }
 
 /* Tensor parallelism gives every GPU as many attention heads. */
 rp_status rpsim_study_check_heads(const rpsim_row *row, rp_reason *reason)
 {
-    bool splits = row->hardware && rp_cuts_layers(&row->schedule->traits);
-    if (!splits || row->model->heads % row->config.gpus == 0) {
+    bool splits = !row->run.stage && rp_cuts_layers(&row->run.schedule->traits);
+    if (!splits || row->run.model->heads % row->run.gpus == 0) {
         return RP_OK;
     }
-    return rp_refuse(
-        reason, RP_USAGE,
-        "--gpus: %s splits the %u attention heads of %s, %u GPUs cannot have equal parts; "
-        "valid are divisors of %u",
-        row->schedule->name, row->model->heads, row->model_name, row->config.gpus,
-        row->model->heads);
+    return rp_refuse(reason, RP_USAGE, "--gpus: %s splits the %u attention heads of %s, %u GPUs cannot have equal parts; "
+                 "valid are divisors of %u",
+                 row->run.schedule->name, row->run.model->heads, row->model_name, row->run.gpus,
+                 row->run.model->heads);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/store/store.h"
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 
 /**
  * The row as a run of a store.

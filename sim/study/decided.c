@@ -1,6 +1,6 @@
-#include "sim/rpsim/report/decided.h"
+#include "sim/study/decided.h"
 
-#include "sim/rpsim/report/columns.h"
+#include "sim/study/columns.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -127,11 +127,11 @@ static void write_inputs(const rpsim_row *row, FILE *stream)
 /* The table of layer times says whether anybody has measured this. */
 static void write_unmeasured(const rpsim_row *row, FILE *stream)
 {
-    if (row->platform_name != NULL && row->costs->kind != RP_MEASURED &&
-        row->costs->kind != RP_SET) {
+    if (row->platform_name != NULL && row->run.costs->kind != RP_MEASURED &&
+        row->run.costs->kind != RP_SET) {
         fprintf(stream, "  nobody has measured %s on %s in %s: its layer times are %s (%s)\n",
-                row->model_name, row->platform_name, rp_dtype_text(row->workload.dtype),
-                rp_provenance_text(row->costs->kind), row->costs->name);
+                row->model_name, row->platform_name, rp_dtype_text(row->run.dtype),
+                rp_provenance_text(row->run.costs->kind), row->run.costs->name);
     }
 }
 
@@ -196,12 +196,12 @@ static void write_pair(const rpsim_row *ahead, const rpsim_row *behind, undecide
     if (d.decided || d.input == RPSIM_INPUT_COUNT || u->count++ >= RIVALS_TOLD) {
         return;
     }
-    bool modes = ahead->config.recompute != behind->config.recompute;
+    bool modes = ahead->run.recompute != behind->run.recompute;
     fprintf(u->stream, "  not decided%s%s: %s%s%s is ahead of %s%s%s in %.0f %% of the draws",
             u->mode[0] != '\0' ? ", recompute " : "", u->mode, ahead->schedule_name,
-            modes ? ", recompute " : "", modes ? rp_recompute_text(ahead->config.recompute) : "",
+            modes ? ", recompute " : "", modes ? rp_recompute_text(ahead->run.recompute) : "",
             behind->schedule_name, modes ? ", recompute " : "",
-            modes ? rp_recompute_text(behind->config.recompute) : "", 100 * d.ahead);
+            modes ? rp_recompute_text(behind->run.recompute) : "", 100 * d.ahead);
     char text[RPSIM_DECISION_TEXT];
     rpsim_decision_text(&d, text, sizeof text);
     fprintf(u->stream, "%s\n", text);
@@ -221,20 +221,20 @@ static void write_more(const undecided *u, const char *of)
 static void write_undecided(const rpsim_study *study, uint32_t begin, uint32_t end, uint32_t best,
                             FILE *stream)
 {
-    bool ranked = study->options->all_schedules;
+    bool ranked = study->setup->all_schedules;
     bool modes = false;
     for (uint32_t i = begin + 1; ranked && i < end; i++) {
-        modes = modes || study->rows[i].config.recompute != study->rows[begin].config.recompute;
+        modes = modes || study->rows[i].run.recompute != study->rows[begin].run.recompute;
     }
     undecided u = {.mode = "", .stream = stream};
     for (uint32_t i = begin; i < end; i++) {
         const rpsim_row *row = &study->rows[i];
         const rpsim_row *ahead = ranked ? row - 1 : &study->rows[best];
         bool next = !ranked || (i > begin && competes(ahead) &&
-                                ahead->config.recompute == row->config.recompute);
-        if (modes && (i == begin || ahead->config.recompute != row->config.recompute)) {
+                                ahead->run.recompute == row->run.recompute);
+        if (modes && (i == begin || ahead->run.recompute != row->run.recompute)) {
             write_more(&u, "of the ranking");
-            u.mode = rp_recompute_text(row->config.recompute);
+            u.mode = rp_recompute_text(row->run.recompute);
             u.count = 0;
         }
         if (next && row != ahead && competes(row)) {

@@ -1,9 +1,9 @@
 /* Columns of rpsim's output: the functions of their values, then one row for each column. */
-#include "sim/rpsim/report/columns.h"
+#include "sim/study/columns.h"
 
 #include "common/base/text.h"
 #include "common/base/units.h"
-#include "sim/rpsim/report/explain_report.h"
+#include "sim/study/explain_report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,37 +16,37 @@
 
 double rpsim_row_microbatch_size(const rpsim_row *row)
 {
-    double microbatches = (double)row->workload.calls * row->workload.microbatches;
-    return (double)row->workload.global_batch / microbatches;
+    double microbatches = (double)row->run.calls * row->run.microbatches;
+    return (double)row->run.global_batch / microbatches;
 }
 
 uint32_t rpsim_row_gpus(const rpsim_row *row)
 {
-    return row->config.gpus * rp_layout_gpus(&row->workload.layout);
+    return row->run.gpus * rp_layout_gpus(&row->run.layout);
 }
 
 uint32_t rpsim_row_global_batch(const rpsim_row *row)
 {
-    return row->workload.global_batch * rp_layout_data(&row->workload.layout);
+    return row->run.global_batch * rp_layout_data(&row->run.layout);
 }
 
 bool rpsim_row_of_one_iteration(const rpsim_row *row)
 {
-    return row->config.iterations == 1 || !row->from_program;
+    return row->run.iterations == 1 || !row->from_program;
 }
 
 double rpsim_row_tokens_per_s(const rpsim_row *row)
 {
     double period_ps = row->result.period_ps;
-    uint32_t slices = row->workload.sequence_slices != 0 ? row->workload.sequence_slices : 1;
-    double tokens = (double)rpsim_row_global_batch(row) * row->workload.seq_len / slices;
+    uint32_t slices = row->run.sequence_slices != 0 ? row->run.sequence_slices : 1;
+    double tokens = (double)rpsim_row_global_batch(row) * row->run.seq_len / slices;
     return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;
 }
 
 double rpsim_row_tflops(const rpsim_row *row)
 {
     double period_s = 1e-12 * row->result.period_ps;
-    return row->hardware && period_s > 0 ? 1e-12 * row->result.gpu_flop / period_s : NAN;
+    return !row->run.stage && period_s > 0 ? 1e-12 * row->result.gpu_flop / period_s : NAN;
 }
 
 double rpsim_row_peak_share(const rpsim_row *row)
@@ -57,14 +57,14 @@ double rpsim_row_peak_share(const rpsim_row *row)
 
 bool rpsim_row_same_group(const rpsim_row *a, const rpsim_row *b)
 {
-    return strcmp(a->model_name, b->model_name) == 0 && a->costs == b->costs &&
-           a->workload.seq_len == b->workload.seq_len;
+    return strcmp(a->model_name, b->model_name) == 0 && a->run.costs == b->run.costs &&
+           a->run.seq_len == b->run.seq_len;
 }
 
 /* At hardware fidelity the communication of several iterations is not known. */
 static bool knows_communication(const rpsim_row *row)
 {
-    return rpsim_row_of_one_iteration(row) || !row->hardware;
+    return rpsim_row_of_one_iteration(row) || row->run.stage;
 }
 
 /* ---- makers of fields -------------------------------------------------------------------------
@@ -116,17 +116,17 @@ static rpsim_field asked(bool is_asked, rpsim_field field)
 
 static rpsim_field round_of(const rpsim_row *row)
 {
-    if (row->from_program || !row->schedule->rounds) {
+    if (row->from_program || !row->run.schedule->rounds) {
         return (rpsim_field){.type = RPSIM_VALUE_NULL};
     }
-    bool all = row->config.round == RP_ROUND_ALL || row->hardware;
-    return all ? text("all") : whole(row->config.round);
+    bool all = row->run.round == RP_ROUND_ALL || !row->run.stage;
+    return all ? text("all") : whole(row->run.round);
 }
 
 /* Successive GPUs fill one server after the other. */
 static double bucket_of(const rpsim_row *row)
 {
-    return (double)row->workload.layout.reduction_bucket;
+    return (double)row->run.layout.reduction_bucket;
 }
 
 static uint32_t nodes_of(const rpsim_row *row)
@@ -138,17 +138,17 @@ static uint32_t nodes_of(const rpsim_row *row)
 static double bubble_pct_of(const rpsim_row *row)
 {
     const rp_metrics *m = &row->result.metrics;
-    return 100.0 * (double)m->bubble_ps / ((double)m->makespan_ps * row->config.gpus);
+    return 100.0 * (double)m->bubble_ps / ((double)m->makespan_ps * row->run.gpus);
 }
 
 static double paper_ps_of(const rpsim_row *row)
 {
     const rp_metrics *m = &row->result.metrics;
-    return (double)m->makespan_ps - (double)(m->fill_ps + m->drain_ps) / row->config.gpus;
+    return (double)m->makespan_ps - (double)(m->fill_ps + m->drain_ps) / row->run.gpus;
 }
 
 /* Hours that the tokens of --tokens take. */
-static double hours_of(const rpsim_row *row, const rpsim_options *o)
+static double hours_of(const rpsim_row *row, const rpsim_setup *o)
 {
     return o->tokens / rpsim_row_tokens_per_s(row) / 3600;
 }
@@ -179,14 +179,14 @@ static rpsim_field peaks_of(const rpsim_memory *m)
 }
 
 /* Tokens per second at a percentile: 0: p10, 1: p50, 2: p90. */
-static rpsim_field speed(const rpsim_row *row, const rpsim_options *o, int which)
+static rpsim_field speed(const rpsim_row *row, const rpsim_setup *o, int which)
 {
     const rpsim_intervals *i = row->intervals;
     double relative = i == NULL    ? NAN
                       : which == 0 ? i->speed.p10
                       : which == 1 ? i->speed.p50
                                    : i->speed.p90;
-    return asked(o->hardware, real(relative * rpsim_row_tokens_per_s(row)));
+    return asked(o->run.hardware, real(relative * rpsim_row_tokens_per_s(row)));
 }
 
 /* One object for each input that the run uses. */
@@ -235,7 +235,7 @@ static void write_beats(const rpsim_study *study, const rpsim_row *row, rp_json 
 static double share(const rpsim_field *field, const rpsim_row *row)
 {
     int64_t makespan_ps = row->result.metrics.makespan_ps;
-    double percent = makespan_ps > 0 ? 100.0 / ((double)makespan_ps * row->config.gpus) : 0.0;
+    double percent = makespan_ps > 0 ? 100.0 / ((double)makespan_ps * row->run.gpus) : 0.0;
     return percent * (double)field->ps;
 }
 
@@ -270,44 +270,44 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(platform, text(row->platform_name),                                                          \
       .help = "name, with what `--set` changed; null where none was used")                         \
     X(parameters,                                                                                  \
-      known(row->model != NULL, whole(row->model != NULL ? row->model->total_parameters : 0)),     \
+      known(row->run.model != NULL, whole(row->run.model != NULL ? row->run.model->total_parameters : 0)),     \
       .help = "of the model, all of them, a tied table once; null with `--costs` alone")           \
     X(gpus, whole(rpsim_row_gpus(row)), .help = "number of GPUs")                                  \
-    X(data_parallel, whole(rp_layout_data(&row->workload.layout)),                                 \
+    X(data_parallel, whole(rp_layout_data(&row->run.layout)),                                 \
       .help = "copies of the pipeline; all do the same, and one is simulated")                     \
-    X(tensor_parallel, whole(rp_layout_tensor(&row->workload.layout)),                             \
+    X(tensor_parallel, whole(rp_layout_tensor(&row->run.layout)),                             \
       .help = "GPUs that share each layer; likewise")                                              \
-    X(sequence_parallel, whole(rp_layout_sequence(&row->workload.layout)),                         \
+    X(sequence_parallel, whole(rp_layout_sequence(&row->run.layout)),                         \
       .help = "of these, GPUs that share the tokens outside of matrices; 1: each has all")         \
-    X(expert_parallel, whole(rp_layout_expert(&row->workload.layout)),                             \
+    X(expert_parallel, whole(rp_layout_expert(&row->run.layout)),                             \
       .help = "copies that share the experts of each layer")                                       \
-    X(expert_tensor_parallel, whole(rp_layout_expert_tensor(&row->workload.layout)),               \
+    X(expert_tensor_parallel, whole(rp_layout_expert_tensor(&row->run.layout)),               \
       .help = "GPUs that share each expert, or each layer's MLP")                                  \
-    X(zero, whole(rp_layout_zero(&row->workload.layout)),                                          \
+    X(zero, whole(rp_layout_zero(&row->run.layout)),                                          \
       .help = "what copies share: 1 the optimizer, 2 gradients, too, 3 weights, too; 0 nothing")   \
     X(bucket_mb, known(bucket_of(row) != 0, real(bucket_of(row) / (1u << 20))), .unit = "MiB",     \
       .help = "gradients that copies reduce while a backward goes on; null: all of a stage")       \
-    X(simulated_gpus, whole(row->config.gpus),                                                     \
+    X(simulated_gpus, whole(row->run.gpus),                                                     \
       .help = "of `gpus`, those that were simulated; each stands for as many that do the same")    \
     X(axes,                                                                                        \
-      known(rp_layout_gpus(&row->workload.layout) > 1,                                             \
-            text(rp_axes_text((rp_axes)row->workload.layout.axes))),                               \
+      known(rp_layout_gpus(&row->run.layout) > 1,                                             \
+            text(rp_axes_text((rp_axes)row->run.layout.axes))),                               \
       .help = "order of these on GPUs, neighbours first; null where there is one GPU of each")     \
-    X(microbatches, whole(row->workload.microbatches),                                             \
+    X(microbatches, whole(row->run.microbatches),                                             \
       .help = "microbatches of a call, of one copy")                                               \
     X(microbatch_size, real(rpsim_row_microbatch_size(row)), .unit = "sequences",                  \
       .help = "average over the microbatches")                                                     \
-    X(seq_len, whole(row->workload.seq_len), .unit = "tokens", .help = "length of a sequence")     \
-    X(fidelity, text(row->hardware ? "hardware" : "stage"), .help = "as the option")               \
+    X(seq_len, whole(row->run.seq_len), .unit = "tokens", .help = "length of a sequence")     \
+    X(fidelity, text(!row->run.stage ? "hardware" : "stage"), .help = "as the option")               \
     X(partition, text(row->partition_text), .help = "layers of each stage")                        \
-    X(recompute, text(rp_recompute_text(row->config.recompute)), .help = "as the option",          \
+    X(recompute, text(rp_recompute_text(row->run.recompute)), .help = "as the option",          \
       TABLE(ALL, 4, "recompute", 0))                                                               \
-    X(optimizer, text(row->config.asynchronous ? "async" : "sync"), .help = "as the option",       \
+    X(optimizer, text(row->run.asynchronous ? "async" : "sync"), .help = "as the option",       \
       TABLE(ALL, 12, "optim", 0))                                                                  \
     X(round, round_of(row), .help = "as the option; null where the schedule has no rounds")        \
-    X(grain, known(row->hardware, text(row->workload.layer_grain ? "layer" : "stage")),            \
+    X(grain, known(!row->run.stage, text(row->run.layer_grain ? "layer" : "stage")),            \
       .help = "as the option; null at stage fidelity")                                             \
-    X(iterations, whole(row->config.iterations), .help = "iterations of the program")              \
+    X(iterations, whole(row->run.iterations), .help = "iterations of the program")              \
     X(ops, whole(row->ops), .help = "ops of the program")                                          \
     X(makespan_ms, ms(m->makespan_ps), .unit = "ms", .help = "one iteration by itself",            \
       STORED("makespan_ps"), TABLE(RUNS, 14, "makespan ms", 3))                                    \
@@ -369,7 +369,7 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "with `--tokens` only: that many take so long", TABLE(RUNS, 11, "hours", 1))         \
     X(usd, asked(o->usd_per_hour > 0, real(o->usd_per_hour * hours_of(row, o))), .unit = "USD",    \
       .help = "with `--usd-per-hour` only: what they cost", TABLE(RUNS, 11, "USD", 2))             \
-    X(max_seqlen, asked(o->max_seqlen, whole(row->max_seqlen)), .unit = "tokens",                  \
+    X(max_seqlen, asked(o->run.max_seqlen, whole(row->max_seqlen)), .unit = "tokens",                  \
       .help = "with `--max-seqlen` only; 0 where not even 1024 tokens fit", STORED("max_seqlen"),  \
       TABLE(RUNS, 5, "longest", 0))                                                                \
     X(seed, whole(o->seed), .help = "as the option")                                               \
@@ -392,10 +392,10 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(slow_gpu, asked(o->slow_factor != 0, whole(o->slow_gpu)), .help = "with `--slow-gpu` only")  \
     X(slow_factor, asked(o->slow_factor != 0, real(o->slow_factor)),                               \
       .help = "with `--slow-gpu` only")                                                            \
-    X(costs, text(row->costs->name), .help = "name, with what `--set` changed")                    \
-    X(global_batch, known(row->hardware, whole(rpsim_row_global_batch(row))), .unit = "sequences", \
+    X(costs, text(row->run.costs->name), .help = "name, with what `--set` changed")                    \
+    X(global_batch, known(!row->run.stage, whole(rpsim_row_global_batch(row))), .unit = "sequences", \
       .help = "of a step; null at stage fidelity")                                                 \
-    X(accumulate, known(row->hardware, whole(row->workload.calls)),                                \
+    X(accumulate, known(!row->run.stage, whole(row->run.calls)),                                \
       .help = "calls of a step; null at stage fidelity")                                           \
     X(lower_bound_any_ms, bound_of(row, RPSIM_BOUND_CLASS_ANY), .unit = "ms",                      \
       .help = "over any schedule; null where it is unknown")                                       \
@@ -404,10 +404,10 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(rank, known(row->rank != 0, whole(row->rank)),                                               \
       .help = "with `--schedule all`: place by `tokens_per_s` among what fits, else null",         \
       TABLE(RANK, 1, "rank", 0))                                                                   \
-    X(dtype, known(row->hardware, text(rp_dtype_text(row->workload.dtype))),                       \
+    X(dtype, known(!row->run.stage, text(rp_dtype_text(row->run.dtype))),                       \
       .help = "as the option, or of the program; null at stage fidelity")                          \
     X(accumulation,                                                                                \
-      known(row->hardware, text(rp_accumulation_text(row->costs->arithmetic.accumulation))),       \
+      known(!row->run.stage, text(rp_accumulation_text(row->run.costs->arithmetic.accumulation))),       \
       .help = "what products add up in; null at stage fidelity")                                   \
     X(tflops_per_gpu, real(rpsim_row_tflops(row)), .unit = "TFLOP/s",                              \
       .help = "products and attention that a GPU executes, recompute included; null at stage "     \
@@ -417,20 +417,20 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "of the GPU's peak in this type; null where it is unknown, and at stage fidelity",   \
                                                                                                    \
       STORED("peak_share_pct"), TABLE(HARDWARE, 12, "peak %", 1))                                  \
-    X(nodes, known(row->hardware, whole(nodes_of(row))),                                           \
+    X(nodes, known(!row->run.stage, whole(nodes_of(row))),                                           \
       .help = "servers that the GPUs are in; null at stage fidelity")                              \
     X(beats, asked(row->replica_ps != NULL, object(write_beats)),                                  \
       .help =                                                                                      \
           "with `--jitter`, JSON only: per index of another run, how often this one is faster")    \
     X(explain, asked(row->explained != NULL, object(rpsim_explain_write_json)),                    \
       .help = "with `--explain`, JSON only: object, see below")                                    \
-    X(inputs, asked(row->hardware, object(write_inputs)),                                          \
+    X(inputs, asked(!row->run.stage, object(write_inputs)),                                          \
       .help = "JSON only: what the prediction rests on, see below; null with `--intervals off`")
 
 #define VALUE(name, field, ...)                                                                    \
     static rpsim_field value_of_##name(const rpsim_study *study, const rpsim_row *row)             \
     {                                                                                              \
-        const rpsim_options *o = study->options;                                                   \
+        const rpsim_setup *o = study->setup;                                                   \
         const rp_metrics *m = &row->result.metrics;                                                \
         (void)o;                                                                                   \
         (void)m;                                                                                   \
@@ -496,7 +496,7 @@ const char *rpsim_column_nearest(const char *key)
 static uint32_t asked_fields(const rpsim_study *study, const rpsim_row *row,
                              rpsim_field fields_out[static RPSIM_MAX_FIELDS])
 {
-    const rpsim_options *o = study->options;
+    const rpsim_setup *o = study->setup;
     for (uint32_t k = 0; k < o->column_count; k++) {
         const rpsim_column *column = &rpsim_columns[rpsim_column_find(o->columns[k])];
         rpsim_field field = column->value(study, row);
@@ -511,7 +511,7 @@ uint32_t rpsim_row_fields(const rpsim_study *study, const rpsim_row *row,
                           rpsim_field fields_out[static RPSIM_MAX_FIELDS])
 {
     uint32_t count = 0;
-    if (study->options->column_count != 0) {
+    if (study->setup->column_count != 0) {
         return asked_fields(study, row, fields_out);
     }
     for (uint32_t i = 0; i < rpsim_column_count; i++) {

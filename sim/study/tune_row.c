@@ -1,4 +1,4 @@
-#include "sim/rpsim/tune_row.h"
+#include "sim/study/tune_row.h"
 
 #include "common/base/log.h"
 #include "common/schedule/build.h"
@@ -40,7 +40,7 @@ static rp_status stage_objective(const void *context, const rp_schedule_config *
     rp_arena *scratch = NULL;
     rp_program *program = NULL;
     RP_TRY(rp_arena_create(&scratch));
-    rp_status status = rp_schedule_build(row->schedule, &wanted, &program);
+    rp_status status = rp_schedule_build(row->run.schedule, &wanted, &program);
     if (status == RP_OK) {
         status = run_stage(program, &wanted, scratch, ps_out);
     }
@@ -53,10 +53,11 @@ static rp_status hardware_objective(const void *context, const rp_schedule_confi
                                     double *ps_out)
 {
     const rpsim_row *row = context;
-    rpsim_workload workload = row->workload;
+    rp_resolved run = row->run;
     rpsim_result result;
-    workload.without = RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK; /* as at stage fidelity */
-    RP_TRY(rpsim_hardware_case_run(row->schedule, config, &workload, row->model, row->platform,
+    run.partition = config->partition;
+    /* as at stage fidelity */
+    RP_TRY(rpsim_hardware_case_run(&run, row->platform, RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK,
                                    &result));
     double period = result.period_ps;
     *ps_out = isnan(period) ? (double)result.metrics.makespan_ps : period;
@@ -69,10 +70,11 @@ static rp_status hardware_objective(const void *context, const rp_schedule_confi
  */
 
 typedef struct space {
-    const rpsim_options *options;
+    const rpsim_setup *setup;
     const rpsim_inputs *inputs;
     rp_arena *arena;
     rpsim_row *row;
+    rp_schedule_config view; /* of the row's run, without a partition */
     rpsim_tune_point references[MAX_REFERENCES];
     rp_round_start starts[2];
     rpsim_tune_input in;
@@ -112,22 +114,22 @@ static void widen(const rp_partition *p, uint32_t layers, rpsim_tune_input *in)
 static rp_status add_reference(space *s, const char *text, bool bounds)
 {
     const rpsim_row *row = s->row;
-    rpsim_options options = *s->options;
-    options.partition = text;
-    rpsim_workload workload = row->workload; /* planned or not, the search goes on from it */
+    rpsim_setup setup = *s->setup;
+    setup.run.partition = text;
+    rp_resolved run = row->run; /* planned or not, the search goes on from it */
     rpsim_tune_point *point = &s->references[s->in.reference_count];
     uint64_t raised = 0;
-    RP_TRY(rpsim_inputs_partition(&options, row->schedule, s->inputs, &row->config, &workload,
-                                  s->arena, &point->partition, &raised, NULL));
+    RP_TRY(rpsim_inputs_partition(&setup, s->inputs, &run, s->arena, &point->partition, &raised,
+                                  NULL));
     rpsim_warn_of_plan(row->model_name, raised);
-    if (!rp_partition_is_allowed(row->schedule, &row->config, &point->partition)) {
+    if (!rp_partition_is_allowed(row->run.schedule, &s->view, &point->partition)) {
         return RP_OK;
     }
-    point->round = row->config.round;
-    point->round_start = row->config.round_start;
+    point->round = row->run.round;
+    point->round_start = row->run.round_start;
     s->in.reference_count++;
-    if (row->schedule->separate_backward && bounds) {
-        widen(&point->partition, row->config.layers, &s->in);
+    if (row->run.schedule->separate_backward && bounds) {
+        widen(&point->partition, row->run.layers, &s->in);
     }
     return RP_OK;
 }
@@ -147,9 +149,9 @@ static bool counts_hold(const rpsim_tune_input *in, uint32_t stages)
 static rp_status choose_counts(space *s)
 {
     const rpsim_row *row = s->row;
-    uint32_t gpus = row->config.gpus;
-    uint32_t layers = row->config.layers;
-    uint32_t multiples = row->schedule->many_stages ? (layers - 1) / gpus + 1 : 0;
+    uint32_t gpus = row->run.gpus;
+    uint32_t layers = row->run.layers;
+    uint32_t multiples = row->run.schedule->many_stages ? (layers - 1) / gpus + 1 : 0;
     uint32_t *counts = NULL;
     RP_TRY(rp_arena_alloc(s->arena, MAX_REFERENCES + multiples, sizeof *counts, &counts));
     s->in.stage_counts = counts;
@@ -164,7 +166,7 @@ static rp_status choose_counts(space *s)
         RP_TRY(rp_arena_alloc(s->arena, k * gpus, sizeof(uint32_t), &trial.forward_layers));
         trial.forward_layers[0] = layers;
         if (!counts_hold(&s->in, k * gpus) &&
-            rp_partition_is_allowed(row->schedule, &row->config, &trial)) {
+            rp_partition_is_allowed(row->run.schedule, &s->view, &trial)) {
             counts[s->in.stage_count_count++] = k * gpus;
         }
     }
@@ -176,11 +178,11 @@ static rp_status choose_counts(space *s)
 static rp_status choose_rounds(space *s)
 {
     const rpsim_row *row = s->row;
-    uint32_t microbatches = row->config.microbatches;
-    uint32_t round = row->config.round;
-    bool fixed = !row->schedule->rounds || row->hardware || s->options->round_given ||
+    uint32_t microbatches = rp_resolved_microbatches(&row->run);
+    uint32_t round = row->run.round;
+    bool fixed = !row->run.schedule->rounds || !row->run.stage || s->setup->run.round_given ||
                  round == RP_ROUND_ALL || round >= microbatches;
-    bool each = !row->schedule->traits.overlapping_rounds && microbatches <= round + MAX_ROUNDS;
+    bool each = !row->run.schedule->traits.overlapping_rounds && microbatches <= round + MAX_ROUNDS;
     uint32_t last = fixed ? round : microbatches;
     uint32_t *rounds = NULL;
     RP_TRY(rp_arena_alloc(s->arena, MAX_ROUNDS + 1, sizeof *rounds, &rounds));
@@ -193,12 +195,12 @@ static rp_status choose_rounds(space *s)
         }
     }
     rounds[s->in.round_count - 1] = s->in.round_count > 1 ? last : round; /* all in one, always */
-    bool start_fixed = !row->schedule->rounds || row->hardware || s->options->round_start_given ||
-                       row->schedule->traits.overlapping_rounds;
+    bool start_fixed = !row->run.schedule->rounds || !row->run.stage || s->setup->run.round_start_given ||
+                       row->run.schedule->traits.overlapping_rounds;
     s->in.starts = s->starts;
-    s->starts[s->in.start_count++] = row->config.round_start;
+    s->starts[s->in.start_count++] = row->run.round_start;
     if (!start_fixed) {
-        bool free_first = row->config.round_start == RP_ROUND_START_FREE_FIRST;
+        bool free_first = row->run.round_start == RP_ROUND_START_FREE_FIRST;
         s->starts[s->in.start_count++] =
             free_first ? RP_ROUND_START_ROTATE : RP_ROUND_START_FREE_FIRST;
     }
@@ -210,15 +212,15 @@ static uint32_t default_budget(const space *s)
 {
     const rpsim_row *row = s->row;
     const rp_partition *p = &s->references[0].partition;
-    bool separate = row->schedule->separate_backward;
+    bool separate = row->run.schedule->separate_backward;
     uint64_t stages = p->forward_count + (separate ? p->backward_count : p->forward_count);
-    bool steady = row->hardware || row->config.asynchronous;
-    uint64_t one = stages * row->config.microbatches;
-    uint64_t units = one * (steady ? row->config.iterations : 1);
-    uint64_t planning = one * row->schedule->planning_runs; /* the same at either fidelity */
+    bool steady = !row->run.stage || row->run.asynchronous;
+    uint64_t one = stages * rp_resolved_microbatches(&row->run);
+    uint64_t units = one * (steady ? row->run.iterations : 1);
+    uint64_t planning = one * row->run.schedule->planning_runs; /* the same at either fidelity */
     uint64_t ratio = RPSIM_TUNE_UNITS / RPSIM_TUNE_UNITS_HARDWARE;
-    units += row->hardware ? planning / ratio : planning;
-    uint64_t budget = (row->hardware ? RPSIM_TUNE_UNITS_HARDWARE : RPSIM_TUNE_UNITS) / units;
+    units += !row->run.stage ? planning / ratio : planning;
+    uint64_t budget = (!row->run.stage ? RPSIM_TUNE_UNITS_HARDWARE : RPSIM_TUNE_UNITS) / units;
     budget = budget < RPSIM_TUNE_LEAST_BUDGET ? RPSIM_TUNE_LEAST_BUDGET : budget;
     return (uint32_t)(budget > RPSIM_TUNE_LARGEST_BUDGET ? RPSIM_TUNE_LARGEST_BUDGET : budget);
 }
@@ -226,12 +228,12 @@ static uint32_t default_budget(const space *s)
 static rp_status prepare(space *s)
 {
     const rpsim_row *row = s->row;
-    const rpsim_options *o = s->options;
+    const rpsim_setup *o = s->setup;
     s->in = (rpsim_tune_input){
-        .config = &row->config,
-        .separate_backward = row->schedule->separate_backward,
+        .config = &s->view,
+        .separate_backward = row->run.schedule->separate_backward,
         .references = s->references,
-        .objective = row->hardware ? hardware_objective : stage_objective,
+        .objective = !row->run.stage ? hardware_objective : stage_objective,
         .context = row,
         .seed = o->seed,
     };
@@ -239,35 +241,35 @@ static rp_status prepare(space *s)
     RP_TRY(add_reference(s, "even", false));
     RP_TRY(add_reference(s, "auto", true));
     if (s->in.reference_count == 0) { /* says why */
-        return rp_schedule_check(row->schedule, &row->config, NULL);
+        return rp_schedule_check(row->run.schedule, &s->view, NULL);
     }
-    s->in.budget = o->tune_budget != 0 ? o->tune_budget : default_budget(s);
+    s->in.budget = o->run.tune_budget != 0 ? o->run.tune_budget : default_budget(s);
     s->in.max_forward = max_u32(s->in.max_forward, 1);
     s->in.max_backward = max_u32(s->in.max_backward, 1);
-    if (!row->schedule->separate_backward) {
+    if (!row->run.schedule->separate_backward) {
         RP_TRY(choose_counts(s));
     }
     return choose_rounds(s);
 }
 
-rp_status rpsim_tune_row(const rpsim_options *options, const rpsim_inputs *inputs, rp_arena *arena,
+rp_status rpsim_tune_row(const rpsim_setup *setup, const rpsim_inputs *inputs, rp_arena *arena,
                          rpsim_row *row)
 {
-    space s = {.options = options, .inputs = inputs, .arena = arena, .row = row};
+    space s = {.setup = setup, .inputs = inputs, .arena = arena, .row = row, .view = rp_resolved_view(&row->run)};
     rpsim_tune_result result;
     RP_TRY(prepare(&s));
-    if (rp_is_data_parallel(&row->schedule->traits)) { /* its partition says nothing about time */
+    if (rp_is_data_parallel(&row->run.schedule->traits)) { /* its partition says nothing about time */
         s.in.budget = 0;
     }
     RP_TRY(rpsim_tune(&s.in, arena, &result));
     rp_partition *partition = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
     *partition = result.point.partition;
-    row->config.partition = partition;
-    row->workload.planned = false;
+    row->run.partition = partition;
+    row->run.planned = false;
     row->tune_evaluations = result.evaluations;
     row->tune_exact = result.exact;
-    row->config.round = result.point.round;
-    row->config.round_start = result.point.round_start;
+    row->run.round = result.point.round;
+    row->run.round_start = result.point.round_start;
     return RP_OK;
 }

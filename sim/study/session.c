@@ -1,4 +1,4 @@
-#include "sim/rpsim/session.h"
+#include "sim/study/session.h"
 
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"

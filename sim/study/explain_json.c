@@ -1,5 +1,5 @@
 /* --explain with --format json: the member "explain" of a row. */
-#include "sim/rpsim/report/explain_report.h"
+#include "sim/study/explain_report.h"
 
 static const char *const share_keys[RPSIM_SHARE_COUNT] = {
 #define SHARE_KEY(name, key, text) key,

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "sim/rpsim/study.h"
+#include "sim/study/study.h"
 
 #include <stdio.h>
 

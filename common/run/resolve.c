@@ -1,0 +1,156 @@
+#include "common/run/resolve.h"
+
+#include "common/timeline/metrics.h"
+
+rp_schedule_config rp_resolved_view(const rp_resolved *run)
+{
+    uint32_t round = rp_resolved_round(run);
+    bool whole = round == run->microbatches;
+    return (rp_schedule_config){
+        .gpus = run->gpus,
+        .microbatches = rp_resolved_microbatches(run),
+        .iterations = run->iterations,
+        .round = run->stage ? run->round : round,
+        .call_microbatches = run->microbatches,
+        .round_start = run->stage ? run->round_start
+                       : whole    ? RP_ROUND_START_ROTATE
+                                  : RP_ROUND_START_FREE_FIRST,
+        .asynchronous = run->asynchronous,
+        .recompute = run->recompute,
+        .layers = run->layers != 0 ? run->layers : run->model->layers,
+        .partition = run->partition,
+        .costs = run->costs,
+        .boundary_bytes = run->boundary_bytes,
+        .orders = run->orders,
+    };
+}
+
+static rp_status check_batch(const rp_resolved *run, rp_reason *reason)
+{
+    uint64_t microbatches = (uint64_t)run->calls * run->microbatches;
+    if (microbatches > run->global_batch) {
+        return rp_refuse(reason, RP_USAGE,
+                         "{global_batch}: %u sequences cannot fill %u calls of %u microbatches; "
+                         "valid values are %llu and more",
+                         run->global_batch, run->calls, run->microbatches,
+                         (unsigned long long)microbatches);
+    }
+    return RP_OK;
+}
+
+rp_status rp_resolved_split(const rp_resolved *run, rp_arena *arena, uint32_t **sequences_out,
+                            rp_reason *reason)
+{
+    uint32_t *sequences = NULL;
+    RP_TRY(check_batch(run, reason));
+    RP_TRY(rp_arena_alloc(arena, rp_resolved_microbatches(run), sizeof *sequences, &sequences));
+    uint64_t batch = run->global_batch;
+    for (uint64_t call = 0; call < run->calls; call++) {
+        uint64_t of_call = batch * (call + 1) / run->calls - batch * call / run->calls;
+        for (uint64_t m = 0; m < run->microbatches; m++) {
+            sequences[call * run->microbatches + m] =
+                (uint32_t)(of_call * (m + 1) / run->microbatches - of_call * m / run->microbatches);
+        }
+    }
+    *sequences_out = sequences;
+    return RP_OK;
+}
+
+/* ---- from decisions to a run ------------------------------------------------------------------
+ */
+
+#define MICROBATCHES_PER_GPU 2u
+
+/* Stage fidelity: one call, whose rounds are as many microbatches as there are GPUs. */
+static void resolve_stage(const rp_run *run, rp_resolved *r)
+{
+    uint32_t size = run->microbatch_size != 0 ? run->microbatch_size : r->costs->microbatch_size;
+    r->stage = true;
+    r->calls = 1;
+    r->global_batch = r->microbatches * size;
+    r->round = run->round_given ? run->round : r->gpus;
+    r->round_start = run->round_start;
+    r->iterations = run->iterations != 0 ? run->iterations
+                    : run->asynchronous  ? RP_STEADY_ITERATIONS
+                                         : 1;
+}
+
+static rp_status set_batch(const rp_run *run, rp_resolved *r, rp_reason *reason)
+{
+    uint32_t size = run->microbatch_size != 0 ? run->microbatch_size : r->costs->microbatch_size;
+    uint64_t units = (uint64_t)r->calls * r->microbatches;
+    if (units > RP_MAX_MICROBATCHES || units * size > UINT32_MAX) {
+        return rp_refuse(reason, RP_USAGE,
+                         "{accumulate}: %u calls of %u microbatches; valid are up to %u "
+                         "microbatches per step",
+                         r->calls, r->microbatches, RP_MAX_MICROBATCHES);
+    }
+    uint32_t copies = rp_layout_data(&r->layout);
+    if (run->global_batch % copies != 0) {
+        return rp_refuse(reason, RP_USAGE,
+                         "{global_batch}: %u copies cannot share %u sequences equally; valid are "
+                         "multiples of %u",
+                         copies, run->global_batch, copies);
+    }
+    if (run->global_batch != 0 || r->global_batch == 0) {
+        r->global_batch =
+            run->global_batch != 0 ? run->global_batch / copies : (uint32_t)units * size;
+    }
+    return check_batch(r, reason);
+}
+
+/* Hardware fidelity: a step has calls, sizes of its own and, unless told otherwise, enough
+ * iterations for a steady state; each call is one round of a rotation that never resets. */
+static rp_status resolve_hardware(const rp_run *run, const rp_run_inputs *in, rp_resolved *r,
+                                  rp_reason *reason)
+{
+    r->calls = 1;
+    r->layer_grain = rp_usual_layer_grain(r->schedule);
+    if (run->config_paper && run->max_seqlen) {
+        RP_TRY(rp_resolve_longest(in->recorded_name, r, reason));
+    } else if (run->config_paper) {
+        RP_TRY(rp_resolve_published(in->recorded_name, run->optimizer_given, r, reason));
+    }
+    r->reductions = rp_run_reductions(run);
+    r->dtype = r->costs->arithmetic.dtype; /* published runs are of 16 bits, as the usual one */
+    r->microbatches = run->microbatches != 0 ? run->microbatches : r->microbatches;
+    r->calls = run->accumulate != 0 ? run->accumulate : r->calls;
+    r->layer_grain = run->grain_given ? run->layer_grain : r->layer_grain;
+    r->piece_bytes = (uint64_t)run->piece_mb << 20;
+    RP_TRY(set_batch(run, r, reason));
+    r->round = r->microbatches;
+    r->round_start = RP_ROUND_START_ROTATE;
+    uint32_t usual = in->usual_iterations != 0 ? in->usual_iterations : RP_STEADY_ITERATIONS;
+    r->iterations = run->iterations != 0 ? run->iterations : usual;
+    return RP_OK;
+}
+
+rp_status rp_resolve(const rp_run *run, const rp_run_inputs *in, const rp_schedule_type *schedule,
+                     rp_recompute recompute, rp_resolved *resolved_out, rp_reason *reason)
+{
+    const rp_costs *costs = in->costs;
+    uint64_t hidden = in->model != NULL ? in->model->hidden : 0;
+    uint32_t gpus = run->gpus != 0 && run->nodes == 0 ? run->gpus : in->platform->gpus;
+    rp_resolved r = {
+        .schedule = schedule,
+        .model = in->model,
+        .costs = costs,
+        .layers = costs->layers,
+        .layout = rp_run_layout(run),
+        .seq_len = run->seq_len != 0 ? run->seq_len : costs->seq_len,
+        .asynchronous = run->asynchronous,
+        .recompute = recompute,
+        .boundary_bytes = 2 * hidden * costs->microbatch_size * costs->seq_len,
+        .orders = in->orders,
+    };
+    r.gpus = gpus / rp_layout_gpus(&r.layout);
+    r.microbatches = run->microbatches != 0 ? run->microbatches : MICROBATCHES_PER_GPU * r.gpus;
+    rp_status status = RP_OK;
+    if (run->hardware) {
+        status = resolve_hardware(run, in, &r, reason);
+    } else {
+        resolve_stage(run, &r);
+    }
+    *resolved_out = r;
+    return status;
+}

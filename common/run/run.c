@@ -1,0 +1,122 @@
+#include "common/run/run.h"
+
+#include "common/base/log.h"
+#include "common/cli/option_values.h"
+
+#include <string.h>
+
+/* ---- values with rules of their own ------------------------------------------------------------
+ */
+
+static rp_run *run_of(const rp_option *row, size_t member, void *object)
+{
+    return (rp_run *)(void *)((char *)object + row->to.offset - member);
+}
+
+rp_status rp_run_take_recompute(const rp_option *row, const char *text, rp_arena *arena,
+                                void *object)
+{
+    rp_run *run = run_of(row, offsetof(rp_run, recomputes), object);
+    const char **names = NULL;
+    uint32_t count = 0;
+    if (strcmp(text, "all") == 0) {
+        run->recomputes[0] = RP_RECOMPUTE_WAIT;
+        run->recomputes[1] = RP_RECOMPUTE_EARLY;
+        run->recompute_count = 2;
+        return RP_OK;
+    }
+    RP_TRY(rp_option_list(row->name, text, arena, &names, &count));
+    run->recompute_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        rp_recompute recompute;
+        if (i == RP_RECOMPUTE_COUNT || !rp_recompute_parse(names[i], &recompute)) {
+            return rp_option_bad(row->name, text, row->valid);
+        }
+        for (uint32_t k = 0; k < i; k++) {
+            if (run->recomputes[k] == recompute) {
+                return rp_option_bad(row->name, text, row->valid);
+            }
+        }
+        run->recomputes[run->recompute_count++] = recompute;
+    }
+    return RP_OK;
+}
+
+rp_status rp_run_take_accumulation(const rp_option *row, const char *text, rp_arena *arena,
+                                   void *object)
+{
+    rp_run *run = run_of(row, offsetof(rp_run, accumulation), object);
+    (void)arena;
+    bool known = rp_accumulation_parse(text, &run->accumulation);
+    return known ? RP_OK : rp_option_bad(row->name, text, row->valid);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+enum { WORK, INPUTS, SCHEDULE }; /* of no interest here */
+
+#define TO(member) .to = RP_OPTION_MEMBER(rp_run, member)
+#define GIVEN(member) .given = RP_OPTION_MEMBER(rp_run, member)
+#define RECORDED .own_setting = true
+
+const rp_option rp_run_rows[] = {
+#define OPTION(members, ...) {__VA_ARGS__},
+#include "common/run/run_rows.inc"
+#undef OPTION
+};
+
+const uint32_t rp_run_row_count = sizeof rp_run_rows / sizeof rp_run_rows[0];
+
+static bool is_key_of(const char *name, const char *key)
+{
+    for (; *name != '\0' && (*name == *key || (*name == '-' && *key == '_')); name++, key++) {
+    }
+    return *name == '\0' && *key == '\0';
+}
+
+const rp_option *rp_run_row(const char *key)
+{
+    for (uint32_t i = 0; i < rp_run_row_count; i++) {
+        if (is_key_of(rp_run_rows[i].name, key)) {
+            return &rp_run_rows[i];
+        }
+    }
+    return NULL;
+}
+
+rp_status rp_run_set(rp_run *run, const char *key, const char *text, rp_arena *arena)
+{
+    const rp_option *row = rp_run_row(key);
+    if (row == NULL) {
+        rp_log_error("%s: no decision of a run has this name", key);
+        return RP_USAGE;
+    }
+    return rp_option_assign(row, text, arena, run);
+}
+
+/* ---- what several decisions say together ------------------------------------------------------
+ */
+
+bool rp_run_is_tuned(const rp_run *run)
+{
+    return run->partition != NULL && strcmp(run->partition, "tuned") == 0;
+}
+
+rp_layout rp_run_layout(const rp_run *run)
+{
+    return (rp_layout){.tensor_parallel = run->tensor_parallel,
+                       .data_parallel = run->data_parallel,
+                       .sequence_parallel = run->sequence_parallel,
+                       .expert_parallel = run->expert_parallel,
+                       .expert_tensor_parallel = run->expert_tensor_parallel,
+                       .zero = run->zero,
+                       .reduction_bucket = (uint64_t)run->bucket_mb << 20,
+                       .axes = run->axes,
+                       .collectives = run->collectives};
+}
+
+rp_reductions rp_run_reductions(const rp_run *run)
+{
+    return (rp_reductions){run->reduce_each_given, run->reduce_microbatch, run->reduce_dtype_given,
+                           run->reduce_dtype};
+}

@@ -1,0 +1,81 @@
+/** @file run.h  rp_run: everything that a user decides about a training run, as a value.
+ *
+ * A decision is one row of run_rows.inc: the member of rp_run, its kind, range and usual value, the
+ * fidelity that knows it, the inputs that fix it, its key and its help. rpsim's and rpexec's
+ * command lines fill an rp_run, rpadvise's search varies one, rpsweep and the library set one by
+ * keys; what the program makes of it is an rp_resolved (resolve.h). Models, platforms, cost tables
+ * and files are inputs of a run and no decisions.
+ */
+#pragma once
+
+#include "common/cli/options.h"
+#include "common/program/dtype.h"
+#include "common/program/traits.h"
+#include "common/schedule/schedule_type.h"
+
+/** Most evaluations of a search for a partition (tune_budget). */
+#define RP_RUN_MAX_TUNE_BUDGET 100000000u
+
+/** When FSDP or the copies of a pipeline reduce gradients, and as what; zero: as the schedule
+ * declares it. Copies that share gradients (ZeRO-2) do so with every microbatch, others with the
+ * last one of a step. */
+typedef struct rp_reductions {
+    bool each_given;
+    bool each_microbatch; /**< with every microbatch; otherwise with a step's last one */
+    bool dtype_given;
+    rp_dtype dtype; /**< of what is reduced; not given: the run's */
+} rp_reductions;
+
+/** Marks of a row, OR-ed (rp_option.marks). */
+enum {
+    RP_RUN_HARDWARE = 1,   /**< known at hardware fidelity only */
+    RP_RUN_OF_PROGRAM = 2, /**< fixed by a program that is given */
+    RP_RUN_OF_CSV = 4,     /**< fixed by a schedule CSV of PyTorch's pipelining */
+    RP_RUN_OF_SIDECAR = 8, /**< fixed by the side-car of such a file */
+    /** How tensor groups, copies and pipelines share the GPUs (rp_layout). */
+    RP_RUN_LAYOUT = 16 | RP_RUN_HARDWARE | RP_RUN_OF_PROGRAM | RP_RUN_OF_CSV,
+};
+
+/** 0 and NULL mean "not decided" unless a row or a `_given` member says otherwise. The partition is
+ * a text (rp_compile_partition), borrowed. `recomputes` are alternatives: each is a run. */
+typedef struct rp_run {
+#define OPTION(members, ...) members;
+#include "common/run/run_rows.inc"
+#undef OPTION
+} rp_run;
+
+/** A run of which nothing is decided: hardware fidelity, fp16. */
+#define RP_RUN_INIT                                                                                \
+    {                                                                                              \
+        .hardware = true, .dtype = RP_DTYPE_F16                                                    \
+    }
+
+/** The rows, whose members are offsets into an rp_run. */
+extern const rp_option rp_run_rows[];
+extern const uint32_t rp_run_row_count;
+
+/** @return the row of a key, with '-' or '_' between its words; NULL: there is none. */
+const rp_option *rp_run_row(const char *key);
+
+/**
+ * Decides what a key stands for, from the text that its option takes.
+ * @param text of a flag: NULL
+ * @param arena owns what the value points to; texts are borrowed
+ * @retval RP_OK, RP_USAGE (no such key or no such value; logged), RP_NO_MEMORY
+ */
+rp_status rp_run_set(rp_run *run, const char *key, const char *text, rp_arena *arena);
+
+/** @return whether the partition is searched for. */
+bool rp_run_is_tuned(const rp_run *run);
+
+/** @return the layout that a run asks for. */
+rp_layout rp_run_layout(const rp_run *run);
+
+/** @return when, and as what type, a run asks gradients to be reduced. */
+rp_reductions rp_run_reductions(const rp_run *run);
+
+/* Values with rules of their own, for the tables of programs. */
+rp_status rp_run_take_recompute(const rp_option *row, const char *text, rp_arena *arena,
+                                void *object);
+rp_status rp_run_take_accumulation(const rp_option *row, const char *text, rp_arena *arena,
+                                   void *object);
