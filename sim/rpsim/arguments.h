@@ -2,16 +2,8 @@
 #pragma once
 
 #include "common/store/store.h"
+#include "sim/study/session.h"
 #include "sim/study/study.h"
-
-/** Files and programs that command lines one after the other have in common (session.h). */
-typedef struct rpsim_session rpsim_session;
-
-/** @retval RP_OK (the caller destroys it), RP_NO_MEMORY */
-rp_status rpsim_session_create(rpsim_session **session_out);
-
-/** NULL is allowed. */
-void rpsim_session_destroy(rpsim_session *session);
 
 /** Checks a command line, the program's name first. @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
  */

@@ -1,4 +1,4 @@
-/** @file session.h  What command lines of one process have in common: files that have been read,
+/** @file session.h  What the runs of one process have in common: files that have been read,
  * and programs (sim/run/kept.h).
  *
  * A sweep runs thousands of command lines that name the same few files. A session reads each file
@@ -10,8 +10,16 @@
 #include "common/base/reason.h"
 #include "common/compile/compile.h"
 #include "common/inputs/changes.h"
-#include "sim/rpsim/arguments.h"
 #include "sim/run/kept.h"
+
+/** Files and programs that runs one after the other have in common. */
+typedef struct rpsim_session rpsim_session;
+
+/** @retval RP_OK (the caller destroys it), RP_NO_MEMORY */
+rp_status rpsim_session_create(rpsim_session **session_out);
+
+/** NULL is allowed. */
+void rpsim_session_destroy(rpsim_session *session);
 
 /** Most files that a session keeps of a kind; others are read each time. */
 #define RPSIM_SESSION_FILES 64u
