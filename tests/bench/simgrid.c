@@ -1,18 +1,20 @@
 /* Benchmark: rpsim's engine of hardware fidelity against SimGrid, which simulates the same ops and
  * the same transfers.
  *
- * Usage: bench_simgrid [REPETITIONS [MOST_OPS_SIMGRID [MOST_OPS_RPSIM [execs]]]] > simgrid.csv
+ * Usage: bench_simgrid [REPETITIONS [OPS_SIMGRID [OPS_RPSIM [SECONDS [execs]]]]] > simgrid.csv
+ *
  * GPU ops are timers in SimGrid, which is faster than its executions on a host (`execs`).
  * Two cases, interleaved 1F1B on 8 GPUs with four stages each, whose boundaries go through the
  * host: GPU ports of 20.97 GB/s in each direction below a root of 80 GB/s that all share. `plain`
  * has boundaries of 32 MiB, `link_bound` of 128 MiB. One lowered program per size, read by both.
- * Seconds are CPU seconds of one thread (the machine may be busy). They and the ratio are medians
- * of the repetitions; the two simulators take turns, and a ratio is of one turn. Each runs the case
- * twice, and the second run is the one that counts: caches and memory are its own then. rpsim:
- * rpsim_hardware_run, all preparations included. SimGrid: without making its platform; what
- * depends on what is prepared for it. `relative_error` compares the makespans. A size beyond
- * SimGrid's limit is run by rpsim alone.
- * Exit status 1 where the makespans of `plain` differ by more than 1e-6. */
+ * Sizes have up to OPS_SIMGRID or OPS_RPSIM ops; beyond the first rpsim runs alone.
+ *
+ * Times are CPU seconds of one thread, as the machine may be busy, and of one run. They and the
+ * ratio are medians of the repetitions. In each, the two simulators take turns: a run that warms up
+ * caches and memory, then runs for at least SECONDS, which count. A ratio is of one repetition.
+ * rpsim: rpsim_hardware_run, all preparations included. SimGrid: without making its platform; what
+ * depends on what is prepared for it. `relative_error` compares the makespans.
+ * Exit status 1 if the makespans of `plain` differ by more than 1e-6. */
 #include "sim/run/hardware_case.h"
 #include "tests/bench/simgrid_run.h"
 
@@ -191,7 +193,7 @@ typedef struct keeper {
     int results;
 } keeper;
 
-static void keep(const subject *s, int requests, int results)
+static void keep(const subject *s, double least_s, int requests, int results)
 {
     char request;
     while (read(requests, &request, 1) == 1) {
@@ -199,7 +201,7 @@ static void keep(const subject *s, int requests, int results)
         require(child >= 0, "fork");
         if (child == 0) {
             simgrid_result result;
-            bench_run_simgrid(&s->simgrid, &result);
+            bench_run_simgrid(&s->simgrid, least_s, &result);
             _exit(write(results, &result, sizeof result) == (ssize_t)sizeof result ? 0 : 1);
         }
         int status = 0;
@@ -208,7 +210,7 @@ static void keep(const subject *s, int requests, int results)
     _exit(0);
 }
 
-static keeper make_keeper(const subject *s)
+static keeper make_keeper(const subject *s, double least_s)
 {
     int requests[2], results[2];
     require(pipe(requests) == 0 && pipe(results) == 0, "pipe");
@@ -217,7 +219,7 @@ static keeper make_keeper(const subject *s)
     require(k.process >= 0, "fork");
     if (k.process == 0) {
         close(requests[1]);
-        keep(s, requests[0], results[1]);
+        keep(s, least_s, requests[0], results[1]);
     }
     close(requests[0]);
     close(results[1]);
@@ -241,19 +243,29 @@ static simgrid_result run_simgrid(const subject *s, const keeper *k)
     return result;
 }
 
-static double run_rpsim(const subject *s, double *makespan_s_out)
+static double run_rpsim(const subject *s)
 {
-    double begin_s = cpu_s();
     rp_timeline *timeline = NULL;
-    require(rpsim_hardware_run(s->program, &s->costs, &s->machine, &timeline) == RP_OK, "rpsim");
-    double took_s = cpu_s() - begin_s;
     int64_t last = 0;
+    require(rpsim_hardware_run(s->program, &s->costs, &s->machine, &timeline) == RP_OK, "rpsim");
     for (uint32_t i = 0; i < s->program->op_count; i++) {
         last = timeline->end_ps[i] > last ? timeline->end_ps[i] : last;
     }
-    *makespan_s_out = (double)last * 1e-12;
     rp_timeline_destroy(timeline);
-    return took_s;
+    return (double)last * 1e-12;
+}
+
+/* CPU seconds of a run, of as many as take `least_s`. */
+static double time_rpsim(const subject *s, double least_s, double *makespan_s_out)
+{
+    uint32_t runs = 0;
+    *makespan_s_out = run_rpsim(s);
+    double begin_s = cpu_s();
+    do {
+        require(run_rpsim(s) == *makespan_s_out, "the same run again");
+        runs++;
+    } while (cpu_s() - begin_s < least_s);
+    return (cpu_s() - begin_s) / runs;
 }
 
 static int compare_doubles(const void *a, const void *b)
@@ -271,7 +283,7 @@ static double median(double *values, int count)
 
 /* One row. Returns whether the makespans are as they must be. */
 static bool bench(uint32_t microbatches, uint32_t boundary_mib, bool timers, int repetitions,
-                  double most_simgrid)
+                  double least_s, double most_simgrid)
 {
     subject s = {0};
     require(rp_arena_create(&s.arena) == RP_OK, "memory");
@@ -284,13 +296,12 @@ static bool bench(uint32_t microbatches, uint32_t boundary_mib, bool timers, int
     double ratios[MAX_REPETITIONS];
     double rpsim_makespan_s = 0;
     double simgrid_makespan_s = NAN;
-    keeper k = make_keeper(&s);
+    keeper k = make_keeper(&s, least_s);
     for (int i = 0; i < repetitions; i++) {
         simgrid_result result = both ? run_simgrid(&s, &k) : (simgrid_result){0};
         simgrid_s[i] = result.cpu_s;
         simgrid_makespan_s = result.makespan_s;
-        (void)run_rpsim(&s, &rpsim_makespan_s);
-        rpsim_s[i] = run_rpsim(&s, &rpsim_makespan_s);
+        rpsim_s[i] = time_rpsim(&s, least_s, &rpsim_makespan_s);
         ratios[i] = simgrid_s[i] / rpsim_s[i];
     }
     end_keeper(&k);
@@ -313,10 +324,11 @@ static bool bench(uint32_t microbatches, uint32_t boundary_mib, bool timers, int
 
 int main(int argc, char **argv)
 {
-    int repetitions = argc > 1 ? atoi(argv[1]) : 5;
+    int repetitions = argc > 1 ? atoi(argv[1]) : 15;
     double most_simgrid = argc > 2 ? atof(argv[2]) : 1.1e5;
     double most_rpsim = argc > 3 ? atof(argv[3]) : 1.1e7;
-    bool timers = argc <= 4 || strcmp(argv[4], "execs") != 0;
+    double least_s = argc > 4 ? atof(argv[4]) : 0.5;
+    bool timers = argc <= 5 || strcmp(argv[5], "execs") != 0;
     if (repetitions < 1 || repetitions > MAX_REPETITIONS) {
         fprintf(stderr, "bench: valid repetitions are 1 to %d\n", MAX_REPETITIONS);
         return 2;
@@ -329,7 +341,7 @@ int main(int argc, char **argv)
     for (int link_bound = 0; link_bound < 2; link_bound++) {
         for (size_t i = 0; i < sizeof microbatches / sizeof microbatches[0]; i++) {
             if (192.0 * microbatches[i] <= most_rpsim) {
-                good = bench(microbatches[i], link_bound ? 128 : 32, timers, repetitions,
+                good = bench(microbatches[i], link_bound ? 128 : 32, timers, repetitions, least_s,
                              most_simgrid) &&
                        good;
             }

@@ -185,7 +185,7 @@ double cpu_s()
 
 } // namespace
 
-void bench_run_simgrid(const simgrid_case *of, simgrid_result *result_out)
+void bench_run_simgrid(const simgrid_case *of, double least_s, simgrid_result *result_out)
 {
     int argc = 2;
     char name[] = "bench_simgrid";
@@ -208,12 +208,22 @@ void bench_run_simgrid(const simgrid_case *of, simgrid_result *result_out)
         }
     });
     std::vector<uint32_t> pending(of->pending, of->pending + of->op_count);
-    for (int run = 0; run < 2; run++) { /* the first one is the warm-up */
+    auto run = [&](double *makespan_s) {
         std::copy(pending.begin(), pending.end(), of->pending);
-        double begin_s = cpu_s();
         double from_s = sg::Engine::get_clock();
         s.begin();
         engine.run();
-        *result_out = {s.makespan_s - from_s, cpu_s() - begin_s, s.ended};
-    }
+        *makespan_s = s.makespan_s - from_s;
+        return s.ended;
+    };
+    *result_out = {0, 0, 0, 0};
+    uint32_t ended = run(&result_out->makespan_s); /* the warm-up, whose clock begins at 0 */
+    double begin_s = cpu_s();
+    do {
+        double unused;
+        ended = run(&unused) == ended ? ended : 0;
+        result_out->runs++;
+    } while (cpu_s() - begin_s < least_s);
+    result_out->cpu_s = (cpu_s() - begin_s) / result_out->runs;
+    result_out->ended = ended;
 }

@@ -30,16 +30,20 @@ typedef struct simgrid_case {
 /** Outcome of a case that SimGrid has run. */
 typedef struct simgrid_result {
     double makespan_s;
-    double cpu_s; /**< CPU seconds of this process for the second of two runs */
-    uint32_t ended;
+    double cpu_s; /**< CPU seconds of this process per run, of the runs after a warm-up */
+    uint32_t runs;
+    uint32_t ended; /**< ops of the last run; 0 where another run ended fewer */
 } simgrid_result;
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/** Runs the case; once per process, since SimGrid's engine is one per process. */
-void bench_run_simgrid(const simgrid_case *of, simgrid_result *result_out);
+/**
+ * Runs the case again and again for at least `least_s` CPU seconds, once at least; once per
+ * process, since SimGrid's engine is one per process.
+ */
+void bench_run_simgrid(const simgrid_case *of, double least_s, simgrid_result *result_out);
 
 #ifdef __cplusplus
 }
