@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Compares two builds byte for byte: same_answers.py OLD_BUILD NEW_BUILD [options].
+       same_answers.py --self-test BUILD BUILD: finds no difference, and those that it makes.
 
 Runs the command lines of same_answers_lines.py in both, each case in a folder of its own, and
 compares standard output, standard error, exit status and every file that was written. A store is
@@ -12,14 +13,17 @@ folders named as long as each other, leave no path that would differ.
 
 What is not compared, and why:
   commit      the git commit that a build was made from (--version, stores, pages)
-  clock       of stores: created_utc, duration_s; --timings: sim_wall_s; rpsweep: seconds of its run
+  folders     of builds and sources; temporary ones of rpsweep
+  clock       of stores: created_utc, duration_s; of --timings: sim_wall_s; of rpsweep: how long it
+              took, dates of its pages
   measured    of rpexec: times, and rates computed from them; losses, norms and bytes are compared
   load        of rpexec: whether other processes used the machine meanwhile
-  pictures    of rpexec's timelines: their texts are compared, as their numbers are times
+  pictures    of rpexec's timelines, records of rates: texts are compared, all numbers are times
 Everything else is compared as it is.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import csv
 import io
@@ -39,9 +43,9 @@ PLACES = {"rpexec": "exec/rpexec", "rpsweep": "experiments/rpsweep"}
 LIMIT_S = 120
 
 NUMBER = rb"-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?"
-MEASURED = rb"""iteration_ms|tokens_per_s|wall_tokens_per_s|executed_flop_per_s|busy_pct|prediction_error_pct|
-    predicted_iteration_ms|attention_[a-z]+_us|makespan_ms""".replace(
-    b"\n    ", b""
+MEASURED = (
+    rb"iteration_ms|tokens_per_s|wall_tokens_per_s|executed_flop_per_s|busy_pct|makespan_ms|"
+    rb"prediction_error_pct|predicted_iteration_ms|attention_[a-z]+_us"
 )
 # (programs, how text or file begins, pattern, replacement); the head of this file says why.
 MASKS = [
@@ -61,7 +65,7 @@ MASKS = [
     ("rpexec", b"", rb" *" + NUMBER + rb" (tokens/s|ms|us|s|GFLOP/s|GB/s)\b", rb" # \1"),
     ("rpexec", b"", rb"^rpexec: warning: --(record|predict): other processes used .*\n", b""),
 ]
-# How files of rpexec begin in which all numbers are times, or come from them: their texts are compared.
+# How files of rpexec begin in which all numbers are times, or come from them.
 PICTURES = (
     b"<!doctype html",
     b"<?xml",
@@ -302,16 +306,16 @@ def first_difference(old, new):
 
 
 class Exceptions:
-    """Lines `REGEX of the command line <tab> STREAM[: REGEX of what is left out of it] <tab> reason`."""
+    """Lines of REGEX of the command line, STREAM or STREAM: REGEX of what is left out, reason."""
 
-    def __init__(self, path):
+    def __init__(self, name, text):
         self.rows = []
-        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if text.strip() and not text.startswith("#"):
-                cells = text.split("\t")
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip() and not line.startswith("#"):
+                cells = line.split("\t")
                 if len(cells) != 3 or not cells[2].strip():
                     sys.exit(
-                        f"{path}:{number}: expected a command line, what differs and a reason, with tabs between"
+                        f"{name}:{number}: valid are command line, stream and reason, with tabs"
                     )
                 stream, _, part = cells[1].partition(": ")
                 self.rows.append(
@@ -363,96 +367,128 @@ def prepare_inputs(sides):
     (sides[1].root / "in").symlink_to(inputs)
 
 
+def make_sides(folder, builds):
+    sides = []
+    for name, build in zip(("old", "new"), builds):
+        (pathlib.Path(folder) / name).mkdir()
+        sides.append(Side(pathlib.Path(folder) / name, build.resolve()))
+    prepare_inputs(sides)
+    return sides
+
+
+def make_cases(side, asked):
+    """The cases that are asked for, by the tables of the old side."""
+    tables = {name: lines.options(side.text(name, "--print-man")) for name in lines.PROGRAMS}
+    listed = {
+        what: side.text("rpsim", "--list", what, "--format", "csv").splitlines()[1:]
+        for what in ("schedules", "costs")
+    }
+    names, costs = ([row.split(",")[0] for row in rows] for rows in listed.values())
+    cases = lines.all_lines(tables, names, costs, side.root / "in", asked.every_pair)
+    if asked.only:
+        found = re.compile(asked.only).search
+        cases = [case for case in cases if any(found(" ".join(words)) for words in case)]
+    if asked.sample and asked.sample < len(cases):
+        cases = [cases[i * len(cases) // asked.sample] for i in range(asked.sample)]
+    return cases
+
+
+def compare(sides, cases, exceptions, jobs):
+    """Runs and compares the cases. @return differences that no exception allows"""
+    count = {"differ": 0, "excepted": 0, "files": 0}
+    statuses = collections.Counter()
+    if any(words[0].startswith("c") for case in cases for words in case):
+        for side in sides:
+            side.compile_callers()
+
+    def both(case_number):
+        return [outcome(side, case_number, cases[case_number]) for side in sides]
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for number, (old, new) in enumerate(pool.map(both, range(len(cases)))):
+            command = "; ".join(" ".join(words) for words in cases[number])
+            for stream in dict.fromkeys([*old, *new]):
+                ours, theirs = old.get(stream), new.get(stream)
+                if stream.endswith("exit status"):
+                    statuses[(ours or b"").decode()] += 1
+                elif not stream.endswith(("stdout", "stderr")):
+                    count["files"] += 1
+                if ours == theirs:
+                    continue
+                if exceptions.allow(command, stream, ours, theirs):
+                    count["excepted"] += 1
+                    continue
+                count["differ"] += 1
+                print(f"{command}\n  {stream}: {first_difference(ours, theirs)}", flush=True)
+    parts = ", ".join(f"{n} with exit status {s}" for s, n in sorted(statuses.items()))
+    print(f"{sum(statuses.values())} command lines ({parts}), {count['files']} files: ", end="")
+    print(f"{count['differ']} differences, {count['excepted']} excepted")
+    return count["differ"]
+
+
+def self_test(sides, exceptions):
+    """A build is as itself; another output, message, exit status, file and store is seen."""
+    texts = (
+        "rpsim --schedule gpipe --model tiny --iterations 1 --intervals off --program-out o.txt",
+        "rpsim --schedule gpipe --fidelity stage --db o.db",
+        "rpsim --schedule gpip",
+        "rpexec --backend host --model tiny --seq-len 8 --steps 1 --gpus 2 --format json",
+        "rpplan --model tiny",
+    )
+    cases = [[lines.words(text)] for text in texts]
+    same = compare(sides, cases, exceptions, 2)
+    program = sides[1].root / "build/rpsim"
+    program.rename(f"{program}.true")
+    program.write_text(
+        """#!/bin/sh
+"$0.true" "$@" >stdout 2>stderr
+status=$?
+sed s/gpipe/gpipes/ stdout
+sed s/gpipe/gpipes/ stderr >&2
+rm stdout stderr
+[ ! -e o.txt ] || echo "# a line" >>o.txt
+[ ! -e o.db ] || sqlite3 o.db "UPDATE runs SET gpus = gpus + 1"
+exit $((status + 1))
+""",
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    expected = 4 if shutil.which("sqlite3") is None else 5  # 2 outputs, a message, a file, a store
+    allowed = Exceptions("", "^rpsim .*gpip\texit status\tthe three that were made")
+    differ = compare(sides, cases, allowed, 2)
+    print(f"{same} differences from itself, {differ} of the {expected} that were made")
+    return 0 if same == 0 and differ == expected else 1
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("old", type=pathlib.Path)
-    parser.add_argument("new", type=pathlib.Path)
+    parser.add_argument("builds", nargs=2, type=pathlib.Path, metavar="BUILD", help="old and new")
     parser.add_argument("--jobs", type=int, default=2, help="cases at a time (2)")
     parser.add_argument("--only", metavar="REGEX", help="only command lines that it is found in")
     parser.add_argument("--sample", type=int, metavar="K", help="only K cases, evenly spread")
     parser.add_argument("--every-pair", action="store_true", help="all pairs of options, not some")
     parser.add_argument("--list", action="store_true", help="print the command lines, run nothing")
+    parser.add_argument("--self-test", action="store_true")
     parser.add_argument(
         "--exceptions", type=pathlib.Path, default=HERE / "same_answers_exceptions.txt"
     )
     asked = parser.parse_args()
-    exceptions = Exceptions(asked.exceptions)
+    exceptions = Exceptions(asked.exceptions, asked.exceptions.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="same_answers.") as folder:
-        sides = []
-        for name, build in (("old", asked.old), ("new", asked.new)):
-            (pathlib.Path(folder) / name).mkdir()
-            sides.append(Side(pathlib.Path(folder) / name, build.resolve()))
-        prepare_inputs(sides)
-        tables = {
-            program: lines.options(sides[0].text(program, "--print-man"))
-            for program in lines.PROGRAMS
-        }
-        listed = [
-            [
-                row.split(",")[0]
-                for row in sides[0]
-                .text("rpsim", "--list", what, "--format", "csv")
-                .splitlines()[1:]
-            ]
-            for what in ("schedules", "costs")
-        ]
-        cases = lines.all_lines(tables, *listed, sides[0].root / "in", asked.every_pair)
-        cases = [
-            case
-            for case in cases
-            if not asked.only or any(re.search(asked.only, " ".join(words)) for words in case)
-        ]
-        if asked.sample and asked.sample < len(cases):
-            cases = [cases[i * len(cases) // asked.sample] for i in range(asked.sample)]
+        sides = make_sides(folder, asked.builds)
+        if asked.self_test:
+            return self_test(sides, exceptions)
+        cases = make_cases(sides[0], asked)
         if asked.list:
             print("\n".join("; ".join(" ".join(words) for words in case) for case in cases))
             return 0
-        if any(words[0].startswith("c") for case in cases for words in case):
-            for side in sides:
-                side.compile_callers()
-        return compare(sides, cases, exceptions, asked.jobs)
-
-
-def compare(sides, cases, exceptions, jobs):
-    def both(number):
-        return [outcome(side, number, cases[number]) for side in sides]
-
-    count = {"differ": 0, "excepted": 0, "files": 0}
-    statuses = {}
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for number, (old, new) in enumerate(pool.map(both, range(len(cases)))):
-            command = "; ".join(" ".join(words) for words in cases[number])
-            for stream in dict.fromkeys([*old, *new]):
-                status = (
-                    old.get(stream, b"").decode("utf-8", "replace")
-                    if stream.endswith("exit status")
-                    else None
-                )
-                if status is not None:
-                    statuses[status] = statuses.get(status, 0) + 1
-                else:
-                    count["files"] += not stream.endswith(("stdout", "stderr"))
-                if old.get(stream) == new.get(stream):
-                    continue
-                if exceptions.allow(command, stream, old.get(stream), new.get(stream)):
-                    count["excepted"] += 1
-                    continue
-                count["differ"] += 1
-                print(
-                    f"{command}\n  {stream}: {first_difference(old.get(stream), new.get(stream))}",
-                    flush=True,
-                )
-    total = sum(statuses.values())
-    print(
-        f"{total} command lines ({', '.join(f'{n} with exit status {s}' for s, n in sorted(statuses.items()))}), "
-        f"{count['files']} files: {count['differ']} differences, {count['excepted']} excepted"
-    )
-    for row in exceptions.rows:
+        differ = compare(sides, cases, exceptions, asked.jobs)
+    for row in exceptions.rows if asked.only is None and asked.sample is None else ():
         if row[3] == 0:
-            print(f"same_answers_exceptions.txt:{row[4]}: was not needed")
-    return 1 if count["differ"] else 0
+            print(f"{asked.exceptions}:{row[4]}: was not needed")
+    return 1 if differ else 0
 
 
 if __name__ == "__main__":

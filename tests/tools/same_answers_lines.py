@@ -2,7 +2,7 @@
 
 Options, their arguments and choices come from --print-man, names from --list, bad inputs from
 tests/bad: a new option, schedule or bad file gets its lines without a change here. VALUES says what
-to write for an argument that is no choice (`N`, `F`), and COMPANIONS what an option needs beside it.
+to write for an argument that is no choice (`N`, `F`), and COMPANIONS what an option needs.
 
 Lines are texts, '' is an empty word. @IN@ is the folder with the inputs: `bad` and `golden` of
 tests, `experiments`, `published`, `runs`, FILES, and `made`, which the old build writes by MADE.
@@ -163,13 +163,15 @@ COMPANIONS = table_of("""
 --warmup-steps --lr-schedule linear
 --zero --data-parallel 2 --schedule 1f1b
 """)
-# What a line has beside the option that it tries. One job of rpsweep: more would store in any order.
+# What a line has beside the option that it tries. Several jobs of rpsweep store in any order.
 SETTINGS = {
     "rpsim": (
         "--model tiny --seq-len 64 --gpus 4 --iterations 2 --intervals off --format json",
         "--model qwen3-1.7b --gpus 4 --fidelity stage --format csv",
     ),
-    "rpexec": ("--backend host --gpus 2 --model tiny --seq-len 8 --steps 1 --microbatches 2 --format json",),
+    "rpexec": (
+        "--backend host --gpus 2 --model tiny --seq-len 8 --steps 1 --microbatches 2 --format json",
+    ),
     "rpadvise": ("--model tiny --platform rtx4090x8 --gpus 2 --seq-len 64 --budget 12",),
     "rpimport": ("--microbatch-size 4 --seq-len 2048",),
     "rpdiff": (f"{RECORDED}/1f1b-2 {RECORDED}/fsdp-2",),
@@ -225,8 +227,8 @@ cross:
 MADE = (
     "rpsim --schedule 1f1b --model tiny --seq-len 16 --gpus 2 --microbatches 4 --microbatch-size 1 "
     "--iterations 2 --intervals off --dtype fp32 --program-out hardware.txt --chakra-out chakra",
-    "rpsim --fidelity stage --schedule roundpipe --model qwen3-1.7b --gpus 4 --program-out stage.txt "
-    "--timeline-out stage.csv --db ops.db --db-ops",
+    "rpsim --fidelity stage --schedule roundpipe --model qwen3-1.7b --gpus 4 "
+    "--program-out stage.txt --timeline-out stage.csv --db ops.db --db-ops",
     "rpsim --schedule interleaved-1f1b --model tiny --seq-len 16 --gpus 2 --iterations 1 "
     "--intervals off --torch-csv-out torch.csv --torch-sidecar torch.json",
     "rpexec --backend host --schedule fsdp --gpus 2 --model tiny --seq-len 8 --steps 1 "
@@ -293,7 +295,7 @@ def beside(more, chosen):
 
 def options(man):
     """[(name, argument or "")] of a man page."""
-    rows = [row.replace("\\-", "-").replace("\\", "") for row in re.findall(r"^\.B (.*)$", man, re.M)]
+    rows = re.findall(r"^\.B (.*)$", man.replace("\\", ""), re.M)
     return [row.split(", ")[-1].partition(" ")[::2] for row in rows if "--" in row]
 
 
@@ -308,9 +310,9 @@ def values(program, name, argument):
 
 def settings(program, number, which):
     """What lines of a program have beside the options that they try."""
-    schedules = TURNS.get(program)
+    turns = [f"--schedule {name} " for name in TURNS.get(program, ())] or [""]
     own = SETTINGS.get(program, ("",))
-    return (f"--schedule {schedules[number % len(schedules)]} " if schedules else "") + own[which % len(own)]
+    return turns[number % len(turns)] + own[which % len(own)]
 
 
 def line(program, number, which, tried):
@@ -333,7 +335,8 @@ def of_options(program, table):
             tried = [name] if argument else [f"{name}=1", f"{name} 1", f"{name} {name}"]
             tried += [f"{name} {value}" for value in INVALID if argument]
             if argument and not slow:
-                tried += [f"{name}={valid[0]}", f"{name[:-1]} {valid[0]}", f"{name} {valid[0]} {name} {valid[-1]}"]
+                tried += [f"{name}={valid[0]}", f"{name[:-1]} {valid[0]}"]
+                tried += [f"{name} {valid[0]} {name} {valid[-1]}"]
             for text in tried:
                 yield line(program, number, which, text)
 
@@ -355,25 +358,40 @@ def of_pairs(program, table, every):
 def of_schedules(names, costs):
     """Schedules x models x platforms at both fidelities, with other options in turn."""
     measured = sorted({name.split("@")[0] for name in costs})[:6]
-    turns = {3: "--timeline-out o.csv", 7: "--explain", 8: "--optimizer async", 13: "--columns all",
-             16: "--trace-out o.trace", 17: "--html-out o.html", 18: "--db o.db --db-ops", 23: "--chakra-out o",
-             19: "--torch-csv-out o.torch.csv --torch-sidecar o.json"}  # fmt: skip
-    hardware = {4: "--grain layer", 6: "--data-parallel 2", 9: "--accumulate 2", 11: "--tensor-parallel 2"}
+    turns = {
+        3: "--timeline-out o.csv",
+        7: "--explain",
+        8: "--optimizer async",
+        13: "--columns all",
+        16: "--trace-out o.trace",
+        17: "--html-out o.html",
+        18: "--db o.db --db-ops",
+        19: "--torch-csv-out o.torch.csv --torch-sidecar o.json",
+        23: "--chakra-out o",
+    }
+    hardware = {
+        4: "--grain layer",
+        6: "--data-parallel 2",
+        9: "--accumulate 2",
+        11: "--tensor-parallel 2",
+    }
     cases = [("stage", m, p, s) for m in measured for p in PLATFORMS for s in names]
     cases += [("hardware", m, p, s) for m in MODELS for p in PLATFORMS for s in names]
     for number, (fidelity, model, platform, schedule) in enumerate(cases):
         text = (
-            f"rpsim --schedule {schedule} --model {model} --platform {platform} --fidelity {fidelity}"
-            f" --gpus {(4, 2, 8, 4, 3)[number % 5]} --microbatches {(8, 16, 8, 6)[number % 4]}"
-            f" --format {('json', 'csv', 'kv', 'table', 'md')[number % 5]} --program-out o.txt"
+            f"rpsim --schedule {schedule} --model {model} --platform {platform}"
+            f" --fidelity {fidelity} --gpus {(4, 2, 8, 4, 3)[number % 5]}"
+            f" --microbatches {(8, 16, 8, 6)[number % 4]} --program-out o.txt"
+            f" --format {('json', 'csv', 'kv', 'table', 'md')[number % 5]}"
         )
         if number % 2 == 0:
             text += f" --recompute {('none', 'wait', 'early')[number % 3]}"
         if fidelity == "stage":
             text += f" --costs {model}@rtx4090"
         else:
-            text += f" --iterations 2 --microbatch-size 1 --seq-len {64 if 'tiny' in model else '1k'}"
-            text += f" --intervals {'off' if number % 10 else 3} --dtype {('fp16', 'bf16', 'fp32')[number % 3]}"
+            text += f" --iterations 2 --intervals {'off' if number % 10 else 3}"
+            text += f" --microbatch-size 1 --seq-len {64 if 'tiny' in model else '1k'}"
+            text += f" --dtype {('fp16', 'bf16', 'fp32')[number % 3]}"
         also = {**turns, **(hardware if fidelity == "hardware" else {})}
         yield text + "".join(f" {more}" for every, more in also.items() if number % every == 0)
 
@@ -381,21 +399,25 @@ def of_schedules(names, costs):
 def of_rpsim(names, costs, paper):
     for model in MODELS:
         for platform in PLATFORMS:
-            text = f"rpsim --schedule all --model {model} --platform {platform} --gpus 4 --seq-len 128"
+            text = f"rpsim --schedule all --model {model} --platform {platform} --gpus 4"
+            text += " --seq-len 128"
             yield f"{text} --iterations 2 --intervals {'off' if platform == 'h100x8' else 2}"
             yield f"{text} --iterations 1 --intervals off --format json --explain"
     for name in costs:
         for form in ("table", "json", "kv"):
-            yield f"rpsim --fidelity stage --schedule all --model {name.split('@')[0]} --format {form}"
+            model = name.split("@")[0]
+            yield f"rpsim --fidelity stage --schedule all --model {model} --format {form}"
     for row in paper:
-        text = "rpsim --config paper --schedule {schedule} --model {model} --optimizer {optimizer}".format(**row)
+        text = "rpsim --config paper"
+        text += "".join(f" --{name} {row[name]}" for name in ("schedule", "model", "optimizer"))
         yield f"{text} --intervals 2 --format json"
         yield f"{text} --intervals off --gpus 4 --iterations 2"
         yield f"{text} --intervals off --iterations 2 --max-seqlen --format csv"
     for name in names:
         yield f"rpsim --schedule {name}"
         yield f"rpsim --schedule {name} --fidelity stage --format kv"
-        yield f"rpsim --schedule {name} --gpus 2 --partition tuned --tune-budget 20 --intervals off --iterations 2"
+        text = f"rpsim --schedule {name} --gpus 2 --intervals off --iterations 2"
+        yield f"{text} --partition tuned --tune-budget 20"
     for what in ("schedules", "models", "platforms", "costs", "nothing"):
         for form in ("table", "csv", "json", "md", "kv"):
             yield f"rpsim --list {what} --format {form}"
@@ -407,11 +429,14 @@ def of_rpexec(names):
         for gpus in (1, 2, 4):
             turn = number + gpus
             yield (
-                f"{text} --gpus {gpus} --steps 2 --microbatches 4 --model {('tiny', 'tiny', 'tiny-moe')[turn % 3]}"
-                f" --dtype {('fp32', 'bf16', 'fp16')[turn % 3]} --format {('table', 'json')[turn % 2]}"
+                f"{text} --gpus {gpus} --steps 2 --microbatches 4"
+                f" --model {('tiny', 'tiny', 'tiny-moe')[turn % 3]}"
+                f" --dtype {('fp32', 'bf16', 'fp16')[turn % 3]}"
+                f" --format {('table', 'json')[turn % 2]}"
                 " --program-out o.txt --loss-out o.loss.csv"
             )
-        yield f"{text} --gpus 2 --steps 1 --check --format json --optimizer {('sync', 'async')[number % 2]}"
+        mode = ("sync", "async")[number % 2]
+        yield f"{text} --gpus 2 --steps 1 --check --format json --optimizer {mode}"
     for what in ("backends", "schedules", "models"):
         yield f"rpexec --list {what}"
 
@@ -426,10 +451,12 @@ def of_rpadvise():
         "--tokens 1B --usd-per-hour 3",
         "--schedule roundpipe,1f1b --export o",
     )
-    cases = [(model, platform) for model in (*MODELS, "small", "qwen3-32b-lora") for platform in PLATFORMS]
+    models = (*MODELS, "small", "qwen3-32b-lora")
+    cases = [(model, platform) for model in models for platform in PLATFORMS]
     for number, (model, platform) in enumerate(cases):
         for more in (extra[number % 7], extra[(number + 3) % 7]):
-            yield f"rpadvise --model {model} --platform {platform} --gpus 2 --seq-len 512 --budget 30 {more}"
+            text = f"rpadvise --model {model} --platform {platform} --gpus 2 --seq-len 512"
+            yield f"{text} --budget 30 {more}"
     for system in "roundpipe deepspeed megatron-lm torch-pipelining torch-fsdp rpexec".split():
         yield (
             "rpadvise --model qwen3-0.6b --platform h100x8 --gpus 4 --seq-len 512 --budget 60"
@@ -450,8 +477,8 @@ def of_others():
         for more in ("", "--format json", "--gpus 2 --tolerance 1.3"):
             for mode in ("fused", "train", "infer"):
                 yield f"rpplan --model {model} --mode {mode} {more}"
-    for prefix in ("golden/chakra/1f1b", "golden/chakra/all_reduce", "golden/chakra/memory", "golden/chakra/pipe",
-                   "made/chakra", "bad/chakra/cut"):  # fmt: skip
+    traces = [f"golden/chakra/{name}" for name in ("1f1b", "all_reduce", "memory", "pipe")]
+    for prefix in (*traces, "made/chakra", "bad/chakra/cut"):
         for form in ("table", "json"):
             yield f"rpimport --chakra @IN@/{prefix} --format {form}"
     text = "rpimport --microbatch-size 4 --seq-len 2k --kineto"
@@ -464,8 +491,9 @@ def of_others():
     for view in "best wins latest summary failures error_per_cell points runs2".split():
         yield f"rpsweep export {view} --db @IN@/made/swept.db"
     for program in PROGRAMS:
-        for more in ("", "-h", "-V", "--print-man", "--print-bash", "--print-zsh", "x", "--x", "-x", "-- --help",
-                     "--help --nothing", "--help --version"):  # fmt: skip
+        for more in "-h -V --print-man --print-bash --print-zsh x --x -x".split():
+            yield f"{program} {more}"
+        for more in ("", "-- --help", "--help --nothing", "--help --version"):
             yield f"{program} {more}"
 
 
@@ -495,10 +523,7 @@ def of_bad(bad):
                     "rppredict --cells",
                     "rpsweep --db x.db",
                 ),
-                "programs": (
-                    "rpsim --model tiny --intervals off --program-in",
-                    "rpexec --backend host --program-in",
-                ),
+                "programs": ("rpsim --model tiny --program-in", "rpexec --program-in"),
                 "torch": ("rpsim --model tiny --intervals off --torch-csv-in",),
                 "configs": (
                     "rpsim --schedule gpipe --iterations 2 --intervals off --model",
@@ -512,8 +537,8 @@ def of_bad(bad):
 def of_golden(inputs):
     for path in sorted((inputs / "golden/hf").glob("*.json")):
         yield (
-            "rpsim --schedule 1f1b --gpus 2 --iterations 2 --intervals off --seq-len 128 --format csv"
-            f" --model @IN@/golden/hf/{path.name}"
+            "rpsim --schedule 1f1b --gpus 2 --iterations 2 --intervals off --seq-len 128"
+            f" --format csv --model @IN@/golden/hf/{path.name}"
         )
     for path in sorted((inputs / "golden/torch").glob("*.csv")):
         file = f"@IN@/golden/torch/{path.name}"
@@ -561,8 +586,14 @@ def all_lines(tables, names, costs, inputs, every_pair):
     """Cases, each the command lines that follow each other in one folder, as lists of words."""
     with open(inputs / "paper.csv", encoding="utf-8", newline="") as stream:
         paper = list(csv.DictReader(stream))
-    texts = [*of_schedules(names, costs), *of_rpsim(names, costs, paper), *of_rpexec(names), *of_rpadvise()]
-    texts += [*of_others(), *of_bad(inputs / "bad"), *of_golden(inputs), *of_library(names)]
+    texts = [*of_schedules(names, costs), *of_rpsim(names, costs, paper), *of_rpexec(names)]
+    texts += [
+        *of_rpadvise(),
+        *of_others(),
+        *of_bad(inputs / "bad"),
+        *of_golden(inputs),
+        *of_library(names),
+    ]
     for program in PROGRAMS:
         every = 1 if every_pair else EVERY.get(program, 1)
         texts += [*of_options(program, tables[program]), *of_pairs(program, tables[program], every)]

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Measures how a run goes through the sources: structure.py [TREE] [--list] [--commit HASH]...
 
-Prints a number a line; with --list the places below each. Product is the C, C++ and CUDA of common, sim, exec
-and experiments without exec/cuda/tests; comments and, but for option names, string literals are blanked first.
+Prints a number a line; with --list the places below each. The product is the C, C++ and CUDA of
+common, sim, exec and experiments, without exec/cuda/tests. Comments do not count.
 
-structures    structs that hold a run: at least 5 different decisions of DECISIONS are members. Those
-              of a struct that is embedded by value count, if others stand beside them. A rows
-              file that a header includes (OPTION(TYPE MEMBER; ...)) is the struct of its folder.
-              Structs of RESULTS describe what has run, not what to run; pointers do not count.
+structures    structs that hold a run: at least 5 decisions of DECISIONS are members, of different
+              meanings. Those of a struct that is embedded by value count, if others stand
+              beside them; pointers do not. A rows file that a header includes
+              (OPTION(TYPE MEMBER; ...)) is the struct of its folder. Structs of RESULTS describe
+              what has run, not what to run.
 copies        functions that copy a run by hand: at least 5 decisions go from a member to one of
               the same meaning of another variable or an initialiser (`a->gpus = b->gpus`,
               `.gpus = b->gpus`), or to a call with the option's name (add("--gpus", a->gpus))
@@ -248,15 +249,11 @@ def option_names_of(files):
 
 
 def op_kinds_of(files):
+    compared = re.compile(r"[=!]=\s*(RP_OP_\w+)|\bcase\s+(RP_OP_\w+)|\b(RP_OP_\w+)\s*[=!]=")
     for path, text in files.items():
         if not OP_ROWS.search(path):
-            for match in re.finditer(
-                r"[=!]=\s*(RP_OP_\w+)|\bcase\s+(RP_OP_\w+)|\b(RP_OP_\w+)\s*[=!]=",
-                without_literals(text),
-            ):
-                yield f"{path}:{line_of(text, match.start())}", match.group(1) or match.group(
-                    2
-                ) or match.group(3)
+            for match in compared.finditer(without_literals(text)):
+                yield f"{path}:{line_of(text, match.start())}", match.group(match.lastindex)
 
 
 def loops_of(edges):
@@ -287,36 +284,32 @@ def loops_of(edges):
 
 def cycles_of(files):
     """(loops, pairs): loops of folders, each once, and pairs that include each other directly."""
-    folders = [
-        (path.rsplit("/", 1)[0], into.rsplit("/", 1)[0], f"{path}:{line}")
-        for path, line, into in includes_of(files)
-    ]
-    loops, seen = [], set()
-    for level in range(1, 1 + max((a.count("/") + 1 for a, _, _ in folders), default=0)):
-        edges = collections.defaultdict(set)
-        for own, into, _ in folders:
-            a, b = ("/".join(folder.split("/")[:level]) for folder in (own, into))
+    edges = collections.Counter(
+        (path.rsplit("/", 1)[0], into.rsplit("/", 1)[0]) for path, _, into in includes_of(files)
+    )
+    loops, seen = [], []
+    for level in range(1, 1 + max((own.count("/") + 1 for own, _ in edges), default=0)):
+        cut = collections.defaultdict(set)
+        for own, into in edges:
+            a, b = shortened(own, level), shortened(into, level)
             if a != b:
-                edges[a].add(b)
-        for loop in loops_of(edges):
-            # Seen already where the same folders, cut shorter, are a loop.
+                cut[a].add(b)
+        for loop in loops_of(cut):
             if not any(
-                all("/".join(f.split("/")[:upper]) in earlier for f in loop)
-                for upper, earlier in seen_loops(seen)
+                {shortened(folder, upper) for folder in loop} <= set(l) for upper, l in seen
             ):
+                seen.append((level, loop))
                 loops.append((f"level {level}", " <-> ".join(loop)))
-                seen.add((level, tuple(loop)))
-    direct = collections.Counter((own, into) for own, into, _ in folders if own != into)
     pairs = [
-        (f"{a} <-> {b}", f"{direct[a, b]} : {direct[b, a]}")
-        for a, b in sorted(direct)
-        if a < b and (b, a) in direct
+        (f"{a} <-> {b}", f"{edges[a, b]} : {edges[b, a]}")
+        for a, b in sorted(edges)
+        if a < b and (b, a) in edges
     ]
     return loops, pairs
 
 
-def seen_loops(seen):
-    return [(level, set(loop)) for level, loop in seen]
+def shortened(folder, level):
+    return "/".join(folder.split("/")[:level])
 
 
 def kind_of(path):
@@ -330,15 +323,18 @@ def kind_of(path):
 
 
 def show_commit(root, commit, listed):
-    text = subprocess.run(["git", "-C", str(root), "show", "--name-only", "--format=%h %s", commit], check=True,
-                          stdout=subprocess.PIPE, encoding="utf-8").stdout  # fmt: skip
+    text = subprocess.run(
+        ["git", "-C", str(root), "show", "--name-only", "--format=%h %s", commit],
+        check=True,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+    ).stdout
     subject, *paths = [line for line in text.splitlines() if line]
     kinds = collections.defaultdict(list)
     for path in paths:
         kinds[kind_of(path)].append(path)
-    print(
-        f"{subject}: {', '.join(f'{len(kinds[kind])} {kind}' for kind in ('product', 'tests', 'data', 'documents', 'others'))}"
-    )
+    order = ("product", "tests", "data", "documents", "others")
+    print(f"{subject}: {', '.join(f'{len(kinds[kind])} {kind}' for kind in order)}")
     if listed:
         print("\n".join(f"    {path}" for path in kinds["product"]))
 
@@ -346,26 +342,24 @@ def show_commit(root, commit, listed):
 def measure(root):
     """[(name, number, what it is, [(place, text)])]."""
     files = read_tree(root)
-    loops, pairs = cycles_of(files)
     runs = [(place, f"{name}: {' '.join(sorted(found))}") for place, name, found in runs_of(files)]
-    captures, kinds, names = (
-        list(captures_of(files)),
-        list(op_kinds_of(files)),
-        list(option_names_of(files)),
-    )
-    count = sum(len(text.split()) for _, text in names)
-    return [
-        ("structures", len(runs), "structs that hold a run", runs),
-        *((name, len(rows), what, rows) for name, what, rows in (
-            ("copies", "functions that copy a run by hand", list(copies_of(files))),
-            ("captures", f"files that capture the log, {sum(int(t.split()[0]) for _, t in captures)} calls", captures),
-            ("programs", "includes of another program's folder", list(programs_of(files))),
-            ("option names", f"messages of libraries with names of options, {count} names", names),
-            ("op kinds", f"comparisons with op kinds, in {len({p.split(':')[0] for p, _ in kinds})} files", kinds),
-            ("cycles", "loops of folders", loops),
-            ("pairs", "pairs of folders that include each other", pairs),
-        )),
-    ]  # fmt: skip
+    captures, kinds = list(captures_of(files)), list(op_kinds_of(files))
+    names = list(option_names_of(files))
+    loops, pairs = cycles_of(files)
+    calls = sum(int(text.split()[0]) for _, text in captures)
+    words = sum(len(text.split()) for _, text in names)
+    places = len({place.split(":")[0] for place, _ in kinds})
+    rows = [
+        ("structures", "structs that hold a run", runs),
+        ("copies", "functions that copy a run by hand", list(copies_of(files))),
+        ("captures", f"files that capture the log, {calls} calls", captures),
+        ("programs", "includes of another program's folder", list(programs_of(files))),
+        ("option names", f"messages of libraries with names of options, {words} names", names),
+        ("op kinds", f"comparisons with op kinds, in {places} files", kinds),
+        ("cycles", "loops of folders", loops),
+        ("pairs", "pairs of folders that include each other", pairs),
+    ]
+    return [(name, len(found), what, found) for name, what, found in rows]
 
 
 def main():
