@@ -488,6 +488,7 @@ def of_others():
     yield "rppredict @IN@/few"
     yield "rppredict @IN@/few --format md"
     yield "rppredict --cells @IN@/cells.csv --intervals 2 --platform h100x8"
+    yield "rpsweep pipeline-study --dry-run"
     for view in "best wins latest summary failures error_per_cell points runs2".split():
         yield f"rpsweep export {view} --db @IN@/made/swept.db"
     for program in PROGRAMS:
