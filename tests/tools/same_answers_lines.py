@@ -470,8 +470,8 @@ def of_others():
             both = [f"{RECORDED}/{first}", f"{RECORDED}/{second}"]
             yield f"rpdiff {both[0]} {both[1]} --format json --html-out o.html"
             yield f"rpdiff {both[0]}/timeline.csv {both[1]}/timeline.csv --trace-out o.trace"
-    yield "rpdiff @IN@/made/ops.db:1 @IN@/made/stage.csv"
-    yield "rpdiff @IN@/made/ops.db:2 @IN@/made/stage.csv"
+    for run in (1, 2):
+        yield f"rpdiff @IN@/made/ops.db:{run} @IN@/made/stage.csv"
     yield "rpplan @IN@/golden/partition.json"
     for model in MODELS:
         for more in ("", "--format json", "--gpus 2 --tolerance 1.3"):
@@ -485,8 +485,7 @@ def of_others():
     yield f"{text} @IN@/golden/roundpipe/trace.json.gz --out o.yaml"
     for rank in (0, 1):
         yield f"{text} @IN@/golden/kineto/dualpipev-p2v2m4.{rank}.json --partition 2,2,2,2"
-    yield "rppredict @IN@/few"
-    yield "rppredict @IN@/few --format md"
+    yield from ("rppredict @IN@/few", "rppredict @IN@/few --format md")
     yield "rppredict --cells @IN@/cells.csv --intervals 2 --platform h100x8"
     yield "rpsweep pipeline-study --dry-run"
     for view in "best wins latest summary failures error_per_cell points runs2".split():
@@ -579,8 +578,7 @@ def of_library(names):
         yield f"python run {more}"
     for model in ("qwen3-1.7b", "llama3.1-8b", "qwen", "gpt-oss-20b"):
         yield f"c-throughput {model}"
-    yield "python names"
-    yield "python settings"
+    yield from ("python names", "python settings")
 
 
 def all_lines(tables, names, costs, inputs, every_pair):
