@@ -1,6 +1,7 @@
 #include "experiments/options.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/cli/option_values.h"
 
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 #define MOST_JOBS 1024u
 #define MOST_SHARDS 100000u
 
-static rp_status take_shard(const rp_option *row, const char *text, rp_arena *arena, void *options)
+static rp_status take_shard(const rp_option *row, const char *text, rp_arena *arena, void *options,
+                            rp_reason *reason)
 {
     rpsweep_options *o = options;
     (void)arena;
@@ -20,7 +22,8 @@ static rp_status take_shard(const rp_option *row, const char *text, rp_arena *ar
         shards = strtoul(end + 1, &end, 10);
     }
     if (*end != '\0' || shards < 1 || shards > MOST_SHARDS || shard >= shards) {
-        return rp_option_bad(row->name, text, "I/N with N from 1 to 100000 and I from 0 to N - 1");
+        return rp_option_bad(row->name, text, "I/N with N from 1 to 100000 and I from 0 to N - 1",
+                             reason);
     }
     o->shard = (uint32_t)shard;
     o->shards = (uint32_t)shards;
@@ -166,10 +169,10 @@ rp_status rpsweep_options_parse(int argc, char **argv, rp_arena *arena,
                                 rpsweep_options *options_out)
 {
     *options_out = (rpsweep_options){.shards = 1};
-    RP_TRY(rp_options_parse(&rpsweep_command_line, argc, argv, arena, options_out));
+    RP_TRY(rp_options_parse(&rpsweep_command_line, argc, argv, arena, options_out, NULL));
     if (options_out->common.request != RP_OPTIONS_RUN) {
         return RP_OK;
     }
     RP_TRY(take_words(options_out));
-    return rp_options_check(&rpsweep_command_line, options_out);
+    return rp_options_check(&rpsweep_command_line, options_out, NULL);
 }

@@ -2,6 +2,7 @@
 #include "experiments/point_run.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "exec/rpexec/arguments.h"
 #include "sim/rpsim/arguments.h"
 
@@ -230,11 +231,11 @@ rp_status rpsweep_point_run(const rpsweep_experiment *experiment, const char *rp
 }
 
 rp_status rpsweep_point_check(const rpsweep_experiment *e, const rpsweep_point *point,
-                              rp_arena *arena)
+                              rp_arena *arena, rp_reason *reason)
 {
     int argc = 0;
     char **argv = NULL;
     RP_TRY(rpsweep_point_arguments(e, point, arena, &argc, &argv));
-    return e->executed ? rpexec_arguments_check(argc, argv, arena)
-                       : rpsim_arguments_check(argc, argv, arena);
+    return e->executed ? rpexec_arguments_check(argc, argv, arena, reason)
+                       : rpsim_arguments_check(argc, argv, arena, reason);
 }

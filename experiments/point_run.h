@@ -1,6 +1,7 @@
 /** @file point_run.h  Runs one point of an experiment. */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/store/record.h"
 #include "experiments/experiment.h"
 
@@ -49,4 +50,4 @@ rp_status rpsweep_outcome_unpack(const char *bytes, size_t length, rp_arena *are
  * @retval RP_OK, RP_USAGE (logged, without the file's name), RP_NO_MEMORY
  */
 rp_status rpsweep_point_check(const rpsweep_experiment *experiment, const rpsweep_point *point,
-                              rp_arena *arena);
+                              rp_arena *arena, rp_reason *reason);

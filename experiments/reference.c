@@ -101,7 +101,7 @@ static rp_status read_cell(const char *cell, rp_arena *arena, rp_store_reference
     if (cell == NULL) {
         return RP_OK;
     }
-    RP_TRY(rp_option_list("cell", cell, arena, &items, &count));
+    RP_TRY(rp_option_list("cell", cell, arena, &items, &count, NULL));
     for (uint32_t i = 0; i < count; i++) {
         const char *equals = strchr(items[i], '=');
         const char *name = items[i];
@@ -111,7 +111,8 @@ static rp_status read_cell(const char *cell, rp_arena *arena, rp_store_reference
         if (equals == NULL || !set_column(r, name, equals + 1)) {
             return rp_option_bad("cell", items[i],
                                  "NAME=VALUE with the names " NAMES
-                                 "; kinds are published and measured, sizes whole numbers from 1");
+                                 "; kinds are published and measured, sizes whole numbers from 1",
+                                 NULL);
         }
     }
     return RP_OK;

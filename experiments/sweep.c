@@ -1,6 +1,7 @@
 #include "experiments/sweep.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -92,32 +93,32 @@ static rp_status is_missing(sweep *s, const rpsweep_point *point, rp_arena *aren
     return RP_OK;
 }
 
-/* Which of its settings an option's message is about. */
-static uint32_t line_of(const rpsweep_point *point, const char *message)
+/* Where the experiment says the setting that a refusal is about. */
+static uint32_t line_of(const rpsweep_point *point, const char *subject)
 {
     for (uint32_t i = 0; i < point->count; i++) {
-        char name[128];
-        (void)snprintf(name, sizeof name, "--%s", point->settings[i].option);
-        const char *at = strstr(message, name);
-        char after = at != NULL ? at[strlen(name)] : 'x';
-        if (at != NULL && after != '-' && (after < 'a' || after > 'z')) {
+        const char *option = point->settings[i].option;
+        size_t at = 0;
+        while (option[at] != '\0' && (option[at] == '-' ? '_' : option[at]) == subject[at]) {
+            at++;
+        }
+        if (option[at] == '\0' && subject[at] == '\0') {
             return point->settings[i].line;
         }
     }
     return 0;
 }
 
-/* Bad options are found before anything runs. */
+/* Bad options are found before anything runs, which warns of the others. */
 static rp_status check_point(const sweep *s, const rpsweep_point *point, rp_arena *arena)
 {
-    char message[2048];
-    rp_log_capture_begin(message, sizeof message);
-    rp_status status = rpsweep_point_check(s->experiment, point, arena);
-    rp_log_capture_end();
-    if (status != RP_OK) {
-        message[strcspn(message, "\n")] = '\0';
-        rp_log_error_at(s->experiment->file, line_of(point, message), "point %" PRIu64 ": %s",
-                        point->number, message);
+    rp_reason reason = {0};
+    bool before = rp_log_mute_warnings(true);
+    rp_status status = rpsweep_point_check(s->experiment, point, arena, &reason);
+    rp_log_mute_warnings(before);
+    if (status != RP_OK && reason.status == status) {
+        rp_log_error_at(s->experiment->file, line_of(point, reason.subject),
+                        "point %" PRIu64 ": %s", point->number, reason.text);
     }
     return status;
 }

@@ -1,6 +1,7 @@
 #include "common/base/host_limits.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -115,7 +116,7 @@ rp_status rp_host_memory_require(uint64_t bytes, const char *what)
     return RP_NO_MEMORY;
 }
 
-rp_status rp_host_memory_allow(double bytes, const char *what, const char *valid)
+rp_status rp_host_memory_allow(double bytes, const char *what, const char *valid, rp_reason *reason)
 {
     if (bytes < ALWAYS_ALLOWED) {
         return RP_OK;
@@ -124,10 +125,10 @@ rp_status rp_host_memory_allow(double bytes, const char *what, const char *valid
     if (bytes <= available) {
         return RP_OK;
     }
-    rp_log_error("%s would take about %.1f GiB of this machine's memory, and %.1f GiB are "
-                 "available; valid are %s",
-                 what, bytes * 0x1p-30, available * 0x1p-30, valid);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE,
+                     "%s would take about %.1f GiB of this machine's memory, and %.1f GiB are "
+                     "available; valid are %s",
+                     what, bytes * 0x1p-30, available * 0x1p-30, valid);
 }
 
 /* ---- processors -------------------------------------------------------------------------------

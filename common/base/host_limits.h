@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/base/status.h"
 
 #include <stdbool.h>
@@ -36,7 +37,8 @@ rp_status rp_host_memory_require(uint64_t bytes, const char *what);
  * @param valid what the user would have to lower, for the message
  * @retval RP_OK, RP_USAGE (logged, with need and limit)
  */
-rp_status rp_host_memory_allow(double bytes, const char *what, const char *valid);
+rp_status rp_host_memory_allow(double bytes, const char *what, const char *valid,
+                               rp_reason *reason);
 
 /**
  * @param root as above

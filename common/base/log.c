@@ -15,6 +15,7 @@
 static const char *program_name = "rp";
 static bool has_options; /* of a command line */
 static _Thread_local uint64_t said;
+static _Thread_local bool muted;
 
 /* rp_log_set_place */
 static _Thread_local const char *place_file;
@@ -336,9 +337,20 @@ rp_status rp_broken_at(const char *file, int line)
     return RP_BROKEN;
 }
 
+bool rp_log_mute_warnings(bool mute)
+{
+    bool before = muted;
+    muted = mute;
+    return before;
+}
+
 void rp_log_warning(const char *format, ...)
 {
     va_list arguments;
+    if (muted) {
+        said++;
+        return;
+    }
     va_start(arguments, format);
     print_message("warning: ", format, arguments);
     va_end(arguments);

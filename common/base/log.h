@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,10 @@ rp_status rp_broken_at(const char *file, int line);
 
 /** As rp_log_error, "PROGRAM: warning: message". */
 void rp_log_warning(const char *format, ...) RP_PRINTF(1, 2);
+
+/** Leaves this thread's warnings out: of trials, whose inputs have been warned of before.
+ * @return whether they were left out until now */
+bool rp_log_mute_warnings(bool mute);
 
 /**
  * Error about a place in a file: "FILE:LINE: message" without a program prefix, the form of cli.md,
@@ -53,7 +58,8 @@ void rp_log_set_place(const char *file, size_t line);
  * `name` must outlive all logging. Default "rp", which has settings and no options. */
 void rp_log_set_program(const char *name);
 
-/** @return messages of this thread until now: whether something was said meanwhile. */
+/** @return how many messages this thread has had until now: whether something was said meanwhile.
+ */
 uint64_t rp_log_said(void);
 
 /**

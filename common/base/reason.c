@@ -64,3 +64,35 @@ rp_status rp_reason_log(const rp_reason *reason)
     }
     return reason->status;
 }
+
+/* Behind "HEAD: " where `text` begins so. */
+static const char *behind(const char *text, const char *head, size_t length)
+{
+    bool begins = strncmp(text, head, length) == 0 && strncmp(text + length, ": ", 2) == 0;
+    return begins ? text + length + 2 : text;
+}
+
+const char *rp_reason_cause(const rp_reason *reason, const char *name, size_t *length_out)
+{
+    const char *cause = behind(reason->text, reason->text, strcspn(reason->text, ": "));
+    if (reason->subject[0] == '\0' && !reason->placed) {
+        cause = reason->text;
+    }
+    if (name != NULL) {
+        cause = behind(cause, name, strlen(name));
+    }
+    *length_out = strcspn(cause, ";");
+    return cause;
+}
+
+rp_status rp_reason_give(const rp_reason *own, rp_status status, rp_reason *reason)
+{
+    if (status == RP_OK || own->status != status) {
+        return status;
+    }
+    if (reason == NULL) {
+        return rp_reason_log(own);
+    }
+    *reason = *own;
+    return status;
+}

@@ -43,3 +43,19 @@ rp_status rp_refuse_setting(rp_reason *reason, rp_status status, const char *key
 
 /** Logs what a reason says. @return its status */
 rp_status rp_reason_log(const rp_reason *reason);
+
+/**
+ * Finds what is wrong: what stands between the setting or place that the text begins with, and what
+ * would be valid.
+ * @param name left out before it as well, with its colon; NULL: none
+ * @return in `text`, not terminated
+ */
+const char *rp_reason_cause(const rp_reason *reason, const char *name, size_t *length_out);
+
+/**
+ * Gives a failure to the caller, who decides: `own` becomes its reason, or is logged where that is
+ * NULL.
+ * @param status of the failure; nothing is done where `own` is not its reason
+ * @return `status`
+ */
+rp_status rp_reason_give(const rp_reason *own, rp_status status, rp_reason *reason);

@@ -1,6 +1,6 @@
 #include "common/cli/option_values.h"
 
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/text.h"
 
 #include <ctype.h>
@@ -10,14 +10,14 @@
 #define MOST_NUMBER 40u   /* bytes of a number with a letter behind it */
 #define MOST_EXACT 0x1p53 /* a double has all integers up to here */
 
-rp_status rp_option_bad(const char *option, const char *value, const char *valid)
+rp_status rp_option_bad(const char *option, const char *value, const char *valid, rp_reason *reason)
 {
-    rp_log_error("--%s: '%s' is not valid; valid values are %s", option, value, valid);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE, "--%s: '%s' is not valid; valid values are %s", option,
+                     value, valid);
 }
 
 rp_status rp_option_factor(const char *option, const char *text, uint32_t count, double high,
-                           uint32_t *index_out, double *factor_out)
+                           uint32_t *index_out, double *factor_out, rp_reason *reason)
 {
     char number[12]; /* of any uint32_t */
     uint64_t index = 0;
@@ -27,10 +27,10 @@ rp_status rp_option_factor(const char *option, const char *text, uint32_t count,
     number[kept] = '\0';
     if (text[length] == '\0' || !rp_parse_u64(number, 0, count - 1, &index) ||
         !rp_parse_double(text + length + 1, 1, high, factor_out)) {
-        rp_log_error("--%s: '%s' is not valid; valid values are N*FACTOR, N from 0 to %u and "
-                     "FACTOR from 1 to %g",
-                     option, text, count - 1, high);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--%s: '%s' is not valid; valid values are N*FACTOR, N from 0 to %u and "
+                         "FACTOR from 1 to %g",
+                         option, text, count - 1, high);
     }
     *index_out = (uint32_t)index;
     return RP_OK;
@@ -73,17 +73,19 @@ bool rp_option_count(const char *text, double thousand, uint64_t low, uint64_t h
     return fabs(value - whole) <= 1e-9 * value && *count_out >= low && *count_out <= high;
 }
 
-rp_status rp_option_tokens(const char *option, const char *text, double *tokens_out)
+rp_status rp_option_tokens(const char *option, const char *text, double *tokens_out,
+                           rp_reason *reason)
 {
     if (!read_scaled(text, 1000, tokens_out) || !(*tokens_out >= 1) || *tokens_out > 1e18) {
         return rp_option_bad(option, text,
-                             "counts from 1, also with k, M, B or T behind them, such as 300M");
+                             "counts from 1, also with k, M, B or T behind them, such as 300M",
+                             reason);
     }
     return RP_OK;
 }
 
 rp_status rp_option_list(const char *option, const char *text, rp_arena *arena,
-                         const char ***names_out, uint32_t *count_out)
+                         const char ***names_out, uint32_t *count_out, rp_reason *reason)
 {
     size_t commas = 0;
     for (const char *c = text; *c != '\0'; c++) {
@@ -95,7 +97,7 @@ rp_status rp_option_list(const char *option, const char *text, rp_arena *arena,
     for (size_t i = 0; i <= commas; i++) {
         size_t length = strcspn(begin, ",");
         if (length == 0) {
-            return rp_option_bad(option, text, "names separated by single commas");
+            return rp_option_bad(option, text, "names separated by single commas", reason);
         }
         RP_TRY(rp_arena_copy_text(arena, begin, length, &names[i]));
         begin += length + 1;

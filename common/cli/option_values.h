@@ -2,13 +2,15 @@
 #pragma once
 
 #include "common/base/mem.h"
+#include "common/base/reason.h"
 #include "common/base/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 /** Logs "--OPTION: 'VALUE' is not valid; valid values are VALID". @return RP_USAGE */
-rp_status rp_option_bad(const char *option, const char *value, const char *valid);
+rp_status rp_option_bad(const char *option, const char *value, const char *valid,
+                        rp_reason *reason);
 
 /**
  * "3*1.5": a number and a factor of it, written as --set writes one.
@@ -17,7 +19,7 @@ rp_status rp_option_bad(const char *option, const char *value, const char *valid
  * @retval RP_OK, RP_USAGE (logged)
  */
 rp_status rp_option_factor(const char *option, const char *text, uint32_t count, double high,
-                           uint32_t *index_out, double *factor_out);
+                           uint32_t *index_out, double *factor_out, rp_reason *reason);
 
 /**
  * A count: an integer, or a number with k, M, B or T (or K, m, b, t) behind it that makes one:
@@ -31,14 +33,15 @@ bool rp_option_count(const char *text, double thousand, uint64_t low, uint64_t h
 
 /** Splits "a,b,c" into the arena. @retval RP_OK, RP_USAGE (an empty item; logged), RP_NO_MEMORY */
 rp_status rp_option_list(const char *option, const char *text, rp_arena *arena,
-                         const char ***names_out, uint32_t *count_out);
+                         const char ***names_out, uint32_t *count_out, rp_reason *reason);
 
 /**
  * Tokens to train on, a number with the letters of rp_option_count, powers of 1000: 300M.
  * @param tokens_out at least 1
  * @retval RP_OK, RP_USAGE (logged)
  */
-rp_status rp_option_tokens(const char *option, const char *text, double *tokens_out);
+rp_status rp_option_tokens(const char *option, const char *text, double *tokens_out,
+                           rp_reason *reason);
 
 /** The command line as one text, `program` for its name. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_option_command(const char *program, int argc, char **argv, rp_arena *arena,

@@ -1,6 +1,7 @@
 #include "common/cli/options_internal.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
 
@@ -101,7 +102,7 @@ static void put(void *options, rp_option_member to, uint32_t value)
     }
 }
 
-static rp_status refuse(const rp_option *row, const char *text)
+static rp_status refuse(const rp_option *row, const char *text, rp_reason *reason)
 {
     char valid[80];
     switch (row->kind) {
@@ -121,9 +122,10 @@ static rp_status refuse(const rp_option *row, const char *text)
     case RP_OPTION_CHOICE:
     case RP_OPTION_LIST:
     case RP_OPTION_TAKE:
-        return rp_option_bad(row->name, text, row->valid != NULL ? row->valid : row->choices);
+        return rp_option_bad(row->name, text, row->valid != NULL ? row->valid : row->choices,
+                             reason);
     }
-    return rp_option_bad(row->name, text, row->valid != NULL ? row->valid : valid);
+    return rp_option_bad(row->name, text, row->valid != NULL ? row->valid : valid, reason);
 }
 
 /* The place of `text` among the choices, or how many there are. */
@@ -142,13 +144,13 @@ static uint32_t choice_of(const char *choices, const char *text, bool *found_out
     return index;
 }
 
-static rp_status take_text(const rp_option *row, const char *text, void *options)
+static rp_status take_text(const rp_option *row, const char *text, void *options, rp_reason *reason)
 {
     bool found = false;
     if (row->choices != NULL) {
         (void)choice_of(row->choices, text, &found);
         if (!found) {
-            return refuse(row, text);
+            return refuse(row, text, reason);
         }
     }
     if (row->none != NULL && strcmp(text, row->none) == 0) {
@@ -158,7 +160,8 @@ static rp_status take_text(const rp_option *row, const char *text, void *options
     return RP_OK;
 }
 
-static rp_status take_value(const rp_option *row, const char *text, rp_arena *arena, void *options)
+static rp_status take_value(const rp_option *row, const char *text, rp_arena *arena, void *options,
+                            rp_reason *reason)
 {
     char *member = (char *)options + row->to.offset;
     uint64_t integer = 0;
@@ -191,21 +194,22 @@ static rp_status take_value(const rp_option *row, const char *text, rp_arena *ar
         put(options, row->to, (uint32_t)integer);
         break;
     case RP_OPTION_TEXT:
-        return take_text(row, text, options);
+        return take_text(row, text, options, reason);
     case RP_OPTION_LIST:
-        RP_TRY(rp_option_list(row->name, text, arena, &names, &count));
+        RP_TRY(rp_option_list(row->name, text, arena, &names, &count, reason));
         memcpy(member, &names, sizeof(void *));
         put(options, row->count, count);
         break;
     case RP_OPTION_TAKE:
-        return row->take(row, text, arena, options);
+        return row->take(row, text, arena, options, reason);
     }
-    return good ? RP_OK : refuse(row, text);
+    return good ? RP_OK : refuse(row, text, reason);
 }
 
-rp_status rp_option_assign(const rp_option *row, const char *text, rp_arena *arena, void *object)
+rp_status rp_option_assign(const rp_option *row, const char *text, rp_arena *arena, void *object,
+                           rp_reason *reason)
 {
-    RP_TRY(take_value(row, text, arena, object));
+    RP_TRY(take_value(row, text, arena, object, reason));
     put(object, row->given, row->means != 0 ? row->means : 1);
     return RP_OK;
 }
@@ -222,7 +226,19 @@ typedef struct scan {
     rp_options *options; /* followed by the program's own members */
 } scan;
 
-static rp_status refuse_unknown(const scan *s, const char *word)
+/* A refusal is about the option of `row`; NULL: of none. */
+static rp_status about(const rp_option *row, rp_status status, rp_reason *reason)
+{
+    if (reason != NULL && reason->status != RP_OK && row != NULL) {
+        (void)snprintf(reason->subject, sizeof reason->subject, "%s", row->name);
+        for (char *at = reason->subject; *at != '\0'; at++) {
+            *at = (char)(*at == '-' ? '_' : *at);
+        }
+    }
+    return status;
+}
+
+static rp_status refuse_unknown(const scan *s, const char *word, rp_reason *reason)
 {
     const char *names[RP_OPTIONS_MAX];
     size_t count = 0;
@@ -231,28 +247,28 @@ static rp_status refuse_unknown(const scan *s, const char *word)
     }
     const char *nearest =
         rp_text_nearest(strncmp(word, "--", 2) == 0 ? word + 2 : word, names, count);
-    rp_log_error("%s: unknown or incomplete option%s%s; see %s --help for the valid ones", word,
-                 nearest != NULL ? "; did you mean --" : "", nearest != NULL ? nearest : "",
-                 s->program->name);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE,
+                     "%s: unknown or incomplete option%s%s; see %s --help for the valid ones", word,
+                     nearest != NULL ? "; did you mean --" : "", nearest != NULL ? nearest : "",
+                     s->program->name);
 }
 
 /* @param value NULL: none was given with the option itself */
 static rp_status take_option(scan *s, const rp_option *row, uint32_t index, const char *word,
-                             const char *value)
+                             const char *value, rp_reason *reason)
 {
     bool flag = row->kind == RP_OPTION_FLAG;
     if (flag && value != NULL) {
-        return refuse_unknown(s, word);
+        return refuse_unknown(s, word, reason);
     }
     if (!flag && value == NULL && s->at == s->argc) {
-        rp_log_error("%s: the value is missing; see %s --help", word, s->program->name);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE, "%s: the value is missing; see %s --help", word,
+                         s->program->name);
     }
     if (!flag && value == NULL) {
         value = s->argv[s->at++];
     }
-    RP_TRY(rp_option_assign(row, value, s->arena, s->options));
+    RP_TRY(about(row, rp_option_assign(row, value, s->arena, s->options, reason), reason));
     if (index < RP_OPTIONS_MAX) {
         const char **text = &s->options->given[index].text;
         s->options->given[index].when = ++s->options->given_count;
@@ -263,26 +279,26 @@ static rp_status take_option(scan *s, const rp_option *row, uint32_t index, cons
     return RP_OK;
 }
 
-static rp_status take_letter(scan *s, const char *word)
+static rp_status take_letter(scan *s, const char *word, rp_reason *reason)
 {
     for (uint32_t i = 0; rp_options_row(s->program, i) != NULL; i++) {
         const rp_option *row = rp_options_row(s->program, i);
         if (row->letter == word[1]) {
-            return take_option(s, row, i, word, word[2] != '\0' ? word + 2 : NULL);
+            return take_option(s, row, i, word, word[2] != '\0' ? word + 2 : NULL, reason);
         }
     }
-    return refuse_unknown(s, word);
+    return refuse_unknown(s, word, reason);
 }
 
 /* "--NAME" or "--NAME=VALUE"; a name may be cut as long as only one begins so. */
-static rp_status take_name(scan *s, const char *word)
+static rp_status take_name(scan *s, const char *word, rp_reason *reason)
 {
     const char *name = word + 2;
     size_t length = strcspn(name, "=");
     const char *value = name[length] == '=' ? name + length + 1 : NULL;
     for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++) {
         if (has_name(&hidden[i], name, length)) {
-            return take_option(s, &hidden[i], RP_OPTIONS_MAX, word, value);
+            return take_option(s, &hidden[i], RP_OPTIONS_MAX, word, value, reason);
         }
     }
     uint32_t found = rp_options_find(s->program, name, length);
@@ -293,12 +309,13 @@ static rp_status take_name(scan *s, const char *word)
     for (uint32_t i = 0; matches == 1 && found == RP_OPTIONS_MAX; i++) {
         found = strncmp(rp_options_row(s->program, i)->name, name, length) == 0 ? i : found;
     }
-    return matches == 1 ? take_option(s, rp_options_row(s->program, found), found, word, value)
-                        : refuse_unknown(s, word);
+    return matches == 1
+               ? take_option(s, rp_options_row(s->program, found), found, word, value, reason)
+               : refuse_unknown(s, word, reason);
 }
 
 rp_status rp_options_parse(const rp_options_program *program, int argc, char **argv,
-                           rp_arena *arena, void *options)
+                           rp_arena *arena, void *options, rp_reason *reason)
 {
     scan s = {.program = program, .argc = argc, .argv = argv, .at = 1};
     bool ended = false;
@@ -310,12 +327,12 @@ rp_status rp_options_parse(const rp_options_program *program, int argc, char **a
         if (!ended && strcmp(word, "--") == 0) {
             ended = true;
         } else if (!ended && word[0] == '-' && word[1] == '-') {
-            RP_TRY(take_name(&s, word));
+            RP_TRY(take_name(&s, word, reason));
         } else if (!ended && word[0] == '-' && word[1] != '\0') {
-            RP_TRY(take_letter(&s, word));
+            RP_TRY(take_letter(&s, word, reason));
         } else if (program->words == NULL) {
-            rp_log_error("'%s': valid are options only; see %s --help", word, program->name);
-            return RP_USAGE;
+            return rp_refuse(reason, RP_USAGE, "'%s': valid are options only; see %s --help", word,
+                             program->name);
         } else {
             s.options->words[s.options->word_count++] = word;
         }
@@ -362,17 +379,17 @@ static rp_status find_given(const rp_options_program *program, const rp_options 
 }
 
 static rp_status refuse_combination(const rp_option_rule *rule, const rp_option *given,
-                                    const void *options)
+                                    const void *options, rp_reason *reason)
 {
     if (rule->message != NULL) {
         size_t before = strcspn(rule->message, "@");
         const char *after = rule->message + before;
-        rp_log_error("%s%s%s%.*s%s%s", given != NULL ? "--" : "", given != NULL ? given->name : "",
-                     given != NULL ? ": " : "", (int)before, rule->message,
-                     rule->subject != NULL ? rule->subject(options) : "",
-                     after + (*after == '@' ? 1 : 0));
+        rp_refuse(reason, RP_USAGE, "%s%s%s%.*s%s%s", given != NULL ? "--" : "",
+                  given != NULL ? given->name : "", given != NULL ? ": " : "", (int)before,
+                  rule->message, rule->subject != NULL ? rule->subject(options) : "",
+                  after + (*after == '@' ? 1 : 0));
     }
-    return RP_USAGE;
+    return about(given, RP_USAGE, reason);
 }
 
 static const char *output_of(const rp_option *row, const void *options)
@@ -383,25 +400,27 @@ static const char *output_of(const rp_option *row, const void *options)
 }
 
 /* Devices may take several outputs. */
-static rp_status check_outputs(const rp_options_program *program, const void *options)
+static rp_status check_outputs(const rp_options_program *program, const void *options,
+                               rp_reason *reason)
 {
     for (uint32_t i = 0; i < program->row_count; i++) {
         const char *path = output_of(&program->rows[i], options);
         for (uint32_t k = 0; path != NULL && strncmp(path, "/dev/", 5) != 0 && k < i; k++) {
             const char *other = output_of(&program->rows[k], options);
             if (other != NULL && strcmp(other, path) == 0) {
-                rp_log_error("--%s: --%s writes %s, too; valid is a file of its own",
-                             program->rows[i].name, program->rows[k].name, path);
-                return RP_USAGE;
+                return rp_refuse(reason, RP_USAGE,
+                                 "--%s: --%s writes %s, too; valid is a file of its own",
+                                 program->rows[i].name, program->rows[k].name, path);
             }
         }
     }
     return RP_OK;
 }
 
-rp_status rp_options_check(const rp_options_program *program, const void *options)
+rp_status rp_options_check(const rp_options_program *program, const void *options,
+                           rp_reason *reason)
 {
-    RP_TRY(check_outputs(program, options));
+    RP_TRY(check_outputs(program, options, reason));
     for (uint32_t i = 0; i < program->rule_count; i++) {
         const rp_option_rule *rule = &program->rules[i];
         const rp_option *given = NULL;
@@ -420,7 +439,7 @@ rp_status rp_options_check(const rp_options_program *program, const void *option
             (rule->when != NULL && !rule->when(options))) {
             continue;
         }
-        return refuse_combination(rule, given, options);
+        return refuse_combination(rule, given, options, reason);
     }
     return RP_OK;
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "common/base/mem.h"
+#include "common/base/reason.h"
 #include "common/base/status.h"
 #include "common/formats/json.h"
 
@@ -74,8 +75,9 @@ struct rp_option {
     bool elsewhere;    /**< a file or folder that may be elsewhere for each: given by all or none */
     bool repeats;      /**< values add up; the setting is all of them, joined by commas */
     char letter;       /**< of the short form; 0: none */
-    /** Logs what it refuses (rp_option_bad). @param options the program's structure */
-    rp_status (*take)(const rp_option *row, const char *text, rp_arena *arena, void *options);
+    /** Refuses by rp_option_bad or rp_refuse. @param options the program's structure */
+    rp_status (*take)(const rp_option *row, const char *text, rp_arena *arena, void *options,
+                      rp_reason *reason);
     /** Writes keys and values into the settings, in place of the row's key and value. */
     void (*write)(const void *options, rp_json *json);
     const char *help; /**< one paragraph, the default in parentheses */
@@ -152,7 +154,7 @@ typedef struct rp_options {
  * @retval RP_OK, RP_USAGE (logged, with what is valid), RP_NO_MEMORY, RP_BROKEN
  */
 rp_status rp_options_parse(const rp_options_program *program, int argc, char **argv,
-                           rp_arena *arena, void *options);
+                           rp_arena *arena, void *options, rp_reason *reason);
 
 /**
  * Gives a member of any structure the value of a row, as its option on a command line does.
@@ -161,10 +163,12 @@ rp_status rp_options_parse(const rp_options_program *program, int argc, char **a
  * @param arena owns lists; texts are borrowed
  * @retval RP_OK, RP_USAGE (logged, with what is valid), RP_NO_MEMORY
  */
-rp_status rp_option_assign(const rp_option *row, const char *text, rp_arena *arena, void *object);
+rp_status rp_option_assign(const rp_option *row, const char *text, rp_arena *arena, void *object,
+                           rp_reason *reason);
 
 /** Applies the rules in their order. @retval RP_OK, RP_USAGE (logged), RP_BROKEN */
-rp_status rp_options_check(const rp_options_program *program, const void *options);
+rp_status rp_options_check(const rp_options_program *program, const void *options,
+                           rp_reason *reason);
 
 /**
  * Writes what options->request asks for: help, wrapped to COLUMNS, to the terminal that `stream`

@@ -53,27 +53,28 @@ rp_status rp_compile_sizes(const rp_traits *traits, const rp_model *model, uint3
 /* ---- rounds -----------------------------------------------------------------------------------
  */
 
-static rp_status check_rounds(const rp_resolved *config)
+static rp_status check_rounds(const rp_resolved *config, rp_reason *reason)
 {
     const char *name = config->schedule->name;
     uint32_t all = rp_resolved_microbatches(config);
     uint32_t round = rp_resolved_round(config);
     if (round < config->microbatches && !config->schedule->rounds) {
-        rp_log_error("--round: %s has no rounds; valid with schedules that have them (roundpipe)",
-                     name);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--round: %s has no rounds; valid with schedules that have them (roundpipe)", name);
     }
     if (config->calls > 1 && config->microbatches % round != 0) {
-        rp_log_error("--round: calls of %u microbatches are no whole rounds of %u; valid with "
-                     "--accumulate are divisors of --microbatches, and all",
-                     config->microbatches, round);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--round: calls of %u microbatches are no whole rounds of %u; valid with "
+                         "--accumulate are divisors of --microbatches, and all",
+                         config->microbatches, round);
     }
     if (config->schedule->traits.overlapping_rounds && all % round != 0) {
-        rp_log_error("--round: %u microbatches of a step are no whole rounds of %u, and %s makes "
-                     "all rounds equal; valid are divisors of that number, and all",
-                     all, round, name);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--round: %u microbatches of a step are no whole rounds of %u, and %s makes "
+            "all rounds equal; valid are divisors of that number, and all",
+            all, round, name);
     }
     return RP_OK;
 }
@@ -297,7 +298,7 @@ rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_lay
  */
 
 static rp_status lower(const rp_resolved *config, const rp_program *schedule, rp_arena *arena,
-                       rp_program **program_out)
+                       rp_program **program_out, rp_reason *reason)
 {
     uint32_t *sequences = NULL;
     uint32_t microbatches = rp_resolved_microbatches(config);
@@ -309,14 +310,14 @@ static rp_status lower(const rp_resolved *config, const rp_program *schedule, rp
                                 .grain = config->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
                                 .peer_gpus = config->peer_gpus};
     rp_model rank;
-    RP_TRY(rp_model_cut(config->model, &schedule->traits.layout, arena, &rank, NULL));
+    RP_TRY(rp_model_cut(config->model, &schedule->traits.layout, arena, &rank, reason));
     RP_TRY(rp_compile_sizes(&schedule->traits, &rank, config->seq_len, config->dtype, arena,
                             &lowering.sizes));
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {
         sequences[i] = rp_resolved_sequences(config, i);
     }
-    return rp_lower(schedule, &lowering, sequences, program_out);
+    return rp_lower(schedule, &lowering, sequences, program_out, reason);
 }
 
 rp_status rp_compile_lower(const rp_resolved *config, const rp_program *schedule,
@@ -324,41 +325,42 @@ rp_status rp_compile_lower(const rp_resolved *config, const rp_program *schedule
 {
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = lower(config, schedule, arena, program_out);
+    rp_status status = lower(config, schedule, arena, program_out, NULL);
     rp_arena_destroy(arena);
     return status;
 }
 
-static rp_status build(const rp_resolved *config, rp_arena *arena, rp_program **program_out)
+static rp_status build(const rp_resolved *config, rp_arena *arena, rp_program **program_out,
+                       rp_reason *reason)
 {
     rp_partition even;
     rp_program *schedule = NULL;
     rp_schedule_config building = rp_resolved_view(config);
     if (building.partition == NULL) {
         RP_TRY(rp_partition_even(config->schedule, config->costs, config->gpus, 0, arena, &even,
-                                 NULL));
+                                 reason));
         building.partition = &even;
     }
-    RP_TRY(
-        rp_compile_check_reductions(config->schedule, &config->layout, &config->reductions, NULL));
+    RP_TRY(rp_compile_check_reductions(config->schedule, &config->layout, &config->reductions,
+                                       reason));
     RP_TRY(rp_compile_check_layout(config->schedule, &config->layout, config->model,
-                                   config->seq_len, config->asynchronous, NULL));
+                                   config->seq_len, config->asynchronous, reason));
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&building, true, config->layer_grain),
-                                config->schedule->name, RP_FOOTPRINT_VALID));
-    RP_TRY(rp_schedule_build(config->schedule, &building, &schedule));
+                                config->schedule->name, RP_FOOTPRINT_VALID, reason));
+    RP_TRY(rp_schedule_build(config->schedule, &building, &schedule, reason));
     schedule->traits.layout = config->layout;
     rp_compile_set_reductions(&config->reductions, config->dtype, &schedule->traits);
-    rp_status status = lower(config, schedule, arena, program_out);
+    rp_status status = lower(config, schedule, arena, program_out, reason);
     rp_program_destroy(schedule);
     return status;
 }
 
-rp_status rp_compile(const rp_resolved *config, rp_program **program_out)
+rp_status rp_compile(const rp_resolved *config, rp_program **program_out, rp_reason *reason)
 {
     rp_arena *arena = NULL;
-    RP_TRY(check_rounds(config));
+    RP_TRY(check_rounds(config, reason));
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = build(config, arena, program_out);
+    rp_status status = build(config, arena, program_out, reason);
     rp_arena_destroy(arena);
     return status;
 }

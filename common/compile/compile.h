@@ -116,4 +116,4 @@ rp_status rp_compile_lower(const rp_resolved *config, const rp_program *schedule
  * @param program_out owned by the caller; passes rp_program_check
  * @retval RP_OK, RP_USAGE (what the schedule does not do, or too large; logged), RP_NO_MEMORY
  */
-rp_status rp_compile(const rp_resolved *config, rp_program **program_out);
+rp_status rp_compile(const rp_resolved *config, rp_program **program_out, rp_reason *reason);

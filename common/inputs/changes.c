@@ -1,6 +1,7 @@
 #include "common/inputs/changes.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
 
@@ -56,7 +57,7 @@ static uint32_t list_keys(rp_arena *arena, const char *keys[KINDS * RP_CONFIG_MA
     return count;
 }
 
-static rp_status refuse_key(const char *option, const char *key, rp_arena *arena)
+static rp_status refuse_key(const char *option, const char *key, rp_arena *arena, rp_reason *reason)
 {
     const char *keys[KINDS * RP_CONFIG_MAX_FIELDS];
     rp_status status;
@@ -68,10 +69,10 @@ static rp_status refuse_key(const char *option, const char *key, rp_arena *arena
         status = rp_text_print(&valid, "%s%s", i == 0 ? "" : ", ", keys[i]);
     }
     if (status == RP_OK) {
-        rp_log_error("--%s: unknown key '%s'%s%s%s; valid values are %s", option, key,
-                     nearest != NULL ? ", did you mean '" : "", nearest != NULL ? nearest : "",
-                     nearest != NULL ? "'?" : "", valid.bytes);
-        status = RP_USAGE;
+        status =
+            rp_refuse(reason, RP_USAGE, "--%s: unknown key '%s'%s%s%s; valid values are %s", option,
+                      key, nearest != NULL ? ", did you mean '" : "",
+                      nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "", valid.bytes);
     }
     rp_text_fini(&valid);
     return status;
@@ -95,17 +96,18 @@ static bool find_key(const char *key, rp_change *change)
 }
 
 static rp_status read_change(const char *option, const char *text, rp_arena *arena,
-                             rp_change *change)
+                             rp_change *change, rp_reason *reason)
 {
     const char *key = NULL;
     size_t length = strcspn(text, "=*");
     if (length == 0 || text[length] == '\0') {
-        return rp_option_bad(option, text, "KEY=NUMBER and KEY*FACTOR, such as costs.fwd_ms*1.05");
+        return rp_option_bad(option, text, "KEY=NUMBER and KEY*FACTOR, such as costs.fwd_ms*1.05",
+                             reason);
     }
     RP_TRY(rp_arena_copy_text(arena, text, length, &key));
     change->multiply = text[length] == '*';
     if (!find_key(key, change)) {
-        return refuse_key(option, key, arena);
+        return refuse_key(option, key, arena, reason);
     }
     change->text = text + strlen(change->schema->prefix);
     const rp_config_field *field = &change->schema->fields[change->field];
@@ -123,25 +125,26 @@ static rp_status read_change(const char *option, const char *text, rp_arena *are
         whole ? rp_parse_u64(text + length + 1, (uint64_t)field->low, (uint64_t)field->high, &count)
               : rp_parse_double(text + length + 1, low, high, &change->number);
     if (!good) {
-        return rp_option_bad(option, text, valid);
+        return rp_option_bad(option, text, valid, reason);
     }
     change->number = whole ? (double)count : change->number + 0.0; /* -0 becomes 0 */
     return RP_OK;
 }
 
-rp_status rp_changes_add(const char *option, const char *text, rp_arena *arena, rp_changes *changes)
+rp_status rp_changes_add(const char *option, const char *text, rp_arena *arena, rp_changes *changes,
+                         rp_reason *reason)
 {
     const char **texts = NULL;
     uint32_t count = 0;
     rp_change *items = NULL;
-    RP_TRY(rp_option_list(option, text, arena, &texts, &count));
+    RP_TRY(rp_option_list(option, text, arena, &texts, &count, reason));
     RP_TRY(rp_arena_alloc(arena, (size_t)changes->count + count, sizeof *items, &items));
     if (changes->count > 0) {
         memcpy(items, changes->items, changes->count * sizeof *items);
     }
     changes->items = items;
     for (uint32_t i = 0; i < count; i++) {
-        RP_TRY(read_change(option, texts[i], arena, &items[changes->count]));
+        RP_TRY(read_change(option, texts[i], arena, &items[changes->count], reason));
         changes->count++;
     }
     return RP_OK;

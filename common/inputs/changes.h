@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/base/text.h"
 #include "common/formats/config.h"
 #include "common/inputs/costs.h"
@@ -33,8 +34,8 @@ typedef struct rp_changes {
  * @param arena owns texts and items
  * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
  */
-rp_status rp_changes_add(const char *option, const char *text, rp_arena *arena,
-                         rp_changes *changes);
+rp_status rp_changes_add(const char *option, const char *text, rp_arena *arena, rp_changes *changes,
+                         rp_reason *reason);
 
 /** @return true where there is a change of a kind of file. NULL is allowed. */
 bool rp_changes_any(const rp_changes *changes, const rp_config_schema *schema);

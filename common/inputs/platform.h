@@ -9,6 +9,7 @@
 #pragma once
 
 #include "common/base/mem.h"
+#include "common/base/reason.h"
 #include "common/base/status.h"
 #include "common/formats/config.h"
 
@@ -53,7 +54,8 @@ extern const rp_config_schema rp_platform_schema;
  * @retval RP_OK, RP_USAGE (the file has several already, says no network_gb_per_s, or its servers
  * cannot be cut so; logged)
  */
-rp_status rp_platform_set_nodes(rp_platform *platform, uint32_t nodes, uint32_t gpus);
+rp_status rp_platform_set_nodes(rp_platform *platform, uint32_t nodes, uint32_t gpus,
+                                rp_reason *reason);
 
 /**
  * Checks the keys that say what connects servers: adapters, leaf switches, rails, the spine.

@@ -1,5 +1,6 @@
 /* Servers of a platform, and what connects them. */
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/inputs/changes.h"
 #include "common/inputs/platform.h"
 #include "common/program/limits.h"
@@ -37,7 +38,7 @@ rp_status rp_platform_check_network(const char *name, const size_t *lines, const
     return RP_OK;
 }
 
-rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus)
+rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus, rp_reason *reason)
 {
     const char *cause = p->nodes > 1 ? "the file has 'nodes' of its own; valid with platform files "
                                        "of one server"
@@ -62,8 +63,7 @@ rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus)
         cause = "valid are at most 4096 GPUs in all";
     }
     if (cause != NULL) {
-        rp_log_error("--nodes: %u servers of %s: %s", nodes, p->name, cause);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE, "--nodes: %u servers of %s: %s", nodes, p->name, cause);
     }
     bool whole = p->adapters <= 1 || of_server * p->adapters < p->gpus;
     uint32_t adapters = whole ? p->adapters : p->adapters * of_server / p->gpus;

@@ -153,15 +153,15 @@ static group_calls count_calls(const rp_lowering *l, const rp_lower_unit *unit,
     return (group_calls){.sums = layers + (job->backward ? head : first)};
 }
 
-static rp_status check_calls(const rp_lowering *l, const rp_lower_unit *unit, const char *axis,
+static rp_status check_calls(const rp_lowering *l, const rp_lower_unit *unit, const char *setting,
                              uint32_t count)
 {
     const rp_stage *stage = &l->schedule->stages[l->schedule->ops[unit->last].stage];
     if (count > UINT16_MAX) {
-        rp_log_error("--%s-parallel: a stage of %u layers has %u collectives; valid are stages "
-                     "with up to %u",
-                     axis, stage->layer_end - stage->layer_begin, count, UINT16_MAX);
-        return RP_USAGE;
+        return rp_refuse_setting(l->reason, RP_USAGE, setting,
+                                 "a stage of %u layers has %u collectives; valid are stages with "
+                                 "up to %u",
+                                 stage->layer_end - stage->layer_begin, count, UINT16_MAX);
     }
     return RP_OK;
 }
@@ -171,7 +171,7 @@ static rp_status add_dispatches(rp_lowering *l, rp_lower_unit *unit, const dispa
 {
     const rp_op *op = &l->schedule->ops[unit->last];
     rp_handle before = unit->reduce;
-    RP_TRY(check_calls(l, unit, "expert", sent->ways));
+    RP_TRY(check_calls(l, unit, "expert_parallel", sent->ways));
     if (sent->ways == 0) {
         return RP_OK;
     }
@@ -195,7 +195,7 @@ static rp_status add_calls(rp_lowering *l, rp_lower_unit *unit, rp_op_kind kind,
     uint64_t bytes = count * rp_lower_ring_bytes(boundary, ranks) * rp_op_kind_passes(kind) +
                      (sums ? 0 : sent->gathered);
     count += sent->gathered != 0 && !sums ? sent->ways / 2 : 0;
-    RP_TRY(check_calls(l, unit, "tensor", count));
+    RP_TRY(check_calls(l, unit, "tensor_parallel", count));
     if (count == 0) {
         return RP_OK;
     }

@@ -2,7 +2,7 @@
  * waits (pipeline_waits.c). */
 #include "common/lower/lower.h"
 
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/lower/lower_internal.h"
 
 void rp_lower_layers(const rp_lowering *l, uint32_t stage, bool backward, uint32_t *begin_out,
@@ -153,7 +153,7 @@ static rp_status create_assembly(rp_lowering *l)
     }
     queues[l->host_queue].kind = RP_QUEUE_OPTIMIZER;
     rp_lower_set_group_queues(l, l->host_queue + 1, queues);
-    return rp_assembly_create(l->arena, queues, count, &l->assembly);
+    return rp_assembly_create(l->arena, queues, count, &l->assembly, l->reason);
 }
 
 /* Everything that is not ops and waits is as in the compute schedule. */
@@ -186,23 +186,26 @@ static rp_status copy_header(const rp_lowering *l, rp_program *p)
     return RP_OK;
 }
 
-static rp_status check_form(const rp_program *schedule, const rp_lower_config *config)
+static rp_status check_form(const rp_program *schedule, const rp_lower_config *config,
+                            rp_reason *reason)
 {
     bool separate = rp_program_has_separate_backward(schedule);
     if (schedule->traits.placement == RP_PLACEMENT_RESIDENT && separate) {
-        rp_log_error("lowering %s: its stages have no GPU of their own; valid is offload placement",
-                     schedule->schedule);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "lowering %s: its stages have no GPU of their own; valid is offload placement",
+            schedule->schedule);
     }
     if (config->grain == RP_GRAIN_LAYER && schedule->layer_count >= UINT16_MAX) {
-        rp_log_error("lowering: %u layers at recompute grain layer; valid are fewer than %u",
-                     schedule->layer_count, UINT16_MAX);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "lowering: %u layers at recompute grain layer; valid are fewer than %u",
+                         schedule->layer_count, UINT16_MAX);
     }
     if (config->sizes.layers != schedule->layer_count) {
-        rp_log_error("lowering: sizes of %u layers for a program of %u; valid are the program's",
-                     config->sizes.layers, schedule->layer_count);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "lowering: sizes of %u layers for a program of %u; valid are the program's",
+            config->sizes.layers, schedule->layer_count);
     }
     return RP_OK;
 }
@@ -217,10 +220,11 @@ static rp_status check_jobs(const rp_lowering *l)
     if (!l->offload || l->job_count == jobs) {
         return RP_OK;
     }
-    rp_log_error("lowering %s: weights in host memory are uploaded per stage and call, which needs "
-                 "stages that run all microbatches of a call at once; valid is resident placement",
-                 p->schedule);
-    return RP_USAGE;
+    return rp_refuse(l->reason, RP_USAGE,
+                     "lowering %s: weights in host memory are uploaded per stage and call, which "
+                     "needs stages that run all microbatches of a call at once; valid is resident "
+                     "placement",
+                     p->schedule);
 }
 
 static rp_status lower(rp_lowering *l, rp_program *program)
@@ -243,11 +247,12 @@ static rp_status lower(rp_lowering *l, rp_program *program)
 }
 
 rp_status rp_lower(const rp_program *schedule, const rp_lower_config *config,
-                   const uint32_t *sequences, rp_program **program_out)
+                   const uint32_t *sequences, rp_program **program_out, rp_reason *reason)
 {
     *program_out = NULL;
-    RP_TRY(check_form(schedule, config));
-    rp_lowering l = {.schedule = schedule, .config = config, .sequences = sequences};
+    RP_TRY(check_form(schedule, config, reason));
+    rp_lowering l = {
+        .schedule = schedule, .config = config, .sequences = sequences, .reason = reason};
     l.separate = rp_program_has_separate_backward(schedule);
     l.offload = schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     l.layers = config->grain == RP_GRAIN_LAYER && schedule->recompute != RP_RECOMPUTE_NONE;

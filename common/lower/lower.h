@@ -28,6 +28,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/inputs/sizes.h"
 #include "common/program/program.h"
 #include "common/program/traits.h"
@@ -85,4 +86,4 @@ typedef struct rp_lower_config {
  * @retval RP_OK, RP_USAGE (too many ops, or a form that cannot be lowered; logged), RP_NO_MEMORY
  */
 rp_status rp_lower(const rp_program *schedule, const rp_lower_config *config,
-                   const uint32_t *sequences, rp_program **program_out);
+                   const uint32_t *sequences, rp_program **program_out, rp_reason *reason);

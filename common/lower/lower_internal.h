@@ -84,7 +84,8 @@ typedef struct rp_lowering {
     const rp_program *schedule;
     const rp_lower_config *config;
     const uint32_t *sequences;
-    rp_arena *arena; /**< scratch */
+    rp_arena *arena;   /**< scratch */
+    rp_reason *reason; /**< of the caller */
     rp_assembly *assembly;
     rp_producers producers;
     bool separate; /**< backward stages of their own */

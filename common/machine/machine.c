@@ -133,7 +133,7 @@ static uint32_t host_threads(const rp_machine *m)
 }
 
 static rp_status create_links(const rp_program *program, const link_numbers *n, rp_arena *arena,
-                              rp_network **network_out)
+                              rp_network **network_out, rp_reason *reason)
 {
     const rp_machine *m = n->machine;
     uint32_t sockets = rp_machine_socket_count(m);
@@ -184,7 +184,7 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
     set_shared(n, RP_SHARED_INTERSOCKET, n->intersocket, sockets * sockets, m->intersocket_Bps,
                capacities);
     set_both(n, capacities);
-    return rp_network_create(capacities, n->count, RP_PICOSECONDS, network_out);
+    return rp_network_create(capacities, n->count, RP_PICOSECONDS, network_out, reason);
 }
 
 /* ---- routes -----------------------------------------------------------------------------------
@@ -506,7 +506,7 @@ static rp_status create_op_routes(const rp_program *p, const link_numbers *n, rp
 }
 
 rp_status rp_machine_network(const rp_program *program, const rp_machine *machine, rp_arena *arena,
-                             rp_routes *routes_out, rp_network **network_out)
+                             rp_routes *routes_out, rp_network **network_out, rp_reason *reason)
 {
     *network_out = NULL;
     link_numbers numbers = number_links(program, machine);
@@ -515,7 +515,7 @@ rp_status rp_machine_network(const rp_program *program, const rp_machine *machin
     RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->of_queue));
     RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->network));
     RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->leaf));
-    RP_TRY(create_links(program, &numbers, arena, &network));
+    RP_TRY(create_links(program, &numbers, arena, &network, reason));
     rp_status status = create_routes(program, &numbers, arena, network, routes_out);
     if (status == RP_OK && machine->cores > 0) {
         status = route_cores(program, &numbers, arena, network, routes_out);

@@ -252,7 +252,7 @@ typedef struct rp_routes {
  * @retval RP_OK, RP_INPUT (a rate out of range; logged), RP_NO_MEMORY
  */
 rp_status rp_machine_network(const rp_program *program, const rp_machine *machine, rp_arena *arena,
-                             rp_routes *routes_out, rp_network **network_out);
+                             rp_routes *routes_out, rp_network **network_out, rp_reason *reason);
 
 /**
  * The route from one GPU's memory to another's (from != to): that of its SENDs where the machine
@@ -297,4 +297,4 @@ static inline uint32_t rp_flow_count(const rp_routes *routes, rp_op_kind kind)
 
 /** @retval RP_OK, RP_INPUT: an op moves more than RP_MAX_FLOW_BYTES, or there are transfers
  * between GPUs that the machine cannot do, point to point or collectives without a rate (logged) */
-rp_status rp_machine_check(const rp_program *program, const rp_machine *machine);
+rp_status rp_machine_check(const rp_program *program, const rp_machine *machine, rp_reason *reason);

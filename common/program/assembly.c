@@ -1,6 +1,7 @@
 #include "common/program/assembly.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,7 @@ struct rp_assembly {
     uint32_t *begins; /* [queue] first op number; set by finish */
     uint64_t op_count;
     uint64_t wait_count;
+    rp_reason *reason;         /* of the caller */
     pending_wait *spare_waits; /* of the last block of BLOCK_WAITS */
     uint32_t spare_wait_count;
 };
@@ -64,11 +66,12 @@ static pending_op *find_op(const rp_assembly *a, rp_handle handle)
 }
 
 rp_status rp_assembly_create(rp_arena *arena, const rp_queue *queues, uint32_t queue_count,
-                             rp_assembly **assembly_out)
+                             rp_assembly **assembly_out, rp_reason *reason)
 {
     rp_assembly *a = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *a, &a));
-    *a = (rp_assembly){.arena = arena, .queues = queues, .queue_count = queue_count};
+    *a = (rp_assembly){
+        .arena = arena, .queues = queues, .queue_count = queue_count, .reason = reason};
     RP_TRY(rp_arena_alloc(arena, queue_count, sizeof(op_list), &a->lists));
     RP_TRY(rp_arena_alloc(arena, queue_count, sizeof(uint32_t), &a->begins));
     *assembly_out = a;
@@ -95,10 +98,10 @@ rp_status rp_assembly_add(rp_assembly *a, uint32_t queue, const rp_op *op, uint6
                           rp_handle *handle_out)
 {
     if (a->op_count == RP_MAX_OPS) {
-        rp_log_error("the lowered program has too many ops; valid are up to %u: use fewer "
-                     "microbatches, stages or iterations",
-                     RP_MAX_OPS);
-        return RP_USAGE;
+        return rp_refuse(a->reason, RP_USAGE,
+                         "the lowered program has too many ops; valid are up to %u: use fewer "
+                         "microbatches, stages or iterations",
+                         RP_MAX_OPS);
     }
     op_list *list = &a->lists[queue];
     if (list->count % BLOCK_OPS == 0) {

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/program/program.h"
 
 typedef struct rp_assembly rp_assembly;
@@ -18,15 +19,16 @@ typedef uint64_t rp_handle;
  * @param arena holds all scratch memory of the assembly and must outlive it
  * @param queues kinds and GPUs of the queues, in the order of the program; op_begin and op_end are
  *        ignored
+ * @param reason receives why ops are refused, as long as the assembly lives; NULL: it is logged
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rp_assembly_create(rp_arena *arena, const rp_queue *queues, uint32_t queue_count,
-                             rp_assembly **assembly_out);
+                             rp_assembly **assembly_out, rp_reason *reason);
 
 /**
  * Appends an op to a queue. op->wait_begin is ignored.
  * @param bytes that the op moves or works on; 0 for compute ops but UPDATE
- * @retval RP_OK, RP_NO_MEMORY, RP_USAGE (more than RP_MAX_OPS ops; logged)
+ * @retval RP_OK, RP_NO_MEMORY, RP_USAGE (more than RP_MAX_OPS ops)
  */
 rp_status rp_assembly_add(rp_assembly *assembly, uint32_t queue, const rp_op *op, uint64_t bytes,
                           rp_handle *handle_out);

@@ -52,7 +52,7 @@ static rp_status create_queues(expansion *e)
             queues[count++].gpu = (uint16_t)(p->queues[q].gpu * copies_of_queue(e, q) + copy);
         }
     }
-    return rp_assembly_create(e->scratch, queues, count, &e->assembly);
+    return rp_assembly_create(e->scratch, queues, count, &e->assembly, NULL);
 }
 
 static rp_status add_ops(expansion *e)

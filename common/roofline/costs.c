@@ -1,6 +1,6 @@
 /* Cost tables made of the roofline, and measured ones moved by it: to other GPUs, and to what runs
  * compute in. */
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/units.h"
 #include "common/inputs/data.h"
 #include "common/inputs/load/platforms.h"
@@ -79,11 +79,12 @@ static times total_of(const rp_model *model, uint32_t layer, uint32_t sequences,
 }
 
 static rp_status compute(const rp_model *model, const rp_roof *roof, uint32_t sequences,
-                         uint32_t seq_len, bool detailed, rp_arena *arena, table *t)
+                         uint32_t seq_len, bool detailed, rp_arena *arena, table *t,
+                         rp_reason *reason)
 {
     const rp_kernel_run run = {*roof, seq_len, model->host_launch_us};
     double values = (double)rp_dtype_bytes(roof->arithmetic.dtype) / 2; /* of 16 bits in one */
-    RP_TRY(rp_roofline_check(roof));
+    RP_TRY(rp_roofline_check(roof, reason));
     RP_TRY(rp_arena_alloc(arena, model->layers, sizeof *t->layers, &t->layers));
     for (uint32_t i = 0; i < model->layers; i++) {
         t->layers[i] = total_of(model, i, sequences, &run, detailed);
@@ -108,7 +109,7 @@ static rp_status allocate_times(uint32_t layers, rp_arena *arena, rp_costs *cost
 
 /* Everything once more than it counts, so that what is rounded to ps is in range. */
 static rp_status check_total(const rp_model *model, const table *t, uint32_t sequences,
-                             uint32_t seq_len)
+                             uint32_t seq_len, rp_reason *reason)
 {
     double total_s = t->head.pass[RP_PASS_FORWARD] + backward(t->head.pass) + t->hop_s;
     for (uint32_t i = 0; i < model->layers; i++) {
@@ -116,10 +117,11 @@ static rp_status check_total(const rp_model *model, const table *t, uint32_t seq
     }
     double most_s = 1e-3 * rp_ps_to_ms(RP_MAX_MICROBATCH_PS);
     if (total_s > most_s) {
-        rp_log_error("--seq-len: a microbatch of %u sequences of %u tokens takes %.3g s through "
-                     "%s; valid are sizes that take at most %.0f s",
-                     sequences, seq_len, total_s, model->name, most_s);
-        return RP_INPUT;
+        return rp_refuse(
+            reason, RP_INPUT,
+            "--seq-len: a microbatch of %u sequences of %u tokens takes %.3g s through "
+            "%s; valid are sizes that take at most %.0f s",
+            sequences, seq_len, total_s, model->name, most_s);
     }
     return RP_OK;
 }
@@ -132,13 +134,14 @@ static rp_arithmetic resolved(rp_arithmetic asked)
 }
 
 rp_status rp_roofline_costs(const rp_model *model, const rp_roof *roof, uint32_t sequences,
-                            uint32_t seq_len, rp_arena *arena, rp_costs *costs_out)
+                            uint32_t seq_len, rp_arena *arena, rp_costs *costs_out,
+                            rp_reason *reason)
 {
     table t;
     const rp_platform *platform = roof->platform;
     RP_TRY(compute(model, roof, sequences, seq_len, platform->sms != 0 && model->host_launch_us > 0,
-                   arena, &t));
-    RP_TRY(check_total(model, &t, sequences, seq_len));
+                   arena, &t, reason));
+    RP_TRY(check_total(model, &t, sequences, seq_len, reason));
     rp_costs costs = {.kind = RP_ASSUMED,
                       .arithmetic = resolved(roof->arithmetic),
                       .layers = model->layers,
@@ -192,7 +195,8 @@ static void move_times(const rp_costs *measured, const table *from, const table 
 }
 
 /* The measured times are in range; what they are multiplied by is bounded here. */
-static rp_status check_moved(const rp_costs *costs, const table *from, const table *to)
+static rp_status check_moved(const rp_costs *costs, const table *from, const table *to,
+                             rp_reason *reason)
 {
     double most = to->head.pass[RP_PASS_FORWARD] / from->head.pass[RP_PASS_FORWARD];
     for (uint32_t i = 0; i < costs->layers; i++) {
@@ -207,10 +211,10 @@ static rp_status check_moved(const rp_costs *costs, const table *from, const tab
     }
     /* Backward moves by nearly the same ratio as forward: 8 leaves room. */
     if (!(most * 8 * total_ps <= (double)RP_MAX_MICROBATCH_PS)) {
-        rp_log_error("--platform: cost table %s would take %.3g times as long there; valid are "
-                     "platforms on which a microbatch takes at most %.0f s",
-                     costs->name, most, 1e-3 * rp_ps_to_ms(RP_MAX_MICROBATCH_PS));
-        return RP_INPUT;
+        return rp_refuse(reason, RP_INPUT,
+                         "--platform: cost table %s would take %.3g times as long there; valid are "
+                         "platforms on which a microbatch takes at most %.0f s",
+                         costs->name, most, 1e-3 * rp_ps_to_ms(RP_MAX_MICROBATCH_PS));
     }
     return RP_OK;
 }
@@ -241,20 +245,21 @@ static rp_status name_moved(const rp_costs *measured, const rp_model *model, con
 }
 
 rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const rp_roof *from,
-                         const rp_roof *to, rp_arena *arena, rp_costs *costs_out)
+                         const rp_roof *to, rp_arena *arena, rp_costs *costs_out, rp_reason *reason)
 {
     if (measured->layers != model->layers) {
-        rp_log_error("cost table %s has %u layers, model %s %u; valid is a table of the same model",
-                     measured->name, measured->layers, model->name, model->layers);
-        return RP_INPUT;
+        return rp_refuse(
+            reason, RP_INPUT,
+            "cost table %s has %u layers, model %s %u; valid is a table of the same model",
+            measured->name, measured->layers, model->name, model->layers);
     }
     table here;
     table there;
     uint32_t sequences = measured->microbatch_size;
-    RP_TRY(compute(model, from, sequences, measured->seq_len, false, arena, &here));
-    RP_TRY(compute(model, to, sequences, measured->seq_len, false, arena, &there));
-    RP_TRY(check_moved(measured, &here, &there));
-    RP_TRY(check_total(model, &there, sequences, measured->seq_len));
+    RP_TRY(compute(model, from, sequences, measured->seq_len, false, arena, &here, reason));
+    RP_TRY(compute(model, to, sequences, measured->seq_len, false, arena, &there, reason));
+    RP_TRY(check_moved(measured, &here, &there, reason));
+    RP_TRY(check_total(model, &there, sequences, measured->seq_len, reason));
     rp_costs costs = *measured;
     RP_TRY(name_moved(measured, model, from, to, arena, &costs));
     RP_TRY(allocate_times(model->layers, arena, &costs));
@@ -280,7 +285,7 @@ static rp_arithmetic of_run(const rp_costs *measured, rp_arithmetic asked)
 }
 
 rp_status rp_costs_for_run(const rp_costs *measured, const rp_model *model, const rp_roof *run,
-                           rp_arena *arena, rp_costs *costs_out)
+                           rp_arena *arena, rp_costs *costs_out, rp_reason *reason)
 {
     const rp_roof from = {run->platform, measured->arithmetic};
     const rp_roof to = {run->platform, of_run(measured, run->arithmetic)};
@@ -288,7 +293,7 @@ rp_status rp_costs_for_run(const rp_costs *measured, const rp_model *model, cons
     bool alike = (from.arithmetic.dtype == RP_DTYPE_F32) == (to.arithmetic.dtype == RP_DTYPE_F32) &&
                  rp_peak_flops_per_s(&from) == rp_peak_flops_per_s(&to);
     if (known && !alike) {
-        return rp_moved_costs(measured, model, &from, &to, arena, costs_out);
+        return rp_moved_costs(measured, model, &from, &to, arena, costs_out, reason);
     }
     *costs_out = *measured;
     costs_out->arithmetic = to.arithmetic;
@@ -314,7 +319,7 @@ static rp_status find_platform(const char *gpu, rp_arena *arena, rp_platform *pl
 
 /* The model's tables in order of their names; the first one whose GPU has a platform file moves. */
 static rp_status find_moved(const rp_model *model, const rp_roof *run, rp_arena *arena,
-                            rp_costs *costs_out, bool *found_out)
+                            rp_costs *costs_out, bool *found_out, rp_reason *reason)
 {
     const char **names = NULL;
     uint32_t count = 0;
@@ -333,20 +338,20 @@ static rp_status find_moved(const rp_model *model, const rp_roof *run, rp_arena 
             const rp_roof to = {run->platform, of_run(&measured, run->arithmetic)};
             bool known = measured.arithmetic.accumulation != RP_ACCUMULATION_USUAL;
             const rp_roof there = {&from, known ? measured.arithmetic : to.arithmetic};
-            RP_TRY(rp_moved_costs(&measured, model, &there, &to, arena, costs_out));
+            RP_TRY(rp_moved_costs(&measured, model, &there, &to, arena, costs_out, reason));
         }
     }
     return RP_OK;
 }
 
 rp_status rp_find_costs(const rp_model *model, const rp_roof *run, uint32_t sequences,
-                        uint32_t seq_len, rp_arena *arena, rp_costs *costs_out)
+                        uint32_t seq_len, rp_arena *arena, rp_costs *costs_out, rp_reason *reason)
 {
     const char *name = NULL;
     const char **names = NULL;
     uint32_t count = 0;
     if (model->recorded == NULL) {
-        return rp_roofline_costs(model, run, sequences, seq_len, arena, costs_out);
+        return rp_roofline_costs(model, run, sequences, seq_len, arena, costs_out, reason);
     }
     RP_TRY(rp_arena_print(arena, &name, "%s@%s", model->recorded, run->platform->gpu));
     RP_TRY(rp_data_list("costs", arena, &names, &count));
@@ -354,10 +359,11 @@ rp_status rp_find_costs(const rp_model *model, const rp_roof *run, uint32_t sequ
         if (strcmp(names[i], name) == 0) {
             rp_costs measured;
             RP_TRY(rp_costs_load(name, arena, &measured));
-            return rp_costs_for_run(&measured, model, run, arena, costs_out);
+            return rp_costs_for_run(&measured, model, run, arena, costs_out, reason);
         }
     }
     bool moved = false;
-    RP_TRY(find_moved(model, run, arena, costs_out, &moved));
-    return moved ? RP_OK : rp_roofline_costs(model, run, sequences, seq_len, arena, costs_out);
+    RP_TRY(find_moved(model, run, arena, costs_out, &moved, reason));
+    return moved ? RP_OK
+                 : rp_roofline_costs(model, run, sequences, seq_len, arena, costs_out, reason);
 }

@@ -3,7 +3,7 @@
  * element; each is spelled out where it is used. */
 #include "common/roofline/roofline.h"
 
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/machine/platform_machine.h"
 
 #include <math.h>
@@ -410,7 +410,7 @@ void rp_layer_flop(const rp_model *model, uint32_t layer, uint32_t sequences, ui
 /* ---- rates ------------------------------------------------------------------------------------
  */
 
-rp_status rp_roofline_check(const rp_roof *roof)
+rp_status rp_roofline_check(const rp_roof *roof, rp_reason *reason)
 {
     const rp_platform *platform = roof->platform;
     const rp_needed_rate needed[] = {
@@ -422,7 +422,7 @@ rp_status rp_roofline_check(const rp_roof *roof)
         {"fp32_tflops", rp_peak_flops_per_s(roof)}, /* the others are required */
     };
     return rp_platform_need(platform, needed, sizeof needed / sizeof needed[0],
-                            "which costs that nobody has measured are computed from", NULL);
+                            "which costs that nobody has measured are computed from", reason);
 }
 
 double rp_peak_flops_per_s(const rp_roof *roof)

@@ -23,6 +23,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/inputs/costs.h"
 #include "common/inputs/model.h"
 #include "common/inputs/platform.h"
@@ -146,7 +147,7 @@ double rp_pass_s(const rp_operator *op, rp_pass pass, const rp_roof *roof);
  * Checks that a platform says all that the roofline needs.
  * @retval RP_OK, RP_INPUT (logged with the key that is missing)
  */
-rp_status rp_roofline_check(const rp_roof *roof);
+rp_status rp_roofline_check(const rp_roof *roof, rp_reason *reason);
 
 /**
  * A cost table from nothing but the roofline.
@@ -156,7 +157,8 @@ rp_status rp_roofline_check(const rp_roof *roof);
  * RP_NO_MEMORY
  */
 rp_status rp_roofline_costs(const rp_model *model, const rp_roof *roof, uint32_t sequences,
-                            uint32_t seq_len, rp_arena *arena, rp_costs *costs_out);
+                            uint32_t seq_len, rp_arena *arena, rp_costs *costs_out,
+                            rp_reason *reason);
 
 /**
  * Moves a measured table to another GPU or arithmetic: each time x roofline there / roofline here,
@@ -166,7 +168,8 @@ rp_status rp_roofline_costs(const rp_model *model, const rp_roof *roof, uint32_t
  * @retval as rp_roofline_costs; RP_INPUT also where the layers differ
  */
 rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const rp_roof *from,
-                         const rp_roof *to, rp_arena *arena, rp_costs *costs_out);
+                         const rp_roof *to, rp_arena *arena, rp_costs *costs_out,
+                         rp_reason *reason);
 
 /**
  * A measured table as a run on the table's GPU has it: as it is where their arithmetic is the same
@@ -177,7 +180,7 @@ rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const 
  * @retval as rp_moved_costs
  */
 rp_status rp_costs_for_run(const rp_costs *measured, const rp_model *model, const rp_roof *run,
-                           rp_arena *arena, rp_costs *costs_out);
+                           rp_arena *arena, rp_costs *costs_out, rp_reason *reason);
 
 /**
  * The table of a model on a platform, by the first rule that applies, where MODEL is
@@ -189,4 +192,4 @@ rp_status rp_costs_for_run(const rp_costs *measured, const rp_model *model, cons
  * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rp_find_costs(const rp_model *model, const rp_roof *run, uint32_t sequences,
-                        uint32_t seq_len, rp_arena *arena, rp_costs *costs_out);
+                        uint32_t seq_len, rp_arena *arena, rp_costs *costs_out, rp_reason *reason);

@@ -1,6 +1,5 @@
 #include "common/run/run.h"
 
-#include "common/base/log.h"
 #include "common/cli/option_values.h"
 
 #include <string.h>
@@ -14,7 +13,7 @@ static rp_run *run_of(const rp_option *row, size_t member, void *object)
 }
 
 rp_status rp_run_take_recompute(const rp_option *row, const char *text, rp_arena *arena,
-                                void *object)
+                                void *object, rp_reason *reason)
 {
     rp_run *run = run_of(row, offsetof(rp_run, recomputes), object);
     const char **names = NULL;
@@ -25,16 +24,16 @@ rp_status rp_run_take_recompute(const rp_option *row, const char *text, rp_arena
         run->recompute_count = 2;
         return RP_OK;
     }
-    RP_TRY(rp_option_list(row->name, text, arena, &names, &count));
+    RP_TRY(rp_option_list(row->name, text, arena, &names, &count, reason));
     run->recompute_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         rp_recompute recompute;
         if (i == RP_RECOMPUTE_COUNT || !rp_recompute_parse(names[i], &recompute)) {
-            return rp_option_bad(row->name, text, row->valid);
+            return rp_option_bad(row->name, text, row->valid, reason);
         }
         for (uint32_t k = 0; k < i; k++) {
             if (run->recomputes[k] == recompute) {
-                return rp_option_bad(row->name, text, row->valid);
+                return rp_option_bad(row->name, text, row->valid, reason);
             }
         }
         run->recomputes[run->recompute_count++] = recompute;
@@ -43,12 +42,12 @@ rp_status rp_run_take_recompute(const rp_option *row, const char *text, rp_arena
 }
 
 rp_status rp_run_take_accumulation(const rp_option *row, const char *text, rp_arena *arena,
-                                   void *object)
+                                   void *object, rp_reason *reason)
 {
     rp_run *run = run_of(row, offsetof(rp_run, accumulation), object);
     (void)arena;
     bool known = rp_accumulation_parse(text, &run->accumulation);
-    return known ? RP_OK : rp_option_bad(row->name, text, row->valid);
+    return known ? RP_OK : rp_option_bad(row->name, text, row->valid, reason);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -84,14 +83,14 @@ const rp_option *rp_run_row(const char *key)
     return NULL;
 }
 
-rp_status rp_run_set(rp_run *run, const char *key, const char *text, rp_arena *arena)
+rp_status rp_run_set(rp_run *run, const char *key, const char *text, rp_arena *arena,
+                     rp_reason *reason)
 {
     const rp_option *row = rp_run_row(key);
     if (row == NULL) {
-        rp_log_error("%s: no decision of a run has this name", key);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE, "%s: no decision of a run has this name", key);
     }
-    return rp_option_assign(row, text, arena, run);
+    return rp_option_assign(row, text, arena, run, reason);
 }
 
 /* ---- what several decisions say together ------------------------------------------------------

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/cli/options.h"
 #include "common/program/dtype.h"
 #include "common/program/traits.h"
@@ -63,7 +64,8 @@ const rp_option *rp_run_row(const char *key);
  * @param arena owns what the value points to; texts are borrowed
  * @retval RP_OK, RP_USAGE (no such key or no such value; logged), RP_NO_MEMORY
  */
-rp_status rp_run_set(rp_run *run, const char *key, const char *text, rp_arena *arena);
+rp_status rp_run_set(rp_run *run, const char *key, const char *text, rp_arena *arena,
+                     rp_reason *reason);
 
 /** @return whether the partition is searched for. */
 bool rp_run_is_tuned(const rp_run *run);
@@ -76,6 +78,6 @@ rp_reductions rp_run_reductions(const rp_run *run);
 
 /* Values with rules of their own, for the tables of programs. */
 rp_status rp_run_take_recompute(const rp_option *row, const char *text, rp_arena *arena,
-                                void *object);
+                                void *object, rp_reason *reason);
 rp_status rp_run_take_accumulation(const rp_option *row, const char *text, rp_arena *arena,
-                                   void *object);
+                                   void *object, rp_reason *reason);

@@ -6,6 +6,7 @@
 #include "common/schedule/build.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/schedule/schedule_type.h"
 
 #include <inttypes.h>
@@ -220,7 +221,7 @@ static uint32_t barrier_count(const rp_program *program)
     return program->asynchronous ? 0 : program->iteration_count - 1;
 }
 
-static rp_status allocate(rp_emitter *e, bool splits, rp_arena *scratch)
+static rp_status allocate(rp_emitter *e, bool splits, rp_arena *scratch, rp_reason *reason)
 {
     rp_program *program = e->program;
     uint64_t units = (uint64_t)program->microbatch_count * program->iteration_count;
@@ -232,11 +233,11 @@ static rp_status allocate(rp_emitter *e, bool splits, rp_arena *scratch)
     uint64_t waits = units * (program->forward_count + 2 * (uint64_t)program->backward_count) +
                      barriers * 2 * program->gpu_count;
     if (ops > RP_MAX_OPS || waits > UINT32_MAX) {
-        rp_log_error("the program would have %" PRIu64 " ops and up to %" PRIu64
-                     " waits; valid are at most %u ops: use fewer microbatches, stages or "
-                     "iterations",
-                     ops, waits, RP_MAX_OPS);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "the program would have %" PRIu64 " ops and up to %" PRIu64
+                         " waits; valid are at most %u ops: use fewer microbatches, stages or "
+                         "iterations",
+                         ops, waits, RP_MAX_OPS);
     }
     e->capacity = (uint32_t)ops;
     program->queue_count = program->gpu_count + (barriers != 0 ? 1 : 0);
@@ -479,7 +480,7 @@ static rp_status build_buffers(const rp_schedule_config *config, bool separate, 
  */
 
 static rp_status fill(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                      rp_arena *scratch, rp_program *program)
+                      rp_arena *scratch, rp_program *program, rp_reason *reason)
 {
     RP_TRY(rp_arena_copy_text(program->arena, schedule->name, strlen(schedule->name),
                               &program->schedule));
@@ -494,10 +495,10 @@ static rp_status fill(const rp_schedule_type *schedule, const rp_schedule_config
     rp_emitter e = {.program = program, .microbatches = config->microbatches};
     e.backward_base = schedule->separate_backward ? program->forward_count : 0;
     RP_TRY(set_units(schedule, program, scratch, &e));
-    RP_TRY(allocate(&e, schedule->splits_backward, scratch));
+    RP_TRY(allocate(&e, schedule->splits_backward, scratch, reason));
     void *plan = NULL;
     if (schedule->prepare != NULL) {
-        RP_TRY(schedule->prepare(config, program, scratch, &plan));
+        RP_TRY(schedule->prepare(config, program, scratch, &plan, reason));
     }
     RP_TRY(emit_orders(schedule, config, plan, &e));
     build_waits(&e);
@@ -508,10 +509,10 @@ static rp_status fill(const rp_schedule_type *schedule, const rp_schedule_config
 }
 
 rp_status rp_schedule_build(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                            rp_program **program_out)
+                            rp_program **program_out, rp_reason *reason)
 {
     *program_out = NULL;
-    RP_TRY(rp_schedule_check(schedule, config, NULL));
+    RP_TRY(rp_schedule_check(schedule, config, reason));
     rp_program *program = NULL;
     RP_TRY(rp_program_create(&program));
     rp_arena *scratch = NULL;
@@ -519,7 +520,7 @@ rp_status rp_schedule_build(const rp_schedule_type *schedule, const rp_schedule_
     if (status != RP_OK) {
         goto destroy_program;
     }
-    status = fill(schedule, config, scratch, program);
+    status = fill(schedule, config, scratch, program, reason);
     rp_arena_destroy(scratch);
     if (status != RP_OK) {
         goto destroy_program;

@@ -1,6 +1,7 @@
 /** @file build.h  From a schedule and sizes to a program. */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/schedule/schedule_type.h"
 
 /**
@@ -23,4 +24,4 @@ double rp_program_footprint(uint32_t ops, bool lowered);
  * @retval RP_OK, RP_USAGE (rp_schedule_check), RP_NO_MEMORY, RP_BROKEN
  */
 rp_status rp_schedule_build(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                            rp_program **program_out);
+                            rp_program **program_out, rp_reason *reason);

@@ -38,7 +38,7 @@ static inline int64_t rp_overlap_saved_ps(double saving, int64_t forward_ps, int
  * @retval RP_OK, RP_INPUT (layer counts differ; logged), RP_NO_MEMORY
  */
 rp_status rp_stage_times_compute(const rp_program *program, const rp_costs *costs, rp_arena *arena,
-                                 rp_stage_times *times_out);
+                                 rp_stage_times *times_out, rp_reason *reason);
 
 /** The partition that a program's stages have. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_partition_of_program(const rp_program *program, rp_arena *arena,

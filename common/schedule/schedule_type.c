@@ -30,7 +30,7 @@ const rp_schedule_type *rp_schedule_find(const char *name)
     return NULL;
 }
 
-static rp_status refuse_name(const char *what, const char *name, bool all)
+static rp_status refuse_name(const char *what, const char *name, bool all, rp_reason *reason)
 {
     const char *names[sizeof rp_schedules / sizeof rp_schedules[0]];
     rp_text list = {0};
@@ -43,21 +43,21 @@ static rp_status refuse_name(const char *what, const char *name, bool all)
         }
     }
     const char *nearest = rp_text_nearest(name, names, rp_schedule_count);
-    rp_log_error("%s: unknown schedule '%s'%s%s%s; valid values are %s%s", what, name,
-                 nearest != NULL ? ", did you mean '" : "", nearest != NULL ? nearest : "",
-                 nearest != NULL ? "'?" : "", list.bytes, all ? " or all" : "");
+    rp_refuse(reason, RP_USAGE, "%s: unknown schedule '%s'%s%s%s; valid values are %s%s", what,
+              name, nearest != NULL ? ", did you mean '" : "", nearest != NULL ? nearest : "",
+              nearest != NULL ? "'?" : "", list.bytes, all ? " or all" : "");
     rp_text_fini(&list);
     return RP_USAGE;
 }
 
 rp_status rp_schedule_require(const char *what, const char *name, bool all,
-                              const rp_schedule_type **schedule_out)
+                              const rp_schedule_type **schedule_out, rp_reason *reason)
 {
     *schedule_out = rp_schedule_find(name);
     if (*schedule_out != NULL) {
         return RP_OK;
     }
-    return refuse_name(what, name, all);
+    return refuse_name(what, name, all, reason);
 }
 
 static rp_status check_range(const char *option, uint32_t value, uint32_t high, rp_reason *reason)
@@ -227,13 +227,14 @@ static int64_t sum_layers(const int64_t *ps, const rp_stage *stage)
 }
 
 rp_status rp_stage_times_compute(const rp_program *program, const rp_costs *costs, rp_arena *arena,
-                                 rp_stage_times *times_out)
+                                 rp_stage_times *times_out, rp_reason *reason)
 {
     if (program->layer_count != costs->layers) {
-        rp_log_error("cost table %s has %u layers, the program %u; valid is a table of the same "
-                     "model",
-                     costs->name, costs->layers, program->layer_count);
-        return RP_INPUT;
+        return rp_refuse(
+            reason, RP_INPUT,
+            "cost table %s has %u layers, the program %u; valid is a table of the same "
+            "model",
+            costs->name, costs->layers, program->layer_count);
     }
     int64_t *all = NULL;
     RP_TRY(

@@ -115,11 +115,12 @@ struct rp_schedule_type {
     /**
      * Computes what all ranks share (RoundPipe's start GPUs); NULL: nothing. Schedules without it
      * do not see costs: runs that differ in times alone have the same program.
+     * Refuses what is too large (rp_refuse).
      * @param program stages and chains are set, there are no ops yet
      * @param plan_out allocated from `arena`, which lives until the program is built
      */
     rp_status (*prepare)(const rp_schedule_config *config, const rp_program *program,
-                         rp_arena *arena, void **plan_out);
+                         rp_arena *arena, void **plan_out, rp_reason *reason);
     /**
      * Emits the order of `rank` in `iteration`: every forward and backward unit that it runs. Over
      * all ranks each (stage, microbatch) must come exactly once in each direction.
@@ -151,7 +152,7 @@ const rp_schedule_type *rp_schedule_find(const char *name);
  * @retval RP_OK, RP_USAGE
  */
 rp_status rp_schedule_require(const char *what, const char *name, bool all,
-                              const rp_schedule_type **schedule_out);
+                              const rp_schedule_type **schedule_out, rp_reason *reason);
 
 /**
  * Checks ranges, the optimizer mode, partition sums, the schedule's rule.

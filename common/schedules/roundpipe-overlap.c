@@ -201,17 +201,18 @@ static void sort_by_gpu(const dispatcher *d, const dispatched *jobs, uint32_t jo
     begin[gpus] = (iteration + 1) * job_count;
 }
 
-static rp_status dispatch(dispatcher *d, rp_arena *arena, plan *p)
+static rp_status dispatch(dispatcher *d, rp_arena *arena, plan *p, rp_reason *reason)
 {
     const rp_schedule_config *config = d->config;
     const rp_program *program = d->replay.program;
     uint64_t job_count = (uint64_t)p->rounds * (program->forward_count + program->backward_count);
     uint64_t all = job_count * config->iterations;
     if (all > RP_MAX_OPS) {
-        rp_log_error("roundpipe-overlap: %llu jobs; valid are up to %u: use fewer rounds, stages "
-                     "or iterations",
-                     (unsigned long long)all, RP_MAX_OPS);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "roundpipe-overlap: %llu jobs; valid are up to %u: use fewer rounds, stages "
+            "or iterations",
+            (unsigned long long)all, RP_MAX_OPS);
     }
     dispatched *jobs = NULL;
     RP_TRY(rp_arena_alloc(arena, job_count, sizeof *jobs, &jobs));
@@ -230,7 +231,7 @@ static rp_status dispatch(dispatcher *d, rp_arena *arena, plan *p)
 }
 
 static rp_status prepare(const rp_schedule_config *config, const rp_program *program,
-                         rp_arena *arena, void **plan_out)
+                         rp_arena *arena, void **plan_out, rp_reason *reason)
 {
     plan *p = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *p, &p));
@@ -242,13 +243,13 @@ static rp_status prepare(const rp_schedule_config *config, const rp_program *pro
     dispatcher d = {.config = config, .rounds = p->rounds};
     d.window = window < MAX_WINDOW ? (uint32_t)window : MAX_WINDOW;
     d.window = d.window < p->rounds ? d.window : p->rounds;
-    RP_TRY(rp_replay_init(config, program, arena, &d.replay));
+    RP_TRY(rp_replay_init(config, program, arena, &d.replay, reason));
     RP_TRY(rp_arena_alloc(arena, d.window, sizeof *d.flight, &d.flight));
     for (uint32_t k = 0; k < d.window; k++) {
         RP_TRY(rp_replay_round_init(most, arena, &d.flight[k]));
     }
     *plan_out = p;
-    return dispatch(&d, arena, p);
+    return dispatch(&d, arena, p, reason);
 }
 
 static rp_status check(const rp_schedule_config *config, rp_reason *reason)

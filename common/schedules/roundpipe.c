@@ -34,11 +34,11 @@ static uint32_t round_size(const rp_schedule_config *config, const round_plan *p
 }
 
 static rp_status plan_free_first(const rp_schedule_config *config, const rp_program *program,
-                                 rp_arena *arena, round_plan *plan)
+                                 rp_arena *arena, round_plan *plan, rp_reason *reason)
 {
     rp_replay r;
     rp_replay_round round_replay;
-    RP_TRY(rp_replay_init(config, program, arena, &r));
+    RP_TRY(rp_replay_init(config, program, arena, &r, reason));
     RP_TRY(rp_replay_round_init(plan->round, arena, &round_replay));
     for (uint32_t i = 0; i < config->iterations; i++) {
         for (uint32_t round = 0; round < plan->rounds; round++) {
@@ -70,7 +70,7 @@ static void plan_rotation(const rp_schedule_config *config, const rp_program *pr
 }
 
 static rp_status prepare(const rp_schedule_config *config, const rp_program *program,
-                         rp_arena *arena, void **plan_out)
+                         rp_arena *arena, void **plan_out, rp_reason *reason)
 {
     round_plan *plan = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *plan, &plan));
@@ -84,7 +84,7 @@ static rp_status prepare(const rp_schedule_config *config, const rp_program *pro
         plan_rotation(config, program, plan);
         return RP_OK;
     }
-    return plan_free_first(config, program, arena, plan);
+    return plan_free_first(config, program, arena, plan, reason);
 }
 
 static rp_status check(const rp_schedule_config *config, rp_reason *reason)

@@ -11,9 +11,9 @@ static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 }
 
 static rp_status prepare(const rp_schedule_config *config, const rp_program *program,
-                         rp_arena *arena, void **plan_out)
+                         rp_arena *arena, void **plan_out, rp_reason *reason)
 {
-    return rp_squeeze(&rp_schedule_v_min, config, program, arena, plan_out);
+    return rp_squeeze(&rp_schedule_v_min, config, program, arena, plan_out, reason);
 }
 
 const rp_schedule_type rp_schedule_v_min_squeezed = {

@@ -10,11 +10,11 @@ static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 }
 
 static rp_status prepare(const rp_schedule_config *config, const rp_program *program,
-                         rp_arena *arena, void **plan_out)
+                         rp_arena *arena, void **plan_out, rp_reason *reason)
 {
     const rp_zb_fixed fixed[] = {{&rp_schedule_zbv, 1}};
     rp_zb_search search = {.capacity = 2 * config->gpus, .fixed = fixed, .fixed_count = 1};
-    return rp_zb_plan(&search, config, program, arena, plan_out);
+    return rp_zb_plan(&search, config, program, arena, plan_out, reason);
 }
 
 const rp_schedule_type rp_schedule_zbv_auto = {

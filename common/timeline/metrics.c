@@ -1,6 +1,7 @@
 #include "common/timeline/metrics.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -153,7 +154,7 @@ static rp_status check_sum(const rp_metrics *m)
 }
 
 rp_status rp_metrics_measure(const rp_timeline *timeline, bool separate_backward,
-                             rp_metrics *metrics_out)
+                             rp_metrics *metrics_out, rp_reason *reason)
 {
     const rp_program *program = timeline->program;
     rp_metrics m = *metrics_out;
@@ -162,8 +163,8 @@ rp_status rp_metrics_measure(const rp_timeline *timeline, bool separate_backward
     m.makespan_ps = rp_metrics_makespan_ps(timeline);
     int64_t gpu_time = 0;
     if (__builtin_mul_overflow((int64_t)program->gpu_count, m.makespan_ps, &gpu_time)) {
-        rp_log_error("GPU time of the run exceeds 106 days; valid are shorter runs");
-        return RP_INPUT;
+        return rp_refuse(reason, RP_INPUT,
+                         "GPU time of the run exceeds 106 days; valid are shorter runs");
     }
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const rp_queue *queue = &program->queues[q];

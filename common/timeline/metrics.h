@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/timeline/timeline.h"
 
 typedef struct rp_metrics {
@@ -36,7 +37,7 @@ typedef struct rp_metrics {
  * @retval RP_OK, RP_BROKEN (a part is negative or the sum differs; logged)
  */
 rp_status rp_metrics_measure(const rp_timeline *timeline, bool separate_backward,
-                             rp_metrics *metrics_out);
+                             rp_metrics *metrics_out, rp_reason *reason);
 
 /** @return the end of the last op that takes time, in ps; 0 where there is none. */
 int64_t rp_metrics_makespan_ps(const rp_timeline *timeline);

@@ -58,7 +58,7 @@ rp_status rpexec_links_open(const rp_program *program, const rp_machine *machine
                             .begin_ns = now_ns()};
     RP_TRY(rp_arena_alloc(arena, (size_t)RP_ENGINES_PER_GPU * program->gpu_count, sizeof(engine),
                           &links->engines));
-    RP_TRY(rp_machine_network(program, machine, arena, &links->routes, &links->network));
+    RP_TRY(rp_machine_network(program, machine, arena, &links->routes, &links->network, NULL));
     rp_status status = find_peer_routes(links, machine, arena);
     if (status != RP_OK) {
         rp_network_destroy(links->network);

@@ -1,5 +1,5 @@
 /* The planner's compute ops: what each stage reads, keeps and leaves. */
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "exec/plan/plan_internal.h"
 
 #define NO RPEXEC_NO_TENSOR
@@ -184,10 +184,10 @@ static rp_status plan_backward(rpexec_planner *p, uint32_t op, rpexec_plan_recor
     if (has_blocks(task, model) && r->tape == NO) {
         char name[RP_OP_NAME_SIZE];
         rp_op_name(o, name);
-        rp_log_error("--recompute: %s needs what its forward computed, and that is gone; valid "
-                     "with weights in host memory are wait and early",
-                     name);
-        return RP_USAGE;
+        return rp_refuse(p->reason, RP_USAGE,
+                         "--recompute: %s needs what its forward computed, and that is gone; valid "
+                         "with weights in host memory are wait and early",
+                         name);
     }
     if (head && r->head_gradient == NO) { /* the forward was another job: the head runs here */
         task->runs_head = true;

@@ -1,5 +1,5 @@
 /* The planner of data-parallel systems: what each rank keeps, gathers, reduces and moves. */
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "exec/plan/plan_internal.h"
 #include "exec/state/shard.h"
 
@@ -113,10 +113,11 @@ rp_status rpexec_plan_check_bytes(const rpexec_planner *p, uint32_t op, uint32_t
     }
     char name[RP_OP_NAME_SIZE];
     rp_op_name(&p->program->ops[op], name);
-    rp_log_error("%s moves %llu bytes, the model needs %llu; valid are programs lowered for this "
-                 "model",
-                 name, (unsigned long long)p->program->op_bytes[op], (unsigned long long)right);
-    return RP_USAGE;
+    return rp_refuse(
+        p->reason, RP_USAGE,
+        "%s moves %llu bytes, the model needs %llu; valid are programs lowered for this "
+        "model",
+        name, (unsigned long long)p->program->op_bytes[op], (unsigned long long)right);
 }
 
 /* ---- jobs -------------------------------------------------------------------------------------
@@ -199,10 +200,11 @@ static rp_status find_gradient_jobs(rpexec_planner *p)
             }
             uint32_t from = taken(p, op, links[i].from);
             if (from == RP_NO_OP || p->plan->tasks[from].job == NO_JOB) {
-                rp_log_error("op %u (%s) takes the result of no %s; valid are programs as the "
-                             "lowering of data-parallel systems makes them",
-                             op, rp_op_kind_text(links[i].kind), rp_op_kind_text(links[i].from));
-                return RP_USAGE;
+                return rp_refuse(p->reason, RP_USAGE,
+                                 "op %u (%s) takes the result of no %s; valid are programs as the "
+                                 "lowering of data-parallel systems makes them",
+                                 op, rp_op_kind_text(links[i].kind),
+                                 rp_op_kind_text(links[i].from));
             }
             p->plan->tasks[op].job = p->plan->tasks[from].job;
         }

@@ -1,5 +1,5 @@
 /* The planner's jobs: which stage is on which GPU when, and what each parameter upload moves. */
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "exec/plan/plan_internal.h"
 
 #define NO RPEXEC_NO_TENSOR
@@ -93,10 +93,10 @@ static rp_status find_uploads(rpexec_planner *p, uint32_t number, uint32_t from,
         }
     }
     if (at != all) {
-        rp_log_error("the program uploads %llu bytes for stage %u, which has %llu; valid are "
-                     "programs lowered for this model",
-                     (unsigned long long)at, job->stage, (unsigned long long)all);
-        return RP_USAGE;
+        return rp_refuse(p->reason, RP_USAGE,
+                         "the program uploads %llu bytes for stage %u, which has %llu; valid are "
+                         "programs lowered for this model",
+                         (unsigned long long)at, job->stage, (unsigned long long)all);
     }
     if (last != NULL) {
         last->to_byte = rpexec_plan_job_bytes(p, job);
@@ -121,10 +121,10 @@ static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_
         if (job == NO_JOB || p->plan->jobs[job].stage != o->stage) { /* nothing comes up for it */
             job = rpexec_plan_new_job(p, o->stage, compute->gpu);
             if (rpexec_plan_job_bytes(p, &p->plan->jobs[job]) != 0) {
-                rp_log_error("op %u computes before any weights are there; valid are programs "
-                             "whose first op of a job waits for its parameters",
-                             op);
-                return RP_USAGE;
+                return rp_refuse(p->reason, RP_USAGE,
+                                 "op %u computes before any weights are there; valid are programs "
+                                 "whose first op of a job waits for its parameters",
+                                 op);
             }
         }
         rpexec_job *j = &p->plan->jobs[job];

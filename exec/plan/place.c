@@ -1,7 +1,7 @@
 /* Offsets: first fit, in the order of first use, of a GPU's jobs before all others or not. */
 #include "exec/plan/plan_internal.h"
 
-#include "common/base/log.h"
+#include "common/base/reason.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -96,18 +96,19 @@ static void insert(const rpexec_plan *plan, uint32_t *list, uint32_t *count, uin
 }
 
 static rp_status does_not_fit(const rpexec_plan *plan, uint32_t place, uint32_t value,
-                              uint64_t cap_bytes)
+                              uint64_t cap_bytes, rp_reason *reason)
 {
     const rpexec_value *v = &plan->values[value];
     char name[RP_OP_NAME_SIZE] = "the resident weights";
     if (v->first_op != NO_OP) {
         rp_op_name(&plan->program->ops[v->first_op], name);
     }
-    rp_log_error("GPU %u: the tensor of %s (%" PRIu64 " bytes) ends at %" PRIu64
-                 " bytes of the GPU's memory, which is %" PRIu64 " bytes beyond its end; valid are "
-                 "at least as many bytes, smaller microbatches or more stages",
-                 place, name, v->bytes, v->offset + v->bytes, v->offset + v->bytes - cap_bytes);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE,
+                     "GPU %u: the tensor of %s (%" PRIu64 " bytes) ends at %" PRIu64
+                     " bytes of the GPU's memory, which is %" PRIu64
+                     " bytes beyond its end; valid are "
+                     "at least as many bytes, smaller microbatches or more stages",
+                     place, name, v->bytes, v->offset + v->bytes, v->offset + v->bytes - cap_bytes);
 }
 
 static void put(rpexec_plan *plan, uint32_t value, bool fixed, memory *m)
@@ -155,7 +156,7 @@ static void fill(rpexec_plan *plan, uint32_t place, const uint32_t *sorted, uint
 
 /* The smaller one of both fillings: neither order is always better. */
 static rp_status fill_better(rpexec_plan *plan, uint32_t place, const uint32_t *sorted,
-                             uint32_t count, uint64_t cap_bytes, memory *m)
+                             uint32_t count, uint64_t cap_bytes, memory *m, rp_reason *reason)
 {
     fill(plan, place, sorted, count, true, m);
     uint64_t jobs_first = m->top;
@@ -167,7 +168,7 @@ static rp_status fill_better(rpexec_plan *plan, uint32_t place, const uint32_t *
     for (uint32_t i = 0; capped && m->top > cap_bytes && i < count; i++) {
         const rpexec_value *v = &plan->values[sorted[i]];
         if (v->place == place && v->offset + v->bytes > cap_bytes) {
-            return does_not_fit(plan, place, sorted[i], cap_bytes);
+            return does_not_fit(plan, place, sorted[i], cap_bytes, reason);
         }
     }
     return RP_OK;
@@ -193,7 +194,8 @@ static void mark_jobs(const rpexec_plan *plan, bool *of_job)
     }
 }
 
-rp_status rpexec_plan_place(rpexec_plan *plan, uint64_t cap_bytes, rp_arena *scratch)
+rp_status rpexec_plan_place(rpexec_plan *plan, uint64_t cap_bytes, rp_arena *scratch,
+                            rp_reason *reason)
 {
     const rp_program *p = plan->program;
     memory m = {0};
@@ -224,7 +226,7 @@ rp_status rpexec_plan_place(rpexec_plan *plan, uint64_t cap_bytes, rp_arena *scr
         sorted[begin[op == NO_OP ? 0 : place_of[op]]++] = v;
     }
     for (uint32_t place = 0; place <= p->gpu_count; place++) {
-        RP_TRY(fill_better(plan, place, sorted, plan->value_count, cap_bytes, &m));
+        RP_TRY(fill_better(plan, place, sorted, plan->value_count, cap_bytes, &m, reason));
     }
     return RP_OK;
 }

@@ -1,6 +1,6 @@
 #include "exec/plan/plan.h"
 
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/program/expand.h"
 #include "common/schedule/schedule_type.h"
 #include "exec/plan/plan_internal.h"
@@ -138,10 +138,10 @@ rp_status rpexec_plan_refuse_stray(const rpexec_planner *p, uint32_t op)
 {
     char name[RP_OP_NAME_SIZE];
     rp_op_name(&p->program->ops[op], name);
-    rp_log_error("op %u (%s) moves what no op of its GPU gives or takes; valid are programs as "
-                 "rpsim and rpexec lower them",
-                 op, name);
-    return RP_INPUT;
+    return rp_refuse(p->reason, RP_INPUT,
+                     "op %u (%s) moves what no op of its GPU gives or takes; valid are programs as "
+                     "rpsim and rpexec lower them",
+                     op, name);
 }
 
 /* ---- transfers --------------------------------------------------------------------------------
@@ -309,15 +309,15 @@ static rp_status refuse(const rpexec_planner *p, uint32_t op)
 {
     const char *kind = rp_op_kind_text((rp_op_kind)p->program->ops[op].kind);
     if (p->plan->sharded != NULL) {
-        rp_log_error("%s has %s ops; valid are programs as the lowering of data-parallel systems "
-                     "makes them",
-                     p->program->schedule, kind);
-    } else {
-        rp_log_error("--schedule: %s has %s ops, which the executor does not run yet; valid are "
+        return rp_refuse(p->reason, RP_USAGE,
+                         "%s has %s ops; valid are programs as the lowering of data-parallel "
+                         "systems makes them",
+                         p->program->schedule, kind);
+    }
+    return rp_refuse(p->reason, RP_USAGE,
+                     "--schedule: %s has %s ops, which the executor does not run yet; valid are "
                      "pipelines and schedules with weights in host memory",
                      p->program->schedule, kind);
-    }
-    return RP_USAGE;
 }
 
 /* Of ranks that share layers, the sums are of what they compute; of copies, gradients. */
@@ -474,13 +474,14 @@ static rp_status flatten_users(rpexec_planner *p)
 
 /* Where all forward runs in the head's stage and the embedding goes back in another one, nobody
  * has the embedding's output. */
-static rp_status check_stages(const rp_program *program)
+static rp_status check_stages(const rp_program *program, rp_reason *reason)
 {
     if (program->forward_count == 0 && program->backward_count > 1) {
-        rp_log_error("--partition: the first backward stage has all layers and there is no forward "
-                     "stage, so that the others have nothing; valid is one backward stage, or "
-                     "forward stages");
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--partition: the first backward stage has all layers and there is no forward "
+            "stage, so that the others have nothing; valid is one backward stage, or "
+            "forward stages");
     }
     return RP_OK;
 }
@@ -497,7 +498,7 @@ static rp_status make(rpexec_planner *p, rp_arena *scratch)
 {
     const rp_program *program = p->program;
     RP_TRY(count_sizes(p, scratch));
-    RP_TRY(check_stages(program));
+    RP_TRY(check_stages(program, p->reason));
     RP_TRY(rpexec_plan_check_scaling(p, scratch));
     RP_TRY(rp_producers_create(program, scratch, &p->producers));
     RP_TRY(rpexec_order_create(program, p->arena, &p->plan->order));
@@ -526,11 +527,11 @@ static rp_status make(rpexec_planner *p, rp_arena *scratch)
     RP_TRY(rpexec_plan_check_copies(p));
     RP_TRY(rpexec_plan_sums(p, scratch));
     RP_TRY(flatten_users(p));
-    return rpexec_plan_place(p->plan, p->limits.cap_bytes, scratch);
+    return rpexec_plan_place(p->plan, p->limits.cap_bytes, scratch, p->reason);
 }
 
 /* Copies and tensor groups add up whole tensors here. */
-static rp_status check_layout(const rp_layout *layout)
+static rp_status check_layout(const rp_layout *layout, rp_reason *reason)
 {
     rp_layout plain = *layout;
     plain.sequence_parallel = plain.reduces_each = false;
@@ -541,10 +542,10 @@ static rp_status check_layout(const rp_layout *layout)
     for (uint32_t i = 0; i < rp_trait_count; i++) {
         const rp_trait *row = &rp_trait_rows[i];
         if (rp_trait_get(&here, row) != rp_trait_get(&known, row)) {
-            rp_log_error("the program's layout has '%s', which rpsim alone computes; valid are "
-                         "tensor-parallel and data-parallel",
-                         row->text);
-            return RP_USAGE;
+            return rp_refuse(reason, RP_USAGE,
+                             "the program's layout has '%s', which rpsim alone computes; valid are "
+                             "tensor-parallel and data-parallel",
+                             row->text);
         }
     }
     return RP_OK;
@@ -552,24 +553,25 @@ static rp_status check_layout(const rp_layout *layout)
 
 rp_status rpexec_plan_create(const rp_program *program, const rpexec_model *model,
                              const rpexec_plan_limits *limits, rp_arena *arena,
-                             rpexec_plan *plan_out)
+                             rpexec_plan *plan_out, rp_reason *reason)
 {
     if (program->op_bytes == NULL || program->sequences == NULL) {
-        rp_log_error("the program is a compute schedule; valid are lowered programs");
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "the program is a compute schedule; valid are lowered programs");
     }
     const rp_layout *layout = &program->traits.layout;
-    RP_TRY(check_layout(layout));
+    RP_TRY(check_layout(layout, reason));
     rp_program *whole = NULL;
     rp_arena *scratch = NULL;
     bool resident = program->traits.placement == RP_PLACEMENT_RESIDENT;
     uint32_t servers = limits->servers != 0 ? limits->servers : 1;
     uint32_t copies = rp_layout_data(layout);
     if (!resident && copies > 1 && copies != servers) {
-        rp_log_error("copies of %s are %u servers, and this run has %u processes; valid is one for "
-                     "each server (mpirun)",
-                     program->schedule, copies, servers);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "copies of %s are %u servers, and this run has %u processes; valid is one for "
+            "each server (mpirun)",
+            program->schedule, copies, servers);
     }
     *plan_out = (rpexec_plan){.model = model,
                               .tensor = rp_layout_tensor(layout),
@@ -579,8 +581,11 @@ rp_status rpexec_plan_create(const rp_program *program, const rpexec_model *mode
         RP_TRY(rp_program_expand(program, servers, arena, &whole));
     }
     plan_out->program = whole != NULL ? whole : program;
-    rpexec_planner p = {
-        .plan = plan_out, .program = plan_out->program, .limits = *limits, .arena = arena};
+    rpexec_planner p = {.plan = plan_out,
+                        .program = plan_out->program,
+                        .limits = *limits,
+                        .arena = arena,
+                        .reason = reason};
     RP_TRY(rp_arena_create(&scratch));
     rp_status status = make(&p, scratch);
     rp_arena_destroy(scratch);

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/program/traits.h"
 #include "exec/model/layers.h"
 #include "exec/model/tensor_parallel.h"
@@ -238,4 +239,4 @@ typedef struct rpexec_plan_limits {
  */
 rp_status rpexec_plan_create(const rp_program *program, const rpexec_model *model,
                              const rpexec_plan_limits *limits, rp_arena *arena,
-                             rpexec_plan *plan_out);
+                             rpexec_plan *plan_out, rp_reason *reason);

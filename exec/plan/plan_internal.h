@@ -1,6 +1,7 @@
 /** @file plan_internal.h  Inside of the planner (plan*.c). Not for other modules. */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/inputs/sizes.h"
 #include "common/program/producers.h"
 #include "exec/plan/plan.h"
@@ -31,6 +32,7 @@ typedef struct rpexec_planner {
     const rp_program *program;
     rpexec_plan_limits limits;
     rp_arena *arena;
+    rp_reason *reason; /**< of the caller */
     rp_sizes sizes; /**< that the program counts with: of tensors without padding */
     rp_producers producers;
     bool offload;
@@ -45,7 +47,7 @@ typedef struct rpexec_planner {
     struct rpexec_sharding_plan *sharding; /**< data_parallel.c's own; NULL elsewhere */
 } rpexec_planner;
 
-/** Logs that `op` moves what nobody gives or takes. @return RP_INPUT */
+/** Refuses: `op` moves what nobody gives or takes. @return RP_INPUT */
 rp_status rpexec_plan_refuse_stray(const rpexec_planner *planner, uint32_t op);
 
 /** Notes that `op` uses a tensor; RPEXEC_NO_TENSOR is allowed. */
@@ -170,4 +172,5 @@ rp_status rpexec_plan_check_scaling(const rpexec_planner *planner, rp_arena *scr
  * tensor needs that may still be in use.
  * @retval RP_OK, RP_USAGE (does not fit; logged), RP_NO_MEMORY
  */
-rp_status rpexec_plan_place(rpexec_plan *plan, uint64_t cap_bytes, rp_arena *scratch);
+rp_status rpexec_plan_place(rpexec_plan *plan, uint64_t cap_bytes, rp_arena *scratch,
+                            rp_reason *reason);

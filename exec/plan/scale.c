@@ -1,11 +1,11 @@
 /* With resident weights all GPUs agree on a step before any of them takes it, where losses are
  * scaled (fp16) or gradients clipped (rpexec_run_agree). That ends only if no GPU needs work of the
  * next iteration to get there. */
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "exec/plan/plan_internal.h"
 
 static rp_status check_queue(const rp_program *p, const rp_queue *queue, bool clips,
-                             uint64_t *updated)
+                             uint64_t *updated, rp_reason *reason)
 {
     uint64_t latest = 0; /* iteration + 1 of the ops so far */
     for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
@@ -18,12 +18,12 @@ static rp_status check_queue(const rp_program *p, const rp_queue *queue, bool cl
         if (latest > now || updated[queue->gpu] == now) {
             char name[RP_OP_NAME_SIZE];
             rp_op_name(op, name);
-            rp_log_error("%s, but GPU %u has %s after work of another step; valid for %s %s",
-                         clips ? "--clip-norm: gradients of all GPUs are known before a step"
-                               : "--dtype fp16: all GPUs agree on skipping a step",
-                         queue->gpu, name, p->schedule,
-                         clips ? "is --optimizer sync" : "are fp32 and bf16");
-            return RP_USAGE;
+            return rp_refuse(reason, RP_USAGE,
+                             "%s, but GPU %u has %s after work of another step; valid for %s %s",
+                             clips ? "--clip-norm: gradients of all GPUs are known before a step"
+                                   : "--dtype fp16: all GPUs agree on skipping a step",
+                             queue->gpu, name, p->schedule,
+                             clips ? "is --optimizer sync" : "are fp32 and bf16");
         }
         updated[queue->gpu] = now;
     }
@@ -41,7 +41,7 @@ rp_status rpexec_plan_check_scaling(const rpexec_planner *planner, rp_arena *scr
     RP_TRY(rp_arena_alloc(scratch, p->gpu_count, sizeof *updated, &updated));
     for (uint32_t q = 0; q < p->queue_count; q++) {
         if (p->queues[q].kind == RP_QUEUE_COMPUTE) {
-            RP_TRY(check_queue(p, &p->queues[q], clips, updated));
+            RP_TRY(check_queue(p, &p->queues[q], clips, updated, planner->reason));
         }
     }
     return RP_OK;

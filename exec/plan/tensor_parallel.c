@@ -3,7 +3,7 @@
  * those of as many microbatches as there are ranks, one of which its op is named after. What ranks
  * sum on the way they sum inside of their compute ops; the program's ALL_REDUCE ops come after
  * those and stand for the volume. Copies sum gradients in ALL_REDUCE ops of their own. */
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/lower/lower.h"
 #include "common/schedule/schedule_type.h"
 #include "exec/operators/collective.h"
@@ -157,10 +157,11 @@ rp_status rpexec_plan_check_copies(const rpexec_planner *p)
     }
     bool copies = p->plan->data * p->plan->servers > 1 && p->plan->resident;
     if (copies && sums != trained * program->iteration_count) {
-        rp_log_error("copies of %s do not sum the gradients of every stage in every step; valid "
-                     "are programs as rpsim and rpexec lower them",
-                     program->schedule);
-        return RP_INPUT;
+        return rp_refuse(
+            p->reason, RP_INPUT,
+            "copies of %s do not sum the gradients of every stage in every step; valid "
+            "are programs as rpsim and rpexec lower them",
+            program->schedule);
     }
     return RP_OK;
 }

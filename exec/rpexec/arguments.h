@@ -2,7 +2,8 @@
 #pragma once
 
 #include "common/base/mem.h"
+#include "common/base/reason.h"
 
 /** Checks a command line, the program's name first. @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
  */
-rp_status rpexec_arguments_check(int argc, char **argv, rp_arena *arena);
+rp_status rpexec_arguments_check(int argc, char **argv, rp_arena *arena, rp_reason *reason);

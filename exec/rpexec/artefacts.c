@@ -204,8 +204,8 @@ rp_status rpexec_artefacts_write(const rpexec_run_made *run, rp_arena *arena, rp
     const rp_metrics *measured = NULL;
     if (run->timeline != NULL) {
         const rp_program *program = run->timeline->program;
-        RP_TRY(
-            rp_metrics_measure(run->timeline, rp_program_has_separate_backward(program), &metrics));
+        RP_TRY(rp_metrics_measure(run->timeline, rp_program_has_separate_backward(program),
+                                  &metrics, NULL));
         measured = &metrics;
     }
     if (run->timeline != NULL && a->program.stream != NULL) {

@@ -125,7 +125,7 @@ static rp_status train(rpexec_options *options, rp_arena *arena)
 static rp_status run(int argc, char **argv, rp_arena *arena)
 {
     rpexec_options options;
-    RP_TRY(rpexec_options_parse(argc, argv, arena, &options));
+    RP_TRY(rpexec_options_parse(argc, argv, arena, &options, NULL));
     RP_TRY(rp_option_command("rpexec", argc, argv, arena, &options.command));
     if (options.common.request != RP_OPTIONS_RUN) {
         return rp_options_answer(&rpexec_command_line, &options, stdout);

@@ -1,6 +1,7 @@
 #include "exec/rpexec/options_internal.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/cli/option_values.h"
 #include "exec/gpu/driver.h"
 #include "exec/processes/processes.h"
@@ -15,15 +16,17 @@
  */
 
 static rp_status take_schedule(const rp_option *row, const char *text, rp_arena *arena,
-                               void *options)
+                               void *options, rp_reason *reason)
 {
     (void)row;
     (void)arena;
-    return rp_schedule_require("--schedule", text, false, &((rpexec_options *)options)->schedule);
+    return rp_schedule_require("--schedule", text, false, &((rpexec_options *)options)->schedule,
+                               reason);
 }
 
 /* @param where the name was given */
-static rp_status set_backend(const char *where, const char *name, rpexec_options *o)
+static rp_status set_backend(const char *where, const char *name, rpexec_options *o,
+                             rp_reason *reason)
 {
     char names[128] = "";
     o->backend = name;
@@ -35,19 +38,20 @@ static rp_status set_backend(const char *where, const char *name, rpexec_options
         snprintf(names + used, sizeof names - used, "%s%s", used == 0 ? "" : " and ",
                  rpexec_backends[i]->name);
     }
-    rp_log_error("%s: '%s' is not valid; valid values are %s", where, name, names);
-    return RP_USAGE;
+    return rp_refuse(reason, RP_USAGE, "%s: '%s' is not valid; valid values are %s", where, name,
+                     names);
 }
 
 static rp_status take_backend(const rp_option *row, const char *text, rp_arena *arena,
-                              void *options)
+                              void *options, rp_reason *reason)
 {
     (void)row;
     (void)arena;
-    return set_backend("--backend", text, options);
+    return set_backend("--backend", text, options, reason);
 }
 
-static rp_status take_betas(const rp_option *row, const char *text, rp_arena *arena, void *options)
+static rp_status take_betas(const rp_option *row, const char *text, rp_arena *arena, void *options,
+                            rp_reason *reason)
 {
     rpexec_options *o = options;
     char first[32];
@@ -59,7 +63,8 @@ static rp_status take_betas(const rp_option *row, const char *text, rp_arena *ar
     bool good = comma != NULL && rp_parse_double(first, 0, 1, &o->beta1) &&
                 rp_parse_double(comma + 1, 0, 1, &o->beta2) && o->beta1 < 1 && o->beta2 < 1;
     return good ? RP_OK
-                : rp_option_bad(row->name, text, "two numbers from 0 to below 1, as 0.9,0.95");
+                : rp_option_bad(row->name, text, "two numbers from 0 to below 1, as 0.9,0.95",
+                                reason);
 }
 
 static void write_betas(const void *options, rp_json *json)
@@ -217,12 +222,16 @@ static bool limits_links_of_devices(const void *options)
 static bool has_two_numbers(const void *options)
 {
     const rpexec_options *o = options;
-    if (o->run.gpus != o->virtual_gpus) {
-        rp_log_error("--virtual-gpus: %" PRIu32 " of them, and --gpus %" PRIu32
-                     "; valid is the same number, or one of the two",
-                     o->virtual_gpus, o->run.gpus);
-    }
     return o->run.gpus != o->virtual_gpus;
+}
+
+static const char *two_numbers_of(const void *options)
+{
+    static char numbers[64];
+    const rpexec_options *o = options;
+    (void)snprintf(numbers, sizeof numbers, "%" PRIu32 " of them, and --gpus %" PRIu32,
+                   o->virtual_gpus, o->run.gpus);
+    return numbers;
 }
 
 static bool is_no_pipeline(const void *options)
@@ -236,37 +245,40 @@ static bool stands_for_several(const void *options)
     return rp_layout_gpus(&layout) > 1 && !is_no_pipeline(options);
 }
 
-static rp_status check_layout(const rpexec_options *o)
+static rp_status check_layout(const rpexec_options *o, rp_reason *reason)
 {
     const rp_layout layout = rpexec_options_layout(o);
     uint32_t copies = rp_layout_data(&layout);
     bool resident = o->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
-    RP_TRY(rp_compile_check_layout(o->schedule, &layout, NULL, o->run.seq_len, o->run.asynchronous, NULL));
+    RP_TRY(rp_compile_check_layout(o->schedule, &layout, NULL, o->run.seq_len, o->run.asynchronous,
+                                   reason));
     if (resident && o->run.gpus * o->servers % rp_layout_gpus(&layout) != 0) {
-        rp_log_error("--%s-parallel: %" PRIu32 " copies x %" PRIu32
-                     " GPUs per layer do not divide %" PRIu32
-                     " GPUs; valid are numbers whose product does",
-                     o->run.tensor_parallel != 0 ? "tensor" : "data", copies,
-                     rp_layout_tensor(&layout), o->run.gpus * o->servers);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--%s-parallel: %" PRIu32 " copies x %" PRIu32
+                         " GPUs per layer do not divide %" PRIu32
+                         " GPUs; valid are numbers whose product does",
+                         o->run.tensor_parallel != 0 ? "tensor" : "data", copies,
+                         rp_layout_tensor(&layout), o->run.gpus * o->servers);
     }
     if (!resident && copies != o->servers) {
-        rp_log_error("--data-parallel: copies of %s are servers, a process each, and this run has "
-                     "%" PRIu32 "; valid is mpirun -n %" PRIu32,
-                     o->schedule->name, o->servers, copies);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--data-parallel: copies of %s are servers, a process each, and this run has "
+            "%" PRIu32 "; valid is mpirun -n %" PRIu32,
+            o->schedule->name, o->servers, copies);
     }
     if (resident && copies % o->servers != 0) {
-        rp_log_error("--data-parallel: %" PRIu32 " processes cannot have equally many of %" PRIu32
-                     " copies, and a pipeline is in one of them; valid are multiples of %" PRIu32,
-                     o->servers, copies, o->servers);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--data-parallel: %" PRIu32 " processes cannot have equally many of %" PRIu32
+            " copies, and a pipeline is in one of them; valid are multiples of %" PRIu32,
+            o->servers, copies, o->servers);
     }
     return RP_OK;
 }
 
 /* One process per server: copies of pipelines, or pools of GPUs whose weights are on the host. */
-static rp_status check_servers(const rpexec_options *o)
+static rp_status check_servers(const rpexec_options *o, rp_reason *reason)
 {
     rp_placement placement = o->schedule->traits.placement;
     const struct {
@@ -290,13 +302,12 @@ static rp_status check_servers(const rpexec_options *o)
     };
     for (size_t i = 0; o->servers > 1 && i < sizeof refused / sizeof refused[0]; i++) {
         if (refused[i].is) {
-            rp_log_error("%s", refused[i].message);
-            return RP_USAGE;
+            return rp_refuse(reason, RP_USAGE, "%s", refused[i].message);
         }
     }
     if (o->servers == 1 && o->network_gb_per_s > 0) {
-        rp_log_error("--network-gb-per-s: there is one process; valid with several (mpirun)");
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--network-gb-per-s: there is one process; valid with several (mpirun)");
     }
     return RP_OK;
 }
@@ -327,7 +338,11 @@ static const rp_option_rule rules[] = {
      .subject = backend_of,
      .message = "the links of the @ backend are as fast as they are; valid only with --backend "
                 "host"},
-    {.given = "virtual-gpus", .with = "gpus", .when = has_two_numbers},
+    {.given = "virtual-gpus",
+     .with = "gpus",
+     .when = has_two_numbers,
+     .subject = two_numbers_of,
+     .message = "@; valid is the same number, or one of the two"},
     {.given = "schedule gpus data-parallel tensor-parallel microbatches partition recompute "
               "optimizer peers",
      .names_last = true,
@@ -395,11 +410,11 @@ static uint32_t default_gpus(const rpexec_backend_type *backend)
 }
 
 /* Of the environment where it says one, so that tests and scripts run where they are meant to. */
-static rp_status default_backend(rpexec_options *o)
+static rp_status default_backend(rpexec_options *o, rp_reason *reason)
 {
     const char *name = getenv("RPEXEC_BACKEND");
     if (name != NULL && *name != '\0') {
-        return set_backend("the environment variable RPEXEC_BACKEND", name, o);
+        return set_backend("the environment variable RPEXEC_BACKEND", name, o, reason);
     }
     const rpexec_backend_type *type = rpexec_backend_default(rpexec_backends, rpexec_backend_count);
     o->backend = type != NULL ? type->name : "host";
@@ -407,18 +422,18 @@ static rp_status default_backend(rpexec_options *o)
 }
 
 /* Some rules ask the backend. */
-static rp_status check(rpexec_options *o)
+static rp_status check(rpexec_options *o, rp_reason *reason)
 {
     if (o->backend == NULL) {
-        RP_TRY(default_backend(o));
+        RP_TRY(default_backend(o, reason));
     }
-    return rp_options_check(&rpexec_command_line, o);
+    return rp_options_check(&rpexec_command_line, o, reason);
 }
 
-static rp_status complete(rpexec_options *o)
+static rp_status complete(rpexec_options *o, rp_reason *reason)
 {
     rpexec_gpu_set_connections(o->virtual_gpus != 0); /* before a backend looks for devices */
-    RP_TRY(check(o));
+    RP_TRY(check(o, reason));
     o->transport = o->staged ? RPEXEC_TRANSPORT_STAGED : o->transport;
     o->staged = o->transport == RPEXEC_TRANSPORT_STAGED;
     if (o->run.gpus == 0) {
@@ -428,11 +443,11 @@ static rp_status complete(rpexec_options *o)
     o->save_every = o->save_every == 0 ? 50 : o->save_every;
     o->keep = o->keep == 0 ? 2 : o->keep;
     o->model = o->model == NULL ? "tiny" : o->model;
-    RP_TRY(check_servers(o));
+    RP_TRY(check_servers(o, reason));
     if (o->servers > 1 && o->run.data_parallel == 0) {
         o->run.data_parallel = o->servers;
     }
-    RP_TRY(check_layout(o));
+    RP_TRY(check_layout(o, reason));
     o->run.microbatches =
         o->run.microbatches == 0 ? 2 * rpexec_options_places(o) : o->run.microbatches;
     if (o->program_in == NULL) {
@@ -445,8 +460,9 @@ static rp_status complete(rpexec_options *o)
     o->run.recompute = o->run.recompute_given ? o->run.recompute : o->schedule->default_recompute;
     bool idle_grain = false;
     if (o->program_in == NULL) {
-        RP_TRY(rp_compile_check_grain(o->schedule, o->run.recompute, o->run.grain_given && o->run.layer_grain,
-                                      o->run.recompute_given, &idle_grain, NULL));
+        RP_TRY(rp_compile_check_grain(o->schedule, o->run.recompute,
+                                      o->run.grain_given && o->run.layer_grain,
+                                      o->run.recompute_given, &idle_grain, reason));
     }
     if (idle_grain) {
         rp_compile_warn_of_grain(o->schedule);
@@ -454,7 +470,8 @@ static rp_status complete(rpexec_options *o)
     return RP_OK;
 }
 
-rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_options *options_out)
+rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_options *options_out,
+                               rp_reason *reason)
 {
     const rpexec_adam adam = rpexec_adam_defaults();
     rpexec_options o = {.schedule = rp_schedule_find("roundpipe"),
@@ -467,18 +484,18 @@ rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_op
                         .beta1 = adam.beta1,
                         .beta2 = adam.beta2,
                         .eps = adam.eps};
-    RP_TRY(rp_options_parse(&rpexec_command_line, argc, argv, arena, &o));
+    RP_TRY(rp_options_parse(&rpexec_command_line, argc, argv, arena, &o, reason));
     if (o.common.request == RP_OPTIONS_RUN && o.action == RPEXEC_ACTION_RUN) {
-        RP_TRY(complete(&o));
+        RP_TRY(complete(&o, reason));
     } else if (o.common.request == RP_OPTIONS_RUN && o.action == RPEXEC_ACTION_DESCRIBE) {
-        RP_TRY(check(&o));
+        RP_TRY(check(&o, reason));
     }
     *options_out = o;
     return RP_OK;
 }
 
-rp_status rpexec_arguments_check(int argc, char **argv, rp_arena *arena)
+rp_status rpexec_arguments_check(int argc, char **argv, rp_arena *arena, rp_reason *reason)
 {
     rpexec_options options;
-    return rpexec_options_parse(argc, argv, arena, &options);
+    return rpexec_options_parse(argc, argv, arena, &options, reason);
 }

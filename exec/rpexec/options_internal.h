@@ -1,6 +1,7 @@
 /** @file options_internal.h  The command line of rpexec. */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/cli/options.h"
 #include "exec/run/driver.h"
 #include "exec/run/work.h"
@@ -39,7 +40,8 @@ uint32_t rpexec_options_places(const rpexec_options *options);
 rp_layout rpexec_options_layout(const rpexec_options *options);
 
 /** @param arena owns what rp_options_parse makes @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY */
-rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_options *options_out);
+rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_options *options_out,
+                               rp_reason *reason);
 
 /** Rows of all options, for rp_options_answer and the settings. */
 extern const rp_options_program rpexec_command_line;

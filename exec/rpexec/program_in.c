@@ -168,7 +168,7 @@ static rp_status is_rebuilt(const rp_resolved *work, const rpexec_model *model,
     rp_costs costs;
     rp_program *built = NULL;
     RP_TRY(rpexec_work_costs(model, work->microbatch_size, arena, &costs));
-    rp_status status = rpexec_work_program(work, model, &costs, &built);
+    rp_status status = rpexec_work_program(work, model, &costs, &built, NULL);
     *same_out = status == RP_OK && rp_program_hash(built) == rp_program_hash(p);
     rp_program_destroy(built);
     return status == RP_NO_MEMORY ? status : RP_OK;

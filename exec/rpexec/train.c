@@ -208,9 +208,9 @@ static rp_status plan_session(rpexec_trainer *t, uint32_t steps)
     RP_TRY(rp_arena_create(&s->arena));
     t->work.iterations = steps;
     if (t->program == NULL) {
-        RP_TRY(rpexec_work_program(&t->work, &t->model, &t->costs, &s->program));
+        RP_TRY(rpexec_work_program(&t->work, &t->model, &t->costs, &s->program, NULL));
     }
-    RP_TRY(rpexec_plan_create(program_of(t), &t->model, &limits, s->arena, &s->plan));
+    RP_TRY(rpexec_plan_create(program_of(t), &t->model, &limits, s->arena, &s->plan, NULL));
     RP_TRY(t->program != NULL ? rpexec_program_in_check(&s->plan) : RP_OK);
     double flop = 0;
     RP_TRY(rpexec_executed_flop(&s->plan, &flop));

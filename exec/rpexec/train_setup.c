@@ -180,20 +180,18 @@ rp_arithmetic rpexec_trainer_arithmetic(const rpexec_trainer *t)
 static rp_status set_costs(rpexec_trainer *t)
 {
     const rp_platform *platform = &t->machine.platform;
-    char message[1024] = "";
+    rp_reason reason = {0};
     t->costs = t->flops;
     if (t->program != NULL || t->o->platform == NULL || t->o->costs != NULL) {
         return RP_OK;
     }
-    rp_log_capture_begin(message, sizeof message);
     rp_costs costs;
     const rp_roof roof = {platform, rpexec_trainer_arithmetic(t)};
     rp_status status = rp_find_costs(&t->config, &roof, t->o->run.microbatch_size,
-                                     t->o->run.seq_len, t->arena, &costs);
-    rp_log_capture_end();
-    if (status == RP_INPUT || status == RP_USAGE) {
+                                     t->o->run.seq_len, t->arena, &costs, &reason);
+    if (status != RP_OK && reason.status == status) {
         rp_log_warning("partitions balance FLOP counts, not times of %s: %.*s", platform->name,
-                       (int)strcspn(message, ";\n"), message);
+                       (int)strcspn(reason.text, ";"), reason.text);
         return RP_OK;
     }
     RP_TRY(status);

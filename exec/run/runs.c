@@ -1,16 +1,15 @@
 #include "exec/run/runs.h"
 
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "exec/plan/plan.h"
 #include "exec/run/work.h"
-
-#include <string.h>
 
 /* Divisible by what schedules ask for: two GPUs, chunks of them, pairs of microbatches. */
 #define GPUS 2u
 #define LAYERS 8u
 
-static rp_status try(const rp_schedule_type *schedule, bool asynchronous, rp_arena *arena)
+static rp_status try(const rp_schedule_type *schedule, bool asynchronous, rp_arena *arena,
+                     rp_reason *reason)
 {
     static const rp_model config = {.name = "a small decoder",
                                     .layers = LAYERS,
@@ -43,35 +42,22 @@ static rp_status try(const rp_schedule_type *schedule, bool asynchronous, rp_are
                                     .piece_bytes = RP_PIECE_BYTES};
     RP_TRY(rpexec_model_create(&config, config.max_positions, RP_DTYPE_F32, arena, &model));
     RP_TRY(rpexec_work_costs(&model, work.microbatch_size, arena, &costs));
-    RP_TRY(rpexec_work_program(&work, &model, &costs, &program));
-    rp_status status = rpexec_plan_create(program, &model, &limits, arena, &plan);
+    RP_TRY(rpexec_work_program(&work, &model, &costs, &program, reason));
+    rp_status status = rpexec_plan_create(program, &model, &limits, arena, &plan, reason);
     rp_program_destroy(program);
     return status;
-}
-
-/* "--schedule: NAME: cause; valid are ..." is about an option; here the cause counts. */
-static rp_status cut(const char *message, const char *name, rp_arena *arena, const char **out)
-{
-    const char *const prefixes[] = {"--schedule: ", name, ": "};
-    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
-        size_t length = strlen(prefixes[i]);
-        bool begins = strncmp(message, prefixes[i], length) == 0;
-        message += begins ? length : 0;
-    }
-    message += strspn(message, " ");
-    return rp_arena_copy_text(arena, message, strcspn(message, ";\n"), out);
 }
 
 rp_status rpexec_runs(const rp_schedule_type *schedule, bool asynchronous, rp_arena *arena,
                       const char **reason_out)
 {
-    char messages[1024];
+    rp_reason reason = {0};
+    size_t length = 0;
     *reason_out = NULL;
-    rp_log_capture_begin(messages, sizeof messages);
-    rp_status status = try(schedule, asynchronous, arena);
-    rp_log_capture_end();
-    if (status == RP_OK || status == RP_NO_MEMORY) {
+    rp_status status = try(schedule, asynchronous, arena, &reason);
+    if (status == RP_OK || reason.status != status) {
         return status;
     }
-    return cut(messages, schedule->name, arena, reason_out);
+    const char *cause = rp_reason_cause(&reason, schedule->name, &length);
+    return rp_arena_copy_text(arena, cause, length, reason_out);
 }

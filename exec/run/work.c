@@ -1,6 +1,6 @@
 #include "exec/run/work.h"
 
-#include "common/base/log.h"
+#include "common/base/reason.h"
 
 /* Values of a block's matrices that a token meets: of the experts' only those it goes to. */
 static int64_t values_per_token(const rpexec_model *model, bool adapters)
@@ -78,16 +78,15 @@ rp_status rpexec_work_lower(const rp_resolved *work, const rpexec_model *model,
 }
 
 rp_status rpexec_work_program(const rp_resolved *work, const rpexec_model *model,
-                              const rp_costs *costs, rp_program **program_out)
+                              const rp_costs *costs, rp_program **program_out, rp_reason *reason)
 {
     const char *obstacle = rpexec_work_obstacle(&work->schedule->traits, work->asynchronous);
     if (obstacle != NULL) {
-        rp_log_error("--schedule: %s: %s; valid is --optimizer sync", work->schedule->name,
-                     obstacle);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE, "--schedule: %s: %s; valid is --optimizer sync",
+                         work->schedule->name, obstacle);
     }
     rp_model counted;
     rp_resolved config = of_model(work, model, &counted);
     config.costs = costs;
-    return rp_compile(&config, program_out);
+    return rp_compile(&config, program_out, reason);
 }

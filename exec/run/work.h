@@ -2,6 +2,7 @@
  * type, and what of a program the executor does not do. */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/compile/compile.h"
 #include "exec/model/model.h"
 
@@ -34,4 +35,4 @@ rp_status rpexec_work_lower(const rp_resolved *work, const rpexec_model *model,
  * @retval as rp_compile; RP_USAGE also where the executor does not run it (logged)
  */
 rp_status rpexec_work_program(const rp_resolved *work, const rpexec_model *model,
-                              const rp_costs *costs, rp_program **program_out);
+                              const rp_costs *costs, rp_program **program_out, rp_reason *reason);

@@ -2,6 +2,7 @@
 
 #include "common/base/heap.h"
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "sim/engine/dispatch.h"
 #include "sim/engine/stage_engine.h"
 
@@ -68,6 +69,7 @@ typedef struct engine {
     int64_t *ready_ps; /* [op] what it waits for has ended, and been noticed; NULL: at once */
     uint32_t ended;
     rp_status status;
+    rp_reason *reason; /* of the caller */
 } engine;
 
 /* ---- events -----------------------------------------------------------------------------------
@@ -75,9 +77,9 @@ typedef struct engine {
 
 static void stop_too_long(engine *e)
 {
-    rp_log_error("the run takes longer than 106 days, where its clock ends; valid are shorter runs "
-                 "and faster GPUs, links and hosts");
-    e->status = RP_INPUT;
+    e->status = rp_refuse(e->reason, RP_INPUT,
+                          "the run takes longer than 106 days, where its clock ends; valid are "
+                          "shorter runs and faster GPUs, links and hosts");
 }
 
 static void push_event(engine *e, int64_t now_ps, int64_t after_ps, uint32_t op, event_kind kind)
@@ -445,7 +447,7 @@ static rp_status index_dependents(engine *e, rp_arena *arena)
     return RP_OK;
 }
 
-static rp_status prepare_engine(engine *e, rp_arena *arena)
+static rp_status prepare_engine(engine *e, rp_arena *arena, rp_reason *reason)
 {
     const rp_program *p = e->program;
     RP_TRY(index_dependents(e, arena));
@@ -458,7 +460,7 @@ static rp_status prepare_engine(engine *e, rp_arena *arena)
     if (e->machine->op_wake_ps > 0) {
         RP_TRY(rp_arena_alloc(arena, p->op_count, sizeof(int64_t), &e->ready_ps));
     }
-    RP_TRY(rp_machine_check(p, e->machine));
+    RP_TRY(rp_machine_check(p, e->machine, reason));
     for (uint32_t q = 0; q < p->queue_count; q++) {
         const rp_queue *queue = &p->queues[q];
         e->queues[q] = (queue_state){.next = queue->op_begin,
@@ -477,7 +479,7 @@ static rp_status prepare_engine(engine *e, rp_arena *arena)
         RP_TRY(rpsim_dispatcher_create(p, &e->costs->dispatch, e->machine->module_ps,
                                        e->machine->object_ps, arena, &e->dispatcher));
     }
-    return rp_machine_network(p, e->machine, arena, &e->routes, &e->network);
+    return rp_machine_network(p, e->machine, arena, &e->routes, &e->network, reason);
 }
 
 static rp_status check_finished(const engine *e)
@@ -497,11 +499,11 @@ static rp_status check_finished(const engine *e)
     return RP_INVALID_PROGRAM;
 }
 
-static rp_status simulate_program(engine *e)
+static rp_status simulate_program(engine *e, rp_reason *reason)
 {
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = prepare_engine(e, arena);
+    rp_status status = prepare_engine(e, arena, reason);
     if (status == RP_OK) {
         for (uint32_t q = 0; q < e->program->queue_count; q++) {
             try_start(e, q, 0);
@@ -521,14 +523,15 @@ static rp_status simulate_program(engine *e)
 }
 
 rp_status rpsim_hardware_run(const rp_program *program, const rpsim_compute_costs *costs,
-                             const rp_machine *machine, rp_timeline **timeline_out)
+                             const rp_machine *machine, rp_timeline **timeline_out,
+                             rp_reason *reason)
 {
-    return rpsim_hardware_run_scaled(program, costs, machine, NULL, timeline_out);
+    return rpsim_hardware_run_scaled(program, costs, machine, NULL, timeline_out, reason);
 }
 
 rp_status rpsim_hardware_run_scaled(const rp_program *program, const rpsim_compute_costs *costs,
                                     const rp_machine *machine, const double *factors,
-                                    rp_timeline **timeline_out)
+                                    rp_timeline **timeline_out, rp_reason *reason)
 {
     *timeline_out = NULL;
     rp_timeline *timeline = NULL;
@@ -538,7 +541,8 @@ rp_status rpsim_hardware_run_scaled(const rp_program *program, const rpsim_compu
                 .factors = factors,
                 .machine = machine,
                 .start_ps = timeline->start_ps,
-                .end_ps = timeline->end_ps};
+                .end_ps = timeline->end_ps,
+                .reason = reason};
     rp_status status = RP_OK;
     if (costs->dispatch.queue_depth != 0) {
         status =
@@ -546,7 +550,7 @@ rp_status rpsim_hardware_run_scaled(const rp_program *program, const rpsim_compu
         e.held_ps = timeline->held_ps;
     }
     if (status == RP_OK) {
-        status = simulate_program(&e);
+        status = simulate_program(&e, reason);
     }
     if (status != RP_OK) {
         rp_timeline_destroy(timeline);

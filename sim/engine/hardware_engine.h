@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/machine/machine.h"
 #include "common/timeline/timeline.h"
 #include "sim/engine/layer_costs.h"
@@ -23,7 +24,8 @@
  * clock; logged), RP_INVALID_PROGRAM (deadlock: names an op that never starts), RP_NO_MEMORY
  */
 rp_status rpsim_hardware_run(const rp_program *program, const rpsim_compute_costs *costs,
-                             const rp_machine *machine, rp_timeline **timeline_out);
+                             const rp_machine *machine, rp_timeline **timeline_out,
+                             rp_reason *reason);
 
 /**
  * As rpsim_hardware_run, the time of each compute op multiplied by its factor (noise.h).
@@ -32,4 +34,4 @@ rp_status rpsim_hardware_run(const rp_program *program, const rpsim_compute_cost
  */
 rp_status rpsim_hardware_run_scaled(const rp_program *program, const rpsim_compute_costs *costs,
                                     const rp_machine *machine, const double *factors,
-                                    rp_timeline **timeline_out);
+                                    rp_timeline **timeline_out, rp_reason *reason);

@@ -1,6 +1,7 @@
 #include "sim/engine/stage_engine.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 
 #include <string.h>
 
@@ -169,16 +170,17 @@ static rp_status check_deadlock(const engine *e)
 
 /* At most every op after every other, each with two hops: must stay far from 2^63 ps. */
 static rp_status check_times(const rp_program *program, const rp_stage_times *times,
-                             const double *factors)
+                             const double *factors, rp_reason *reason)
 {
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const rp_queue *queue = &program->queues[q];
         bool costed = queue->kind == RP_QUEUE_COMPUTE || queue->kind == RP_QUEUE_OPTIMIZER;
         if (!costed && queue->op_end > queue->op_begin) {
-            rp_log_error("%s queue %u: stage fidelity knows no transfers; valid are programs with "
-                         "compute and optimizer queues only",
-                         rp_queue_kind_text((rp_queue_kind)queue->kind), q);
-            return RP_INPUT;
+            return rp_refuse(
+                reason, RP_INPUT,
+                "%s queue %u: stage fidelity knows no transfers; valid are programs with "
+                "compute and optimizer queues only",
+                rp_queue_kind_text((rp_queue_kind)queue->kind), q);
         }
     }
     double total = 2.0 * (double)times->hop_ps * program->op_count;
@@ -191,10 +193,11 @@ static rp_status check_times(const rp_program *program, const rp_stage_times *ti
         total += factors[i] * (double)times->ps[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
     }
     if (!(total <= 4.0e18)) {
-        rp_log_error("the work of this run is up to %.3g days; valid are runs below 46 days of GPU "
-                     "time: use fewer microbatches, iterations or shorter times",
-                     total / 8.64e16);
-        return RP_INPUT;
+        return rp_refuse(
+            reason, RP_INPUT,
+            "the work of this run is up to %.3g days; valid are runs below 46 days of GPU "
+            "time: use fewer microbatches, iterations or shorter times",
+            total / 8.64e16);
     }
     return RP_OK;
 }
@@ -236,17 +239,17 @@ static rp_status simulate_program(engine *e)
 }
 
 rp_status rpsim_stage_run(const rp_program *program, const rp_stage_times *times,
-                          rp_timeline **timeline_out, rp_metrics *metrics_out)
+                          rp_timeline **timeline_out, rp_metrics *metrics_out, rp_reason *reason)
 {
-    return rpsim_stage_run_scaled(program, times, NULL, timeline_out, metrics_out);
+    return rpsim_stage_run_scaled(program, times, NULL, timeline_out, metrics_out, reason);
 }
 
 rp_status rpsim_stage_run_scaled(const rp_program *program, const rp_stage_times *times,
                                  const double *factors, rp_timeline **timeline_out,
-                                 rp_metrics *metrics_out)
+                                 rp_metrics *metrics_out, rp_reason *reason)
 {
     *timeline_out = NULL;
-    RP_TRY(check_times(program, times, factors));
+    RP_TRY(check_times(program, times, factors, reason));
     rp_timeline *timeline = NULL;
     RP_TRY(rp_timeline_create(program, &timeline));
     engine e = {.program = program,

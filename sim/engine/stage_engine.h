@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/base/units.h"
 #include "common/program/producers.h"
 #include "common/schedule/even.h"
@@ -26,7 +27,7 @@
  *         logged), RP_INVALID_PROGRAM (deadlock: names an op that never starts), RP_NO_MEMORY
  */
 rp_status rpsim_stage_run(const rp_program *program, const rp_stage_times *times,
-                          rp_timeline **timeline_out, rp_metrics *metrics_out);
+                          rp_timeline **timeline_out, rp_metrics *metrics_out, rp_reason *reason);
 
 /** @return a time multiplied by a factor, to the nearest picosecond; by 1, exactly the time. */
 static inline int64_t rpsim_scaled_ps(int64_t ps, double factor)
@@ -41,4 +42,4 @@ static inline int64_t rpsim_scaled_ps(int64_t ps, double factor)
  */
 rp_status rpsim_stage_run_scaled(const rp_program *program, const rp_stage_times *times,
                                  const double *factors, rp_timeline **timeline_out,
-                                 rp_metrics *metrics_out);
+                                 rp_metrics *metrics_out, rp_reason *reason);

@@ -237,7 +237,7 @@ static rp_status add_queues(builder *b, rp_arena *arena, uint32_t *first_compute
             }
         }
         if (pass == 0) {
-            RP_TRY(rp_assembly_create(arena, queues, count, &b->assembly));
+            RP_TRY(rp_assembly_create(arena, queues, count, &b->assembly, NULL));
         }
     }
     return RP_OK;

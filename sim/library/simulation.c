@@ -144,7 +144,7 @@ static rp_status prepare(rp_simulation *s, const rp_settings *given)
     RP_TRY(share_inputs(s, &settings));
     s->options.setup.session = s->session;
     s->options.setup.keep |= settings.keep_timeline != 0;
-    return rpsim_study_prepare(&s->options.setup, s->arena, &s->study);
+    return rpsim_study_prepare(&s->options.setup, s->arena, &s->study, NULL);
 }
 
 static rp_status make(const rp_settings *settings, rp_simulation **simulation_out)

@@ -59,7 +59,8 @@ static const rp_schedule_type *find_usual(const rpadvise_search *s)
 }
 
 /* Model and server, of a run on one GPU that is prepared only. */
-static rp_status read_inputs(const rpadvise_search *s, facts *f, rpsim_study *study)
+static rp_status read_inputs(const rpadvise_search *s, facts *f, rpsim_study *study,
+                             rp_reason *reason)
 {
     const rpadvise_manner manner = {.iterations = 1, .free_batch = true};
     const rpadvise_candidate one = {.schedule = rp_schedule_find(USUAL_SCHEDULE),
@@ -72,7 +73,7 @@ static rp_status read_inputs(const rpadvise_search *s, facts *f, rpsim_study *st
     work.gpus = 1;
     work.nodes = work.nodes != 0 ? 1 : 0;
     RP_TRY(rpadvise_candidate_arguments(&work, &one, &manner, f->arena, &argc, &argv));
-    RP_TRY(rpsim_arguments_study(argc, argv, f->arena, study));
+    RP_TRY(rpsim_arguments_study(argc, argv, f->arena, study, reason));
     const rpsim_row *row = &study->rows[0];
     const rp_machine machine = rp_machine_of(row->platform);
     f->model = row->run.model;
@@ -118,18 +119,12 @@ static bool has_room(const facts *f, uint32_t places, uint32_t tensor)
 
 static rp_status cuts_equally(const facts *f, uint32_t tensor, bool *cuts_out)
 {
-    char message[128];
+    rp_reason unread;
     rp_model rank;
     const rp_layout layout = {.tensor_parallel = tensor};
-    rp_log_capture_begin(message, sizeof message);
-    rp_status status = rp_model_cut(f->model, &layout, f->arena, &rank, NULL);
-    rp_log_capture_end();
+    rp_status status = rp_model_cut(f->model, &layout, f->arena, &rank, &unread);
     *cuts_out = status == RP_OK;
-    if (status == RP_NO_MEMORY) {
-        rp_log_error("%s", message);
-        return status;
-    }
-    return RP_OK;
+    return status == RP_NO_MEMORY ? status : RP_OK;
 }
 
 static rp_status look_at(const rpadvise_search *s, const facts *f, const rpadvise_candidate *c,
@@ -275,15 +270,13 @@ rp_status rpadvise_layouts_measure(rpadvise_search *s)
         return RP_OK;
     }
     RP_TRY(rp_arena_create(&f.arena));
-    char messages[2048]; /* warnings of inputs were given once, when they were checked */
-    rp_log_capture_begin(messages, sizeof messages);
-    rp_status status = read_inputs(s, &f, &study);
-    rp_log_capture_end();
+    rp_reason unread;
+    bool before = rp_log_mute_warnings(true); /* given once, when the inputs were checked */
+    rp_status status = read_inputs(s, &f, &study, &unread);
+    rp_log_mute_warnings(before);
     bool refused = status == RP_USAGE || status == RP_INPUT;
     if (status == RP_OK) {
         status = measure(s, &f);
-    } else if (!refused) {
-        rp_log_error("%s", messages);
     }
     rpsim_study_fini(&study);
     rp_arena_destroy(f.arena);

@@ -40,7 +40,7 @@ static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpadvi
     RP_TRY(rp_model_load_as(o->model, o->assume, arena, &model));
     RP_TRY(choose_arithmetic(o, &model, &work->arithmetic));
     if (o->nodes != 0) {
-        RP_TRY(rp_platform_set_nodes(&platform, o->nodes, o->gpus));
+        RP_TRY(rp_platform_set_nodes(&platform, o->nodes, o->gpus, NULL));
     }
     *gpus_out = o->gpus != 0 && o->nodes == 0 ? o->gpus : platform.gpus;
     if (o->nodes == 0 && o->gpus > platform.gpus) {
@@ -50,7 +50,7 @@ static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpadvi
     }
     const rp_roof roof = {&platform, work->arithmetic};
     uint32_t usual = o->seq_len != 0 ? o->seq_len : RP_DEFAULT_SEQ_LEN;
-    RP_TRY(rp_find_costs(&model, &roof, 1, usual, arena, &costs));
+    RP_TRY(rp_find_costs(&model, &roof, 1, usual, arena, &costs, NULL));
     *seq_len_out = o->seq_len != 0 ? o->seq_len : costs.seq_len;
     if (o->global_batch == 0 && o->max_step_tokens < *seq_len_out) {
         rp_log_error("--max-step-tokens: a sequence has %u tokens; valid are %u and more",

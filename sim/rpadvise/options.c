@@ -1,6 +1,6 @@
 #include "sim/rpadvise/options.h"
 
-#include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/cli/option_values.h"
 #include "common/schedule/schedule_type.h"
 
@@ -10,18 +10,19 @@
 #define DEFAULT_TOP 5
 #define DEFAULT_BUDGET 5000
 
-static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *options)
+static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *options,
+                             rp_reason *reason)
 {
     (void)arena;
-    return rp_option_tokens(row->name, text, &((rpadvise_options *)options)->tokens);
+    return rp_option_tokens(row->name, text, &((rpadvise_options *)options)->tokens, reason);
 }
 
 static rp_status take_accumulation(const rp_option *row, const char *text, rp_arena *arena,
-                                   void *options)
+                                   void *options, rp_reason *reason)
 {
     (void)arena;
     bool known = rp_accumulation_parse(text, &((rpadvise_options *)options)->accumulation);
-    return known ? RP_OK : rp_option_bad(row->name, text, row->valid);
+    return known ? RP_OK : rp_option_bad(row->name, text, row->valid, reason);
 }
 
 enum { WORK, SERVER, SEARCH, OUTPUT };
@@ -52,7 +53,7 @@ static bool names_no_schedule(const void *options)
     const rpadvise_options *o = options;
     for (uint32_t i = 0; i < o->schedule_count; i++) {
         const rp_schedule_type *schedule = NULL;
-        if (rp_schedule_require("--schedule", o->schedules[i], false, &schedule) != RP_OK) {
+        if (rp_schedule_require("--schedule", o->schedules[i], false, &schedule, NULL) != RP_OK) {
             return true; /* logged */
         }
     }
@@ -93,7 +94,7 @@ rp_status rpadvise_options_parse(int argc, char **argv, rp_arena *arena,
                             .max_step_tokens = DEFAULT_STEP_TOKENS,
                             .top = DEFAULT_TOP,
                             .budget = DEFAULT_BUDGET};
-    RP_TRY(rp_options_parse(&rpadvise_command_line, argc, argv, arena, o));
-    return o->common.request == RP_OPTIONS_RUN ? rp_options_check(&rpadvise_command_line, o)
+    RP_TRY(rp_options_parse(&rpadvise_command_line, argc, argv, arena, o, NULL));
+    return o->common.request == RP_OPTIONS_RUN ? rp_options_check(&rpadvise_command_line, o, NULL)
                                                : RP_OK;
 }

@@ -99,30 +99,36 @@ static void describe(const rpsim_row *row, const rpadvise_manner *manner, rpadvi
     }
 }
 
-/* The last line of what was said: warnings may stand before it. */
-static void refuse(char *messages, rpadvise_outcome *out)
+static void refuse(const char *cause, rpadvise_outcome *out)
 {
-    size_t length = strlen(messages);
-    while (length > 0 && messages[length - 1] == '\n') {
-        messages[--length] = '\0';
-    }
-    const char *line = strrchr(messages, '\n');
     *out = (rpadvise_outcome){0};
-    (void)snprintf(out->cause, sizeof out->cause, "%s", line != NULL ? line + 1 : messages);
+    (void)snprintf(out->cause, sizeof out->cause, "%.*s", (int)sizeof out->cause - 1, cause);
 }
 
-static rp_status prepare(const rpadvise_work *work, const rpadvise_candidate *candidate,
-                         const rpadvise_manner *manner, rp_arena *arena, rpsim_study *study_out)
+static rp_status run_study(const rpadvise_work *work, const rpadvise_candidate *candidate,
+                           const rpadvise_manner *manner, rp_arena *arena, rpsim_study *study_out,
+                           rp_reason *reason)
 {
     int argc = 0;
     char **argv = NULL;
     *study_out = (rpsim_study){.arena = arena};
     RP_TRY(rpadvise_candidate_arguments(work, candidate, manner, arena, &argc, &argv));
-    RP_TRY(rpsim_arguments_study(argc, argv, arena, study_out));
+    RP_TRY(rpsim_arguments_study(argc, argv, arena, study_out, reason));
     for (uint32_t i = 0; i < study_out->row_count && manner->period_only; i++) {
         study_out->rows[i].without = RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK;
     }
-    return rpsim_study_run(study_out);
+    return rpsim_study_run(study_out, reason);
+}
+
+/* Warnings of inputs were given once, when they were checked. */
+static rp_status run_quietly(const rpadvise_work *work, const rpadvise_candidate *candidate,
+                             const rpadvise_manner *manner, rp_arena *arena, rpsim_study *study_out,
+                             rp_reason *reason)
+{
+    bool before = rp_log_mute_warnings(true);
+    rp_status status = run_study(work, candidate, manner, arena, study_out, reason);
+    rp_log_mute_warnings(before);
+    return status;
 }
 
 /* A run that the system asked for cannot be told to do is as good as refused. */
@@ -145,24 +151,18 @@ static rp_status run_trial(const rpadvise_bench *bench, rpadvise_trial *trial)
                        "%s: it has no such schedule", bench->runnable);
         return RP_OK;
     }
-    char messages[2048];
+    rp_reason reason = {0};
     rp_arena *arena = NULL;
     rpsim_study study = {0};
     const rpadvise_work *work = trial->work != NULL ? trial->work : bench->work;
-    rp_log_capture_begin(messages, sizeof messages);
-    rp_status status = rp_arena_create(&arena);
-    if (status == RP_OK) {
-        status = prepare(work, &trial->candidate, &trial->manner, arena, &study);
-    }
-    rp_log_capture_end();
+    RP_TRY(rp_arena_create(&arena));
+    rp_status status = run_quietly(work, &trial->candidate, &trial->manner, arena, &study, &reason);
     if (status == RP_OK) {
         describe(&study.rows[0], &trial->manner, &trial->outcome);
         restrict_to(bench, &study.rows[0], &trial->outcome);
     } else if (status == RP_USAGE || status == RP_INPUT) {
-        refuse(messages, &trial->outcome);
+        refuse(reason.text[0] != '\0' ? reason.text : rp_status_text(status), &trial->outcome);
         status = RP_OK;
-    } else {
-        rp_log_error("%s", messages);
     }
     rpsim_study_fini(&study);
     rp_arena_destroy(arena);
@@ -212,14 +212,7 @@ rp_status rpadvise_try(rpadvise_bench *bench, rpadvise_trial *trials, uint32_t c
 rp_status rpadvise_study(const rpadvise_bench *bench, const rpadvise_candidate *candidate,
                          const rpadvise_manner *manner, rp_arena *arena, rpsim_study *study_out)
 {
-    char messages[2048]; /* warnings of inputs were given once, when they were checked */
-    rp_log_capture_begin(messages, sizeof messages);
-    rp_status status = prepare(bench->work, candidate, manner, arena, study_out);
-    rp_log_capture_end();
-    if (status != RP_OK) {
-        rp_log_error("%s", messages);
-    }
-    return status;
+    return run_quietly(bench->work, candidate, manner, arena, study_out, NULL);
 }
 
 void rpadvise_bench_end(const rpadvise_bench *bench)

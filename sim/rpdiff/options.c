@@ -64,7 +64,7 @@ rp_status rpdiff_options_parse(int argc, char **argv, rp_arena *arena, rpdiff_op
 {
     rpdiff_options *o = options_out;
     *o = (rpdiff_options){.worst = DEFAULT_WORST};
-    RP_TRY(rp_options_parse(&rpdiff_command_line, argc, argv, arena, o));
+    RP_TRY(rp_options_parse(&rpdiff_command_line, argc, argv, arena, o, NULL));
     if (o->common.request != RP_OPTIONS_RUN) {
         return RP_OK;
     }
@@ -77,5 +77,5 @@ rp_status rpdiff_options_parse(int argc, char **argv, rp_arena *arena, rpdiff_op
     }
     o->predicted = o->common.words[0];
     o->measured = count == 2 ? o->common.words[1] : NULL;
-    return rp_options_check(&rpdiff_command_line, o);
+    return rp_options_check(&rpdiff_command_line, o, NULL);
 }

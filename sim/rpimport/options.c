@@ -60,8 +60,8 @@ rp_status rpimport_options_parse(int argc, char **argv, rp_arena *arena,
                                  rpimport_options *options_out)
 {
     *options_out = (rpimport_options){0};
-    RP_TRY(rp_options_parse(&rpimport_command_line, argc, argv, arena, options_out));
+    RP_TRY(rp_options_parse(&rpimport_command_line, argc, argv, arena, options_out, NULL));
     return options_out->common.request == RP_OPTIONS_RUN
-               ? rp_options_check(&rpimport_command_line, options_out)
+               ? rp_options_check(&rpimport_command_line, options_out, NULL)
                : RP_OK;
 }

@@ -250,7 +250,7 @@ static rp_status load_subject(const rpplan_options *o, rp_arena *arena, subject 
     if (o->costs == NULL) { /* a table that nobody has measured is computed, as rpsim does */
         const rp_roof roof = {&s->platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
         return rp_find_costs(&s->model, &roof, RP_DEFAULT_SEQUENCES, RP_DEFAULT_SEQ_LEN, arena,
-                             &s->costs);
+                             &s->costs, NULL);
     }
     RP_TRY(rp_costs_load(o->costs, arena, &s->costs));
     if (s->model_known && s->model.layers != s->costs.layers) {

@@ -1,6 +1,7 @@
 #include "sim/rpplan/options.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
 
@@ -34,7 +35,7 @@ static const char *scan_decimal(const char *text, uint64_t *whole_out, uint64_t 
 }
 
 static rp_status take_tolerance(const rp_option *row, const char *text, rp_arena *arena,
-                                void *options)
+                                void *options, rp_reason *reason)
 {
     rpplan_options *o = options;
     (void)arena;
@@ -43,7 +44,8 @@ static rp_status take_tolerance(const rp_option *row, const char *text, rp_arena
     const char *rest = scan_decimal(text, &whole, &fraction);
     if (rest == NULL || *rest != '\0' || whole < 1 || whole > 1000 || fraction % 1000 != 0) {
         return rp_option_bad(row->name, text,
-                             "decimal numbers from 1 to 1000 with at most 6 decimals, such as 1.1");
+                             "decimal numbers from 1 to 1000 with at most 6 decimals, such as 1.1",
+                             reason);
     }
     o->tolerance_num = (uint32_t)(whole * 1000000 + fraction / 1000);
     o->tolerance_den = 1000000;
@@ -72,7 +74,8 @@ static uint64_t unit_bytes(const char *unit)
     return 0;
 }
 
-static rp_status take_limit(const rp_option *row, const char *text, rp_arena *arena, void *options)
+static rp_status take_limit(const rp_option *row, const char *text, rp_arena *arena, void *options,
+                            rp_reason *reason)
 {
     rpplan_options *o = options;
     (void)arena;
@@ -89,7 +92,8 @@ static rp_status take_limit(const rp_option *row, const char *text, rp_arena *ar
         return rp_option_bad(
             row->name, text,
             "none, bytes, and numbers with at most 9 decimals and one of B, MB, GB, "
-            "TB, MiB, GiB, TiB, such as 14.1GB");
+            "TB, MiB, GiB, TiB, such as 14.1GB",
+            reason);
     }
     /* size * fraction / BILLION without its overflow */
     o->memory_limit =
@@ -147,7 +151,7 @@ rp_status rpplan_options_parse(int argc, char **argv, rp_arena *arena, rpplan_op
 {
     rpplan_options *o = options_out;
     *o = (rpplan_options){.mode = RP_PLAN_FUSED, .tolerance_num = 11, .tolerance_den = 10};
-    RP_TRY(rp_options_parse(&rpplan_command_line, argc, argv, arena, o));
+    RP_TRY(rp_options_parse(&rpplan_command_line, argc, argv, arena, o, NULL));
     uint32_t taken = o->common.word_count > 0 && o->instance == NULL ? 1 : 0;
     if (taken == 1) {
         o->instance = o->common.words[0];
@@ -158,5 +162,6 @@ rp_status rpplan_options_parse(int argc, char **argv, rp_arena *arena, rpplan_op
                      o->common.words[taken]);
         return RP_USAGE;
     }
-    return o->common.request == RP_OPTIONS_RUN ? rp_options_check(&rpplan_command_line, o) : RP_OK;
+    return o->common.request == RP_OPTIONS_RUN ? rp_options_check(&rpplan_command_line, o, NULL)
+                                               : RP_OK;
 }

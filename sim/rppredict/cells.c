@@ -116,7 +116,7 @@ static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
                           .file = c->csv.name,
                           .line = c->csv.lines[row]};
     RP_TRY(rp_schedule_require("framework", rp_published_schedule(q->framework), false,
-                               &q->run.schedule));
+                               &q->run.schedule, NULL));
     q->longest = strcmp(cell(c, row, COLUMN_LENGTH), "longest") == 0;
     q->run.asynchronous = strcmp(q->framework, "roundpipe") == 0;
     if (!q->longest) {

@@ -156,11 +156,11 @@ static rp_status predict(const run *as, uint32_t draws, rpsim_fsdp_row *of, rp_a
     const rp_schedule_type *schedule = rp_schedule_find("fsdp");
     uint32_t servers_used = (of->gpus - 1) / SERVER_GPUS + 1;
     RP_TRY(rp_platform_load(as->platform, arena, &platform));
-    RP_TRY(rp_platform_set_nodes(&platform, servers_used, of->gpus / servers_used));
+    RP_TRY(rp_platform_set_nodes(&platform, servers_used, of->gpus / servers_used, NULL));
     RP_TRY(rp_model_load(of->model, arena, &model));
     rp_model_set_seq_len(&model, of->seq_len);
     const rp_roof roof = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}};
-    RP_TRY(rp_find_costs(&model, &roof, of->microbatch_size, of->seq_len, arena, &costs));
+    RP_TRY(rp_find_costs(&model, &roof, of->microbatch_size, of->seq_len, arena, &costs, NULL));
     RP_TRY(rp_partition_even(schedule, &costs, platform.gpus, 0, arena, &partition, NULL));
     const rp_resolved resolved = {
         .schedule = schedule,
@@ -181,7 +181,7 @@ static rp_status predict(const run *as, uint32_t draws, rpsim_fsdp_row *of, rp_a
                        .each_microbatch = true,
                        .dtype_given = true,
                        .dtype = as->fp32 ? RP_DTYPE_F32 : RP_DTYPE_BF16}};
-    RP_TRY(rpsim_hardware_case_run(&resolved, &platform, 0, &result));
+    RP_TRY(rpsim_hardware_case_run(&resolved, &platform, 0, &result, NULL));
     double tokens = (double)resolved.global_batch * of->seq_len;
     of->predicted_tokens_per_s = tokens / (result.period_ps * 1e-12);
     of->error_pct = 100 * (of->predicted_tokens_per_s / of->measured_tokens_per_s - 1);

@@ -216,11 +216,11 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
 {
     options o = {.draws = RPSIM_PREDICT_DRAWS};
     rp_mem_keep_freed(); /* hundreds of short runs */
-    RP_TRY(rp_options_parse(&command_line, argc, argv, arena, &o));
+    RP_TRY(rp_options_parse(&command_line, argc, argv, arena, &o, NULL));
     if (o.common.request != RP_OPTIONS_RUN) {
         return rp_options_answer(&command_line, &o, stdout);
     }
-    RP_TRY(rp_options_check(&command_line, &o));
+    RP_TRY(rp_options_check(&command_line, &o, NULL));
     return has_table(&o) ? predict(&o, arena) : report(&o, o.common.words[0]);
 }
 

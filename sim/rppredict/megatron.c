@@ -96,14 +96,14 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
     uint32_t servers = (of->gpus - 1) / SERVER_GPUS + 1;
     uint32_t batch = of->global_batch / of->data_parallel;
     RP_TRY(rp_platform_load(platforms[servers > 1 ? 1 : 0], arena, &platform));
-    RP_TRY(rp_platform_set_nodes(&platform, servers, of->gpus / servers));
+    RP_TRY(rp_platform_set_nodes(&platform, servers, of->gpus / servers, NULL));
     RP_TRY(rp_model_load(of->model, arena, &model));
     rp_model_set_seq_len(&model, of->seq_len);
     const rp_layout layout = {.tensor_parallel = of->tensor_parallel,
                               .data_parallel = of->data_parallel};
     RP_TRY(rp_model_cut(&model, &layout, arena, &rank, NULL));
     const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_F32}};
-    RP_TRY(rp_roofline_costs(&rank, &roof, of->microbatch_size, of->seq_len, arena, &costs));
+    RP_TRY(rp_roofline_costs(&rank, &roof, of->microbatch_size, of->seq_len, arena, &costs, NULL));
     costs.tensor_parallel = of->tensor_parallel;
     rp_resolved resolved = {.schedule = schedule,
                             .model = &model,
@@ -122,7 +122,7 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
     RP_TRY(rp_compile_partition(NULL, RP_PARTITION_WORDS, of->model, 0, schedule, &view, arena,
                                 &partition, NULL));
     resolved.partition = &partition;
-    RP_TRY(rpsim_hardware_case_run(&resolved, &platform, RPSIM_WITHOUT_CHECK, &result));
+    RP_TRY(rpsim_hardware_case_run(&resolved, &platform, RPSIM_WITHOUT_CHECK, &result, NULL));
     of->predicted_ms = 1e-9 * result.period_ps;
     of->error_pct = 100 * (of->predicted_ms / of->measured_ms - 1);
     rpsim_result_fini(&result);

@@ -111,7 +111,7 @@ static rp_status add_cell(predictor *p, const char *group, const char *framework
                                        .seq_len = SEQ_LEN,
                                        .asynchronous = strcmp(framework, "roundpipe") == 0}};
     RP_TRY(rp_schedule_require("framework", rp_published_schedule(framework), false,
-                               &question.run.schedule));
+                               &question.run.schedule, NULL));
     RP_TRY(rp_resolve_published(model, true, &question.run, NULL));
     rp_model loaded; /* names are refused before minutes of simulation, not after */
     RP_TRY(rp_model_load(model, p->arena, &loaded));

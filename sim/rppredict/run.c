@@ -65,10 +65,10 @@ static rp_status prepare(const rpsim_question *q, run_inputs *in)
     }
     const rp_roof roof = {in->platform, {in->run.dtype, RP_ACCUMULATION_USUAL}};
     if (table != NULL) {
-        RP_TRY(rp_costs_for_run(table, &in->model, &roof, in->arena, &in->costs));
+        RP_TRY(rp_costs_for_run(table, &in->model, &roof, in->arena, &in->costs, NULL));
     } else {
         RP_TRY(rp_find_costs(&in->model, &roof, sequences > 0 ? sequences : 1, in->run.seq_len,
-                             in->arena, &in->costs));
+                             in->arena, &in->costs, NULL));
     }
     in->run.model = &in->model;
     in->run.costs = &in->costs;
@@ -86,7 +86,10 @@ static rp_status prepare(const rpsim_question *q, run_inputs *in)
 static rp_status longest(run_inputs *in, rpsim_answer *answer)
 {
     rpsim_result result;
-    RP_TRY(rpsim_seqlen_search(&in->run, in->platform, in->arena, &answer->seq_len, &result));
+    rpsim_seqlen found;
+    RP_TRY(rpsim_seqlen_search(&in->run, in->platform, in->arena, &found, &result, NULL));
+    rpsim_seqlen_warn(&found, NULL);
+    answer->seq_len = found.tokens;
     answer->host_known = result.memory.host_bytes != 0;
     rpsim_result_fini(&result);
     answer->fits = answer->seq_len != 0;
@@ -119,7 +122,7 @@ static rp_status throughput(run_inputs *in, const rpsim_question *q, rpsim_answe
     const rp_resolved *w = &in->run;
     uint32_t slices = w->sequence_slices != 0 ? w->sequence_slices : 1;
     rpsim_result result;
-    RP_TRY(rpsim_hardware_case_run(w, in->platform, RPSIM_WITHOUT_STEP, &result));
+    RP_TRY(rpsim_hardware_case_run(w, in->platform, RPSIM_WITHOUT_STEP, &result, NULL));
     answer->seq_len = w->seq_len;
     answer->tokens_per_s =
         (double)w->global_batch * w->seq_len / slices / (result.period_ps * 1e-12);

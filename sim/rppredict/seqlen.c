@@ -26,7 +26,7 @@ static rp_status ask(const rpsim_seqlen_cell *cell, const rp_platform *platform,
                                      .longest = true,
                                      .run = {.gpus = platform->gpus}};
     RP_TRY(rp_schedule_require("framework", rp_published_schedule(cell->framework), false,
-                               &question_out->run.schedule));
+                               &question_out->run.schedule, NULL));
     return rp_resolve_longest(cell->model, &question_out->run, NULL);
 }
 

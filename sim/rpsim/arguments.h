@@ -1,13 +1,14 @@
 /** @file arguments.h  rpsim's command lines for other programs, which do not see its options. */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/store/store.h"
 #include "sim/study/session.h"
 #include "sim/study/study.h"
 
 /** Checks a command line, the program's name first. @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
  */
-rp_status rpsim_arguments_check(int argc, char **argv, rp_arena *arena);
+rp_status rpsim_arguments_check(int argc, char **argv, rp_arena *arena, rp_reason *reason);
 
 /**
  * Runs a command line and gives its rows as runs of a store; files that it names are not written.
@@ -24,4 +25,5 @@ rp_status rpsim_arguments_run(rpsim_session *session, int argc, char **argv, con
  * @param study_out rpsim_study_fini, also after a failure; rows and options live in `arena`
  * @retval as rpsim_study_prepare
  */
-rp_status rpsim_arguments_study(int argc, char **argv, rp_arena *arena, rpsim_study *study_out);
+rp_status rpsim_arguments_study(int argc, char **argv, rp_arena *arena, rpsim_study *study_out,
+                                rp_reason *reason);

@@ -139,8 +139,8 @@ static rp_status write_gantt(const rpsim_study *study, const rpsim_options *o)
                                   rp_recompute_text(row->run.recompute)));
         }
         metrics[i] = row->result.metrics;
-        RP_TRY(
-            rp_metrics_measure(row->result.timeline, row->result.separate_backward, &metrics[i]));
+        RP_TRY(rp_metrics_measure(row->result.timeline, row->result.separate_backward, &metrics[i],
+                                  NULL));
         panels[i] = (rp_gantt_panel){.timeline = row->result.timeline,
                                      .metrics = &metrics[i],
                                      .schedule = title,

@@ -19,7 +19,7 @@ rp_status rpsim_command_simulate(rpsim_study *study, const rpsim_options *option
     rpsim_artefacts artefacts;
     rp_status status = rpsim_artefacts_open(study, options, &artefacts);
     if (status == RP_OK) {
-        status = rpsim_study_run(study);
+        status = rpsim_study_run(study, NULL);
     }
     if (status == RP_OK) {
         status = rpsim_artefacts_write(study, options, command, &artefacts);
@@ -32,7 +32,7 @@ static rp_status run_study(const rpsim_options *options, const char *command, rp
                            FILE *stream)
 {
     rpsim_study study;
-    rp_status status = rpsim_study_prepare(&options->setup, arena, &study);
+    rp_status status = rpsim_study_prepare(&options->setup, arena, &study, NULL);
     if (status == RP_OK && options->action == RPSIM_ACTION_CHECK) {
         status = rpsim_study_check(&study);
         if (status == RP_OK) {
@@ -107,7 +107,7 @@ rp_status rpsim_command_run(int argc, char **argv, rp_arena *arena, FILE *stream
     rpsim_options options;
     const char *command = NULL;
     RP_TRY(rp_option_command("rpsim", argc, argv, arena, &command));
-    RP_TRY(rpsim_options_parse(argc, argv, arena, &options));
+    RP_TRY(rpsim_options_parse(argc, argv, arena, &options, NULL));
     return act(&options, command, arena, stream);
 }
 
@@ -169,7 +169,7 @@ rp_status rpsim_command_parse_json(int argc, char **argv, rp_arena *arena,
         words[i + 3] = argv[i];
     }
     RP_TRY(rp_option_command("rpsim", argc + 3, words, arena, command_out));
-    RP_TRY(rpsim_options_parse(argc + 3, words, arena, options_out));
+    RP_TRY(rpsim_options_parse(argc + 3, words, arena, options_out, NULL));
     RP_TRY(check_json(options_out));
     return check_outputs(options_out);
 }

@@ -275,7 +275,7 @@ static rp_status solve(rp_arena *arena, scenario *s)
     }
     qsort(order, s->flow_count, sizeof *order, compare_starts);
     rp_network *network = NULL;
-    RP_TRY(rp_network_create(s->capacities_Bps, s->link_count, s->ticks_per_s, &network));
+    RP_TRY(rp_network_create(s->capacities_Bps, s->link_count, s->ticks_per_s, &network, NULL));
     rp_status status = run_network(s, order, network);
     rp_network_destroy(network);
     return status;

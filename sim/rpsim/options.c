@@ -1,18 +1,20 @@
 #include "sim/rpsim/options_internal.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
 #include "sim/study/columns.h"
 #include "sim/run/noise.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- values with rules of their own ------------------------------------------------------------
  */
 
 static rp_status take_gantt_iterations(const rp_option *row, const char *text, rp_arena *arena,
-                                       void *options)
+                                       void *options, rp_reason *reason)
 {
     rpsim_options *o = options;
     const char *last = strchr(text, '-');
@@ -26,7 +28,7 @@ static rp_status take_gantt_iterations(const rp_option *row, const char *text, r
     good = good &&
            (last == NULL || rp_parse_u64(last + 1, numbers[0], RP_MAX_ITERATIONS, &numbers[1]));
     if (!good) {
-        return rp_option_bad(row->name, text, row->valid);
+        return rp_option_bad(row->name, text, row->valid, reason);
     }
     o->gantt_first = (uint32_t)numbers[0];
     o->gantt_last = (uint32_t)numbers[1];
@@ -34,7 +36,7 @@ static rp_status take_gantt_iterations(const rp_option *row, const char *text, r
 }
 
 static rp_status take_columns(const rp_option *row, const char *text, rp_arena *arena,
-                              void *options)
+                              void *options, rp_reason *reason)
 {
     rpsim_setup *o = &((rpsim_options *)options)->setup;
     o->all_columns = strcmp(text, "all") == 0;
@@ -42,29 +44,30 @@ static rp_status take_columns(const rp_option *row, const char *text, rp_arena *
     if (o->all_columns) {
         return RP_OK;
     }
-    RP_TRY(rp_option_list(row->name, text, arena, &o->columns, &o->column_count));
+    RP_TRY(rp_option_list(row->name, text, arena, &o->columns, &o->column_count, reason));
     for (uint32_t i = 0; i < o->column_count; i++) {
         if (rpsim_column_find(o->columns[i]) == rpsim_column_count || i == RPSIM_MAX_FIELDS) {
             const char *nearest = rpsim_column_nearest(o->columns[i]);
-            rp_log_error(
+            return rp_refuse(
+                reason, RP_USAGE,
                 "--%s: there is no column '%s'%s%s; valid are all and the keys of --format "
                 "json",
                 row->name, o->columns[i], nearest != NULL ? "; did you mean " : "",
                 nearest != NULL ? nearest : "");
-            return RP_USAGE;
         }
     }
     return RP_OK;
 }
 
-static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *options)
+static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *options,
+                             rp_reason *reason)
 {
     (void)arena;
-    return rp_option_tokens(row->name, text, &((rpsim_options *)options)->setup.tokens);
+    return rp_option_tokens(row->name, text, &((rpsim_options *)options)->setup.tokens, reason);
 }
 
 static rp_status take_dialect(const rp_option *row, const char *text, rp_arena *arena,
-                              void *options)
+                              void *options, rp_reason *reason)
 {
     rpsim_options *o = options;
     (void)arena;
@@ -73,7 +76,7 @@ static rp_status take_dialect(const rp_option *row, const char *text, rp_arena *
     o->torch_lowered = strncmp(text, "lowered", strlen("lowered")) == 0;
     bool known = o->torch_legacy || o->torch_lowering.waits || strcmp(text, "lowered") == 0 ||
                  strcmp(text, "compute-only") == 0;
-    return known ? RP_OK : rp_option_bad(row->name, text, row->argument);
+    return known ? RP_OK : rp_option_bad(row->name, text, row->argument, reason);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -161,12 +164,14 @@ static bool has_no_single_source(const void *options)
 
 static bool has_models(const void *options)
 {
-    const rpsim_setup *o = setup_of(options);
-    if (o->model_count > 1) {
-        rp_log_error("--costs: one table does not fit %u models; valid is one --model",
-                     o->model_count);
-    }
-    return o->model_count > 1;
+    return setup_of(options)->model_count > 1;
+}
+
+static const char *models_of(const void *options)
+{
+    static _Thread_local char count[16];
+    (void)snprintf(count, sizeof count, "%u", setup_of(options)->model_count);
+    return count;
 }
 
 static bool is_uneven(const void *options)
@@ -259,7 +264,10 @@ static const rp_option_rule rules[] = {
      .message = "the program fixes GPUs, microbatches, partition, stages, recompute, iterations, "
                 "optimizer and round; valid beside it are --model, --platform, --costs and "
                 "outputs"},
-    {.given = "costs", .when = has_models},
+    {.given = "costs",
+     .when = has_models,
+     .subject = models_of,
+     .message = "one table does not fit @ models; valid is one --model"},
     {.given = "stages", .when = is_uneven, .message = "valid only with --partition even"},
     {.given_mark = RP_RUN_HARDWARE,
      .when = at_stage,
@@ -364,14 +372,15 @@ const rp_options_program rpsim_command_line = {
     RP_OPTION_TABLES(groups, rows, rules),
 };
 
-rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out)
+rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out,
+                              rp_reason *reason)
 {
     rpsim_options *o = options_out;
     *o = (rpsim_options){.setup = RPSIM_SETUP_INIT};
-    RP_TRY(rp_options_parse(&rpsim_command_line, argc, argv, arena, o));
+    RP_TRY(rp_options_parse(&rpsim_command_line, argc, argv, arena, o, reason));
     if (o->common.request == RP_OPTIONS_RUN &&
         (o->action == RPSIM_ACTION_RUN || o->action == RPSIM_ACTION_CHECK)) {
-        RP_TRY(rp_options_check(&rpsim_command_line, o));
+        RP_TRY(rp_options_check(&rpsim_command_line, o, reason));
     }
     rpsim_setup_complete(&o->setup);
     o->setup.one_iteration = o->torch_csv_out != NULL;

@@ -1,6 +1,7 @@
 /** @file options_internal.h  rpsim's command line (cli.md) as a value. */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/torch/torch_csv.h"
 #include "sim/study/setup.h"
 
@@ -36,7 +37,8 @@ typedef struct rpsim_options {
  * @param options_out zeroed by the callee; lists live in `arena`
  * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
  */
-rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out);
+rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out,
+                              rp_reason *reason);
 
 /** Rows of all options, for rp_options_answer and the settings. */
 extern const rp_options_program rpsim_command_line;

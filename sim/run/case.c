@@ -8,15 +8,15 @@
 /* Runs and measures a program that has been checked; it stays the caller's. */
 static rp_status simulate_in(const rp_schedule_type *schedule, const rp_schedule_config *config,
                              const rp_costs *costs, const rp_producers *producers,
-                             rp_arena *scratch, rpsim_result *result)
+                             rp_arena *scratch, rpsim_result *result, rp_reason *reason)
 {
     const rp_program *program = result->program;
     rp_metrics *metrics = &result->metrics;
     rp_stage_times times;
-    RP_TRY(rp_stage_times_compute(program, costs, scratch, &times));
-    RP_TRY(rpsim_stage_run(program, &times, &result->timeline, metrics));
+    RP_TRY(rp_stage_times_compute(program, costs, scratch, &times, reason));
+    RP_TRY(rpsim_stage_run(program, &times, &result->timeline, metrics, reason));
     bool separate = rp_program_has_separate_backward(program);
-    RP_TRY(rp_metrics_measure(result->timeline, separate, metrics));
+    RP_TRY(rp_metrics_measure(result->timeline, separate, metrics, reason));
     if (program->iteration_count == 1) {
         RP_TRY(rpsim_bounds_stage(schedule, config, producers, &times, costs, metrics->busy_ps,
                                   &result->bounds));
@@ -28,53 +28,56 @@ static rp_status simulate_in(const rp_schedule_type *schedule, const rp_schedule
 /* Validates, too. Cycles are left to the engine.
  * @param schedule and config NULL: unknown */
 static rp_status simulate(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                          const rp_costs *costs, rpsim_result *result)
+                          const rp_costs *costs, rpsim_result *result, rp_reason *reason)
 {
     rp_arena *scratch = NULL;
     rp_producers producers;
     RP_TRY(rp_arena_create(&scratch));
     rp_status status = rp_program_check_but_cycles(result->program, scratch, &producers);
     if (status == RP_OK) {
-        status = simulate_in(schedule, config, costs, &producers, scratch, result);
+        status = simulate_in(schedule, config, costs, &producers, scratch, result, reason);
     }
     rp_arena_destroy(scratch);
     return status;
 }
 
 static rp_status simulate_kept(rpsim_kept *kept, const rp_schedule_type *schedule,
-                               const rp_schedule_config *config, rpsim_result *result)
+                               const rp_schedule_config *config, rpsim_result *result,
+                               rp_reason *reason)
 {
     const rpsim_kept_program *program = NULL;
     rp_arena *scratch = NULL;
-    RP_TRY(rpsim_kept_stage(kept, schedule, config, &program));
+    RP_TRY(rpsim_kept_stage(kept, schedule, config, &program, reason));
     result->program = program->program;
     result->program_hash = program->hash;
     result->program_is_kept = true;
     RP_TRY(rp_arena_create(&scratch));
     rp_status status =
-        simulate_in(schedule, config, config->costs, &program->producers, scratch, result);
+        simulate_in(schedule, config, config->costs, &program->producers, scratch, result, reason);
     rp_arena_destroy(scratch);
     return status;
 }
 
 static rp_status build_and_simulate(rpsim_kept *kept, const rp_schedule_type *schedule,
-                                    const rp_schedule_config *config, rpsim_result *result)
+                                    const rp_schedule_config *config, rpsim_result *result,
+                                    rp_reason *reason)
 {
     if (kept != NULL) {
-        return simulate_kept(kept, schedule, config, result);
+        return simulate_kept(kept, schedule, config, result, reason);
     }
-    RP_TRY(rp_schedule_build(schedule, config, &result->program));
-    return simulate(schedule, config, config->costs, result);
+    RP_TRY(rp_schedule_build(schedule, config, &result->program, reason));
+    return simulate(schedule, config, config->costs, result, reason);
 }
 
 static rp_status add_steady_state(rpsim_kept *kept, const rp_schedule_type *schedule,
-                                  const rp_schedule_config *config, rpsim_result *result)
+                                  const rp_schedule_config *config, rpsim_result *result,
+                                  rp_reason *reason)
 {
     if (config->iterations > 1) {
         rp_metrics one_iteration = result->metrics;
         rpsim_bounds bounds = result->bounds;
         rpsim_result_fini(result);
-        RP_TRY(build_and_simulate(kept, schedule, config, result));
+        RP_TRY(build_and_simulate(kept, schedule, config, result, reason));
         result->metrics = one_iteration;
         result->bounds = bounds;
     }
@@ -84,28 +87,29 @@ static rp_status add_steady_state(rpsim_kept *kept, const rp_schedule_type *sche
 }
 
 rp_status rpsim_case_run(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                         rpsim_result *result_out)
+                         rpsim_result *result_out, rp_reason *reason)
 {
-    return rpsim_case_run_kept(NULL, schedule, config, result_out);
+    return rpsim_case_run_kept(NULL, schedule, config, result_out, reason);
 }
 
 rp_status rpsim_case_run_kept(rpsim_kept *kept, const rp_schedule_type *schedule,
-                              const rp_schedule_config *config, rpsim_result *result_out)
+                              const rp_schedule_config *config, rpsim_result *result_out,
+                              rp_reason *reason)
 {
     double begin_s = rpsim_clock_s();
     rpsim_result result = {.separate_backward = schedule->separate_backward};
     rp_schedule_config one_iteration = *config;
     one_iteration.iterations = 1;
-    rp_status status = rp_schedule_check(schedule, config, NULL);
+    rp_status status = rp_schedule_check(schedule, config, reason);
     if (status == RP_OK) {
         status = rp_host_memory_allow(rp_schedule_footprint(config, false, false), schedule->name,
-                                      RP_FOOTPRINT_VALID);
+                                      RP_FOOTPRINT_VALID, reason);
     }
     if (status == RP_OK) {
-        status = build_and_simulate(kept, schedule, &one_iteration, &result);
+        status = build_and_simulate(kept, schedule, &one_iteration, &result, reason);
     }
     if (status == RP_OK) {
-        status = add_steady_state(kept, schedule, config, &result);
+        status = add_steady_state(kept, schedule, config, &result, reason);
     }
     if (status != RP_OK) {
         rpsim_result_fini(&result);
@@ -116,14 +120,15 @@ rp_status rpsim_case_run_kept(rpsim_kept *kept, const rp_schedule_type *schedule
     return RP_OK;
 }
 
-rp_status rpsim_program_run(rp_program *program, const rp_costs *costs, rpsim_result *result_out)
+rp_status rpsim_program_run(rp_program *program, const rp_costs *costs, rpsim_result *result_out,
+                            rp_reason *reason)
 {
     double begin_s = rpsim_clock_s();
     rpsim_result result = {.program = program};
     result.separate_backward = rp_program_has_separate_backward(program);
     RP_TRY(rp_host_memory_allow(rp_program_footprint(program->op_count, false), "the program",
-                                "programs of fewer ops"));
-    rp_status status = simulate(NULL, NULL, costs, &result);
+                                "programs of fewer ops", reason));
+    rp_status status = simulate(NULL, NULL, costs, &result, reason);
     if (status != RP_OK) {
         rp_timeline_destroy(result.timeline);
         return status;

@@ -2,6 +2,8 @@
  * out. */
 #pragma once
 
+#include "common/base/reason.h"
+
 #include "sim/run/bounds/bounds.h"
 #include "sim/run/kept.h"
 
@@ -41,21 +43,23 @@ typedef struct rpsim_result {
  * @retval RP_OK, RP_USAGE, RP_INPUT, RP_NO_MEMORY, RP_INVALID_PROGRAM, RP_BROKEN (logged)
  */
 rp_status rpsim_case_run(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                         rpsim_result *result_out);
+                         rpsim_result *result_out, rp_reason *reason);
 
 /**
  * As rpsim_case_run, with the programs of runs before where they are the same ones.
  * @param kept NULL: none. The result's program is its, and lives until the next run with it.
  */
 rp_status rpsim_case_run_kept(rpsim_kept *kept, const rp_schedule_type *schedule,
-                              const rp_schedule_config *config, rpsim_result *result_out);
+                              const rp_schedule_config *config, rpsim_result *result_out,
+                              rp_reason *reason);
 
 /**
  * As rpsim_case_run for a program that exists (--program-in); its metrics are those of the whole
  * program.
  * @param program owned by the result on success, by the caller otherwise
  */
-rp_status rpsim_program_run(rp_program *program, const rp_costs *costs, rpsim_result *result_out);
+rp_status rpsim_program_run(rp_program *program, const rp_costs *costs, rpsim_result *result_out,
+                            rp_reason *reason);
 
 /** @return whether its GPUs compute faster than their peak, rounding aside: its times are wrong. */
 bool rpsim_result_beats_peak(const rpsim_result *result);

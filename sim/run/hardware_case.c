@@ -177,14 +177,15 @@ static uint32_t slice_tokens(const rp_resolved *run)
     return (run->seq_len - 1) / slices + 1;
 }
 
-static rp_status compile(const inputs *in, uint32_t iterations, rp_program **program_out)
+static rp_status compile(const inputs *in, uint32_t iterations, rp_program **program_out,
+                         rp_reason *reason)
 {
     rp_resolved run = *in->run;
     run.seq_len = slice_tokens(in->run);
     run.sequences = in->sequences;
     run.iterations = iterations;
     run.peer_gpus = in->peer_gpus;
-    return rp_compile(&run, program_out);
+    return rp_compile(&run, program_out, reason);
 }
 
 static rp_traits traits_of(const rp_resolved *run)
@@ -196,20 +197,20 @@ static rp_traits traits_of(const rp_resolved *run)
 }
 
 rp_status rpsim_hardware_lower(const rp_resolved *run, const rp_platform *platform,
-                               rp_program **program_out)
+                               rp_program **program_out, rp_reason *reason)
 {
     inputs in = {.run = run,
                  .model = run->model,
                  .machine = rp_machine_of(platform),
                  .peer_gpus = rp_peer_gpus(platform)};
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status = rp_resolved_split(run, in.arena, &in.sequences, NULL);
+    rp_status status = rp_resolved_split(run, in.arena, &in.sequences, reason);
     if (status == RP_OK) {
         const rp_traits traits = traits_of(run);
-        status = set_layout(&traits, run->gpus, run->costs, in.arena, &in, NULL);
+        status = set_layout(&traits, run->gpus, run->costs, in.arena, &in, reason);
     }
     if (status == RP_OK) {
-        status = compile(&in, run->iterations, program_out);
+        status = compile(&in, run->iterations, program_out, reason);
     }
     rp_arena_destroy(in.arena);
     return status;
@@ -241,13 +242,13 @@ rp_status rpsim_hardware_inputs(const rp_program *program, const rp_costs *table
 
 rp_status rpsim_hardware_period(const rp_program *program, const rp_costs *table,
                                 const rp_platform *platform, const rp_resolved *run,
-                                rp_arena *arena, double *period_ps_out)
+                                rp_arena *arena, double *period_ps_out, rp_reason *reason)
 {
     inputs in = {.model = run->model};
     rpsim_compute_costs costs;
     rp_timeline *timeline = NULL;
-    RP_TRY(set_program(program, table, platform, run, arena, &in, &costs, NULL));
-    RP_TRY(rpsim_hardware_run(program, &costs, &in.machine, &timeline));
+    RP_TRY(set_program(program, table, platform, run, arena, &in, &costs, reason));
+    RP_TRY(rpsim_hardware_run(program, &costs, &in.machine, &timeline, reason));
     *period_ps_out = rp_metrics_period_ps(timeline);
     rp_timeline_destroy(timeline);
     return RP_OK;
@@ -264,7 +265,7 @@ static rp_status measure_memory(const inputs *in, uint32_t seq_len, rpsim_result
 
 static rp_status find_bounds(const inputs *in, const rp_costs *table,
                              const rpsim_compute_costs *costs, uint32_t seq_len,
-                             rpsim_result *result)
+                             rpsim_result *result, rp_reason *reason)
 {
     const rp_schedule_type *schedule = in->run != NULL ? in->run->schedule : NULL;
     rp_schedule_config view = {0};
@@ -286,18 +287,18 @@ static rp_status find_bounds(const inputs *in, const rp_costs *table,
         .through_host = schedule != NULL && (!resident || in->peer_gpus == 0),
         .busy_ps = result->metrics.busy_ps,
     };
-    RP_TRY(rpsim_bounds_hardware(&run, &result->bounds));
+    RP_TRY(rpsim_bounds_hardware(&run, &result->bounds, reason));
     result->metrics.lower_bound_ps = rpsim_bounds_best(&result->bounds);
     return RP_OK;
 }
 
 static rp_status find_communication(const inputs *in, const rpsim_compute_costs *costs,
-                                    rpsim_result *result)
+                                    rpsim_result *result, rp_reason *reason)
 {
     rpsim_explain_case run = {
         .timeline = result->timeline, .costs = costs, .machine = &in->machine};
     rpsim_explanation explanation;
-    RP_TRY(rpsim_explain(&run, in->arena, &explanation));
+    RP_TRY(rpsim_explain(&run, in->arena, &explanation, reason));
     rpsim_explain_communication(result->timeline, &explanation, &result->metrics.comm_total_ps,
                                 &result->metrics.comm_exposed_ps);
     return RP_OK;
@@ -335,51 +336,52 @@ static rp_status measure_flop(const inputs *in, const rp_costs *table, uint32_t 
 
 /* Validates, runs and measures result->program. @param without RPSIM_WITHOUT_* */
 static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t seq_len,
-                             unsigned without, rpsim_result *result)
+                             unsigned without, rpsim_result *result, rp_reason *reason)
 {
     rpsim_compute_costs costs;
     if ((without & RPSIM_WITHOUT_CHECK) == 0) {
         RP_TRY(rp_program_check(result->program));
     }
-    RP_TRY(create_costs(in, result->program, table, seq_len, in->arena, &costs, NULL));
-    RP_TRY(rpsim_hardware_run(result->program, &costs, &in->machine, &result->timeline));
+    RP_TRY(create_costs(in, result->program, table, seq_len, in->arena, &costs, reason));
+    RP_TRY(rpsim_hardware_run(result->program, &costs, &in->machine, &result->timeline, reason));
     RP_TRY(measure_memory(in, seq_len, result));
-    RP_TRY(rp_metrics_measure(result->timeline, result->separate_backward, &result->metrics));
+    RP_TRY(
+        rp_metrics_measure(result->timeline, result->separate_backward, &result->metrics, reason));
     RP_TRY(measure_flop(in, table, seq_len, result));
     if (result->program->iteration_count > 1 || (without & RPSIM_WITHOUT_STEP) != 0) {
         return RP_OK;
     }
-    RP_TRY(find_communication(in, &costs, result));
-    return find_bounds(in, table, &costs, seq_len, result);
+    RP_TRY(find_communication(in, &costs, result, reason));
+    return find_bounds(in, table, &costs, seq_len, result, reason);
 }
 
 static rp_status run_steps(const inputs *in, uint32_t iterations, unsigned without,
-                           rpsim_result *result)
+                           rpsim_result *result, rp_reason *reason)
 {
-    RP_TRY(compile(in, iterations, &result->program));
-    return run_program(in, in->run->costs, in->run->seq_len, without, result);
+    RP_TRY(compile(in, iterations, &result->program, reason));
+    return run_program(in, in->run->costs, in->run->seq_len, without, result, reason);
 }
 
-static rp_status run_case(inputs *in, unsigned without, rpsim_result *result)
+static rp_status run_case(inputs *in, unsigned without, rpsim_result *result, rp_reason *reason)
 {
-    RP_TRY(rp_resolved_split(in->run, in->arena, &in->sequences, NULL));
+    RP_TRY(rp_resolved_split(in->run, in->arena, &in->sequences, reason));
     uint32_t iterations = in->run->iterations;
     bool alone = (without & RPSIM_WITHOUT_STEP) == 0;
-    RP_TRY(run_steps(in, alone ? 1 : iterations, without, result));
+    RP_TRY(run_steps(in, alone ? 1 : iterations, without, result, reason));
     if (iterations > 1 && alone) {
         rp_metrics one = result->metrics;
         rpsim_bounds bounds = result->bounds;
         rpsim_result_fini(result);
-        RP_TRY(run_steps(in, iterations, without, result));
+        RP_TRY(run_steps(in, iterations, without, result, reason));
         result->metrics = one;
         result->bounds = bounds;
     }
     result->period_ps = rp_metrics_period_ps(result->timeline);
-    return rpsim_library_measure(in->run, in->platform, &result->memory);
+    return rpsim_library_measure(in->run, in->platform, &result->memory, reason);
 }
 
 rp_status rpsim_hardware_case_run(const rp_resolved *run, const rp_platform *platform,
-                                  unsigned without, rpsim_result *result_out)
+                                  unsigned without, rpsim_result *result_out, rp_reason *reason)
 {
     double begin_s = rpsim_clock_s();
     inputs in = {.run = run, .model = run->model};
@@ -388,15 +390,15 @@ rp_status rpsim_hardware_case_run(const rp_resolved *run, const rp_platform *pla
                            .period_ps = NAN};
     /* of all iterations, before one by itself is built */
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&view, true, run->layer_grain),
-                                run->schedule->name, RP_FOOTPRINT_VALID));
-    RP_TRY(set_machine(platform, run->costs, run->dtype, &in, NULL));
+                                run->schedule->name, RP_FOOTPRINT_VALID, reason));
+    RP_TRY(set_machine(platform, run->costs, run->dtype, &in, reason));
     const rp_traits traits = traits_of(run);
     set_software(&traits, run->gpus, run->dtype, &in);
     in.rates.sequence_slices = run->sequence_slices;
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status = set_layout(&traits, run->gpus, run->costs, in.arena, &in, NULL);
+    rp_status status = set_layout(&traits, run->gpus, run->costs, in.arena, &in, reason);
     if (status == RP_OK) {
-        status = run_case(&in, without, &result);
+        status = run_case(&in, without, &result, reason);
     }
     rp_arena_destroy(in.arena);
     if (status != RP_OK) {
@@ -410,26 +412,28 @@ rp_status rpsim_hardware_case_run(const rp_resolved *run, const rp_platform *pla
 
 rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
                                      const rp_model *model, const rp_platform *platform,
-                                     uint32_t seq_len, rpsim_result *result_out)
+                                     uint32_t seq_len, rpsim_result *result_out, rp_reason *reason)
 {
     double begin_s = rpsim_clock_s();
     if (program->op_bytes == NULL) {
-        rp_log_error("--program-in: hardware fidelity needs a lowered program, this is a compute "
-                     "schedule; valid are programs that rpsim --fidelity hardware --program-out "
-                     "wrote, or --fidelity stage");
-        return RP_INPUT;
+        return rp_refuse(
+            reason, RP_INPUT,
+            "--program-in: hardware fidelity needs a lowered program, this is a compute "
+            "schedule; valid are programs that rpsim --fidelity hardware --program-out "
+            "wrote, or --fidelity stage");
     }
     inputs in = {.model = model};
     RP_TRY(rp_host_memory_allow(rp_program_footprint(program->op_count, true), "the program",
-                                "programs of fewer ops"));
+                                "programs of fewer ops", reason));
     rpsim_result result = {.program = program, .period_ps = NAN};
     result.separate_backward = rp_program_has_separate_backward(program);
-    RP_TRY(set_machine(platform, costs, program->dtype, &in, NULL));
+    RP_TRY(set_machine(platform, costs, program->dtype, &in, reason));
     set_software(&program->traits, program->gpu_count, program->dtype, &in);
     RP_TRY(rp_arena_create(&in.arena));
-    rp_status status = set_layout(&program->traits, program->gpu_count, costs, in.arena, &in, NULL);
+    rp_status status =
+        set_layout(&program->traits, program->gpu_count, costs, in.arena, &in, reason);
     if (status == RP_OK) {
-        status = run_program(&in, costs, seq_len, 0, &result);
+        status = run_program(&in, costs, seq_len, 0, &result, reason);
     }
     rp_arena_destroy(in.arena);
     if (status != RP_OK) {

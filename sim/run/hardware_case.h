@@ -22,7 +22,7 @@ enum {
 /** Builds and lowers the program that rpsim_hardware_case_run runs. @param platform says which GPUs
  * send to each other directly */
 rp_status rpsim_hardware_lower(const rp_resolved *run, const rp_platform *platform,
-                               rp_program **program_out);
+                               rp_program **program_out, rp_reason *reason);
 
 /**
  * Inputs of rpsim_hardware_run beyond the program: compute times (in `arena`) and machine.
@@ -41,7 +41,7 @@ rp_status rpsim_hardware_inputs(const rp_program *program, const rp_costs *table
  */
 rp_status rpsim_hardware_period(const rp_program *program, const rp_costs *table,
                                 const rp_platform *platform, const rp_resolved *run,
-                                rp_arena *arena, double *period_ps_out);
+                                rp_arena *arena, double *period_ps_out, rp_reason *reason);
 
 /**
  * Runs a schedule on hardware: RoundPipe with weights and optimizer in host memory, pipelines with
@@ -53,7 +53,7 @@ rp_status rpsim_hardware_period(const rp_program *program, const rp_costs *table
  * @retval as rpsim_case_run; RP_INPUT also where the platform does not say what is needed
  */
 rp_status rpsim_hardware_case_run(const rp_resolved *run, const rp_platform *platform,
-                                  unsigned without, rpsim_result *result_out);
+                                  unsigned without, rpsim_result *result_out, rp_reason *reason);
 
 /**
  * As rpsim_hardware_case_run for a lowered program that exists; its metrics are those of all steps.
@@ -62,4 +62,4 @@ rp_status rpsim_hardware_case_run(const rp_resolved *run, const rp_platform *pla
  */
 rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
                                      const rp_model *model, const rp_platform *platform,
-                                     uint32_t seq_len, rpsim_result *result_out);
+                                     uint32_t seq_len, rpsim_result *result_out, rp_reason *reason);

@@ -226,7 +226,7 @@ static rp_status simulate(const rpsim_interval_run *run, const double *factors, 
     RP_TRY(scale_table(run->resolved->costs, factors[RPSIM_INPUT_LAYERS], factors[RPSIM_INPUT_HEAD], arena,
                        &costs));
     RP_TRY(rpsim_hardware_period(run->program, &costs, &platform, run->resolved, arena,
-                                 &period_ps));
+                                 &period_ps, NULL));
     *speed_out = run->period_ps / period_ps * factors[RPSIM_INPUT_RUN];
     return RP_OK;
 }
@@ -280,7 +280,8 @@ static rp_status simulate_all(const rpsim_interval_run *run, uint64_t seed, uint
     RP_TRY(rp_host_memory_allow(
         DRAW_OP_BYTES * run->program->op_count * rp_crew_threads(threads, jobs), "--intervals",
         "--intervals off, fewer --microbatches or "
-        "--iterations"));
+        "--iterations",
+        NULL));
     RP_TRY(rp_crew_run(threads, jobs, simulate_job, &s));
     out->speeds = s.speeds;
     for (uint32_t i = 0; jobs > out->draws && i < out->input_count; i++) {

@@ -174,7 +174,8 @@ static rp_status keep_program(slot *s, rp_program *program)
 }
 
 rp_status rpsim_kept_stage(rpsim_kept *kept, const rp_schedule_type *schedule,
-                           const rp_schedule_config *config, const rpsim_kept_program **program_out)
+                           const rp_schedule_config *config, const rpsim_kept_program **program_out,
+                           rp_reason *reason)
 {
     slot *s = &kept->slots[config->iterations > 1 ? 1 : 0];
     rp_program *program = NULL;
@@ -182,7 +183,7 @@ rp_status rpsim_kept_stage(rpsim_kept *kept, const rp_schedule_type *schedule,
     if (same_origin(&s->origin, schedule, config)) {
         return RP_OK;
     }
-    RP_TRY(rp_schedule_build(schedule, config, &program));
+    RP_TRY(rp_schedule_build(schedule, config, &program, reason));
     bool same = s->origin.schedule == schedule && same_program(s->kept.program, program);
     rp_status status = RP_OK;
     if (same) {

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/program/producers.h"
 #include "common/schedule/schedule_type.h"
 
@@ -32,5 +33,5 @@ void rpsim_kept_destroy(rpsim_kept *kept);
  * @retval as rp_schedule_build and rp_program_check_but_cycles
  */
 rp_status rpsim_kept_stage(rpsim_kept *kept, const rp_schedule_type *schedule,
-                           const rp_schedule_config *config,
-                           const rpsim_kept_program **program_out);
+                           const rp_schedule_config *config, const rpsim_kept_program **program_out,
+                           rp_reason *reason);

@@ -56,7 +56,8 @@ static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_l
 }
 
 static rp_status measure(const rp_resolved *r, const rp_platform *platform,
-                         const rpsim_memory_limits *limits, rp_arena *scratch, rpsim_memory *memory)
+                         const rpsim_memory_limits *limits, rp_arena *scratch, rpsim_memory *memory,
+                         rp_reason *reason)
 {
     rp_partition plans[2] = {*r->partition, *r->partition};
     const uint32_t calls[2] = {r->calls, r->calls};
@@ -73,14 +74,14 @@ static rp_status measure(const rp_resolved *r, const rp_platform *platform,
                              .plan_count = 2};
     if (r->planned) {
         RP_TRY(rpsim_first_plan(r->costs, r->model, rp_plan_default_limit(platform), r->gpus,
-                                scratch, &plans[0], NULL));
+                                scratch, &plans[0], reason));
     }
     RP_TRY(rpsim_layer_tensors_load(r->model, run.tokens, scratch, &tensors));
     return measure_gpus(&run, limits, memory);
 }
 
 rp_status rpsim_library_measure(const rp_resolved *run, const rp_platform *platform,
-                                rpsim_memory *memory)
+                                rpsim_memory *memory, rp_reason *reason)
 {
     bool recorded = rp_dtype_bytes(run->dtype) == 2 && rpsim_layer_is_recorded(run->model);
     bool recomputes = run->recompute != RP_RECOMPUTE_NONE;
@@ -91,7 +92,7 @@ rp_status rpsim_library_measure(const rp_resolved *run, const rp_platform *platf
         rpsim_memory_limits_of(platform, &run->schedule->traits, run->gpus);
     rp_arena *scratch = NULL;
     RP_TRY(rp_arena_create(&scratch));
-    rp_status status = measure(run, platform, &limits, scratch, memory);
+    rp_status status = measure(run, platform, &limits, scratch, memory, reason);
     rp_arena_destroy(scratch);
     return status;
 }

@@ -2,6 +2,8 @@
  * (memory/library_memory.h). */
 #pragma once
 
+#include "common/base/reason.h"
+
 #include "sim/run/run_plan.h"
 
 /**
@@ -15,4 +17,4 @@
  * RP_NO_MEMORY
  */
 rp_status rpsim_library_measure(const rp_resolved *run, const rp_platform *platform,
-                                rpsim_memory *memory);
+                                rpsim_memory *memory, rp_reason *reason);

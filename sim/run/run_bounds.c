@@ -55,7 +55,8 @@ rp_status rpsim_bounds_stage(const rp_schedule_type *schedule, const rp_schedule
  */
 
 /* Layer times for each number of sequences that a microbatch has. */
-static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_bound_work *work)
+static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_bound_work *work,
+                            rp_reason *reason)
 {
     const rp_program *p = run->program;
     const rpsim_compute_costs *costs = run->costs;
@@ -71,7 +72,7 @@ static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_b
             rp_costs *moved = NULL;
             RP_TRY(rp_arena_alloc(arena, 1, sizeof *moved, &moved));
             RP_TRY(rpsim_run_costs(run->table, run->model, run->platform, p->sequences[m],
-                                   run->seq_len, arena, moved, NULL));
+                                   run->seq_len, arena, moved, reason));
             size->costs = moved;
         }
         size->microbatches++;
@@ -96,7 +97,8 @@ static int64_t least_hop_ps(const rpsim_bound_run *run, const rp_sizes *bytes)
     return run->through_host && ps > 0 ? ps : 0;
 }
 
-rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds_out)
+rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds_out,
+                                rp_reason *reason)
 {
     const rp_program *p = run->program;
     const rp_machine *m = run->machine;
@@ -105,12 +107,12 @@ rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds
     rp_sizes bytes;
     if (rp_layout_gpus(&p->traits.layout) > 1) { /* other schedules might have other layouts */
         *bounds_out = (rpsim_bounds){{0}};
-        return rpsim_bounds_of_program(p, run->costs, m, run->limits, bounds_out);
+        return rpsim_bounds_of_program(p, run->costs, m, run->limits, bounds_out, reason);
     }
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rp_sizes_of_model(run->model, run->seq_len, p->dtype, arena, &bytes);
     if (status == RP_OK) {
-        status = list_sizes(run, arena, &work);
+        status = list_sizes(run, arena, &work, reason);
     }
     if (status == RP_OK) {
         work.hop_ps = least_hop_ps(run, &bytes);
@@ -129,5 +131,5 @@ rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds
     }
     rp_arena_destroy(arena);
     RP_TRY(status);
-    return rpsim_bounds_of_program(p, run->costs, m, run->limits, bounds_out);
+    return rpsim_bounds_of_program(p, run->costs, m, run->limits, bounds_out, reason);
 }

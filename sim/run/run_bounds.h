@@ -1,6 +1,8 @@
 /** @file run_bounds.h  The lower bounds of a run: what bounds.h needs to know of it, gathered. */
 #pragma once
 
+#include "common/base/reason.h"
+
 #include "sim/run/hardware_case.h"
 
 /**
@@ -39,4 +41,5 @@ typedef struct rpsim_bound_run {
 
 /** Bounds of one step at hardware fidelity. @retval RP_OK, RP_INPUT (as rpsim_run_costs),
  * RP_NO_MEMORY */
-rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds_out);
+rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds_out,
+                                rp_reason *reason);

@@ -10,7 +10,7 @@
 #define WORTH_SAYING 0.005
 #define NAME_SIZE 64
 
-rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena)
+rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena, rp_reason *reason)
 {
     rpsim_explained *explained = NULL;
     rpsim_compute_costs costs;
@@ -21,15 +21,15 @@ rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena)
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *explained, &explained));
     if (!row->run.stage) {
         RP_TRY(rpsim_hardware_inputs(program, row->run.costs, row->run.model, row->platform,
-                                     row->run.seq_len, arena, &costs, &machine, NULL));
+                                     row->run.seq_len, arena, &costs, &machine, reason));
         c.costs = &costs;
         c.machine = &machine;
     } else {
-        RP_TRY(rp_stage_times_compute(program, row->run.costs, arena, &times));
+        RP_TRY(rp_stage_times_compute(program, row->run.costs, arena, &times, reason));
         c.times = &times;
     }
-    RP_TRY(rpsim_explain(&c, arena, &explained->explanation));
-    RP_TRY(rpsim_explain_sensitivity(&c, arena, &explained->sensitivity));
+    RP_TRY(rpsim_explain(&c, arena, &explained->explanation, reason));
+    RP_TRY(rpsim_explain_sensitivity(&c, arena, &explained->sensitivity, reason));
     row->explained = explained;
     return RP_OK;
 }

@@ -2,6 +2,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/formats/json.h"
 #include "sim/study/study.h"
 
@@ -13,7 +14,7 @@
  * @param arena the study's
  * @retval RP_OK, or what rpsim_explain and rpsim_explain_sensitivity return
  */
-rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena);
+rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena, rp_reason *reason);
 
 /** Prints every row's explanation in words, worst things first. */
 void rpsim_explain_write(const rpsim_study *study, FILE *stream);

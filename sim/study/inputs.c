@@ -29,15 +29,16 @@ static rp_status list_text(const char *kind, rp_arena *arena, rp_text *text)
     return RP_OK;
 }
 
-static rp_status missing_table(const char *name, rp_arena *arena)
+static rp_status missing_table(const char *name, rp_arena *arena, rp_reason *reason)
 {
     rp_text valid = {0};
     rp_status status = list_text("costs", arena, &valid);
     if (status == RP_OK) {
-        rp_log_error("--costs: stage fidelity needs a cost table and there is no %s; valid values "
-                     "are %s, or a file",
-                     name, valid.bytes != NULL ? valid.bytes : "");
-        status = RP_USAGE;
+        status =
+            rp_refuse(reason, RP_USAGE,
+                      "--costs: stage fidelity needs a cost table and there is no %s; valid values "
+                      "are %s, or a file",
+                      name, valid.bytes != NULL ? valid.bytes : "");
     }
     rp_text_fini(&valid);
     return status;
@@ -64,7 +65,8 @@ static rp_status implied_costs(const char *model, const char *gpu, rp_arena *are
 
 /* At hardware fidelity a table that nobody has measured is computed, for the run's sizes. */
 static rp_status computed_costs(const rpsim_setup *o, const rp_layout *layout,
-                                rp_arithmetic asked, rp_arena *arena, rpsim_inputs *in)
+                                rp_arithmetic asked, rp_arena *arena, rpsim_inputs *in,
+                                rp_reason *reason)
 {
     rp_costs *costs = NULL;
     const char *name = NULL;
@@ -72,10 +74,11 @@ static rp_status computed_costs(const rpsim_setup *o, const rp_layout *layout,
     if (rp_changes_any(&o->changes, &rp_costs_schema)) { /* of a file */
         RP_TRY(implied_costs(in->recorded_name, in->platform->gpu, arena, &name, &found));
         if (!found) {
-            rp_log_error("--set: there is no table %s whose times could change, they are computed; "
-                         "valid are changes of the platform, or --costs NAME|FILE",
-                         name);
-            return RP_USAGE;
+            return rp_refuse(
+                reason, RP_USAGE,
+                "--set: there is no table %s whose times could change, they are computed; "
+                "valid are changes of the platform, or --costs NAME|FILE",
+                name);
         }
         return load_costs(o, name, arena, in);
     }
@@ -88,29 +91,30 @@ static rp_status computed_costs(const rpsim_setup *o, const rp_layout *layout,
                in->model->recorded == NULL; /* a rank's own shapes */
     if (cut && (!o->all_schedules || in->model->heads % tensor == 0)) {
         rp_model rank;
-        RP_TRY(rp_model_cut(in->model, layout, arena, &rank, NULL));
-        RP_TRY(rp_roofline_costs(&rank, &roof, sequences, seq_len, arena, costs));
+        RP_TRY(rp_model_cut(in->model, layout, arena, &rank, reason));
+        RP_TRY(rp_roofline_costs(&rank, &roof, sequences, seq_len, arena, costs, reason));
         costs->tensor_parallel = rp_layout_tensor(layout);
     } else {
-        RP_TRY(rp_find_costs(in->model, &roof, sequences, seq_len, arena, costs));
+        RP_TRY(rp_find_costs(in->model, &roof, sequences, seq_len, arena, costs, reason));
     }
     in->costs = costs;
     return RP_OK;
 }
 
-static rp_status check_sizes(const rpsim_setup *o, const rp_costs *costs)
+static rp_status check_sizes(const rpsim_setup *o, const rp_costs *costs, rp_reason *reason)
 {
     if (o->run.microbatch_size != 0 && o->run.microbatch_size != costs->microbatch_size) {
-        rp_log_error("--microbatch-size: cost table %s was measured with %u sequences per "
-                     "microbatch and stage fidelity does not rescale; valid is %u",
-                     costs->name, costs->microbatch_size, costs->microbatch_size);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--microbatch-size: cost table %s was measured with %u sequences per "
+                         "microbatch and stage fidelity does not rescale; valid is %u",
+                         costs->name, costs->microbatch_size, costs->microbatch_size);
     }
     if (o->run.seq_len != 0 && o->run.seq_len != costs->seq_len) {
-        rp_log_error("--seq-len: cost table %s was measured with sequences of %u tokens and stage "
-                     "fidelity does not rescale; valid is %u",
-                     costs->name, costs->seq_len, costs->seq_len);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--seq-len: cost table %s was measured with sequences of %u tokens and stage "
+            "fidelity does not rescale; valid is %u",
+            costs->name, costs->seq_len, costs->seq_len);
     }
     return RP_OK;
 }
@@ -118,7 +122,8 @@ static rp_status check_sizes(const rpsim_setup *o, const rp_costs *costs)
 /* The run's as it is asked for: a program has its type; where no option says one, a table that was
  * given does. */
 static rp_status asked_arithmetic(const rpsim_setup *o, const rp_program *program,
-                                  const rp_costs *given, rp_arithmetic *asked_out)
+                                  const rp_costs *given, rp_arithmetic *asked_out,
+                                  rp_reason *reason)
 {
     bool says = given != NULL && given->arithmetic.accumulation != RP_ACCUMULATION_USUAL;
     *asked_out = (rp_arithmetic){.dtype = program != NULL           ? program->dtype
@@ -126,10 +131,11 @@ static rp_status asked_arithmetic(const rpsim_setup *o, const rp_program *progra
                                                                     : o->run.dtype,
                                  .accumulation = o->run.accumulation};
     if (!rp_arithmetic_exists(*asked_out)) {
-        rp_log_error("--accumulation: products of %s add up in fp32; valid are fp32, and runs in "
-                     "fp16",
-                     rp_dtype_text(asked_out->dtype));
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--accumulation: products of %s add up in fp32; valid are fp32, and runs in "
+            "fp16",
+            rp_dtype_text(asked_out->dtype));
     }
     return RP_OK;
 }
@@ -137,14 +143,14 @@ static rp_status asked_arithmetic(const rpsim_setup *o, const rp_program *progra
 /* The times of the run's arithmetic. A table that does not say its own is taken as it is, aloud
  * where another one would be of other times. */
 static rp_status set_arithmetic(const rpsim_setup *o, rp_arithmetic asked, rp_arena *arena,
-                                rpsim_inputs *in)
+                                rpsim_inputs *in, rp_reason *reason)
 {
     const rp_costs *table = in->costs;
     const rp_roof roof = {in->platform, asked};
     const rp_roof half = {in->platform, {RP_DTYPE_F16, RP_ACCUMULATION_F16}};
     rp_costs *costs = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
-    RP_TRY(rp_costs_for_run(table, in->model, &roof, arena, costs));
+    RP_TRY(rp_costs_for_run(table, in->model, &roof, arena, costs, reason));
     in->costs = costs;
     bool matters = asked.dtype == RP_DTYPE_F32 ||
                    rp_peak_flops_per_s(&(const rp_roof){in->platform, costs->arithmetic}) !=
@@ -197,32 +203,33 @@ static void warn_of_host_work(const rpsim_setup *o, const rpsim_inputs *in)
 }
 
 /* Hardware fidelity rescales costs, and needs the model for that and for the bytes that move. */
-static rp_status check_hardware(const rpsim_setup *o, const rpsim_inputs *in)
+static rp_status check_hardware(const rpsim_setup *o, const rpsim_inputs *in, rp_reason *reason)
 {
     if (in->model == NULL) {
-        rp_log_error("--model: hardware fidelity needs to know the model; valid is --model "
-                     "NAME|FILE beside --costs");
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--model: hardware fidelity needs to know the model; valid is --model "
+                         "NAME|FILE beside --costs");
     }
     if (o->run.round_given && o->run.round != RP_ROUND_ALL) {
-        rp_log_error("--round: at hardware fidelity a call is one round; valid is all");
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--round: at hardware fidelity a call is one round; valid is all");
     }
     if (o->run.round_start_given && o->run.round_start != RP_ROUND_START_ROTATE) {
-        rp_log_error("--round-start: at hardware fidelity a rotation never resets; valid is "
-                     "rotate");
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--round-start: at hardware fidelity a rotation never resets; valid is "
+                         "rotate");
     }
     if (o->run.max_seqlen && in->costs->arithmetic.dtype == RP_DTYPE_F32) {
-        rp_log_error("--max-seqlen: what RoundPipe's library allocates is known for 16 bits; valid "
-                     "are --dtype fp16 and bf16");
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--max-seqlen: what RoundPipe's library allocates is known for 16 bits; valid "
+            "are --dtype fp16 and bf16");
     }
     if (o->run.nodes == 0 && o->run.gpus > in->platform_gpus) {
-        rp_log_error("--gpus: %s has %u GPUs; valid at hardware fidelity are 1 to %u, "
-                     "or a platform file with more",
-                     in->platform->name, in->platform_gpus, in->platform_gpus);
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--gpus: %s has %u GPUs; valid at hardware fidelity are 1 to %u, "
+                         "or a platform file with more",
+                         in->platform->name, in->platform_gpus, in->platform_gpus);
     }
     return RP_OK;
 }
@@ -254,25 +261,27 @@ static rp_status name_adapters(rp_arena *arena, rp_model *model)
 }
 
 /* As a model's file with lora_rank has it. */
-static rp_status give_adapters(const rpsim_setup *o, rp_arena *arena, rp_model *model)
+static rp_status give_adapters(const rpsim_setup *o, rp_arena *arena, rp_model *model,
+                               rp_reason *reason)
 {
     if (o->lora_rank == 0) {
         return RP_OK;
     }
     if (model->plain_mlp || model->linear_bias || model->layer_norm) {
-        rp_log_error("--lora-rank: %s has a plain MLP, biases or LayerNorm, whose adapters nobody "
-                     "has described; valid with models of the other families",
-                     model->name);
-        return RP_USAGE;
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--lora-rank: %s has a plain MLP, biases or LayerNorm, whose adapters nobody "
+            "has described; valid with models of the other families",
+            model->name);
     }
     double widths = 4 * (model->hidden + (double)model->heads * model->head_dim) +
                     3 * ((double)model->hidden + model->intermediate) * model->experts;
     if (model->layers * widths * o->lora_rank > MAX_ADAPTERS) {
-        rp_log_error(
+        return rp_refuse(
+            reason, RP_USAGE,
             "--lora-rank: adapters of rank %u for %s have up to %.3g parameters; valid are "
             "up to %.0g",
             o->lora_rank, model->name, model->layers * widths * o->lora_rank, MAX_ADAPTERS);
-        return RP_USAGE;
     }
     if (model->kinds != NULL) { /* a session's model is read once and has others' kinds, too */
         const rp_model *kinds = model->kinds;
@@ -284,13 +293,13 @@ static rp_status give_adapters(const rpsim_setup *o, rp_arena *arena, rp_model *
 }
 
 static rp_status load_model(const rpsim_setup *o, const char *name, rp_arena *arena,
-                            rpsim_inputs *in)
+                            rpsim_inputs *in, rp_reason *reason)
 {
     rp_model *model = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *model, &model));
     RP_TRY(o->assume != NULL ? rp_model_load_as(name, o->assume, arena, model)
                              : rpsim_session_model(o->session, name, arena, model));
-    RP_TRY(give_adapters(o, arena, model));
+    RP_TRY(give_adapters(o, arena, model, reason));
     if (o->run.seq_len != 0) {
         rp_model_set_seq_len(model, o->run.seq_len);
     }
@@ -301,45 +310,45 @@ static rp_status load_model(const rpsim_setup *o, const char *name, rp_arena *ar
     return RP_OK;
 }
 
-static rp_status check_layers(const rpsim_inputs *in)
+static rp_status check_layers(const rpsim_inputs *in, rp_reason *reason)
 {
     if (in->model != NULL && in->costs->layers != in->model->layers) {
-        rp_log_error(
+        return rp_refuse(
+            reason, RP_USAGE,
             "--costs: table %s has %u layers, model %s has %u; valid is a table of the same "
             "model",
             in->costs->name, in->costs->layers, in->model->name, in->model->layers);
-        return RP_USAGE;
     }
     return RP_OK;
 }
 
 /* A lowered program has a type and a layout of its own. */
 static rp_status load_costs_of_run(const rpsim_setup *o, const rp_program *program,
-                                   rp_arena *arena, rpsim_inputs *in)
+                                   rp_arena *arena, rpsim_inputs *in, rp_reason *reason)
 {
     rp_arithmetic asked;
     const rp_layout own = rp_run_layout(&o->run);
     bool lowered = program != NULL && program->op_bytes != NULL;
-    RP_TRY(asked_arithmetic(o, lowered ? program : NULL, in->costs, &asked));
+    RP_TRY(asked_arithmetic(o, lowered ? program : NULL, in->costs, &asked, reason));
     if (o->costs == NULL && o->run.hardware) {
-        RP_TRY(
-            computed_costs(o, program != NULL ? &program->traits.layout : &own, asked, arena, in));
+        RP_TRY(computed_costs(o, program != NULL ? &program->traits.layout : &own, asked, arena, in,
+                              reason));
     } else if (o->costs == NULL) {
         const char *name = NULL;
         bool found = false;
         RP_TRY(implied_costs(in->recorded_name, in->platform->gpu, arena, &name, &found));
         if (!found) {
             RP_TRY(rp_arena_print(arena, &name, "%s@%s", in->model_name, in->platform->gpu));
-            return missing_table(name, arena);
+            return missing_table(name, arena, reason);
         }
         RP_TRY(load_costs(o, name, arena, in));
     }
-    RP_TRY(check_layers(in));
-    return o->run.hardware && in->model != NULL ? set_arithmetic(o, asked, arena, in) : RP_OK;
+    RP_TRY(check_layers(in, reason));
+    return o->run.hardware && in->model != NULL ? set_arithmetic(o, asked, arena, in, reason) : RP_OK;
 }
 
 rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_program *program,
-                            rp_arena *arena, rpsim_inputs *in)
+                            rp_arena *arena, rpsim_inputs *in, rp_reason *reason)
 {
     *in = (rpsim_inputs){0};
     rp_platform *platform = NULL;
@@ -348,7 +357,7 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
                                   o->platform != NULL ? o->platform : RPSIM_DEFAULT_PLATFORM,
                                   &o->changes, arena, platform));
     if (o->run.nodes != 0) {
-        RP_TRY(rp_platform_set_nodes(platform, o->run.nodes, o->run.gpus));
+        RP_TRY(rp_platform_set_nodes(platform, o->run.nodes, o->run.gpus, reason));
     }
     in->platform = platform;
     in->platform_gpus = platform->gpus;
@@ -360,19 +369,19 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
         RP_TRY(load_costs(o, o->costs, arena, in));
     }
     if (model != NULL) {
-        RP_TRY(load_model(o, model, arena, in));
+        RP_TRY(load_model(o, model, arena, in, reason));
     } else if (o->lora_rank != 0) {
-        rp_log_error("--lora-rank: the model is not known; valid is --model NAME|FILE beside "
-                     "--costs");
-        return RP_USAGE;
+        return rp_refuse(reason, RP_USAGE,
+                         "--lora-rank: the model is not known; valid is --model NAME|FILE beside "
+                         "--costs");
     } else {
         size_t length = strcspn(in->costs->name, "@ "); /* changes follow a blank */
         RP_TRY(rp_arena_copy_text(arena, in->costs->name, length, &in->model_name));
         in->recorded_name = in->model_name;
     }
-    RP_TRY(load_costs_of_run(o, program, arena, in));
+    RP_TRY(load_costs_of_run(o, program, arena, in, reason));
     warn_of_host_work(o, in);
-    return o->run.hardware ? check_hardware(o, in) : check_sizes(o, in->costs);
+    return o->run.hardware ? check_hardware(o, in, reason) : check_sizes(o, in->costs, reason);
 }
 
 /* ---- partitions -------------------------------------------------------------------------------

@@ -215,7 +215,7 @@ static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, co
     rpsim_study changed;
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rpsim_study_prepare(&setup, arena, &changed);
+    rp_status status = rpsim_study_prepare(&setup, arena, &changed, NULL);
     if (status == RP_OK && c->transfers != 0) {
         status = scale_transfers(&changed, c->transfers);
     }
@@ -223,7 +223,7 @@ static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, co
         changed.rows[i].without = RPSIM_WITHOUT_STEP; /* standings need the period */
     }
     if (status == RP_OK) {
-        status = rpsim_study_run(&changed);
+        status = rpsim_study_run(&changed, NULL);
     }
     bool none = status == RP_USAGE || status == RP_INPUT; /* their standings stay 0 */
     rpsim_flip *flip = &comparison->flips[comparison->flip_count];

@@ -28,7 +28,7 @@ static rp_status run_stage(const void *context, const double *factors, double *p
     const scene *s = context;
     rp_timeline *timeline = NULL;
     rp_metrics metrics;
-    RP_TRY(rpsim_stage_run_scaled(s->program, &s->times, factors, &timeline, &metrics));
+    RP_TRY(rpsim_stage_run_scaled(s->program, &s->times, factors, &timeline, &metrics, NULL));
     *ps_out = iteration_ps(timeline);
     return RP_OK;
 }
@@ -37,7 +37,7 @@ static rp_status run_hardware(const void *context, const double *factors, double
 {
     const scene *s = context;
     rp_timeline *timeline = NULL;
-    RP_TRY(rpsim_hardware_run_scaled(s->program, &s->costs, &s->machine, factors, &timeline));
+    RP_TRY(rpsim_hardware_run_scaled(s->program, &s->costs, &s->machine, factors, &timeline, NULL));
     *ps_out = iteration_ps(timeline);
     return RP_OK;
 }
@@ -48,7 +48,7 @@ rp_status rpsim_program_replicate(const rp_program *program, const rp_costs *cos
     scene s = {.program = program};
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rp_stage_times_compute(program, costs, arena, &s.times);
+    rp_status status = rp_stage_times_compute(program, costs, arena, &s.times, NULL);
     if (status == RP_OK) {
         status = rpsim_noise_run(noise, program, run_stage, &s, ps_out);
     }
@@ -62,7 +62,7 @@ rp_status rpsim_case_replicate(const rp_schedule_type *schedule, const rp_schedu
     rp_schedule_config wanted = *config;
     wanted.iterations = config->asynchronous ? config->iterations : 1;
     rp_program *program = NULL;
-    RP_TRY(rp_schedule_build(schedule, &wanted, &program));
+    RP_TRY(rp_schedule_build(schedule, &wanted, &program, NULL));
     rp_status status = rpsim_program_replicate(program, config->costs, noise, ps_out);
     rp_program_destroy(program);
     return status;
@@ -89,7 +89,7 @@ rp_status rpsim_hardware_case_replicate(const rp_resolved *run, const rp_platfor
                                         const rpsim_noise *noise, double *ps_out)
 {
     rp_program *program = NULL;
-    RP_TRY(rpsim_hardware_lower(run, platform, &program));
+    RP_TRY(rpsim_hardware_lower(run, platform, &program, NULL));
     rp_status status = rpsim_hardware_program_replicate(program, run->costs, run->model, platform,
                                                         run->seq_len, noise, ps_out);
     rp_program_destroy(program);

@@ -7,9 +7,6 @@
 
 #include <string.h>
 
-/* Longer messages are cut: it only matters whether there are any. */
-#define MESSAGE_BYTES 256
-
 /* A file, or a line of the table of published partitions. */
 typedef struct file {
     const char *name;
@@ -131,41 +128,33 @@ static rp_status read_item(reader read, const char *name, const char *more, size
     return read(name, more, item->arena, object);
 }
 
-/* Keeps what can be read without a word. */
-static rp_status keep(files *list, reader read, const char *name, const char *more, size_t size,
-                      const void **object_out)
+/* Reads a file again, for the session. */
+static rp_status keep(files *list, reader read, const char *name, const char *more, size_t size)
 {
-    char message[MESSAGE_BYTES];
     file *item = &list->items[list->count];
-    *object_out = NULL;
-    if (list->count == RPSIM_SESSION_FILES) {
-        return RP_OK;
-    }
     RP_TRY(rp_arena_create(&item->arena));
-    rp_log_capture_begin(message, sizeof message);
     rp_status status = read_item(read, name, more, size, item);
-    rp_log_capture_end();
-    if (status != RP_OK || message[0] != '\0') {
+    if (status != RP_OK) {
         rp_arena_destroy(item->arena);
-        return RP_OK;
+        return status;
     }
     list->count++;
-    *object_out = item->object;
     return RP_OK;
 }
 
+/* Keeps what is read without a word; each run says the others'. */
 static rp_status get(files *list, reader read, const char *name, const char *more, size_t size,
                      rp_arena *arena, void *object_out)
 {
     const void *object = find(list, name, more);
-    if (object == NULL) {
-        RP_TRY(keep(list, read, name, more, size, &object));
+    if (object != NULL) {
+        memcpy(object_out, object, size);
+        return RP_OK;
     }
-    if (object == NULL) {
-        return read(name, more, arena, object_out);
-    }
-    memcpy(object_out, object, size);
-    return RP_OK;
+    uint64_t before = rp_log_said();
+    RP_TRY(read(name, more, arena, object_out));
+    bool keeps = rp_log_said() == before && list->count < RPSIM_SESSION_FILES;
+    return keeps ? keep(list, read, name, more, size) : RP_OK;
 }
 
 static rp_status add(rpsim_session *session, files *list, const char *name, const void *object)

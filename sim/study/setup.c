@@ -15,7 +15,7 @@ static rpsim_setup *setup_of(const rp_option *row, size_t member, void *object)
 }
 
 rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena *arena,
-                               void *object)
+                               void *object, rp_reason *reason)
 {
     rpsim_setup *o = setup_of(row, offsetof(rpsim_setup, schedules), object);
     o->all_schedules = strcmp(text, "all") == 0;
@@ -27,33 +27,33 @@ rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena 
         o->schedule_count = rp_schedule_count;
         return RP_OK;
     }
-    RP_TRY(rp_option_list(row->name, text, arena, &o->schedules, &o->schedule_count));
+    RP_TRY(rp_option_list(row->name, text, arena, &o->schedules, &o->schedule_count, reason));
     for (uint32_t i = 0; i < o->schedule_count; i++) {
         const rp_schedule_type *schedule = NULL;
-        RP_TRY(rp_schedule_require("--schedule", o->schedules[i], true, &schedule));
+        RP_TRY(rp_schedule_require("--schedule", o->schedules[i], true, &schedule, reason));
         for (uint32_t k = 0; k < i; k++) {
             if (strcmp(o->schedules[k], o->schedules[i]) == 0) {
-                return rp_option_bad(row->name, text, "different schedules");
+                return rp_option_bad(row->name, text, "different schedules", reason);
             }
         }
     }
     return RP_OK;
 }
 
-rp_status rpsim_take_changes(const rp_option *row, const char *text, rp_arena *arena, void *object)
+rp_status rpsim_take_changes(const rp_option *row, const char *text, rp_arena *arena, void *object, rp_reason *reason)
 {
     rpsim_setup *o = setup_of(row, offsetof(rpsim_setup, changes), object);
-    return rp_changes_add(row->name, text, arena, &o->changes);
+    return rp_changes_add(row->name, text, arena, &o->changes, reason);
 }
 
 rp_status rpsim_take_intervals(const rp_option *row, const char *text, rp_arena *arena,
-                               void *object)
+                               void *object, rp_reason *reason)
 {
     rpsim_setup *o = setup_of(row, offsetof(rpsim_setup, intervals), object);
     uint64_t draws = 0;
     (void)arena;
     if (strcmp(text, "off") != 0 && !rp_option_count(text, 1000, 1, RPSIM_MAX_DRAWS, &draws)) {
-        return rp_option_bad(row->name, text, row->valid);
+        return rp_option_bad(row->name, text, row->valid, reason);
     }
     o->intervals = (uint32_t)draws;
     o->intervals_given = true;
@@ -71,12 +71,12 @@ static void write_intervals(const void *object, rp_json *json)
 }
 
 rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena,
-                              void *object)
+                              void *object, rp_reason *reason)
 {
     rpsim_setup *o = setup_of(row, offsetof(rpsim_setup, slow_gpu), object);
     (void)arena;
     return rp_option_factor(row->name, text, RP_MAX_GPUS, RPSIM_MAX_SLOW_FACTOR, &o->slow_gpu,
-                            &o->slow_factor);
+                            &o->slow_factor, reason);
 }
 
 static void write_slow_gpu(const void *object, rp_json *json)

@@ -61,10 +61,10 @@ extern const uint32_t rpsim_setup_row_count;
 
 /* Values with rules of their own, for the tables of programs. */
 rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena *arena,
-                               void *object);
+                               void *object, rp_reason *reason);
 rp_status rpsim_take_changes(const rp_option *row, const char *text, rp_arena *arena,
-                             void *object);
+                             void *object, rp_reason *reason);
 rp_status rpsim_take_intervals(const rp_option *row, const char *text, rp_arena *arena,
-                               void *object);
+                               void *object, rp_reason *reason);
 rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena,
-                              void *object);
+                              void *object, rp_reason *reason);

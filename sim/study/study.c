@@ -106,53 +106,55 @@ static rpsim_row make_row(const rp_schedule_type *schedule, const rpsim_inputs *
 
 /* Adds one row; with --schedule all, one that its rule does not allow is left out. */
 static rp_status add_row(rpsim_study *study, const rpsim_setup *o, const rpsim_inputs *in,
-                         const rp_schedule_type *schedule, rp_recompute recompute)
+                         const rp_schedule_type *schedule, rp_recompute recompute,
+                         rp_reason *reason)
 {
-    rp_reason reason = {0};
+    rp_reason own = {0};
     notes n = {0};
     rpsim_row row = make_row(schedule, in);
     bool tuned = rp_run_is_tuned(&o->run);
-    rp_status status = fit_row(study, o, in, recompute, &row, &n, &reason);
+    rp_status status = fit_row(study, o, in, recompute, &row, &n, &own);
     if (status == RP_OK && (o->all_schedules || !tuned)) {
-        status = check_row(&row, study->arena, &reason);
+        status = check_row(&row, study->arena, &own);
     }
-    if (status == RP_USAGE && o->all_schedules) {
-        return rpsim_study_refuse(study, row.schedule_name, row.model_name, reason.text, true);
+    if (status == RP_USAGE && own.status == status && o->all_schedules) {
+        return rpsim_study_refuse(study, row.schedule_name, row.model_name, own.text, true);
     }
     give_warnings(&row, &n);
     if (status != RP_OK) { /* bad input is for all schedules */
-        return reason.status == status ? rp_reason_log(&reason) : status;
+        return rp_reason_give(&own, status, reason);
     }
     if (tuned) {
         RP_TRY(rpsim_tune_row(o, in, study->arena, &row));
-        RP_TRY(check_row(&row, study->arena, NULL));
+        RP_TRY(check_row(&row, study->arena, reason));
     }
     study->rows[study->row_count++] = row;
     return RP_OK;
 }
 
-static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_inputs *in)
+static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_inputs *in,
+                              rp_reason *reason)
 {
     const rpsim_setup *o = study->setup;
     const rp_schedule_type *schedule = rp_schedule_find(name);
-    const char *reason = NULL;
+    const char *why = NULL;
     if (schedule->flushed != NULL && o->all_schedules && !o->run.asynchronous) {
-        RP_TRY(rp_arena_print(study->arena, &reason,
+        RP_TRY(rp_arena_print(study->arena, &why,
                               "flushed after every step it is %s; valid with --optimizer async",
                               schedule->flushed->name));
-        return rpsim_study_refuse(study, name, in->model_name, reason, false);
+        return rpsim_study_refuse(study, name, in->model_name, why, false);
     }
     const char *only_sync = rp_traits_only_synchronous(&schedule->traits);
     if (only_sync != NULL && o->all_schedules && o->run.asynchronous && o->run.hardware) {
-        RP_TRY(rp_arena_print(study->arena, &reason, "%s; valid with --optimizer sync", only_sync));
-        return rpsim_study_refuse(study, name, in->model_name, reason, false);
+        RP_TRY(rp_arena_print(study->arena, &why, "%s; valid with --optimizer sync", only_sync));
+        return rpsim_study_refuse(study, name, in->model_name, why, false);
     }
     if (schedule->published_as != NULL && o->all_schedules && !o->run.hardware) {
-        RP_TRY(rp_arena_print(study->arena, &reason,
+        RP_TRY(rp_arena_print(study->arena, &why,
                               "it differs from %s only in what it moves, which stage fidelity does "
                               "not model; valid with --fidelity hardware",
                               schedule->published_as));
-        return rpsim_study_refuse(study, name, in->model_name, reason, false);
+        return rpsim_study_refuse(study, name, in->model_name, why, false);
     }
     if (rp_is_data_parallel(&schedule->traits) && !o->run.hardware) {
         if (o->all_schedules) {
@@ -161,25 +163,25 @@ static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_
                                       "free; valid with --fidelity hardware",
                                       false);
         }
-        rp_log_error(
+        return rp_refuse(
+            reason, RP_USAGE,
             "--schedule: %s lives on collectives, which stage fidelity does not know; valid "
             "is --fidelity hardware",
             schedule->name);
-        return RP_USAGE;
     }
     if (o->run.recompute_count != 0) {
         for (uint32_t i = 0; i < o->run.recompute_count; i++) {
-            RP_TRY(add_row(study, o, in, schedule, o->run.recomputes[i]));
+            RP_TRY(add_row(study, o, in, schedule, o->run.recomputes[i], reason));
         }
         return RP_OK;
     }
     if (o->all_schedules) { /* fair: both sides have the same freedom, whichever it is */
         uint32_t before = study->row_count;
-        RP_TRY(add_row(study, o, in, schedule, RP_RECOMPUTE_WAIT));
+        RP_TRY(add_row(study, o, in, schedule, RP_RECOMPUTE_WAIT, reason));
         bool left_out = study->row_count == before; /* one warning is enough */
-        return left_out ? RP_OK : add_row(study, o, in, schedule, RP_RECOMPUTE_EARLY);
+        return left_out ? RP_OK : add_row(study, o, in, schedule, RP_RECOMPUTE_EARLY, reason);
     }
-    return add_row(study, o, in, schedule, schedule->default_recompute);
+    return add_row(study, o, in, schedule, schedule->default_recompute, reason);
 }
 
 static rp_status read_sidecar(const char *path, rp_arena *arena, const rpsim_sidecar **sidecar_out)
@@ -230,7 +232,8 @@ static rp_status read_orders(rpsim_study *study)
 }
 
 /* The sizes are the file's; an even partition has as many stages as the file. */
-static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recompute recompute)
+static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recompute recompute,
+                            rp_reason *reason)
 {
     rpsim_setup sized = *study->setup;
     const rp_torch_csv *orders = study->orders;
@@ -239,11 +242,11 @@ static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recom
     sized.run.microbatches = orders->microbatch_count;
     sized.run.stages = orders->stage_count;
     if (sized.run.hardware && sized.run.gpus > in->platform_gpus) {
-        rp_log_error("%s: %u ranks, and %s has %u GPUs; valid at hardware fidelity are 1 to %u "
-                     "ranks",
-                     orders->name, sized.run.gpus, in->platform->name, in->platform_gpus,
-                     in->platform_gpus);
-        return RP_INPUT;
+        return rp_refuse(reason, RP_INPUT,
+                         "%s: %u ranks, and %s has %u GPUs; valid at hardware fidelity are 1 to %u "
+                         "ranks",
+                         orders->name, sized.run.gpus, in->platform->name, in->platform_gpus,
+                         in->platform_gpus);
     }
     const rp_schedule_type *schedule = NULL;
     RP_TRY(rpsim_sidecar_schedule(study->sidecar, study->arena, &schedule));
@@ -252,21 +255,21 @@ static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recom
         recompute = study->sidecar->recompute;
         RP_TRY(rp_partition_text(&study->sidecar->partition, study->arena, &sized.run.partition));
     }
-    return add_row(study, &sized, in, schedule, recompute);
+    return add_row(study, &sized, in, schedule, recompute, reason);
 }
 
 /* What a program says of its run. */
 static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
-                             const rp_program *program, rpsim_row *row)
+                             const rp_program *program, rpsim_row *row, rp_reason *reason)
 {
     const rp_costs *costs = in->costs;
     uint64_t gpus = (uint64_t)program->gpu_count * rp_layout_gpus(&program->traits.layout);
     if (o->run.hardware && gpus > row->platform->gpus) {
-        rp_log_error("--program-in: %s has %llu GPUs, and %s has %u; valid at hardware fidelity "
-                     "are platforms with as many",
-                     o->program_in, (unsigned long long)gpus, row->platform_name,
-                     row->platform->gpus);
-        return RP_INPUT;
+        return rp_refuse(
+            reason, RP_INPUT,
+            "--program-in: %s has %llu GPUs, and %s has %u; valid at hardware fidelity "
+            "are platforms with as many",
+            o->program_in, (unsigned long long)gpus, row->platform_name, row->platform->gpus);
     }
     uint64_t batch = (uint64_t)program->microbatch_count * costs->microbatch_size;
     if (program->sequences != NULL) {
@@ -276,9 +279,9 @@ static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
         }
     }
     if (batch > UINT32_MAX) {
-        rp_log_error("--program-in: %llu sequences per step; valid are up to %u",
-                     (unsigned long long)batch, UINT32_MAX);
-        return RP_INPUT;
+        return rp_refuse(reason, RP_INPUT,
+                         "--program-in: %llu sequences per step; valid are up to %u",
+                         (unsigned long long)batch, UINT32_MAX);
     }
     row->run = (rp_resolved){.model = in->model,
                              .costs = costs,
@@ -299,7 +302,8 @@ static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
 }
 
 /* @param program the study's from here on */
-static rp_status add_program(rpsim_study *study, const rpsim_inputs *in, rp_program *program)
+static rp_status add_program(rpsim_study *study, const rpsim_inputs *in, rp_program *program,
+                             rp_reason *reason)
 {
     rp_arena *arena = study->arena;
     rpsim_row *row = &study->rows[study->row_count++];
@@ -309,7 +313,7 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in, rp_prog
                        .platform = in->platform,
                        .from_program = true,
                        .given = program};
-    RP_TRY(set_program(study->setup, in, program, row));
+    RP_TRY(set_program(study->setup, in, program, row, reason));
     /* A copy: the program may go as soon as it has run. */
     RP_TRY(rp_arena_copy_text(arena, program->schedule, strlen(program->schedule),
                               &row->schedule_name));
@@ -320,48 +324,49 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in, rp_prog
     return rp_partition_text(partition, arena, &row->partition_text);
 }
 
-static rp_status add_model(rpsim_study *study, const char *model)
+static rp_status add_model(rpsim_study *study, const char *model, rp_reason *reason)
 {
     const rpsim_setup *o = study->setup;
     rpsim_inputs in;
     if (o->program_in != NULL) {
         rp_program *program = NULL;
         RP_TRY(rp_program_read_file(o->program_in, &program));
-        rp_status status = rpsim_inputs_load(o, model, program, study->arena, &in);
+        rp_status status = rpsim_inputs_load(o, model, program, study->arena, &in, reason);
         if (status != RP_OK) {
             rp_program_destroy(program);
             return status;
         }
-        return add_program(study, &in, program);
+        return add_program(study, &in, program, reason);
     }
-    RP_TRY(rpsim_inputs_load(o, model, NULL, study->arena, &in));
+    RP_TRY(rpsim_inputs_load(o, model, NULL, study->arena, &in, reason));
     if (study->orders != NULL && o->run.recompute_count == 0) {
-        return add_orders(study, &in, rp_torch_csv_schedule.default_recompute);
+        return add_orders(study, &in, rp_torch_csv_schedule.default_recompute, reason);
     }
     for (uint32_t i = 0; study->orders != NULL && i < o->run.recompute_count; i++) {
-        RP_TRY(add_orders(study, &in, o->run.recomputes[i]));
+        RP_TRY(add_orders(study, &in, o->run.recomputes[i], reason));
     }
     for (uint32_t i = 0; i < o->schedule_count; i++) {
-        RP_TRY(add_schedule(study, o->schedules[i], &in));
+        RP_TRY(add_schedule(study, o->schedules[i], &in, reason));
     }
     return RP_OK;
 }
 
-static rp_status check_slow_gpu(const rpsim_study *study)
+static rp_status check_slow_gpu(const rpsim_study *study, rp_reason *reason)
 {
     const rpsim_setup *o = study->setup;
     for (uint32_t i = 0; o->slow_factor != 0 && i < study->row_count; i++) {
         uint32_t gpus = study->rows[i].run.gpus;
         if (o->slow_gpu >= gpus) {
-            rp_log_error("--slow-gpu: %s runs on %u GPUs; valid are GPUs 0 to %u",
-                         study->rows[i].schedule_name, gpus, gpus - 1);
-            return RP_USAGE;
+            return rp_refuse(reason, RP_USAGE,
+                             "--slow-gpu: %s runs on %u GPUs; valid are GPUs 0 to %u",
+                             study->rows[i].schedule_name, gpus, gpus - 1);
         }
     }
     return RP_OK;
 }
 
-rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_study *study_out)
+rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_study *study_out,
+                              rp_reason *reason)
 {
     *study_out = (rpsim_study){.arena = arena, .setup = setup};
     uint32_t models = setup->model_count != 0 ? setup->model_count : 1;
@@ -373,18 +378,17 @@ rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_s
         RP_TRY(read_orders(study_out));
     }
     if (setup->model_count == 0) {
-        RP_TRY(add_model(study_out, setup->costs != NULL ? NULL : DEFAULT_MODEL));
+        RP_TRY(add_model(study_out, setup->costs != NULL ? NULL : DEFAULT_MODEL, reason));
     }
     for (uint32_t i = 0; i < setup->model_count; i++) {
-        RP_TRY(add_model(study_out, setup->models[i]));
+        RP_TRY(add_model(study_out, setup->models[i], reason));
     }
-    RP_TRY(check_slow_gpu(study_out));
+    RP_TRY(check_slow_gpu(study_out, reason));
     if (study_out->row_count == 0) {
-        if (!setup->quiet) {
-            rp_log_error(
-                "--schedule: no schedule allows these sizes; see the warnings for valid ones");
-        }
-        return RP_USAGE;
+        return setup->quiet ? RP_USAGE
+                            : rp_refuse(reason, RP_USAGE,
+                                        "--schedule: no schedule allows these sizes; see "
+                                        "the warnings for valid ones");
     }
     return RP_OK;
 }
@@ -393,73 +397,57 @@ rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_s
  */
 
 /* Rows that keep their programs cannot share them. */
-static rp_status run_row(const rpsim_setup *o, rp_arena *arena, rpsim_row *row)
+static rp_status run_row(const rpsim_setup *o, rp_arena *arena, rpsim_row *row,
+                         rpsim_seqlen *found_out, rp_reason *reason)
 {
     if (row->given == NULL && !row->run.stage && o->run.max_seqlen) {
-        RP_TRY(rpsim_seqlen_search(&row->run, row->platform, arena, &row->max_seqlen,
-                                   &row->result));
+        RP_TRY(rpsim_seqlen_search(&row->run, row->platform, arena, found_out, &row->result,
+                                   reason));
+        row->max_seqlen = found_out->tokens;
         return rp_partition_text(row->run.partition, arena, &row->partition_text);
     }
     if (row->given == NULL && !row->run.stage) {
-        return rpsim_hardware_case_run(&row->run, row->platform, row->without, &row->result);
+        return rpsim_hardware_case_run(&row->run, row->platform, row->without, &row->result,
+                                       reason);
     }
     if (row->given == NULL) {
         const rp_schedule_config view = rp_resolved_view(&row->run);
         rpsim_kept *kept = o->keep ? NULL : rpsim_session_programs(o->session);
-        return rpsim_case_run_kept(kept, row->run.schedule, &view, &row->result);
+        return rpsim_case_run_kept(kept, row->run.schedule, &view, &row->result, reason);
     }
     rp_status status =
         row->run.stage
-            ? rpsim_program_run(row->given, row->run.costs, &row->result)
+            ? rpsim_program_run(row->given, row->run.costs, &row->result, reason)
             : rpsim_hardware_program_run(row->given, row->run.costs, row->run.model, row->platform,
-                                         row->run.seq_len, &row->result);
+                                         row->run.seq_len, &row->result, reason);
     row->given = status == RP_OK ? NULL : row->given;
     return status;
 }
 
-/* The cause is the last line; warnings may stand before it. */
-static rp_status refuse(rpsim_study *study, const char *schedule, const char *model, char *messages)
-{
-    size_t length = strlen(messages);
-    if (length > 0 && messages[length - 1] == '\n') {
-        messages[length - 1] = '\0';
-    }
-    const char *newline = strrchr(messages, '\n');
-    return rpsim_study_refuse(study, schedule, model, newline != NULL ? newline + 1 : messages,
-                              true);
-}
-
 /* With --schedule all, what one schedule cannot do is no reason to give up the others. */
-static rp_status run_or_refuse(rpsim_study *study, rpsim_row *row, bool *refused_out)
+static rp_status run_or_refuse(rpsim_study *study, rpsim_row *row, bool *refused_out,
+                               rp_reason *reason)
 {
     const rpsim_setup *o = study->setup;
-    *refused_out = false;
-    if (!o->all_schedules) {
-        return run_row(o, study->arena, row);
+    rpsim_seqlen found = {0};
+    rp_reason own = {0};
+    rp_status status = run_row(o, study->arena, row, &found, &own);
+    *refused_out =
+        o->all_schedules && own.status == status && (status == RP_USAGE || status == RP_INPUT);
+    if (*refused_out) {
+        return rpsim_study_refuse(study, row->schedule_name, row->model_name, own.text, true);
     }
-    char messages[2048];
-    rp_log_capture_begin(messages, sizeof messages);
-    rp_status status = run_row(o, study->arena, row);
-    rp_log_capture_end();
-    if (status == RP_USAGE || status == RP_INPUT) {
-        *refused_out = true;
-        return refuse(study, row->schedule_name, row->model_name, messages);
-    }
-    size_t length = 0;
-    for (const char *at = messages; *at != '\0'; at += length + (at[length] == '\n')) {
-        length = strcspn(at, "\n");
-        rp_log_warning("%s: %.*s", row->schedule_name, (int)length, at);
-    }
-    return status;
+    rpsim_seqlen_warn(&found, o->all_schedules ? row->schedule_name : NULL);
+    return rp_reason_give(&own, status, reason);
 }
 
-static rp_status finish_row(const rpsim_study *study, rpsim_row *row)
+static rp_status finish_row(const rpsim_study *study, rpsim_row *row, rp_reason *reason)
 {
     const rpsim_setup *o = study->setup;
     RP_TRY(rpsim_row_replicate(study, row));
     RP_TRY(rpsim_row_draw(study, row));
     if (o->explain) {
-        RP_TRY(rpsim_row_explain(row, study->arena));
+        RP_TRY(rpsim_row_explain(row, study->arena, reason));
     }
     row->ops = row->result.program->op_count;
     rpsim_row_doubt_costs(study, row);
@@ -474,18 +462,18 @@ static rp_status finish_row(const rpsim_study *study, rpsim_row *row)
     return RP_OK;
 }
 
-rp_status rpsim_study_run(rpsim_study *study)
+rp_status rpsim_study_run(rpsim_study *study, rp_reason *reason)
 {
     uint32_t kept = 0;
     uint32_t count = study->row_count;
     for (uint32_t i = 0; i < count; i++) {
         bool refused = false;
         rp_progress(study->setup->what, i + 1, count, study->rows[i].schedule_name);
-        RP_TRY(run_or_refuse(study, &study->rows[i], &refused));
+        RP_TRY(run_or_refuse(study, &study->rows[i], &refused, reason));
         if (refused) {
             continue;
         }
-        RP_TRY(finish_row(study, &study->rows[i]));
+        RP_TRY(finish_row(study, &study->rows[i], reason));
         rpsim_row row = study->rows[i];
         study->rows[i] = study->rows[kept];
         study->rows[kept++] = row;
@@ -495,9 +483,8 @@ rp_status rpsim_study_run(rpsim_study *study)
         return RP_INPUT;
     }
     if (kept == 0) {
-        rp_log_error("--schedule: no schedule can run; the last cause: %s",
-                     study->refusals[study->refusal_count - 1].reason);
-        return RP_INPUT;
+        return rp_refuse(reason, RP_INPUT, "--schedule: no schedule can run; the last cause: %s",
+                         study->refusals[study->refusal_count - 1].reason);
     }
     if (study->setup->all_schedules) {
         rpsim_study_rank(study);
@@ -512,8 +499,8 @@ rp_status rpsim_study_check(rpsim_study *study)
         rp_program *program = row->given;
         if (program == NULL) {
             const rp_schedule_config view = rp_resolved_view(&row->run);
-            RP_TRY(row->run.stage ? rp_schedule_build(row->run.schedule, &view, &program)
-                                  : rpsim_hardware_lower(&row->run, row->platform, &program));
+            RP_TRY(row->run.stage ? rp_schedule_build(row->run.schedule, &view, &program, NULL)
+                                  : rpsim_hardware_lower(&row->run, row->platform, &program, NULL));
             rp_status status = rp_program_check(program);
             if (status != RP_OK) {
                 rp_program_destroy(program);

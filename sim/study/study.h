@@ -2,6 +2,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/run/resolve.h"
 #include "sim/interchange/torch_sidecar.h"
 #include "sim/study/setup.h"
@@ -65,14 +66,14 @@ typedef struct rpsim_study {
  * @param study_out rpsim_study_fini, also after a failure
  * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
-rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena,
-                              rpsim_study *study_out);
+rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_study *study_out,
+                              rp_reason *reason);
 
 /**
  * Runs every row. Programs and timelines are kept only where an output needs them. With --schedule
  * all the rows are ranked (ranking.h), and one that cannot run is refused with a warning.
  */
-rp_status rpsim_study_run(rpsim_study *study);
+rp_status rpsim_study_run(rpsim_study *study, rp_reason *reason);
 
 /**
  * With --jitter, runs the row's replicas and sets replica_ps and quantiles; otherwise nothing.

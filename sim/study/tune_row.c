@@ -21,8 +21,8 @@ static rp_status run_stage(const rp_program *program, const rp_schedule_config *
     rp_stage_times times;
     rp_metrics metrics;
     rp_timeline *timeline = NULL;
-    RP_TRY(rp_stage_times_compute(program, config->costs, scratch, &times));
-    RP_TRY(rpsim_stage_run(program, &times, &timeline, &metrics));
+    RP_TRY(rp_stage_times_compute(program, config->costs, scratch, &times, NULL));
+    RP_TRY(rpsim_stage_run(program, &times, &timeline, &metrics, NULL));
     double period = config->asynchronous ? rp_metrics_period_ps(timeline) : NAN;
     *ps_out = isnan(period) ? (double)rp_metrics_makespan_ps(timeline) : period;
     rp_timeline_destroy(timeline);
@@ -40,7 +40,7 @@ static rp_status stage_objective(const void *context, const rp_schedule_config *
     rp_arena *scratch = NULL;
     rp_program *program = NULL;
     RP_TRY(rp_arena_create(&scratch));
-    rp_status status = rp_schedule_build(row->run.schedule, &wanted, &program);
+    rp_status status = rp_schedule_build(row->run.schedule, &wanted, &program, NULL);
     if (status == RP_OK) {
         status = run_stage(program, &wanted, scratch, ps_out);
     }
@@ -58,7 +58,7 @@ static rp_status hardware_objective(const void *context, const rp_schedule_confi
     run.partition = config->partition;
     /* as at stage fidelity */
     RP_TRY(rpsim_hardware_case_run(&run, row->platform, RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK,
-                                   &result));
+                                   &result, NULL));
     double period = result.period_ps;
     *ps_out = isnan(period) ? (double)result.metrics.makespan_ps : period;
     *ps_out += result.memory.known && !result.memory.fits ? OVERFLOW_PS : 0;

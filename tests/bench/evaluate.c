@@ -104,8 +104,8 @@ int main(int argc, char **argv)
     rpsim_study study;
     rp_mem_keep_freed();
     require(rp_arena_create(&arena));
-    require(rpsim_options_parse(argc - 1, argv + 1, arena, &options));
-    require(rpsim_study_prepare(&options, arena, &study));
+    require(rpsim_options_parse(argc - 1, argv + 1, arena, &options, NULL));
+    require(rpsim_study_prepare(&options, arena, &study, NULL));
     printf("schedule,model,recompute,optimizer,microbatches,ops,all_ms,search_ms,few_ms,period_ms,"
            "period_few_ms,peak_bytes,peak_few_bytes\n");
     for (uint32_t i = 0; i < study.row_count; i++) {

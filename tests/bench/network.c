@@ -76,7 +76,7 @@ static rp_network *make_server(void)
         capacities[i] = i < 2 * GPUS + 4 ? 25e9 + 1e8 * i : 90e9;
     }
     rp_network *network = NULL;
-    require(rp_network_create(capacities, LINKS, RP_PICOSECONDS, &network));
+    require(rp_network_create(capacities, LINKS, RP_PICOSECONDS, &network, NULL));
     for (uint32_t from = 0; from <= GPUS; from++) {
         for (uint32_t to = 0; to < GPUS; to++) {
             if (from != to) {

@@ -111,11 +111,11 @@ static void make_program(subject *s, uint32_t microbatches, uint32_t boundary_mi
                                .seq_len = boundary_mib * (1u << 20) / (2 * HIDDEN)};
     const rp_schedule_type *schedule = rp_schedule_find("interleaved-1f1b");
     const rp_platform no_peers = {.gpus = GPUS, .nodes = 1};
-    require(rpsim_hardware_lower(schedule, &config, &workload, &model, &no_peers, &s->program) ==
-                RP_OK,
+    require(rpsim_hardware_lower(schedule, &config, &workload, &model, &no_peers, &s->program,
+                                 NULL) == RP_OK,
             "lowering");
     rp_stage_times times;
-    require(rp_stage_times_compute(s->program, &costs, s->arena, &times) == RP_OK, "costs");
+    require(rp_stage_times_compute(s->program, &costs, s->arena, &times, NULL) == RP_OK, "costs");
     s->costs = (rpsim_compute_costs){.ps = times.ps, .stage_count = s->program->stage_count};
     s->costs.class_of = array(s->arena, microbatches, sizeof(uint32_t));
     s->machine = (rp_machine){

@@ -88,7 +88,7 @@ static void fill_hardware(const rp_program *program, const rp_costs *table, rp_a
                           rpsim_compute_costs *costs, rp_machine *machine)
 {
     rp_stage_times times;
-    fuzz_require(rp_stage_times_compute(program, table, arena, &times) == RP_OK, "times");
+    fuzz_require(rp_stage_times_compute(program, table, arena, &times, NULL) == RP_OK, "times");
     *costs = (rpsim_compute_costs){
         .ps = times.ps, .stage_count = program->stage_count, .memory_ps_per_byte = 1};
     fuzz_require(rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t),
@@ -123,7 +123,7 @@ static void check_hardware(const rp_program *program, const rp_costs *table, rp_
     rp_machine machine;
     rp_timeline *timeline = NULL;
     fill_hardware(program, table, arena, &costs, &machine);
-    rp_status status = rpsim_hardware_run(program, &costs, &machine, &timeline);
+    rp_status status = rpsim_hardware_run(program, &costs, &machine, &timeline, NULL);
     fuzz_require(status == RP_OK || status == RP_INPUT, "a lowered program runs on hardware");
     for (uint32_t i = 0; status == RP_OK && i < program->op_count; i++) {
         fuzz_require(timeline->start_ps[i] >= 0 && timeline->start_ps[i] <= timeline->end_ps[i],
@@ -143,7 +143,7 @@ static void check_run(rp_program *program)
     if (program->op_bytes != NULL) {
         check_hardware(program, &costs, arena);
     }
-    rp_status status = rpsim_program_run(program, &costs, &result);
+    rp_status status = rpsim_program_run(program, &costs, &result, NULL);
     if (status == RP_OK) {
         check_result(&result);
         rpsim_result_fini(&result);

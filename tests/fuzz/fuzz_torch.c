@@ -107,7 +107,7 @@ static void run(const rp_torch_csv *csv, rp_recompute recompute, rp_arena *arena
                                  .partition = &partition,
                                  .costs = &costs,
                                  .orders = csv};
-    fuzz_require(rpsim_case_run(&schedule, &config, &result) == RP_OK,
+    fuzz_require(rpsim_case_run(&schedule, &config, &result, NULL) == RP_OK,
                  "a schedule that breaks no rule runs");
     rp_torch_csv exported;
     fuzz_require(rp_torch_csv_of_program(result.program, csv->separate, arena, &exported) == RP_OK,

@@ -131,7 +131,7 @@ static rp_status execute_on(const rp_program *program, const rp_test_twist *twis
         twist->driver_type != NULL ? twist->driver_type : &rpexec_host_driver;
     const rpexec_plan_limits limits = {.cap_bytes = twist->cap_bytes, .chunk = type->chunk,
                                        .clips = adam_of(twist).clip_norm > 0};
-    RP_TRY(rpexec_plan_create(program, &run->model, &limits, arena, plan));
+    RP_TRY(rpexec_plan_create(program, &run->model, &limits, arena, plan, NULL));
     program = plan->program; /* of all GPUs of a layout */
     if (twist->observe) {
         RP_TRY(rp_timeline_create(program, &run->timeline));
@@ -206,7 +206,7 @@ rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_
         twist->prepare(twist->context, arena, run);
     }
     RP_TRY(rpexec_work_costs(&run->model, work->microbatch_size, arena, &costs));
-    RP_TRY(rpexec_work_program(work, &run->model, &costs, &run->program));
+    RP_TRY(rpexec_work_program(work, &run->model, &costs, &run->program, NULL));
     rp_status status = execute(run->program, twist, arena, run);
     if (status != RP_OK || !twist->observe) {
         rp_test_forget(run);

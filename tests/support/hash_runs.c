@@ -20,7 +20,7 @@ rp_status rp_test_hash_runs(FILE *stream)
     for (uint32_t i = 0; i < RUNS && status == RP_OK; i++) {
         rp_random_case_draw(&random, 8000, c);
         rpsim_result result;
-        status = rpsim_case_run(c->schedule, &c->config, &result);
+        status = rpsim_case_run(c->schedule, &c->config, &result, NULL);
         if (status == RP_OK) {
             fprintf(stream, "%u,%s,%u,%016" PRIx64 ",%016" PRIx64 "\n", i, c->schedule->name,
                     result.program->op_count, rp_program_hash(result.program),

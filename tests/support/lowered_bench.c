@@ -40,7 +40,8 @@ static void set_layer_times(rp_test_bench *b)
         single.stages[i] =
             i < layers ? (rp_stage){i, i + 1, roles} : (rp_stage){i, i, roles | RP_STAGE_HEAD};
     }
-    cr_assert(eq(int, rp_stage_times_compute(&single, &b->c->costs, rp_test_tool_arena(), &times),
+    cr_assert(eq(int,
+                 rp_stage_times_compute(&single, &b->c->costs, rp_test_tool_arena(), &times, NULL),
                  RP_OK));
     b->costs.layer_ps = times.ps;
     b->costs.layer_count = layers + 1;
@@ -51,19 +52,19 @@ void rp_test_bench_lower(rp_test_bench *b)
     rp_program *schedule = NULL;
     uint32_t *sequences = NULL;
     uint32_t microbatches = b->c->config.microbatches;
-    cr_assert(eq(int, rp_schedule_build(b->c->schedule, &b->c->config, &schedule), RP_OK));
+    cr_assert(eq(int, rp_schedule_build(b->c->schedule, &b->c->config, &schedule, NULL), RP_OK));
     cr_assert(eq(int,
                  rp_arena_alloc(rp_test_tool_arena(), microbatches, sizeof(uint32_t), &sequences),
                  RP_OK));
     for (uint32_t m = 0; m < microbatches; m++) {
         sequences[m] = 1;
     }
-    cr_assert(eq(int, rp_lower(schedule, &b->lower, sequences, &b->program), RP_OK));
+    cr_assert(eq(int, rp_lower(schedule, &b->lower, sequences, &b->program, NULL), RP_OK));
     rp_program_destroy(schedule);
     rp_stage_times times;
-    cr_assert(eq(int,
-                 rp_stage_times_compute(b->program, &b->c->costs, rp_test_tool_arena(), &times),
-                 RP_OK));
+    cr_assert(eq(
+        int, rp_stage_times_compute(b->program, &b->c->costs, rp_test_tool_arena(), &times, NULL),
+        RP_OK));
     b->costs = (rpsim_compute_costs){
         .ps = times.ps, .stage_count = b->program->stage_count, .memory_ps_per_byte = 0.1};
     cr_assert(
@@ -76,10 +77,10 @@ void rp_test_bench_lower(rp_test_bench *b)
 rpsim_explain_case rp_test_bench_run(rp_test_bench *b)
 {
     rp_timeline_destroy(b->timeline);
-    cr_assert(
-        eq(int,
-           rpsim_hardware_run_scaled(b->program, &b->costs, &b->machine, b->factors, &b->timeline),
-           RP_OK));
+    cr_assert(eq(int,
+                 rpsim_hardware_run_scaled(b->program, &b->costs, &b->machine, b->factors,
+                                           &b->timeline, NULL),
+                 RP_OK));
     return (rpsim_explain_case){
         .timeline = b->timeline, .costs = &b->costs, .machine = &b->machine, .factors = b->factors};
 }
@@ -131,8 +132,8 @@ rpsim_first_cause rp_test_bench_cause(rp_test_bench *b, rpsim_explanation *e_out
     rpsim_explain_case given = rp_test_bench_run(b);
     rpsim_explanation e;
     rpsim_sensitivity s;
-    cr_assert(eq(int, rpsim_explain(&given, rp_test_tool_arena(), &e), RP_OK));
-    cr_assert(eq(int, rpsim_explain_sensitivity(&given, rp_test_tool_arena(), &s), RP_OK));
+    cr_assert(eq(int, rpsim_explain(&given, rp_test_tool_arena(), &e, NULL), RP_OK));
+    cr_assert(eq(int, rpsim_explain_sensitivity(&given, rp_test_tool_arena(), &s, NULL), RP_OK));
     if (e_out != NULL) {
         *e_out = e;
     }

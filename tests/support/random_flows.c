@@ -132,7 +132,7 @@ rp_network *rp_random_flows_network(const rp_random_flows *flows, double ticks_p
     rp_network *network = NULL;
     cr_assert(eq(int,
                  rp_network_create(flows->capacities, RP_TEST_MAX_LINKS + RP_TEST_MAX_FLOWS,
-                                   ticks_per_s, &network),
+                                   ticks_per_s, &network, NULL),
                  RP_OK));
     return network;
 }

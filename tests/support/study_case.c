@@ -18,8 +18,8 @@ void rp_test_study(const char *line, rpsim_options *options, rpsim_study *study)
          word = strtok_r(NULL, " ", &rest)) {
         argv[argc++] = word;
     }
-    cr_assert(eq(int, rpsim_options_parse(argc, argv, arena, options), RP_OK), "%s", line);
-    cr_assert(eq(int, rpsim_study_prepare(options, arena, study), RP_OK), "%s", line);
+    cr_assert(eq(int, rpsim_options_parse(argc, argv, arena, options, NULL), RP_OK), "%s", line);
+    cr_assert(eq(int, rpsim_study_prepare(options, arena, study, NULL), RP_OK), "%s", line);
 }
 
 rp_test_run rp_test_run_row(const rpsim_row *row)
@@ -35,8 +35,9 @@ rp_test_run rp_test_run_row(const rpsim_row *row)
                                        row->run.seq_len, rp_test_tool_arena(), &run.costs,
                                        &run.machine, NULL),
                  RP_OK));
-    cr_assert(
-        eq(int, rpsim_hardware_run(run.program, &run.costs, &run.machine, &run.timeline), RP_OK));
+    cr_assert(eq(int,
+                 rpsim_hardware_run(run.program, &run.costs, &run.machine, &run.timeline, NULL),
+                 RP_OK));
     return run;
 }
 

@@ -36,7 +36,7 @@ rp_status rp_test_run_even(const rp_schedule_type *schedule, const rp_costs *cos
                                  .partition = &partition,
                                  .costs = costs,
                                  .boundary_bytes = 1};
-    return rpsim_case_run(schedule, &config, result_out);
+    return rpsim_case_run(schedule, &config, result_out, NULL);
 }
 
 uint32_t rp_test_lag;

@@ -24,7 +24,7 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
         return RP_USAGE;
     }
     RP_TRY(line_of(argc - 1, argv + 1, arena, &line));
-    rp_status status = rpsim_arguments_study(argc - 1, argv + 1, arena, &study);
+    rp_status status = rpsim_arguments_study(argc - 1, argv + 1, arena, &study, NULL);
     if (status == RP_OK) {
         status = rpadvise_export(&study.rows[0], line, argv[1], arena);
     }

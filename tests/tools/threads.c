@@ -83,7 +83,7 @@ static int check_replicas(void)
 static rp_status makespan(const void *context, const rp_schedule_config *config, double *ps_out)
 {
     rpsim_result result;
-    RP_TRY(rpsim_case_run(context, config, &result));
+    RP_TRY(rpsim_case_run(context, config, &result, NULL));
     *ps_out = (double)result.metrics.makespan_ps;
     rpsim_result_fini(&result);
     return RP_OK;

@@ -78,19 +78,18 @@ static rp_status add_unread(const char *key, rp_arena *arena, fit *fit_out)
 static rp_status try_family(const rp_hf_config *config, const rp_hf_family *family, rp_arena *arena,
                             fit *fit_out)
 {
-    char dropped[2] = "";
+    rp_reason why;
     const char *list = "";
     const char *key;
     json_t *value;
     rp_hf_config trial = {0};
     rp_model model = {0};
     RP_TRY(rp_hf_open(config, config->name, config->values, &trial));
-    rp_log_capture_begin(dropped, sizeof dropped);
+    trial.reason = &why;
     rp_status status = rp_hf_set_family(&trial, family);
     status = status == RP_OK ? rp_hf_read_shapes(&trial, arena, &model) : status;
     trial.assumed = true;
     status = status == RP_OK ? rp_hf_check_activation(&trial) : status;
-    rp_log_capture_end();
     fit_out->reads = status == RP_OK;
     json_object_foreach(trial.rest, key, value)
     {

@@ -102,6 +102,7 @@ typedef struct rp_hf_config {
     const rp_hf_family *family;
     json_t *defaults;     /**< the family's keys; NULL: no family yet */
     rp_hf_cursor *cursor; /**< of the file; NULL: searches begin at its start */
+    rp_reason *reason; /**< of who tries a family, who is not warned either; NULL: nobody tries */
     bool assumed;         /**< the file's own family is another one, which is unknown */
 } rp_hf_config;
 

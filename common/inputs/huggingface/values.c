@@ -129,28 +129,36 @@ rp_status rp_hf_refuse(const rp_hf_config *config, const char *key, const char *
                        const char *valid)
 {
     place p = place_of(config, key);
-    rp_log_error_at(config->path, p.number, "%s: %s%svalid values are %s", p.shown, cause,
-                    cause[0] != '\0' ? "; " : "", valid);
-    return RP_INPUT;
+    return rp_refuse_at(config->reason, RP_INPUT, config->path, p.number,
+                        "%s: %s%svalid values are %s", p.shown, cause, cause[0] != '\0' ? "; " : "",
+                        valid);
 }
 
 void rp_hf_warn(const rp_hf_config *config, const char *key, const char *effect)
 {
     place p = place_of(config, key);
-    rp_log_warning("%s%s: %s: %s", config->path, p.line, p.shown, effect);
+    if (config->reason == NULL) {
+        rp_log_warning("%s%s: %s: %s", config->path, p.line, p.shown, effect);
+    }
 }
 
 void rp_hf_warn_unknown(const rp_hf_config *config, const char *key)
 {
     place p = place_of(config, key);
-    rp_log_warning("%s%s: key '%s' is not known and was not used", config->path, p.line, p.shown);
+    if (config->reason == NULL) {
+        rp_log_warning("%s%s: key '%s' is not known and was not used", config->path, p.line,
+                       p.shown);
+    }
 }
 
 void rp_hf_warn_not_finite(const rp_hf_config *config, const char *key)
 {
     place p = place_of(config, key);
-    rp_log_warning("%s%s: key '%s' holds %s, which JSON has not, and was not used", config->path,
-                   p.line, p.shown, rp_hf_not_finite(json_object_get(config->values, key)));
+    if (config->reason == NULL) {
+        rp_log_warning("%s%s: key '%s' holds %s, which JSON has not, and was not used",
+                       config->path, p.line, p.shown,
+                       rp_hf_not_finite(json_object_get(config->values, key)));
+    }
 }
 
 /* ---- parsing ----------------------------------------------------------------------------------

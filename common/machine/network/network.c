@@ -1,21 +1,23 @@
 /* The network's flows and its clock: network.h. */
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/base/reason.h"
 #include "common/machine/network/network_internal.h"
 
 #include <math.h>
 
-static rp_status check_capacities(const double *capacities, uint32_t count, double ticks_per_s)
+static rp_status check_capacities(const double *capacities, uint32_t count, double ticks_per_s,
+                                  rp_reason *reason)
 {
     if (!(ticks_per_s >= 1 && ticks_per_s <= 1e15)) {
-        rp_log_error("network: %g ticks per second; valid values are 1 to 1e15", ticks_per_s);
-        return RP_INPUT;
+        return rp_refuse(reason, RP_INPUT,
+                         "network: %g ticks per second; valid values are 1 to 1e15", ticks_per_s);
     }
     for (uint32_t i = 0; i < count; i++) {
         if (!(capacities[i] >= RP_MIN_CAPACITY && capacities[i] <= RP_MAX_CAPACITY)) {
-            rp_log_error("network: link %u has capacity %g; valid values are %g to %g bytes/s", i,
-                         capacities[i], RP_MIN_CAPACITY, RP_MAX_CAPACITY);
-            return RP_INPUT;
+            return rp_refuse(reason, RP_INPUT,
+                             "network: link %u has capacity %g; valid values are %g to %g bytes/s",
+                             i, capacities[i], RP_MIN_CAPACITY, RP_MAX_CAPACITY);
         }
     }
     return RP_OK;
@@ -35,10 +37,10 @@ static rp_status allocate_links(uint32_t link_count, rp_network *network)
 }
 
 rp_status rp_network_create(const double *capacities_Bps, uint32_t link_count, double ticks_per_s,
-                            rp_network **network_out)
+                            rp_network **network_out, rp_reason *reason)
 {
     *network_out = NULL;
-    RP_TRY(check_capacities(capacities_Bps, link_count, ticks_per_s));
+    RP_TRY(check_capacities(capacities_Bps, link_count, ticks_per_s, reason));
     rp_network *network = NULL;
     RP_TRY(rp_mem_resize(&network, sizeof *network));
     *network = (rp_network){.ticks_per_s = ticks_per_s, .mark = 1, .limit = NULL};

@@ -36,6 +36,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/base/status.h"
 
 #include <stdbool.h>
@@ -77,7 +78,7 @@ typedef struct rp_link_usage {
  * @retval RP_OK, RP_INPUT (a capacity or ticks_per_s out of range; logged), RP_NO_MEMORY
  */
 rp_status rp_network_create(const double *capacities_Bps, uint32_t link_count, double ticks_per_s,
-                            rp_network **network_out);
+                            rp_network **network_out, rp_reason *reason);
 
 /** Frees the network with its flows. NULL is allowed. */
 void rp_network_destroy(rp_network *network);

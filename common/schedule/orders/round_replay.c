@@ -47,10 +47,10 @@ static int64_t ready_ps(const rp_replay *r, const rp_replay_round *round, const 
 }
 
 rp_status rp_replay_init(const rp_schedule_config *config, const rp_program *program,
-                         rp_arena *arena, rp_replay *replay_out)
+                         rp_arena *arena, rp_replay *replay_out, rp_reason *reason)
 {
     *replay_out = (rp_replay){.program = program};
-    RP_TRY(rp_stage_times_compute(program, config->costs, arena, &replay_out->times));
+    RP_TRY(rp_stage_times_compute(program, config->costs, arena, &replay_out->times, reason));
     return rp_arena_alloc(arena, config->gpus, sizeof(int64_t), &replay_out->free_ps);
 }
 

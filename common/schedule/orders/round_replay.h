@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/schedule/even.h"
 #include "common/schedule/schedule_type.h"
 
@@ -33,7 +34,7 @@ typedef struct rp_replay_round {
  * @retval RP_OK, RP_INPUT (rp_stage_times_compute), RP_NO_MEMORY
  */
 rp_status rp_replay_init(const rp_schedule_config *config, const rp_program *program,
-                         rp_arena *arena, rp_replay *replay_out);
+                         rp_arena *arena, rp_replay *replay_out, rp_reason *reason);
 
 /** Room for a round of up to `capacity` microbatches. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_replay_round_init(uint32_t capacity, rp_arena *arena, rp_replay_round *round_out);

@@ -58,13 +58,14 @@ static rp_status consider(search *s, rp_cell_order *candidate)
 }
 
 static rp_status try_fixed(search *s, const rp_zb_search *rules, const rp_schedule_config *config,
-                           rp_arena *arena)
+                           rp_arena *arena, rp_reason *reason)
 {
     for (uint32_t i = 0; i < rules->fixed_count; i++) {
         const rp_zb_fixed *fixed = &rules->fixed[i];
         if (config->microbatches >= fixed->least_microbatches) {
             rp_cell_order order;
-            RP_TRY(rp_cell_order_of(fixed->schedule, config, &s->plan->cells, arena, &order));
+            RP_TRY(
+                rp_cell_order_of(fixed->schedule, config, &s->plan->cells, arena, &order, reason));
             RP_TRY(consider(s, &order));
         }
     }
@@ -103,11 +104,11 @@ static rp_status try_zbv(search *s)
 }
 
 rp_status rp_zb_plan(const rp_zb_search *rules, const rp_schedule_config *config,
-                     const rp_program *program, rp_arena *arena, void **plan_out)
+                     const rp_program *program, rp_arena *arena, void **plan_out, rp_reason *reason)
 {
     search s = {0};
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *s.plan, &s.plan));
-    RP_TRY(rp_cells_make(config, program, arena, &s.plan->cells));
+    RP_TRY(rp_cells_make(config, program, arena, &s.plan->cells, reason));
     const rp_cells *c = &s.plan->cells;
     RP_TRY(rp_cell_order_make(c, arena, &s.plan->order));
     RP_TRY(rp_cell_order_make(c, arena, &s.order));
@@ -119,7 +120,7 @@ rp_status rp_zb_plan(const rp_zb_search *rules, const rp_schedule_config *config
         .c = c, .order = &s.order, .chunks = c->stages / c->gpus, .capacity = rules->capacity};
     RP_TRY(rp_arena_alloc(arena, c->gpus, sizeof(rp_greedy_gpu), &s.greedy.gpus));
     s.plan->order.makespan_ps = RP_CELL_DEADLOCK;
-    RP_TRY(try_fixed(&s, rules, config, arena));
+    RP_TRY(try_fixed(&s, rules, config, arena, reason));
     RP_TRY(s.greedy.chunks == 1 ? try_zb(&s) : try_zbv(&s));
     *plan_out = s.plan;
     return RP_OK;

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/schedule/planned/cells.h"
 
 /** A schedule with a rule of its own, and from how many microbatches on it may be asked. */
@@ -28,4 +29,5 @@ typedef struct rp_zb_search {
  * @retval RP_OK, RP_USAGE, RP_INPUT, RP_NO_MEMORY, RP_BROKEN (logged)
  */
 rp_status rp_zb_plan(const rp_zb_search *search, const rp_schedule_config *config,
-                     const rp_program *program, rp_arena *arena, void **plan_out);
+                     const rp_program *program, rp_arena *arena, void **plan_out,
+                     rp_reason *reason);

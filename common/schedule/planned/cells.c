@@ -61,23 +61,24 @@ uint32_t rp_cell_dependents(const rp_cells *c, rp_cell cell, rp_cell_edge edges_
 }
 
 /* As in the engine: sums must stay far from 2^63. */
-static rp_status check_work(const rp_cells *c)
+static rp_status check_work(const rp_cells *c, rp_reason *reason)
 {
     double total = 2.0 * (double)c->hop_ps * c->count;
     for (uint32_t i = 0; i < c->stages * RP_CELL_KINDS; i++) {
         total += (double)c->microbatches * (double)c->duration_ps[i];
     }
     if (!(total <= 4.0e18)) {
-        rp_log_error("the work of this run is up to %.3g days; valid are runs below 46 days of GPU "
-                     "time: use fewer microbatches or shorter times",
-                     total / 8.64e16);
-        return RP_INPUT;
+        return rp_refuse(
+            reason, RP_INPUT,
+            "the work of this run is up to %.3g days; valid are runs below 46 days of GPU "
+            "time: use fewer microbatches or shorter times",
+            total / 8.64e16);
     }
     return RP_OK;
 }
 
 rp_status rp_cells_make(const rp_schedule_config *config, const rp_program *program,
-                        rp_arena *arena, rp_cells *cells_out)
+                        rp_arena *arena, rp_cells *cells_out, rp_reason *reason)
 {
     uint32_t stages = program->stage_count;
     rp_cells c = {.gpus = config->gpus,
@@ -85,7 +86,7 @@ rp_status rp_cells_make(const rp_schedule_config *config, const rp_program *prog
                   .microbatches = config->microbatches,
                   .count = stages * config->microbatches * RP_CELL_KINDS};
     rp_stage_times times;
-    RP_TRY(rp_stage_times_compute(program, config->costs, arena, &times));
+    RP_TRY(rp_stage_times_compute(program, config->costs, arena, &times, reason));
     RP_TRY(rp_arena_alloc(arena, stages, sizeof(uint32_t), &c.gpu_of));
     RP_TRY(rp_arena_alloc(arena, c.gpus + 1, sizeof(uint32_t), &c.begin));
     RP_TRY(rp_arena_alloc(arena, (size_t)stages * RP_CELL_KINDS, sizeof(int64_t), &c.duration_ps));
@@ -105,7 +106,7 @@ rp_status rp_cells_make(const rp_schedule_config *config, const rp_program *prog
         c.duration_ps[s * RP_CELL_KINDS + RP_CELL_WEIGHT] = ps[RP_OP_BACKWARD_WEIGHT];
         c.ahead_ps[s] = program->recompute == RP_RECOMPUTE_EARLY ? recompute : 0;
     }
-    RP_TRY(check_work(&c));
+    RP_TRY(check_work(&c, reason));
     *cells_out = c;
     return RP_OK;
 }
@@ -137,13 +138,14 @@ static rp_cell_kind kind_of(rp_op_kind kind)
 }
 
 rp_status rp_cell_order_of(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                           const rp_cells *c, rp_arena *arena, rp_cell_order *order)
+                           const rp_cells *c, rp_arena *arena, rp_cell_order *order,
+                           rp_reason *reason)
 {
     rp_schedule_config one_iteration = *config;
     one_iteration.iterations = 1;
     rp_program *program = NULL;
     RP_TRY(rp_cell_order_make(c, arena, order));
-    RP_TRY(rp_schedule_build(schedule, &one_iteration, &program));
+    RP_TRY(rp_schedule_build(schedule, &one_iteration, &program, reason));
     uint32_t count = 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
         const rp_op *op = &program->ops[i];

@@ -102,7 +102,7 @@ uint32_t rp_cell_dependents(const rp_cells *c, rp_cell cell, rp_cell_edge edges_
  * @retval RP_OK, RP_INPUT (rp_stage_times_compute, or more work than 46 days), RP_NO_MEMORY
  */
 rp_status rp_cells_make(const rp_schedule_config *config, const rp_program *program,
-                        rp_arena *arena, rp_cells *cells_out);
+                        rp_arena *arena, rp_cells *cells_out, rp_reason *reason);
 
 /** Arrays for an order, still without content. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_cell_order_make(const rp_cells *c, rp_arena *arena, rp_cell_order *order_out);
@@ -115,7 +115,8 @@ void rp_cell_order_copy(const rp_cells *c, const rp_cell_order *from, rp_cell_or
  * @retval RP_OK, RP_USAGE (its rule does not allow the sizes; logged), RP_NO_MEMORY, RP_BROKEN
  */
 rp_status rp_cell_order_of(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                           const rp_cells *c, rp_arena *arena, rp_cell_order *order);
+                           const rp_cells *c, rp_arena *arena, rp_cell_order *order,
+                           rp_reason *reason);
 
 /**
  * Runs each GPU's cells in order, as early as they can; sets start, sequence and makespan.

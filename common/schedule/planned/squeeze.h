@@ -1,6 +1,7 @@
 /** @file squeeze.h  Schedules that are another schedule after compaction. */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/schedule/planned/cells.h"
 
 /**
@@ -10,4 +11,5 @@
  * @retval RP_OK, RP_USAGE, RP_INPUT, RP_NO_MEMORY, RP_BROKEN (logged)
  */
 rp_status rp_squeeze(const rp_schedule_type *schedule, const rp_schedule_config *config,
-                     const rp_program *program, rp_arena *arena, void **plan_out);
+                     const rp_program *program, rp_arena *arena, void **plan_out,
+                     rp_reason *reason);

@@ -18,7 +18,7 @@ static rp_status print_of_call(const rpadvise_job *job, print_orders *print, FIL
     rp_torch_csv csv;
     config.microbatches = job->row->run.microbatches;
     config.iterations = 1;
-    RP_TRY(rp_schedule_build(job->row->run.schedule, &config, &program));
+    RP_TRY(rp_schedule_build(job->row->run.schedule, &config, &program, NULL));
     rp_status status = rp_torch_csv_of_program(program, false, job->arena, &csv);
     if (status == RP_OK) {
         status = print(program, &csv, job->arena, stream);

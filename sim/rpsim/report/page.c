@@ -235,7 +235,7 @@ static rp_status make_shares_table(const maker *m, uint32_t number, rp_page_tabl
     rpsim_explanation e;
     const char **cells = NULL;
     uint32_t rows = 0;
-    RP_TRY(rpsim_explain(&c, m->arena, &e));
+    RP_TRY(rpsim_explain(&c, m->arena, &e, NULL));
     RP_TRY(rp_arena_alloc(m->arena, 3 * RPSIM_SHARE_COUNT, sizeof *cells, &cells));
     for (uint32_t s = 0; s < RPSIM_SHARE_COUNT; s++) {
         if (e.share_ps[s] > 0) {

@@ -65,6 +65,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/lower/lower.h"
 #include "sim/engine/hardware_engine.h"
 #include "sim/engine/stage_engine.h"
@@ -174,4 +175,4 @@ rp_status rpsim_lower_bound(const rp_producers *producers, const rp_stage_times 
  */
 rp_status rpsim_bounds_of_program(const rp_program *program, const rpsim_compute_costs *costs,
                                   const rp_machine *machine, const rpsim_memory_limits *limits,
-                                  rpsim_bounds *bounds_out);
+                                  rpsim_bounds *bounds_out, rp_reason *reason);

@@ -437,11 +437,11 @@ static rp_status bound_memory(const graph *g, const rp_producers *producers,
 }
 
 static rp_status bound_all(graph *g, const rpsim_memory_limits *limits, rp_arena *arena,
-                           rpsim_bounds *bounds)
+                           rpsim_bounds *bounds, rp_reason *reason)
 {
     const rp_program *p = g->program;
     rp_producers producers;
-    RP_TRY(rp_machine_network(p, g->machine, arena, &g->routes, &g->network));
+    RP_TRY(rp_machine_network(p, g->machine, arena, &g->routes, &g->network, reason));
     RP_TRY(rp_producers_create(p, arena, &producers));
     size_t most = (size_t)p->wait_count + (RP_MAX_PRODUCERS + 4) * (size_t)p->op_count;
     RP_TRY(rp_arena_alloc_raw(arena, most, sizeof(edge), &g->edges));
@@ -464,12 +464,12 @@ static rp_status bound_all(graph *g, const rpsim_memory_limits *limits, rp_arena
 
 rp_status rpsim_bounds_of_program(const rp_program *program, const rpsim_compute_costs *costs,
                                   const rp_machine *machine, const rpsim_memory_limits *limits,
-                                  rpsim_bounds *bounds_out)
+                                  rpsim_bounds *bounds_out, rp_reason *reason)
 {
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
     graph g = {.program = program, .costs = costs, .machine = machine};
-    rp_status status = bound_all(&g, limits, arena, bounds_out);
+    rp_status status = bound_all(&g, limits, arena, bounds_out, reason);
     rp_network_destroy(g.network);
     rp_arena_destroy(arena);
     return status;

@@ -3,6 +3,7 @@
 #include "sim/run/explain/explain.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -297,7 +298,7 @@ static rp_status find_path(const rp_walk *w, uint32_t last, rp_arena *arena, rps
 }
 
 static rp_status explain(const rpsim_explain_case *c, rp_arena *arena, rp_arena *scratch,
-                         rpsim_explanation *e)
+                         rpsim_explanation *e, rp_reason *reason)
 {
     const rp_timeline *t = c->timeline;
     if (t->program->op_count == 0) {
@@ -308,8 +309,8 @@ static rp_status explain(const rpsim_explain_case *c, rp_arena *arena, rp_arena 
     e->makespan_ps = empty ? 0 : t->end_ps[last];
     int64_t gpu_time = 0;
     if (__builtin_mul_overflow((int64_t)e->gpus, e->makespan_ps, &gpu_time)) {
-        rp_log_error("GPU time of the run exceeds 106 days; valid are shorter runs");
-        return RP_INPUT;
+        return rp_refuse(reason, RP_INPUT,
+                         "GPU time of the run exceeds 106 days; valid are shorter runs");
     }
     rp_walk walk;
     RP_TRY(rp_walk_prepare(t, c->times != NULL ? c->times->hop_ps : 0, scratch, &walk));
@@ -319,7 +320,7 @@ static rp_status explain(const rpsim_explain_case *c, rp_arena *arena, rp_arena 
 }
 
 rp_status rpsim_explain(const rpsim_explain_case *c, rp_arena *arena,
-                        rpsim_explanation *explanation_out)
+                        rpsim_explanation *explanation_out, rp_reason *reason)
 {
     uint32_t gpus = c->timeline->program->gpu_count;
     uint32_t resources = rpsim_resource_count(gpus);
@@ -329,7 +330,7 @@ rp_status rpsim_explain(const rpsim_explain_case *c, rp_arena *arena,
     RP_TRY(rp_arena_alloc(arena, resources, sizeof(int64_t), &e.path_ps));
     rp_arena *scratch = NULL;
     RP_TRY(rp_arena_create(&scratch));
-    rp_status status = explain(c, arena, scratch, &e);
+    rp_status status = explain(c, arena, scratch, &e, reason);
     rp_arena_destroy(scratch);
     if (status == RP_OK) {
         *explanation_out = e;

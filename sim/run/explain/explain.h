@@ -18,6 +18,7 @@
  */
 #pragma once
 
+#include "common/base/reason.h"
 #include "common/schedule/even.h"
 #include "common/timeline/walk.h"
 #include "sim/engine/hardware_engine.h"
@@ -135,7 +136,7 @@ typedef struct rpsim_explain_case {
  * not sum to GPUs times makespan; logged)
  */
 rp_status rpsim_explain(const rpsim_explain_case *c, rp_arena *arena,
-                        rpsim_explanation *explanation_out);
+                        rpsim_explanation *explanation_out, rp_reason *reason);
 
 /**
  * Communication of a run at hardware fidelity.
@@ -183,7 +184,7 @@ typedef struct rpsim_sensitivity {
  * @retval RP_OK, RP_NO_MEMORY, or what a simulation returned
  */
 rp_status rpsim_explain_sensitivity(const rpsim_explain_case *c, rp_arena *arena,
-                                    rpsim_sensitivity *sensitivity_out);
+                                    rpsim_sensitivity *sensitivity_out, rp_reason *reason);
 
 /** Factor over the average of all GPUs above which one of them is named alone. */
 #define RPSIM_STANDS_OUT 1.1

@@ -48,7 +48,8 @@ static const double *scaled(const double *given, const double *speeds_of, uint32
     return scale;
 }
 
-static rp_status simulate(const rerun *r, const speeds *s, rp_timeline **timeline_out)
+static rp_status simulate(const rerun *r, const speeds *s, rp_timeline **timeline_out,
+                          rp_reason *reason)
 {
     const rp_program *p = r->c->timeline->program;
     for (uint32_t q = 0; q < p->queue_count; q++) {
@@ -61,7 +62,7 @@ static rp_status simulate(const rerun *r, const speeds *s, rp_timeline **timelin
         rp_stage_times times = *r->c->times;
         rp_metrics unused;
         times.hop_ps = rpsim_scaled_ps(times.hop_ps, 1.0 / s->peer);
-        return rpsim_stage_run_scaled(p, &times, r->factors, timeline_out, &unused);
+        return rpsim_stage_run_scaled(p, &times, r->factors, timeline_out, &unused, reason);
     }
     rp_machine machine = *r->c->machine;
     machine.link_scale = scaled(machine.link_scale, s->links, p->gpu_count, r->link_scale);
@@ -79,13 +80,13 @@ static rp_status simulate(const rerun *r, const speeds *s, rp_timeline **timelin
     machine.tensor.Bps *= s->peer;
     machine.data.Bps *= s->peer;
     machine.peer_Bps *= s->peer;
-    return rpsim_hardware_run_scaled(p, r->c->costs, &machine, r->factors, timeline_out);
+    return rpsim_hardware_run_scaled(p, r->c->costs, &machine, r->factors, timeline_out, reason);
 }
 
-static rp_status measure(const rerun *r, const speeds *s, double *step_ps_out)
+static rp_status measure(const rerun *r, const speeds *s, double *step_ps_out, rp_reason *reason)
 {
     rp_timeline *timeline = NULL;
-    RP_TRY(simulate(r, s, &timeline));
+    RP_TRY(simulate(r, s, &timeline, reason));
     *step_ps_out = step_of(timeline);
     rp_timeline_destroy(timeline);
     return RP_OK;
@@ -101,13 +102,13 @@ static void multiply(double *speeds_of, uint32_t begin, uint32_t end, double fac
 /* -d ln(step) / d ln(speed) of resources [begin, end), by a central difference: exactly 1 where the
  * step is inversely proportional to the speed. No logarithm: libraries differ in its last digit. */
 static rp_status elasticity(const rerun *r, speeds *s, double *which, uint32_t begin, uint32_t end,
-                            double *elasticity_out)
+                            double *elasticity_out, rp_reason *reason)
 {
     double step_ps[2];
     for (int faster = 0; faster < 2; faster++) {
         double factor = faster ? 1.0 + SPEED_STEP : 1.0 - SPEED_STEP;
         multiply(which, begin, end, factor);
-        rp_status status = measure(r, s, &step_ps[faster]);
+        rp_status status = measure(r, s, &step_ps[faster], reason);
         for (uint32_t i = begin; i < end; i++) {
             which[i] = 1.0;
         }
@@ -130,42 +131,43 @@ static bool has_peers(const rp_program *p)
 }
 
 /* Of the links that GPUs share. */
-static rp_status shared_elasticities(const rerun *r, speeds *s, rpsim_sensitivity *out)
+static rp_status shared_elasticities(const rerun *r, speeds *s, rpsim_sensitivity *out,
+                                     rp_reason *reason)
 {
     for (int k = 0; k < RP_SHARED_COUNT; k++) {
         uint32_t count = s->shared_count[k];
         if (count > 0) {
-            RP_TRY(elasticity(r, s, s->shared[k], 0, count, &out->shared[k]));
+            RP_TRY(elasticity(r, s, s->shared[k], 0, count, &out->shared[k], reason));
         }
         for (uint32_t i = 0; out->shared_of[k] != NULL && i < count; i++) {
-            RP_TRY(elasticity(r, s, s->shared[k], i, i + 1, &out->shared_of[k][i]));
+            RP_TRY(elasticity(r, s, s->shared[k], i, i + 1, &out->shared_of[k][i], reason));
         }
     }
     return RP_OK;
 }
 
-static rp_status elasticities(const rerun *r, speeds *s, rpsim_sensitivity *out)
+static rp_status elasticities(const rerun *r, speeds *s, rpsim_sensitivity *out, rp_reason *reason)
 {
     uint32_t gpus = r->c->timeline->program->gpu_count;
-    RP_TRY(elasticity(r, s, s->compute, 0, gpus, &out->compute));
+    RP_TRY(elasticity(r, s, s->compute, 0, gpus, &out->compute, reason));
     for (uint32_t gpu = 0; out->compute_of != NULL && gpu < gpus; gpu++) {
-        RP_TRY(elasticity(r, s, s->compute, gpu, gpu + 1, &out->compute_of[gpu]));
+        RP_TRY(elasticity(r, s, s->compute, gpu, gpu + 1, &out->compute_of[gpu], reason));
     }
     if (r->c->machine == NULL) {
-        return elasticity(r, s, &s->peer, 0, 1, &out->peer);
+        return elasticity(r, s, &s->peer, 0, 1, &out->peer, reason);
     }
     if (has_peers(r->c->timeline->program)) {
-        RP_TRY(elasticity(r, s, &s->peer, 0, 1, &out->peer));
+        RP_TRY(elasticity(r, s, &s->peer, 0, 1, &out->peer, reason));
     }
     if (r->c->costs->dispatch.queue_depth != 0) {
-        RP_TRY(elasticity(r, s, &s->dispatch, 0, 1, &out->dispatch));
+        RP_TRY(elasticity(r, s, &s->dispatch, 0, 1, &out->dispatch, reason));
     }
-    RP_TRY(elasticity(r, s, s->links, 0, gpus, &out->links));
+    RP_TRY(elasticity(r, s, s->links, 0, gpus, &out->links, reason));
     for (uint32_t gpu = 0; out->link_of != NULL && gpu < gpus; gpu++) {
-        RP_TRY(elasticity(r, s, s->links, gpu, gpu + 1, &out->link_of[gpu]));
+        RP_TRY(elasticity(r, s, s->links, gpu, gpu + 1, &out->link_of[gpu], reason));
     }
-    RP_TRY(shared_elasticities(r, s, out));
-    return elasticity(r, s, &s->host, 0, 1, &out->host);
+    RP_TRY(shared_elasticities(r, s, out, reason));
+    return elasticity(r, s, &s->host, 0, 1, &out->host, reason);
 }
 
 static rp_status prepare(const rpsim_explain_case *c, rp_arena *scratch, rerun *r, speeds *s)
@@ -193,7 +195,7 @@ static rp_status prepare(const rpsim_explain_case *c, rp_arena *scratch, rerun *
 }
 
 rp_status rpsim_explain_sensitivity(const rpsim_explain_case *c, rp_arena *arena,
-                                    rpsim_sensitivity *sensitivity_out)
+                                    rpsim_sensitivity *sensitivity_out, rp_reason *reason)
 {
     uint32_t gpus = c->timeline->program->gpu_count;
     rpsim_sensitivity out = {
@@ -219,7 +221,7 @@ rp_status rpsim_explain_sensitivity(const rpsim_explain_case *c, rp_arena *arena
     speeds s;
     rp_status status = prepare(c, scratch, &r, &s);
     if (status == RP_OK) {
-        status = elasticities(&r, &s, &out);
+        status = elasticities(&r, &s, &out, reason);
     }
     rp_arena_destroy(scratch);
     if (status == RP_OK) {

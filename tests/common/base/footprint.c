@@ -64,10 +64,10 @@ static rp_status run(const char *line, rpsim_study *study)
     }
     setenv("RP_TRACES", RP_SOURCE_ROOT "/traces", 1);
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-    cr_assert(eq(int, rpsim_options_parse(count, arguments, arena, &options), RP_OK));
+    cr_assert(eq(int, rpsim_options_parse(count, arguments, arena, &options, NULL), RP_OK));
     options.intervals = 0; /* which ask for their own memory */
-    cr_assert(eq(int, rpsim_study_prepare(&options, arena, study), RP_OK));
-    return rpsim_study_run(study);
+    cr_assert(eq(int, rpsim_study_prepare(&options, arena, study, NULL), RP_OK));
+    return rpsim_study_run(study, NULL);
 }
 
 ParameterizedTest(shape *s, footprint, bounds_hold)

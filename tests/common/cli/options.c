@@ -42,7 +42,7 @@ static rp_status take_sum(const rp_option *row, const char *text, rp_arena *aren
 {
     (void)arena;
     ((settings *)options)->length += (uint32_t)strlen(text);
-    return strcmp(text, "bad") == 0 ? rp_option_bad(row->name, text, row->valid) : RP_OK;
+    return strcmp(text, "bad") == 0 ? rp_option_bad(row->name, text, row->valid, NULL) : RP_OK;
 }
 
 enum { FIRST, LAST };
@@ -131,9 +131,9 @@ static rp_status parse(const char *line, settings *s)
     *s = (settings){.colour = RED};
     messages[0] = '\0';
     rp_log_capture_begin(messages, sizeof messages);
-    rp_status status = rp_options_parse(&program, argc, argv, rp_test_arena, s);
+    rp_status status = rp_options_parse(&program, argc, argv, rp_test_arena, s, NULL);
     bool runs = status == RP_OK && s->common.request == RP_OPTIONS_RUN;
-    status = runs ? rp_options_check(&program, s) : status;
+    status = runs ? rp_options_check(&program, s, NULL) : status;
     rp_log_capture_end();
     return status;
 }
@@ -461,7 +461,7 @@ Test(options, mistakes_in_tables_are_found)
     program.rule_count = 1;
     cr_expect(eq(int, rp_options_answer(&program, &s, null), RP_BROKEN));
     s.common.given[0].when = 1;
-    cr_expect(eq(int, rp_options_check(&program, &s), RP_BROKEN));
+    cr_expect(eq(int, rp_options_check(&program, &s, NULL), RP_BROKEN));
     rp_log_capture_end();
     fclose(null);
 }

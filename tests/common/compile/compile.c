@@ -26,7 +26,7 @@ static void load(const char *name)
 {
     cr_assert(eq(int, rp_model_load(name, arena, &model), RP_OK));
     const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
-    cr_assert(eq(int, rp_find_costs(&model, &roof, 1, 128, arena, &costs), RP_OK));
+    cr_assert(eq(int, rp_find_costs(&model, &roof, 1, 128, arena, &costs, NULL), RP_OK));
 }
 
 static void end(void)
@@ -50,7 +50,7 @@ static rp_program *compile(const char *schedule, rp_dtype dtype)
                                       .iterations = 1,
                                       .recompute = RP_RECOMPUTE_WAIT,
                                       .costs = &costs};
-    cr_assert(eq(int, rp_compile(&config, &program), RP_OK), "%s", schedule);
+    cr_assert(eq(int, rp_compile(&config, &program, NULL), RP_OK), "%s", schedule);
     cr_assert(eq(int, rp_program_check(program), RP_OK), "%s", schedule);
     cr_expect(eq(int, program->dtype, dtype));
     return program;

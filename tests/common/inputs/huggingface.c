@@ -472,8 +472,10 @@ Test(huggingface, recorded_times_belong_to_equal_shapes)
         cr_expect(model.kinds == NULL && model.sliding_window == known.sliding_window);
         cr_assert(eq(str, (char *)(uintptr_t)model.recorded, (char *)(uintptr_t)names[i]));
         model.name = "another";
-        cr_assert(eq(int, rp_find_costs(&model, &roof, 4, 2048, rp_test_arena, &costs[0]), RP_OK));
-        cr_assert(eq(int, rp_find_costs(&known, &roof, 4, 2048, rp_test_arena, &costs[1]), RP_OK));
+        cr_assert(
+            eq(int, rp_find_costs(&model, &roof, 4, 2048, rp_test_arena, &costs[0], NULL), RP_OK));
+        cr_assert(
+            eq(int, rp_find_costs(&known, &roof, 4, 2048, rp_test_arena, &costs[1], NULL), RP_OK));
         cr_expect(eq(int, costs[0].kind, RP_MEASURED), "%s", names[i]);
         cr_expect(eq(i64, costs[0].fwd_ps[1], costs[1].fwd_ps[1]), "%s", names[i]);
     }
@@ -508,7 +510,7 @@ Test(huggingface, a_name_alone_has_no_recorded_times)
     cr_expect(eq(int, rp_hf_is_config("none"), false));
     cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, &platform), RP_OK));
     const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
-    cr_assert(eq(int, rp_find_costs(&model, &roof, 1, 128, rp_test_arena, &costs), RP_OK));
+    cr_assert(eq(int, rp_find_costs(&model, &roof, 1, 128, rp_test_arena, &costs, NULL), RP_OK));
     cr_expect(eq(int, costs.kind, RP_ASSUMED));
     (void)unlink(file);
     (void)rmdir(folder);

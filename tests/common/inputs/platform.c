@@ -70,7 +70,7 @@ Test(platform, memory_in_either_unit)
                 {"platform.host_memory_gb*0.5", CARD_GB, 400}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         rp_changes changes = {0};
-        cr_assert(eq(int, rp_changes_add("set", rows[i].change, arena, &changes), RP_OK));
+        cr_assert(eq(int, rp_changes_add("set", rows[i].change, arena, &changes, NULL), RP_OK));
         cr_assert(eq(int, rp_platform_load_changed("rtx4090x8", &changes, arena, &p), RP_OK));
         cr_expect(epsilon_eq(dbl, p.memory_gb, rows[i].gb, 1e-9), "%s", rows[i].change);
         cr_expect(epsilon_eq(dbl, p.host_memory_gb, rows[i].host_gb, 1e-9), "%s", rows[i].change);

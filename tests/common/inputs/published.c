@@ -95,7 +95,7 @@ Test(published, the_25_rows_of_the_pipeline_study)
                                      .partition = &partition,
                                      .costs = &costs};
         rpsim_result result;
-        cr_assert(eq(int, rpsim_case_run(schedule, &config, &result), RP_OK));
+        cr_assert(eq(int, rpsim_case_run(schedule, &config, &result, NULL), RP_OK));
         compare_row(&table, row, &result.metrics);
         rpsim_result_fini(&result);
     }
@@ -171,7 +171,7 @@ Test(published, check_values_of_schedules_md)
                                      .costs = &costs};
         cr_assert(rp_recompute_parse(cell(&table, row, "recompute"), &config.recompute));
         rpsim_result result;
-        cr_assert(eq(int, rpsim_case_run(schedule, &config, &result), RP_OK));
+        cr_assert(eq(int, rpsim_case_run(schedule, &config, &result, NULL), RP_OK));
         double published = number(&table, row, "makespan_ms");
         double difference = fabs(rp_ps_to_ms(result.metrics.makespan_ps) - published);
         cr_expect(le(dbl, difference, TOLERANCE_MS), "%s: %.6f, published %.4f",

@@ -95,8 +95,8 @@ static rp_program *lower_fixture(const fixture *f)
     rp_program *schedule = NULL;
     rp_program *program = NULL;
     const rp_schedule_type *type = rp_schedule_find("roundpipe");
-    cr_assert(eq(int, rp_schedule_build(type, &f->config, &schedule), RP_OK));
-    cr_assert(eq(int, rp_lower(schedule, &f->lower, f->sequences, &program), RP_OK));
+    cr_assert(eq(int, rp_schedule_build(type, &f->config, &schedule, NULL), RP_OK));
+    cr_assert(eq(int, rp_lower(schedule, &f->lower, f->sequences, &program, NULL), RP_OK));
     rp_program_destroy(schedule);
     return program;
 }
@@ -294,9 +294,9 @@ Test(lower, one_process_steps_by_itself)
         rp_program *schedule = NULL;
         rp_program *p = NULL;
         const rp_schedule_type *type = rp_schedule_find("roundpipe");
-        cr_assert(eq(int, rp_schedule_build(type, &f.config, &schedule), RP_OK));
+        cr_assert(eq(int, rp_schedule_build(type, &f.config, &schedule, NULL), RP_OK));
         schedule->traits.one_dispatcher = one;
-        cr_assert(eq(int, rp_lower(schedule, &f.lower, f.sequences, &p), RP_OK));
+        cr_assert(eq(int, rp_lower(schedule, &f.lower, f.sequences, &p, NULL), RP_OK));
         uint32_t jobs = 0;
         uint32_t whole = 0;
         count_fences(p, &jobs, &whole);
@@ -340,8 +340,9 @@ Test(lower, no_deadlock)
                                           .host_Bps = 1e9,
                                           .copy_latency_ps = 10};
                     rp_timeline *timeline = NULL;
-                    cr_assert(eq(int, rpsim_hardware_run(p, &costs, &machine, &timeline), RP_OK),
-                              "%u GPUs, %u microbatches, %u|%u stages", n, m, a, b);
+                    cr_assert(
+                        eq(int, rpsim_hardware_run(p, &costs, &machine, &timeline, NULL), RP_OK),
+                        "%u GPUs, %u microbatches, %u|%u stages", n, m, a, b);
                     for (uint32_t i = 0; i < p->op_count; i++) {
                         bool piece = p->ops[i].kind == RP_OP_UPLOAD_PARAMS;
                         cr_assert(le(u64, piece ? p->op_bytes[i] : 0, f.lower.piece_bytes));
@@ -449,11 +450,11 @@ Test(lower, placements_that_do_not_fit)
     make(&f, 2, 2, 1, 4, 2, 3);
     rp_program *schedule = NULL;
     rp_program *program = NULL;
-    cr_assert(
-        eq(int, rp_schedule_build(rp_schedule_find("roundpipe"), &f.config, &schedule), RP_OK));
+    cr_assert(eq(int, rp_schedule_build(rp_schedule_find("roundpipe"), &f.config, &schedule, NULL),
+                 RP_OK));
     schedule->traits.placement = RP_PLACEMENT_RESIDENT;
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int, rp_lower(schedule, &f.lower, f.sequences, &program), RP_USAGE));
+    cr_expect(eq(int, rp_lower(schedule, &f.lower, f.sequences, &program, NULL), RP_USAGE));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "valid is offload"), NULL), "%s", message);
     rp_program_destroy(schedule);

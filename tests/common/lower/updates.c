@@ -64,7 +64,7 @@ static rp_program *make(const char *name, uint32_t gpus, uint32_t microbatches, 
                                  .layers = LAYERS,
                                  .partition = &partition,
                                  .costs = &table};
-    cr_assert(eq(int, rp_schedule_build(schedule, &config, &compute), RP_OK));
+    cr_assert(eq(int, rp_schedule_build(schedule, &config, &compute, NULL), RP_OK));
     cr_assert(eq(int, rp_arena_alloc(arena, microbatches, sizeof(uint32_t), &sequences), RP_OK));
     for (uint32_t m = 0; m < microbatches; m++) {
         sequences[m] = 1;
@@ -77,7 +77,7 @@ static rp_program *make(const char *name, uint32_t gpus, uint32_t microbatches, 
                                        .gradient_bytes = gradients,
                                        .parameters = parameters,
                                        .tied_head = tied}};
-    cr_assert(eq(int, rp_lower(compute, &lower, sequences, &program), RP_OK), "%s", name);
+    cr_assert(eq(int, rp_lower(compute, &lower, sequences, &program, NULL), RP_OK), "%s", name);
     rp_program_destroy(compute);
     cr_assert(eq(int, rp_program_check(program), RP_OK), "%s", name);
     return program;
@@ -90,13 +90,13 @@ static int64_t run(const rp_program *program, double ps_per_byte)
         .upload_Bps = 1e12, .download_Bps = 1e12, .host_Bps = 1e12, .collective_Bps = 1e12};
     rp_stage_times times;
     rp_timeline *timeline = NULL;
-    cr_assert(eq(int, rp_stage_times_compute(program, &table, arena, &times), RP_OK));
+    cr_assert(eq(int, rp_stage_times_compute(program, &table, arena, &times, NULL), RP_OK));
     rpsim_compute_costs costs = {
         .ps = times.ps, .stage_count = program->stage_count, .memory_ps_per_byte = ps_per_byte};
     cr_assert(
         eq(int, rp_arena_alloc(arena, program->microbatch_count, sizeof(uint32_t), &costs.class_of),
            RP_OK));
-    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
+    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline, NULL), RP_OK));
     int64_t last = 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
         last = timeline->end_ps[i] > last ? timeline->end_ps[i] : last;

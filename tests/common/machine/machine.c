@@ -20,7 +20,8 @@ static void rates(const rp_machine *m, uint32_t busy, double rates_out[2 * GPUS]
     rp_program program = {.gpu_count = GPUS, .queue_count = 2 * GPUS, .queues = queues};
     rp_routes routes;
     rp_network *network = NULL;
-    cr_assert(eq(int, rp_machine_network(&program, m, rp_test_arena, &routes, &network), RP_OK));
+    cr_assert(
+        eq(int, rp_machine_network(&program, m, rp_test_arena, &routes, &network, NULL), RP_OK));
     for (uint32_t q = 0; q < 2 * GPUS; q++) {
         if ((busy >> q & 1u) != 0) {
             cr_assert(eq(int, rp_network_start(network, routes.of_queue[q], 1e9, 0, q), RP_OK));

@@ -37,7 +37,7 @@ static void create(uint32_t links)
     for (uint32_t i = 0; i < links; i++) {
         capacities[i] = 25e9;
     }
-    cr_assert(eq(int, rp_network_create(capacities, links, RP_PICOSECONDS, &network), RP_OK));
+    cr_assert(eq(int, rp_network_create(capacities, links, RP_PICOSECONDS, &network, NULL), RP_OK));
 }
 
 static uint32_t route(uint32_t count, uint32_t a, uint32_t b)
@@ -117,7 +117,7 @@ Test(network_rules, ties_go_by_the_order_of_starts)
 Test(network_rules, ends_are_rounded_to_the_nearest_tick_and_never_before_the_start)
 {
     double capacities[] = {1e18, 3e12};
-    cr_assert(eq(int, rp_network_create(capacities, 2, RP_PICOSECONDS, &network), RP_OK));
+    cr_assert(eq(int, rp_network_create(capacities, 2, RP_PICOSECONDS, &network, NULL), RP_OK));
     start(route(1, 0, 0), 1, 1000, 1);
     expect(1000, 1);
     start(route(1, 1, 0), 1, 1000, 2); /* a third of a tick */
@@ -163,7 +163,7 @@ Test(network_rules, completions_wait_until_they_are_popped)
 Test(network_rules, the_narrow_flow_leaves_the_rest_to_the_others)
 {
     double capacities[] = {25e9, 5e9};
-    cr_assert(eq(int, rp_network_create(capacities, 2, RP_PICOSECONDS, &network), RP_OK));
+    cr_assert(eq(int, rp_network_create(capacities, 2, RP_PICOSECONDS, &network, NULL), RP_OK));
     uint32_t wide = route(1, 0, 0);
     uint32_t narrow = route(2, 1, 0);
     start(wide, 10e6, 0, 1);
@@ -190,7 +190,7 @@ Test(network_rules, the_narrow_flow_leaves_the_rest_to_the_others)
 Test(network_rules, a_wide_link_limits_when_it_gets_full)
 {
     double capacities[] = {100e9, 30e9, 10e9};
-    cr_assert(eq(int, rp_network_create(capacities, 3, RP_PICOSECONDS, &network), RP_OK));
+    cr_assert(eq(int, rp_network_create(capacities, 3, RP_PICOSECONDS, &network, NULL), RP_OK));
     uint32_t first = route(1, 0, 0);
     uint32_t both = route(2, 0, 1);
     uint32_t wide = route(1, 1, 0);
@@ -237,7 +237,7 @@ Test(network_rules, a_group_that_is_never_empty_stays_exact)
     static slow_flow flows[300];
     static const int links[] = {0};
     double capacity = 25e9;
-    cr_assert(eq(int, rp_network_create(&capacity, 1, 1e15, &network), RP_OK));
+    cr_assert(eq(int, rp_network_create(&capacity, 1, 1e15, &network, NULL), RP_OK));
     for (int i = 0; i < 300; i++) {
         int64_t start_ms = i < 2 ? 0 : 400 * (i - 1);
         flows[i] = (slow_flow){.bytes = 1e10 + i, .start_s = (double)start_ms / 1e3, links, 1};
@@ -262,7 +262,7 @@ Test(network_rules, a_group_that_is_never_empty_stays_exact)
 Test(network_rules, an_end_beyond_the_clock_never_comes)
 {
     double capacity = RP_MIN_CAPACITY;
-    cr_assert(eq(int, rp_network_create(&capacity, 1, 1e15, &network), RP_OK));
+    cr_assert(eq(int, rp_network_create(&capacity, 1, 1e15, &network, NULL), RP_OK));
     start(route(1, 0, 0), RP_MAX_FLOW_BYTES, 0, 1);
     rp_completion done;
     cr_expect(eq(i64, rp_network_next(network), RP_NEVER));
@@ -279,14 +279,14 @@ Test(network_rules, bad_links_and_ticks_are_refused)
         capacities[1] = bad[i];
         rp_log_capture_end();
         rp_log_capture_begin(messages, sizeof messages);
-        rp_status status = rp_network_create(capacities, 2, RP_PICOSECONDS, &network);
+        rp_status status = rp_network_create(capacities, 2, RP_PICOSECONDS, &network, NULL);
         cr_expect(eq(int, status, RP_INPUT));
         cr_expect(ne(ptr, strstr(messages, "valid values are"), NULL), "%s", messages);
         cr_expect(eq(ptr, network, NULL));
     }
     capacities[1] = 1;
-    cr_expect(eq(int, rp_network_create(capacities, 2, 0.5, &network), RP_INPUT));
-    cr_expect(eq(int, rp_network_create(capacities, 2, 1e16, &network), RP_INPUT));
+    cr_expect(eq(int, rp_network_create(capacities, 2, 0.5, &network, NULL), RP_INPUT));
+    cr_expect(eq(int, rp_network_create(capacities, 2, 1e16, &network, NULL), RP_INPUT));
 }
 
 Test(network_rules, bad_routes_and_flows_are_refused)

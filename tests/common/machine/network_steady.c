@@ -83,7 +83,8 @@ static void draw(traffic *t, uint64_t seed)
     for (uint32_t i = 0; i < t->link_count; i++) {
         t->capacities[i] = draw_capacity(&t->random, kind);
     }
-    cr_assert(eq(int, rp_network_create(t->capacities, t->link_count, RP_PICOSECONDS, &t->network),
+    cr_assert(eq(int,
+                 rp_network_create(t->capacities, t->link_count, RP_PICOSECONDS, &t->network, NULL),
                  RP_OK));
     for (uint32_t i = 0; i < t->route_count; i++) {
         draw_route(t, i);

@@ -42,9 +42,10 @@ static void open_net(net *n, const rp_machine *m)
                               .queues = n->queues,
                               .op_count = 2 * GPUS * OPS,
                               .ops = n->ops};
-    cr_assert(eq(int,
-                 rp_machine_network(&n->program, m, rp_test_tool_arena(), &n->routes, &n->network),
-                 RP_OK));
+    cr_assert(
+        eq(int,
+           rp_machine_network(&n->program, m, rp_test_tool_arena(), &n->routes, &n->network, NULL),
+           RP_OK));
 }
 
 static uint32_t route_of(const net *n, uint32_t op)

@@ -89,7 +89,7 @@ static rp_program *build(const char *name, const char *partition_text, rp_recomp
                                  .partition = &partition,
                                  .costs = &costs,
                                  .boundary_bytes = 100};
-    rp_status status = rp_schedule_build(rp_schedule_find(name), &config, &program);
+    rp_status status = rp_schedule_build(rp_schedule_find(name), &config, &program, NULL);
     cr_assert(eq(int, status, RP_OK));
     return program;
 }
@@ -376,7 +376,7 @@ static bool round_trip_case(const rp_schedule_type *schedule, const rp_schedule_
              rp_recompute_text(config->recompute), config->iterations,
              config->asynchronous ? "async" : "sync");
     rp_log_capture_begin(log, sizeof log);
-    rp_status status = rp_schedule_build(schedule, config, &program);
+    rp_status status = rp_schedule_build(schedule, config, &program, NULL);
     rp_log_capture_end();
     if (status == RP_USAGE) {
         return false;

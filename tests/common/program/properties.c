@@ -258,9 +258,9 @@ Test(properties, steady_state_of_iterations)
                                      .costs = &costs};
         rpsim_result sync;
         rpsim_result async;
-        cr_assert(eq(int, rpsim_case_run(schedule, &config, &sync), RP_OK));
+        cr_assert(eq(int, rpsim_case_run(schedule, &config, &sync, NULL), RP_OK));
         config.asynchronous = true;
-        cr_assert(eq(int, rpsim_case_run(schedule, &config, &async), RP_OK));
+        cr_assert(eq(int, rpsim_case_run(schedule, &config, &async, NULL), RP_OK));
         cr_expect(ieee_ulp_eq(dbl, sync.period_ps, (double)sync.metrics.makespan_ps, 1));
         cr_expect(le(dbl, async.period_ps, sync.period_ps), "%s", schedule->name);
         cr_expect(ge(dbl, async.period_ps * 4, (double)async.metrics.busy_ps), "%s",

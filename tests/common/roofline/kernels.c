@@ -87,14 +87,14 @@ Test(kernels, small_layers_wait_for_the_host)
     cr_assert(eq(int, rp_platform_load("a100-80x8", arena, &platform), RP_OK));
     cr_assert(eq(int, rp_model_load("mpt-125m", arena, &model), RP_OK));
     const rp_roof roof = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}};
-    cr_assert(eq(int, rp_roofline_costs(&model, &roof, 1, 64, arena, &few), RP_OK));
+    cr_assert(eq(int, rp_roofline_costs(&model, &roof, 1, 64, arena, &few, NULL), RP_OK));
     double launches = 0;
     for (uint32_t i = 0, n = rp_layer_operators(&model, 0, 1, 64, ops); i < n; i++) {
         launches += ops[i].work[RP_PASS_FORWARD].launches;
     }
     cr_expect(eq(i64, few.fwd_ps[0], (int64_t)(launches * 5e6)));
     model.host_launch_us = 2.6;
-    cr_assert(eq(int, rp_roofline_costs(&model, &roof, 1, 64, arena, &faster), RP_OK));
+    cr_assert(eq(int, rp_roofline_costs(&model, &roof, 1, 64, arena, &faster, NULL), RP_OK));
     cr_expect(lt(i64, faster.fwd_ps[0], few.fwd_ps[0]));
     rp_arena_destroy(arena);
 }

@@ -50,7 +50,7 @@ static rp_costs find_costs(const rp_model *model, const rp_platform *platform, u
 {
     rp_costs costs;
     const rp_roof roof = {platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
-    cr_assert(eq(int, rp_find_costs(model, &roof, sequences, seq_len, arena, &costs), RP_OK));
+    cr_assert(eq(int, rp_find_costs(model, &roof, sequences, seq_len, arena, &costs, NULL), RP_OK));
     return costs;
 }
 
@@ -60,7 +60,8 @@ static rp_costs roofline_costs(const rp_model *model, const rp_platform *platfor
 {
     rp_costs costs;
     const rp_roof roof = {platform, {RP_DTYPE_F16, RP_ACCUMULATION_F16}};
-    cr_assert(eq(int, rp_roofline_costs(model, &roof, sequences, seq_len, arena, &costs), RP_OK));
+    cr_assert(
+        eq(int, rp_roofline_costs(model, &roof, sequences, seq_len, arena, &costs, NULL), RP_OK));
     return costs;
 }
 
@@ -367,7 +368,8 @@ Test(roofline, moving_to_the_same_gpu_changes_nothing)
         rp_costs measured = load_costs(table);
         rp_costs moved;
         const rp_roof roof = {&platform, measured.arithmetic};
-        cr_assert(eq(int, rp_moved_costs(&measured, &model, &roof, &roof, arena, &moved), RP_OK));
+        cr_assert(
+            eq(int, rp_moved_costs(&measured, &model, &roof, &roof, arena, &moved, NULL), RP_OK));
         cr_expect(same_times(&measured, &moved), "%s", names[i]);
     }
 }
@@ -428,12 +430,13 @@ Test(roofline, missing_rates)
     platform.gemm_efficiency = 0;
     const rp_roof roof = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}};
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int, rp_roofline_costs(&model, &roof, 4, 2048, arena, &costs), RP_INPUT));
+    cr_expect(eq(int, rp_roofline_costs(&model, &roof, 4, 2048, arena, &costs, NULL), RP_INPUT));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "h200 has no gemm_efficiency"), NULL), "%s", message);
     platform = load_platform("h200");
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int, rp_roofline_costs(&model, &roof, 1, 1u << 30, arena, &costs), RP_INPUT));
+    cr_expect(
+        eq(int, rp_roofline_costs(&model, &roof, 1, 1u << 30, arena, &costs, NULL), RP_INPUT));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "valid are sizes"), NULL), "%s", message);
 }

@@ -46,7 +46,8 @@ static rp_costs costs_for(const rp_costs *table, const rp_model *model, const rp
 {
     rp_costs costs;
     const rp_roof run = {platform, asked};
-    cr_assert(eq(int, rp_costs_for_run(table, model, &run, rp_test_tool_arena(), &costs), RP_OK));
+    cr_assert(
+        eq(int, rp_costs_for_run(table, model, &run, rp_test_tool_arena(), &costs, NULL), RP_OK));
     return costs;
 }
 
@@ -54,8 +55,8 @@ static rp_costs roofline(const rp_model *model, const rp_platform *platform, rp_
 {
     rp_costs costs;
     const rp_roof roof = {platform, in};
-    cr_assert(
-        eq(int, rp_roofline_costs(model, &roof, 4, 2048, rp_test_tool_arena(), &costs), RP_OK));
+    cr_assert(eq(int, rp_roofline_costs(model, &roof, 4, 2048, rp_test_tool_arena(), &costs, NULL),
+                 RP_OK));
     return costs;
 }
 
@@ -214,10 +215,11 @@ Test(types, a_platform_without_fp32)
     const rp_roof run = {&p, single};
     p.fp32_tflops = 0;
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(
-        eq(int, rp_costs_for_run(&table, &model, &run, rp_test_tool_arena(), &costs), RP_INPUT));
+    cr_expect(eq(int, rp_costs_for_run(&table, &model, &run, rp_test_tool_arena(), &costs, NULL),
+                 RP_INPUT));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "rtx4090x8 has no fp32_tflops"), NULL), "%s", message);
     table.arithmetic = single; /* somebody has measured it */
-    cr_expect(eq(int, rp_costs_for_run(&table, &model, &run, rp_test_tool_arena(), &costs), RP_OK));
+    cr_expect(
+        eq(int, rp_costs_for_run(&table, &model, &run, rp_test_tool_arena(), &costs, NULL), RP_OK));
 }

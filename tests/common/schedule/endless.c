@@ -24,7 +24,7 @@ static uint64_t flushed_hash(const rp_schedule_type *schedule)
     rp_program *program = NULL;
     rp_test_stage_case_make(4, 1, 9, (slow_split){1, 1, 1}, rp_test_arena, &d);
     d.config.iterations = 3;
-    cr_assert(eq(int, rp_schedule_build(schedule, &d.config, &program), RP_OK));
+    cr_assert(eq(int, rp_schedule_build(schedule, &d.config, &program, NULL), RP_OK));
     program->traits.versions = RP_VERSIONS_ONE;
     uint64_t hash = rp_program_hash(program);
     rp_program_destroy(program);
@@ -72,7 +72,8 @@ Test(endless, is_one_stream)
         rpsim_result result;
         slow_rows rows;
         uint32_t all = d.config.microbatches * d.config.iterations;
-        cr_assert(eq(int, rpsim_case_run(rp_schedule_find(names[number % 2]), &d.config, &result),
+        cr_assert(eq(int,
+                     rpsim_case_run(rp_schedule_find(names[number % 2]), &d.config, &result, NULL),
                      RP_OK));
         cr_assert(slow_rows_make("1f1b", (int)d.config.gpus, (int)all, 1, &rows));
         slow_rows_run(&rows, d.stages, d.costs.hop_ps, 0);
@@ -115,7 +116,8 @@ Test(endless, period_of_the_slowest_rank)
             longest = time > longest ? time : longest;
         }
         rpsim_result result;
-        cr_assert(eq(int, rpsim_case_run(rp_schedule_find(names[number % 2]), &d.config, &result),
+        cr_assert(eq(int,
+                     rpsim_case_run(rp_schedule_find(names[number % 2]), &d.config, &result, NULL),
                      RP_OK));
         int64_t ends[2] = {0, 0}; /* on the slowest rank, of iterations 32 and 56 */
         const rp_queue *queue = &result.program->queues[slowest];
@@ -141,8 +143,8 @@ Test(endless, period_of_few_iterations)
         d.config.iterations = iterations;
         d.config.asynchronous = true;
         rpsim_result result;
-        cr_assert(
-            eq(int, rpsim_case_run(rp_schedule_find("pipedream"), &d.config, &result), RP_OK));
+        cr_assert(eq(int, rpsim_case_run(rp_schedule_find("pipedream"), &d.config, &result, NULL),
+                     RP_OK));
         cr_expect(eq(i64, result.metrics.makespan_ps, (6 + 3) * INT64_C(3000)));
         if (iterations == 1) {
             cr_expect(isnan(result.period_ps), "nothing says when the next one would be done");
@@ -185,9 +187,9 @@ Test(endless, versions_in_flight)
         rp_test_stage_case d;
         draw(&random, true, &d);
         rp_program *program = NULL;
-        cr_assert(eq(int,
-                     rp_schedule_build(rp_schedule_find(names[number % 2]), &d.config, &program),
-                     RP_OK));
+        cr_assert(eq(
+            int, rp_schedule_build(rp_schedule_find(names[number % 2]), &d.config, &program, NULL),
+            RP_OK));
         for (uint32_t g = 0; g < d.config.gpus; g++) {
             uint32_t microbatches = 0;
             uint32_t steps = 0;
@@ -210,10 +212,11 @@ Test(endless, flushed_it_is_1f1b)
         d.config.asynchronous = false;
         rp_program *flushed = NULL;
         rp_program *plain = NULL;
-        cr_assert(eq(int,
-                     rp_schedule_build(rp_schedule_find(names[number % 2]), &d.config, &flushed),
-                     RP_OK));
-        cr_assert(eq(int, rp_schedule_build(rp_schedule_find("1f1b"), &d.config, &plain), RP_OK));
+        cr_assert(eq(
+            int, rp_schedule_build(rp_schedule_find(names[number % 2]), &d.config, &flushed, NULL),
+            RP_OK));
+        cr_assert(
+            eq(int, rp_schedule_build(rp_schedule_find("1f1b"), &d.config, &plain, NULL), RP_OK));
         cr_assert(eq(u32, flushed->op_count, plain->op_count));
         cr_expect(eq(int, memcmp(flushed->ops, plain->ops, plain->op_count * sizeof(rp_op)), 0));
         rp_program_destroy(flushed);

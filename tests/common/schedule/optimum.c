@@ -114,7 +114,7 @@ static int64_t best_of(const char *const *names, size_t count, const rp_schedule
         char message[1024];
         rpsim_result result;
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rpsim_case_run(rp_schedule_find(names[i]), config, &result);
+        rp_status status = rpsim_case_run(rp_schedule_find(names[i]), config, &result, NULL);
         rp_log_capture_end();
         if (status == RP_OK) {
             best = result.metrics.makespan_ps < best ? result.metrics.makespan_ps : best;
@@ -351,7 +351,7 @@ static void measure(const rp_schedule_config *config, distance *d)
     slow_instance instance;
     const rp_schedule_type *schedule = rp_schedule_find(d->schedule);
     rp_log_capture_begin(message, sizeof message);
-    rp_status status = rpsim_case_run(schedule, config, &result);
+    rp_status status = rpsim_case_run(schedule, config, &result, NULL);
     rp_log_capture_end();
     if (status != RP_OK) {
         return;

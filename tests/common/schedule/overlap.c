@@ -191,7 +191,8 @@ static void compare(rp_random *random)
                                  .costs = &costs};
     config.round = rp_random_between(random, 1, config.microbatches);
     rpsim_result result;
-    rp_status status = rpsim_case_run(rp_schedule_find("roundpipe-overlap"), &config, &result);
+    rp_status status =
+        rpsim_case_run(rp_schedule_find("roundpipe-overlap"), &config, &result, NULL);
     cr_assert(eq(int, status, RP_OK));
     slow_pool slow = {.jobs = jobs,
                       .gpus = config.gpus,
@@ -237,9 +238,9 @@ Test(overlap, a_round_per_gpu_never_idles)
                                          .partition = &partition,
                                          .costs = &costs};
             rpsim_result result;
-            cr_assert(eq(int,
-                         rpsim_case_run(rp_schedule_find("roundpipe-overlap"), &config, &result),
-                         RP_OK));
+            cr_assert(eq(
+                int, rpsim_case_run(rp_schedule_find("roundpipe-overlap"), &config, &result, NULL),
+                RP_OK));
             cr_expect(eq(i64, result.metrics.makespan_ps, round * (6 * (2 * 5 + 11) + 3 + 8)));
             cr_expect(eq(i64, result.metrics.bubble_ps, 0));
             rpsim_result_fini(&result);
@@ -340,7 +341,7 @@ Test(overlap, calls_overlap_on_hardware)
         rpsim_result result;
         cr_assert(eq(int,
                      rpsim_hardware_case_run(rp_schedule_find(names[i]), &config, &workload, &model,
-                                             &platform, &result),
+                                             &platform, &result, NULL),
                      RP_OK));
         /* RoundPipe: from the second call on gradients go up again. Own: a slot per call. */
         uint32_t ups = 0;

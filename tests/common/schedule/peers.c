@@ -120,7 +120,7 @@ Test(peers, unreachable_gpus_are_refused)
         char message[512];
         rp_timeline *t = NULL;
         rp_log_capture_begin(message, sizeof message);
-        rp_status status = rpsim_hardware_run(b.program, &b.costs, &machines[i], &t);
+        rp_status status = rpsim_hardware_run(b.program, &b.costs, &machines[i], &t, NULL);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_INPUT));
         cr_expect(ne(ptr, strstr(message, "receives from GPU"), NULL), "%s", message);
@@ -149,7 +149,7 @@ Test(peers, without_contention_a_send_is_a_hop)
         b.lower.peer_gpus = UINT32_MAX;
         rp_test_bench_lower(&b);
         rpsim_result stage;
-        cr_assert(eq(int, rpsim_case_run(c->schedule, &c->config, &stage), RP_OK));
+        cr_assert(eq(int, rpsim_case_run(c->schedule, &c->config, &stage, NULL), RP_OK));
         cr_expect(eq(i64, run_ps(&b, &nvlink), stage.metrics.makespan_ps), "%s, case %u",
                   schedules[i % 4], i);
         rpsim_result_fini(&stage);
@@ -192,10 +192,11 @@ Test(peers, random_pipelines)
         }
         rpsim_explain_case given = {.timeline = t, .costs = &b.costs, .machine = &b.machine};
         rpsim_explanation e;
-        cr_assert(eq(int, rpsim_explain(&given, rp_test_tool_arena(), &e), RP_OK), "case %u", i);
+        cr_assert(eq(int, rpsim_explain(&given, rp_test_tool_arena(), &e, NULL), RP_OK), "case %u",
+                  i);
         if (bytes == 0 && i % 2 == 0) {
             rpsim_result stage;
-            cr_assert(eq(int, rpsim_case_run(b.c->schedule, &b.c->config, &stage), RP_OK));
+            cr_assert(eq(int, rpsim_case_run(b.c->schedule, &b.c->config, &stage, NULL), RP_OK));
             cr_assert(eq(i64, took, stage.metrics.makespan_ps), "case %u", i);
             rpsim_result_fini(&stage);
             compared++;

@@ -40,7 +40,7 @@ static bool run(const char *name, const rp_test_stage_case *c, rpsim_result *res
 {
     char message[512];
     rp_log_capture_begin(message, sizeof message);
-    rp_status status = rpsim_case_run(rp_schedule_find(name), &c->config, result);
+    rp_status status = rpsim_case_run(rp_schedule_find(name), &c->config, result, NULL);
     rp_log_capture_end();
     cr_assert(status == RP_OK || status == RP_USAGE, "%s: %s", name, message);
     return status == RP_OK;
@@ -243,8 +243,8 @@ static void open_workshop(uint32_t gpus, uint32_t chunks, uint32_t microbatches,
         rp_test_stage_case_draw(random, true, &w->c);
     }
     const rp_schedule_type *any = rp_schedule_find(chunks == 1 ? "zb-h1" : "zbv");
-    cr_assert(eq(int, rp_schedule_build(any, &w->c.config, &program), RP_OK));
-    cr_assert(eq(int, rp_cells_make(&w->c.config, program, rp_test_arena, &w->cells), RP_OK));
+    cr_assert(eq(int, rp_schedule_build(any, &w->c.config, &program, NULL), RP_OK));
+    cr_assert(eq(int, rp_cells_make(&w->c.config, program, rp_test_arena, &w->cells, NULL), RP_OK));
     rp_program_destroy(program);
     cr_assert(eq(int, rp_cell_order_make(&w->cells, rp_test_arena, &w->order), RP_OK));
     w->greedy = (rp_greedy){
@@ -347,7 +347,7 @@ Test(planned, deferring_weight_parts_changes_what_is_kept_and_not_the_ops)
     rp_op *first = NULL;
     for (rp_test_lag = 0; rp_test_lag <= microbatches; rp_test_lag++) {
         rp_program *program = NULL;
-        cr_assert(eq(int, rp_schedule_build(&rp_test_lagging, &c.config, &program), RP_OK));
+        cr_assert(eq(int, rp_schedule_build(&rp_test_lagging, &c.config, &program, NULL), RP_OK));
         cr_assert(eq(int, rp_program_check(program), RP_OK));
         for (uint32_t g = 0; g < gpus; g++) {
             /* P - 1 - r warm-up forwards, one in turn, and those that wait for their weight part */

@@ -69,17 +69,20 @@ static void run_engine(const rp_random_case *c, const char *text, rp_program **p
     rp_arena *arena = NULL;
     rp_stage_times times;
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-    cr_assert(eq(int, rp_schedule_build(c->schedule, &c->config, program_out), RP_OK), "%s", text);
+    cr_assert(eq(int, rp_schedule_build(c->schedule, &c->config, program_out, NULL), RP_OK), "%s",
+              text);
     rp_producers producers;
     cr_assert(eq(int, rp_program_check(*program_out), RP_OK), "%s", text);
     cr_assert(eq(int, rp_program_check_but_cycles(*program_out, arena, &producers), RP_OK));
-    cr_assert(eq(int, rp_stage_times_compute(*program_out, &c->costs, arena, &times), RP_OK));
-    cr_assert(eq(int, rpsim_stage_run(*program_out, &times, timeline_out, metrics_out), RP_OK),
-              "%s", text);
-    cr_assert(eq(int,
-                 rp_metrics_measure(*timeline_out, c->schedule->separate_backward, metrics_out),
-                 RP_OK),
-              "%s", text);
+    cr_assert(eq(int, rp_stage_times_compute(*program_out, &c->costs, arena, &times, NULL), RP_OK));
+    cr_assert(
+        eq(int, rpsim_stage_run(*program_out, &times, timeline_out, metrics_out, NULL), RP_OK),
+        "%s", text);
+    cr_assert(
+        eq(int,
+           rp_metrics_measure(*timeline_out, c->schedule->separate_backward, metrics_out, NULL),
+           RP_OK),
+        "%s", text);
     if (c->config.iterations == 1) {
         cr_assert(
             eq(int, rpsim_lower_bound(&producers, &times, &metrics_out->lower_bound_ps), RP_OK));

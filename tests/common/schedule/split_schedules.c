@@ -240,10 +240,10 @@ static void check_explanation(const rpsim_result *result, const rp_costs *costs,
 {
     rp_stage_times times;
     rpsim_explanation e;
-    cr_assert(
-        eq(int, rp_stage_times_compute(result->program, costs, rp_test_arena, &times), RP_OK));
+    cr_assert(eq(int, rp_stage_times_compute(result->program, costs, rp_test_arena, &times, NULL),
+                 RP_OK));
     rpsim_explain_case given = {.timeline = result->timeline, .times = &times};
-    cr_assert(eq(int, rpsim_explain(&given, rp_test_arena, &e), RP_OK), "%s", what);
+    cr_assert(eq(int, rpsim_explain(&given, rp_test_arena, &e, NULL), RP_OK), "%s", what);
     int64_t sum = 0;
     for (int share = 0; share < RPSIM_SHARE_COUNT; share++) {
         cr_assert(ge(i64, e.share_ps[share], 0), "%s, share %d", what, share);
@@ -277,7 +277,7 @@ static void one_random(rp_random *random, uint32_t number, uint32_t *checked)
     slow_rows rows;
     rpsim_result result;
     rp_log_capture_begin(message, sizeof message);
-    rp_status status = rpsim_case_run(schedule, &c.config, &result);
+    rp_status status = rpsim_case_run(schedule, &c.config, &result, NULL);
     rp_log_capture_end();
     bool allowed = slow_rows_make(name, (int)gpus, (int)microbatches, (int)chunks, &rows);
     cr_assert(eq(int, status, allowed ? RP_OK : RP_USAGE), "%s: %s", what, message);

@@ -384,9 +384,9 @@ Test(output, trace_of_schedules)
             .layers = costs.layers,
             .partition = &partition,
             .costs = &costs};
-        cr_assert(eq(int, rp_schedule_build(rp_schedules[s], &config, &built), RP_OK));
-        cr_assert(eq(int, rp_stage_times_compute(built, &costs, arena, &times), RP_OK));
-        cr_assert(eq(int, rpsim_stage_run(built, &times, &run, &metrics), RP_OK));
+        cr_assert(eq(int, rp_schedule_build(rp_schedules[s], &config, &built, NULL), RP_OK));
+        cr_assert(eq(int, rp_stage_times_compute(built, &costs, arena, &times, NULL), RP_OK));
+        cr_assert(eq(int, rpsim_stage_run(built, &times, &run, &metrics, NULL), RP_OK));
         check_trace(run);
         rp_timeline_destroy(run);
         rp_program_destroy(built);

@@ -61,7 +61,8 @@ static void check_same(const rpsim_result *direct, const rp_schedule_config *con
     rp_schedule_type schedule = rp_torch_csv_schedule;
     schedule.traits = direct->program->traits; /* the format has none */
     given.orders = &read;
-    cr_assert(eq(int, rpsim_case_run(&schedule, &given, &imported), RP_OK), "%s", rp_test_messages);
+    cr_assert(eq(int, rpsim_case_run(&schedule, &given, &imported, NULL), RP_OK), "%s",
+              rp_test_messages);
     cr_expect(eq(u64, rp_program_hash(imported.program), rp_program_hash(direct->program)), "%s",
               direct->program->schedule);
     cr_expect(eq(u64, rp_timeline_hash(imported.timeline), rp_timeline_hash(direct->timeline)),
@@ -112,7 +113,7 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
                                  .partition = &partition,
                                  .boundary_bytes = 4096,
                                  .costs = &costs};
-    if (rpsim_case_run(schedule, &config, &direct) != RP_OK) {
+    if (rpsim_case_run(schedule, &config, &direct, NULL) != RP_OK) {
         return false;
     }
     cr_assert(eq(int, rp_torch_csv_of_program(direct.program, false, rp_test_arena, &csv), RP_OK),
@@ -132,7 +133,7 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
     rpsim_result_fini(&direct);
     if (iterations > 1) { /* the file has one; the importer repeats it as a schedule repeats its */
         config.iterations = iterations;
-        cr_assert(eq(int, rpsim_case_run(schedule, &config, &direct), RP_OK), "%s",
+        cr_assert(eq(int, rpsim_case_run(schedule, &config, &direct, NULL), RP_OK), "%s",
                   rp_test_messages);
         check_same(&direct, &config, &csv);
         rpsim_result_fini(&direct);
@@ -203,7 +204,7 @@ Test(torch_csv_import, orders_of_pytorch)
                                      .layers = cases[i].stages,
                                      .partition = &partition,
                                      .costs = &costs};
-        cr_assert(eq(int, rp_schedule_build(schedule, &config, &program), RP_OK), "%s",
+        cr_assert(eq(int, rp_schedule_build(schedule, &config, &program, NULL), RP_OK), "%s",
                   rp_test_messages);
         cr_assert(eq(int, rp_torch_csv_of_program(program, false, rp_test_arena, &ours), RP_OK),
                   "%s", rp_test_messages);

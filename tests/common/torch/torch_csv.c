@@ -59,7 +59,7 @@ static rp_program *build(const char *name, sizes s)
                                  .partition = &partition,
                                  .costs = &costs};
     rp_program *program = NULL;
-    cr_assert(eq(int, rp_schedule_build(schedule, &config, &program), RP_OK), "%s: %s", name,
+    cr_assert(eq(int, rp_schedule_build(schedule, &config, &program, NULL), RP_OK), "%s: %s", name,
               messages);
     return program;
 }

@@ -283,11 +283,11 @@ static void plan_next(series *s, const rp_resolved *work)
     rp_program_destroy(s->program);
     cr_assert(
         eq(int, rpexec_work_costs(&s->run.model, work->microbatch_size, arena, &costs), RP_OK));
-    cr_assert(eq(int, rpexec_work_program(work, &s->run.model, &costs, &s->program), RP_OK));
-    cr_assert(
-        eq(int,
-           rpexec_plan_create(s->program, &s->run.model, &(rpexec_plan_limits){0}, arena, &s->plan),
-           RP_OK));
+    cr_assert(eq(int, rpexec_work_program(work, &s->run.model, &costs, &s->program, NULL), RP_OK));
+    cr_assert(eq(int,
+                 rpexec_plan_create(s->program, &s->run.model, &(rpexec_plan_limits){0}, arena,
+                                    &s->plan, NULL),
+                 RP_OK));
 }
 
 /* @return the launches of this run */

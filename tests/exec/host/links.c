@@ -55,7 +55,7 @@ static void set_up(void)
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 1, arena, &costs), RP_OK));
-    cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &program), RP_OK));
+    cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &program, NULL), RP_OK));
 }
 
 static void tear_down(void)

@@ -376,12 +376,12 @@ Test(exec_calibrate, starts_of_a_simulated_run)
     rpexec_starts s;
     cr_assert(eq(int, rpexec_work_costs(&model, 1, arena, &flops), RP_OK));
     table = flops;
-    cr_assert(eq(int, rpexec_work_program(&work, &model, &flops, &program), RP_OK));
+    cr_assert(eq(int, rpexec_work_program(&work, &model, &flops, &program, NULL), RP_OK));
     cr_assert(eq(int,
                  rpsim_compute_costs_create(program, &table, &config, &rates, 4, arena, &costs,
                                             NULL),
                  RP_OK));
-    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
+    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline, NULL), RP_OK));
     rpexec_plan plan = {.program = program, .model = &model};
     cr_assert(eq(int, rpexec_order_create(program, arena, &plan.order), RP_OK));
     cr_assert(eq(int, rpexec_starts_of_run(&plan, timeline, 1, arena, &s), RP_OK));

@@ -55,7 +55,7 @@ static void simulate(const rp_program *program, const rp_costs *table, const rp_
                  rpsim_compute_costs_create(program, table, config, &rates, table->seq_len, arena,
                                             &costs, NULL),
                  RP_OK));
-    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, timeline_out), RP_OK));
+    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, timeline_out, NULL), RP_OK));
 }
 
 /* The first iteration takes ten times as long, and so does one microbatch of every op: neither
@@ -93,8 +93,9 @@ static void check_schedule(const char *name, bool layer_grain, bool late)
     work.piece_bytes = UINT64_C(1) << 30;
     cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 2, arena, &flops), RP_OK));
-    cr_assert(eq(int, rpexec_work_program(&work, &model, &flops, &program), RP_OK));
-    cr_assert(eq(int, rpexec_plan_create(program, &model, &(rpexec_plan_limits){0}, arena, &plan),
+    cr_assert(eq(int, rpexec_work_program(&work, &model, &flops, &program, NULL), RP_OK));
+    cr_assert(eq(int,
+                 rpexec_plan_create(program, &model, &(rpexec_plan_limits){0}, arena, &plan, NULL),
                  RP_OK));
     rp_costs right = scaled_costs(&flops, 1234.5, late, arena);
     simulate(program, &right, &config, arena, &timeline);
@@ -204,8 +205,9 @@ static void check_flop(const flop_case *c)
     }
     cr_assert(eq(int, rpexec_model_create(&config, SEQ_LEN, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, SIZE, arena, &costs), RP_OK));
-    cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &program), RP_OK));
-    cr_assert(eq(int, rpexec_plan_create(program, &model, &(rpexec_plan_limits){0}, arena, &plan),
+    cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &program, NULL), RP_OK));
+    cr_assert(eq(int,
+                 rpexec_plan_create(program, &model, &(rpexec_plan_limits){0}, arena, &plan, NULL),
                  RP_OK));
     cr_assert(eq(int, rpexec_executed_flop(&plan, &flop), RP_OK));
     double right = STEPS * closed_form(c, &config, MICROBATCHES * SIZE, SEQ_LEN);

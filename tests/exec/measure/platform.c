@@ -217,15 +217,16 @@ static bool check_schedule(const rp_schedule_type *schedule, bool asynchronous,
         return false;
     }
     cr_assert(eq(int, rpexec_work_costs(model, 1, arena, &flops), RP_OK));
-    cr_assert(eq(int, rpexec_work_program(&work, model, &flops, &program), RP_OK), "%s",
+    cr_assert(eq(int, rpexec_work_program(&work, model, &flops, &program, NULL), RP_OK), "%s",
               schedule->name);
-    cr_assert(
-        eq(int, rpexec_plan_create(program, model, &(rpexec_plan_limits){0}, arena, &plan), RP_OK));
+    cr_assert(eq(int,
+                 rpexec_plan_create(program, model, &(rpexec_plan_limits){0}, arena, &plan, NULL),
+                 RP_OK));
     cr_assert(eq(int,
                  rpsim_compute_costs_create(program, &flops, config, &gpu, 4, arena, &costs,
                                             NULL),
                  RP_OK));
-    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &slow_machine, &timeline), RP_OK));
+    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &slow_machine, &timeline, NULL), RP_OK));
     cr_assert(eq(int, rpexec_measure(&plan, timeline, &flops, 1, arena, &table, &rates), RP_OK));
     const rpexec_host_rates host = {.cores = 2,
                                     .threads = 1,

@@ -68,8 +68,9 @@ static int train(const rpexec_launch *launch, void *context)
     (void)snprintf(line, sizeof line, "%s", c->of[launch->rank]);
     (void)setenv("OMPI_COMM_WORLD_SIZE", print("%u", launch->count), 1);
     rp_status status = rp_arena_create(&arena);
-    status =
-        status == RP_OK ? rpexec_options_parse(split(line, words), words, arena, &options) : status;
+    status = status == RP_OK
+                 ? rpexec_options_parse(split(line, words), words, arena, &options, NULL)
+                 : status;
     if (status != RP_OK) {
         rp_test_process_leaves(); /* mpirun would end the others */
         return rp_status_exit(status);
@@ -235,9 +236,9 @@ static rpexec_options usual_options(void)
     char *words[MOST_WORDS];
     rpexec_options options;
     cr_assert(eq(int, setenv("OMPI_COMM_WORLD_SIZE", "2", 1), 0));
-    cr_assert(eq(int,
-                 rpexec_options_parse(split(line, words), words, rp_test_tool_arena(), &options),
-                 RP_OK));
+    cr_assert(eq(
+        int, rpexec_options_parse(split(line, words), words, rp_test_tool_arena(), &options, NULL),
+        RP_OK));
     return options;
 }
 

@@ -350,7 +350,7 @@ static bool run_mutant(const char *text, const rp_model *config)
     o.schedule = rp_schedule_find(program->schedule);
     bool fits = rpexec_program_in_fit(&o, &model, arena, &program) == RP_OK &&
                 rpexec_plan_create(program, &model, &(rpexec_plan_limits){.cap_bytes = 1 << 26},
-                                   arena, &plan) == RP_OK &&
+                                   arena, &plan, NULL) == RP_OK &&
                 rpexec_program_in_check(&plan) == RP_OK;
     for (uint32_t m = 0; fits && m < program->microbatch_count; m++) {
         sequences += program->sequences[m];
@@ -389,7 +389,7 @@ static void check_mutants(const char *schedule, bool layer_grain, uint64_t seed)
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 1, arena, &costs), RP_OK));
-    cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &program), RP_OK));
+    cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &program, NULL), RP_OK));
     size_t length = 0;
     char *text = text_of(program, &length);
     char *mutant = NULL;

@@ -204,7 +204,7 @@ static void make_room(void *context, rp_arena *in, rpexec_plan *plan)
     for (uint32_t v = 0; v < plan->value_count; v++) {
         plan->values[v].bytes += 2 * (uint64_t)GUARD;
     }
-    cr_assert(eq(int, rpexec_plan_place(plan, 0, in), RP_OK));
+    cr_assert(eq(int, rpexec_plan_place(plan, 0, in, NULL), RP_OK));
     for (uint32_t v = 0; v < plan->value_count; v++) {
         plan->values[v].bytes -= 2 * (uint64_t)GUARD;
         plan->values[v].offset += GUARD;

@@ -177,7 +177,7 @@ Test(exec_layouts, programs_of_all_gpus_are_valid)
                      rpexec_model_create(&config, SEQ_LEN, RP_DTYPE_F32, rp_test_arena, &model),
                      RP_OK));
         cr_assert(eq(int, rpexec_work_costs(&model, 1, rp_test_arena, &costs), RP_OK));
-        cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &folded), RP_OK));
+        cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &folded, NULL), RP_OK));
         cr_assert(eq(int, rp_program_expand(folded, 1, rp_test_arena, &whole), RP_OK));
         whole->traits.layout = folded->traits.layout; /* which collectives ask for */
         cr_expect(eq(int, rp_program_check(whole), RP_OK), "%s", schedules[i]);

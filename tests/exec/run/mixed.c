@@ -438,10 +438,10 @@ Test(exec_mixed, gpus_that_cannot_agree_are_refused)
     char message[512] = "";
     cr_assert(
         eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
-    cr_assert(eq(
-        int,
-        rpexec_plan_create(run.program, &run.model, &(rpexec_plan_limits){0}, rp_test_arena, &plan),
-        RP_OK));
+    cr_assert(eq(int,
+                 rpexec_plan_create(run.program, &run.model, &(rpexec_plan_limits){0},
+                                    rp_test_arena, &plan, NULL),
+                 RP_OK));
     for (uint32_t i = 0; i < run.program->op_count; i++) {
         if (run.program->ops[i].kind == RP_OP_BACKWARD && run.program->ops[i].iteration == 0) {
             run.program->ops[i].iteration = 1;
@@ -449,8 +449,8 @@ Test(exec_mixed, gpus_that_cannot_agree_are_refused)
         }
     }
     rp_log_capture_begin(message, sizeof message);
-    rp_status status =
-        rpexec_plan_create(run.program, &run.model, &(rpexec_plan_limits){0}, rp_test_arena, &plan);
+    rp_status status = rpexec_plan_create(run.program, &run.model, &(rpexec_plan_limits){0},
+                                          rp_test_arena, &plan, NULL);
     rp_log_capture_end();
     cr_expect(eq(int, status, RP_USAGE));
     cr_expect(strstr(message, "--dtype fp16: all GPUs agree") != NULL, "%s", message);

@@ -71,10 +71,10 @@ static uint32_t check_work(const rp_model *config, const rp_resolved *work)
     cr_assert(eq(int, rpexec_model_create(config, 5, RP_DTYPE_F32, rp_test_arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 1, rp_test_arena, &costs), RP_OK));
     rp_log_capture_begin(message, sizeof message);
-    rp_status status = rpexec_work_program(work, &model, &costs, &program);
+    rp_status status = rpexec_work_program(work, &model, &costs, &program, NULL);
     if (status == RP_OK) {
-        status =
-            rpexec_plan_create(program, &model, &(rpexec_plan_limits){0}, rp_test_arena, &plan);
+        status = rpexec_plan_create(program, &model, &(rpexec_plan_limits){0}, rp_test_arena, &plan,
+                                    NULL);
     }
     rp_log_capture_end();
     if (status == RP_OK) {

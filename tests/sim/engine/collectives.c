@@ -91,7 +91,7 @@ static void simulate(const rp_machine *m, const rp_layout *layout, uint32_t gpus
     program.traits.layout = *layout;
     rpsim_compute_costs costs = {0};
     rp_timeline *timeline = NULL;
-    cr_assert(eq(int, rpsim_hardware_run(&program, &costs, m, &timeline), RP_OK));
+    cr_assert(eq(int, rpsim_hardware_run(&program, &costs, m, &timeline, NULL), RP_OK));
     for (uint32_t i = 0; i < reduces; i++) {
         reduce_s[i] = 1e-12 * (double)timeline->end_ps[i];
     }

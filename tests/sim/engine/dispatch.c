@@ -54,7 +54,8 @@ static void make(bench *b, const char *model, const char *partition, uint32_t gp
                                  .partition = &list,
                                  .costs = &table};
     cr_assert(eq(
-        int, rpsim_hardware_lower(schedule, &config, &workload, &b->model, &platform, &b->program),
+        int,
+        rpsim_hardware_lower(schedule, &config, &workload, &b->model, &platform, &b->program, NULL),
         RP_OK));
     cr_assert(eq(int,
                  rpsim_hardware_inputs(b->program, &table, &b->model, &platform, 2048,
@@ -65,7 +66,8 @@ static void make(bench *b, const char *model, const char *partition, uint32_t gp
 static void run(bench *b)
 {
     rp_timeline_destroy(b->timeline);
-    cr_assert(eq(int, rpsim_hardware_run(b->program, &b->costs, &b->machine, &b->timeline), RP_OK));
+    cr_assert(
+        eq(int, rpsim_hardware_run(b->program, &b->costs, &b->machine, &b->timeline, NULL), RP_OK));
 }
 
 static void fini(bench *b)

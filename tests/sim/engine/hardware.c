@@ -22,7 +22,7 @@ static void stage_costs(const rp_program *program, const rp_costs *table,
                         rpsim_compute_costs *costs)
 {
     rp_stage_times times;
-    cr_assert(eq(int, rp_stage_times_compute(program, table, rp_test_arena, &times), RP_OK));
+    cr_assert(eq(int, rp_stage_times_compute(program, table, rp_test_arena, &times, NULL), RP_OK));
     *costs = (rpsim_compute_costs){.ps = times.ps, .stage_count = program->stage_count};
     cr_assert(eq(int,
                  rp_arena_alloc(rp_test_arena, program->microbatch_count, sizeof(uint32_t),
@@ -53,7 +53,7 @@ static rp_program *lower_case(const rp_random_case *c, const rp_lower_config *lo
     rp_program *schedule = NULL;
     rp_program *program = NULL;
     uint32_t *sequences = NULL;
-    cr_assert(eq(int, rp_schedule_build(c->schedule, &c->config, &schedule), RP_OK));
+    cr_assert(eq(int, rp_schedule_build(c->schedule, &c->config, &schedule, NULL), RP_OK));
     schedule->traits = (rp_traits){
         .placement = c->schedule->separate_backward ? RP_PLACEMENT_OFFLOAD : RP_PLACEMENT_RESIDENT};
     cr_assert(
@@ -62,7 +62,7 @@ static rp_program *lower_case(const rp_random_case *c, const rp_lower_config *lo
     for (uint32_t m = 0; m < c->config.microbatches; m++) {
         sequences[m] = 1;
     }
-    cr_assert(eq(int, rp_lower(schedule, lower, sequences, &program), RP_OK));
+    cr_assert(eq(int, rp_lower(schedule, lower, sequences, &program, NULL), RP_OK));
     rp_program_destroy(schedule);
     cr_assert(eq(int, rp_program_check(program), RP_OK));
     return program;
@@ -119,9 +119,9 @@ Test(hardware, without_transfers_it_is_the_stage_engine)
         stage_costs(program, &c->costs, &costs);
         rp_machine machine = {.upload_Bps = 1e9, .download_Bps = 1e9, .host_Bps = 1e9};
         rp_timeline *timeline = NULL;
-        cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
+        cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline, NULL), RP_OK));
         rpsim_result stage;
-        cr_assert(eq(int, rpsim_case_run(c->schedule, &c->config, &stage), RP_OK));
+        cr_assert(eq(int, rpsim_case_run(c->schedule, &c->config, &stage, NULL), RP_OK));
         cr_assert(eq(i64, makespan(timeline), stage.metrics.makespan_ps), "case %u", i);
         rpsim_result_fini(&stage);
         rp_timeline_destroy(timeline);
@@ -217,8 +217,8 @@ Test(hardware, any_timeline_keeps_the_rules)
                               .copy_latency_ps = (int64_t)(i % 2) * 5000};
         rp_timeline *first = NULL;
         rp_timeline *second = NULL;
-        cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &first), RP_OK));
-        cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &second), RP_OK));
+        cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &first, NULL), RP_OK));
+        cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &second, NULL), RP_OK));
         cr_assert(eq(u64, rp_timeline_hash(first), rp_timeline_hash(second)));
         check_timeline(first, &machine, i);
         check_copies(first, i);
@@ -256,7 +256,7 @@ Test(hardware, switches_at_their_extremes)
         uint64_t hashes[5];
         for (uint32_t m = 0; m < 5; m++) {
             rp_timeline *t = NULL;
-            cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machines[m], &t), RP_OK));
+            cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machines[m], &t, NULL), RP_OK));
             check_timeline(t, &machines[m], i);
             check_copies(t, i);
             hashes[m] = rp_timeline_hash(t);
@@ -303,7 +303,7 @@ static double period_s(double link_scale, rp_platform *platform, double *bytes_u
     rpsim_result result;
     cr_assert(eq(int,
                  rpsim_hardware_case_run(rp_schedule_find("roundpipe"), &config, &workload, &model,
-                                         platform, &result),
+                                         platform, &result, NULL),
                  RP_OK));
     const rp_program *p = result.program;
     *bytes_up = *compute_s = 0;
@@ -368,7 +368,8 @@ Test(hardware, starting_takes_its_time)
                                   .op_gap_ps = i % 2 * gap_ps,
                                   .op_wake_ps = i / 2 * wake_ps};
             rp_timeline *timeline = NULL;
-            cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
+            cr_assert(
+                eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline, NULL), RP_OK));
             ps[i] = makespan(timeline);
             rp_timeline_destroy(timeline);
         }

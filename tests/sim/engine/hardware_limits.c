@@ -26,7 +26,7 @@ static void expect_refused(const char *why, const char *what)
     rp_timeline *timeline = NULL;
     rp_log_capture_begin(message, sizeof message);
     rp_status status = rpsim_hardware_run_scaled(bench.program, &bench.costs, &bench.machine,
-                                                 bench.factors, &timeline);
+                                                 bench.factors, &timeline, NULL);
     rp_log_capture_end();
     cr_expect(eq(int, status, RP_INPUT), "%s", what);
     cr_expect(eq(ptr, timeline, NULL), "%s", what);
@@ -96,7 +96,7 @@ Test(hardware_limits, gpu_time)
     char message[256];
     rp_metrics metrics = {0};
     rp_log_capture_begin(message, sizeof message);
-    rp_status status = rp_metrics_measure(bench.timeline, false, &metrics);
+    rp_status status = rp_metrics_measure(bench.timeline, false, &metrics, NULL);
     rp_log_capture_end();
     cr_expect(eq(int, status, RP_INPUT));
     cr_expect(strstr(message, "GPU time of the run exceeds 106 days") != NULL, "%s", message);

@@ -170,7 +170,7 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
                                  .layers = layers,
                                  .partition = &partition,
                                  .costs = &costs};
-    if (rpsim_case_run(schedule, &config, &result) != RP_OK) {
+    if (rpsim_case_run(schedule, &config, &result, NULL) != RP_OK) {
         return false;
     }
     again();

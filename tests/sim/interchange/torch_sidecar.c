@@ -173,7 +173,7 @@ static bool cells_come_back(const rp_schedule_type *type, uint32_t gpus, uint32_
                                  .layers = layers,
                                  .partition = &partition,
                                  .costs = &costs};
-    if (rp_schedule_build(type, &config, &program) != RP_OK) {
+    if (rp_schedule_build(type, &config, &program, NULL) != RP_OK) {
         return false;
     }
     cr_assert(eq(int, rp_torch_csv_of_program(program, true, arena, &csv), RP_OK), "%s", messages);

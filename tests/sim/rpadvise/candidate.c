@@ -78,7 +78,7 @@ Test(candidate, manners)
     cr_assert(eq(int,
                  rpadvise_candidate_arguments(&batch, &c, &manner, rp_test_arena, &argc, &argv),
                  RP_OK));
-    cr_assert(eq(int, rpsim_arguments_study(argc, argv, rp_test_arena, &study), RP_OK));
+    cr_assert(eq(int, rpsim_arguments_study(argc, argv, rp_test_arena, &study, NULL), RP_OK));
     cr_expect(eq(u32, study.row_count, 1));
     cr_expect(eq(u32, study.rows[0].run.global_batch, 32));
     cr_expect(eq(u32, study.rows[0].run.iterations, 2));

@@ -45,7 +45,8 @@ static rpsim_study study_of(const char *line)
         cr_assert(eq(int, rp_arena_copy_text(rp_test_tool_arena(), word, length, &kept), RP_OK));
         argv[argc++] = (char *)kept;
     }
-    cr_assert(eq(int, rpsim_arguments_study(argc, argv, rp_test_tool_arena(), &study), RP_OK));
+    cr_assert(
+        eq(int, rpsim_arguments_study(argc, argv, rp_test_tool_arena(), &study, NULL), RP_OK));
     return study;
 }
 

@@ -35,7 +35,7 @@ static rpsim_study study_of(const char *line)
     for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " ")) {
         argv[argc++] = word;
     }
-    rp_status status = rpsim_arguments_study(argc, argv, rp_test_arena, &study);
+    rp_status status = rpsim_arguments_study(argc, argv, rp_test_arena, &study, NULL);
     cr_assert(eq(int, status, RP_OK), "%s: %s", line, rp_test_messages);
     return study;
 }
@@ -76,7 +76,7 @@ Test(systems, torch_pipelining_is_what_its_csv_holds)
         rp_torch_csv csv;
         rp_schedule_config config = study.rows[0].config;
         config.iterations = 1;
-        cr_assert(eq(int, rp_schedule_build(schedule, &config, &program), RP_OK));
+        cr_assert(eq(int, rp_schedule_build(schedule, &config, &program, NULL), RP_OK));
         bool holds = rp_torch_csv_of_program(program, false, rp_test_arena, &csv) == RP_OK &&
                      schedule->traits.placement == RP_PLACEMENT_RESIDENT &&
                      schedule->traits.versions == RP_VERSIONS_ONE && schedule->published_as == NULL;

@@ -299,7 +299,8 @@ Test(diff, defaults_are_no_settings)
     for (uint32_t i = 0; i < 2; i++) {
         char settings[4096] = "";
         rpexec_options o;
-        cr_assert(eq(int, rpexec_options_parse(3, arguments[i], rp_test_tool_arena(), &o), RP_OK));
+        cr_assert(
+            eq(int, rpexec_options_parse(3, arguments[i], rp_test_tool_arena(), &o, NULL), RP_OK));
         FILE *stream = fmemopen(settings, sizeof settings, "w");
         cr_assert(ne(ptr, stream, NULL));
         rpexec_report_settings(&o, stream);

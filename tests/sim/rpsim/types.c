@@ -46,8 +46,8 @@ static answer ask(const char *line)
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     char messages[2048]; /* of adapters on experts */
     rp_log_capture_begin(messages, sizeof messages);
-    cr_assert(eq(int, rpsim_arguments_study(count, words, arena, &study), RP_OK), "%s", line);
-    cr_assert(eq(int, rpsim_study_run(&study), RP_OK), "%s", line);
+    cr_assert(eq(int, rpsim_arguments_study(count, words, arena, &study, NULL), RP_OK), "%s", line);
+    cr_assert(eq(int, rpsim_study_run(&study, NULL), RP_OK), "%s", line);
     rp_log_capture_end();
     const rpsim_row *row = &study.rows[0];
     const answer found = {rpsim_row_tokens_per_s(row), rpsim_row_peak_share(row),

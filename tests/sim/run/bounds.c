@@ -161,7 +161,7 @@ static rp_status run(const char *name, const rp_costs *costs, const rp_partition
                                  .layers = costs->layers,
                                  .partition = partition,
                                  .costs = costs};
-    return rpsim_case_run(rp_schedule_find(name), &config, result);
+    return rpsim_case_run(rp_schedule_find(name), &config, result, NULL);
 }
 
 /* Any partition, fused or not, both schedules: one bound, below all of them. */

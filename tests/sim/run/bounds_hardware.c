@@ -85,7 +85,8 @@ static rp_status run(const rp_schedule_type *schedule, const server *s, uint32_t
                                  .layers = s->costs.layers,
                                  .partition = &partition,
                                  .costs = &s->costs};
-    return rpsim_hardware_case_run(schedule, &config, &workload, &s->model, &s->platform, result);
+    return rpsim_hardware_case_run(schedule, &config, &workload, &s->model, &s->platform, result,
+                                   NULL);
 }
 
 Test(bounds_hardware, no_schedule_beats_them)

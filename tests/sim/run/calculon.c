@@ -33,8 +33,9 @@ static void expect_bubble(const char *schedule, bool chunked, uint32_t data, uin
     memset(run.program->op_bytes, 0, run.program->op_count * sizeof *run.program->op_bytes);
     run.machine.copy_latency_ps = run.machine.collective_latency_ps = 0;
     run.machine.collective_hop_ps = run.machine.network_hop_ps = 0;
-    cr_assert(eq(int, rpsim_hardware_run(run.program, &run.costs, &run.machine, &timeline), RP_OK),
-              "%s", line);
+    cr_assert(
+        eq(int, rpsim_hardware_run(run.program, &run.costs, &run.machine, &timeline, NULL), RP_OK),
+        "%s", line);
     int64_t last = 0;
     for (uint32_t i = 0; i < run.program->op_count; i++) {
         last = timeline->end_ps[i] > last ? timeline->end_ps[i] : last;

@@ -311,7 +311,8 @@ Test(cores, bounds_are_below)
         rpsim_bounds bounds = {0};
         make(&b, schedules[i], 2, 2);
         rp_test_bench_run(&b);
-        cr_assert(eq(int, rpsim_bounds_of_program(b.program, &b.costs, &b.machine, NULL, &bounds),
+        cr_assert(eq(int,
+                     rpsim_bounds_of_program(b.program, &b.costs, &b.machine, NULL, &bounds, NULL),
                      RP_OK));
         for (int k = 0; k < RPSIM_BOUND_COUNT; k++) {
             cr_expect(le(i64, bounds.ps[k], last_end(b.timeline)), "%s, bound %d", schedules[i], k);

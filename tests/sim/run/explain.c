@@ -106,7 +106,7 @@ static void check_path(const rpsim_explanation *e, const rp_timeline *t, bool la
 
 static void explain(const rpsim_explain_case *c, const char *text, rpsim_explanation *e)
 {
-    cr_assert(eq(int, rpsim_explain(c, arena, e), RP_OK), "%s", text);
+    cr_assert(eq(int, rpsim_explain(c, arena, e, NULL), RP_OK), "%s", text);
     check_sums(e, text);
     check_parts(e, c->timeline, text);
     const rp_machine *m = c->machine;
@@ -128,8 +128,9 @@ Test(explain, random_programs_at_stage_fidelity)
         rp_random_case_print(c, text, sizeof text);
         rpsim_result result;
         rp_stage_times times;
-        cr_assert(eq(int, rpsim_case_run(c->schedule, &c->config, &result), RP_OK));
-        cr_assert(eq(int, rp_stage_times_compute(result.program, &c->costs, arena, &times), RP_OK));
+        cr_assert(eq(int, rpsim_case_run(c->schedule, &c->config, &result, NULL), RP_OK));
+        cr_assert(
+            eq(int, rp_stage_times_compute(result.program, &c->costs, arena, &times, NULL), RP_OK));
         rpsim_explain_case given = {.timeline = result.timeline, .times = &times};
         rpsim_explanation e;
         explain(&given, text, &e);
@@ -237,7 +238,7 @@ static rpsim_first_cause first_cause(rp_test_bench *b, const char *text)
     rpsim_explanation e;
     rpsim_sensitivity s;
     explain(&given, text, &e);
-    cr_assert(eq(int, rpsim_explain_sensitivity(&given, arena, &s), RP_OK), "%s", text);
+    cr_assert(eq(int, rpsim_explain_sensitivity(&given, arena, &s, NULL), RP_OK), "%s", text);
     return rpsim_explain_first_cause(&e, &s);
 }
 
@@ -301,7 +302,7 @@ Test(explain, slow_host)
     rpsim_explanation e;
     rpsim_sensitivity s;
     explain(&given, "host", &e);
-    cr_assert(eq(int, rpsim_explain_sensitivity(&given, arena, &s), RP_OK));
+    cr_assert(eq(int, rpsim_explain_sensitivity(&given, arena, &s, NULL), RP_OK));
     rpsim_first_cause cause = rpsim_explain_first_cause(&e, &s);
     cr_expect(eq(int, cause.kind, RPSIM_RESOURCE_HOST));
     cr_expect(eq(u32, rpsim_explain_most_blamed(&e), rpsim_resource(RPSIM_RESOURCE_HOST, 0, GPUS)));
@@ -359,7 +360,7 @@ Test(explain, elasticities_of_extremes)
             b.machine.host_Bps *= 1e6;
             rpsim_explain_case given = rp_test_bench_run(&b);
             rpsim_sensitivity s;
-            cr_assert(eq(int, rpsim_explain_sensitivity(&given, arena, &s), RP_OK));
+            cr_assert(eq(int, rpsim_explain_sensitivity(&given, arena, &s, NULL), RP_OK));
             cr_expect(lt(dbl, fabs(s.links - (link_bound ? 1.0 : 0.0)), 0.02), "%s %d: %g",
                       schedules[i], link_bound, s.links);
             cr_expect(lt(dbl, fabs(s.compute - (link_bound ? 0.0 : 1.0)), 0.02), "%s %d: %g",
@@ -383,13 +384,14 @@ Test(explain, elasticities_at_stage_fidelity)
     b.c->costs.hop_ps = INT64_C(3000000000);
     rpsim_result result;
     rp_stage_times times;
-    cr_assert(eq(int, rpsim_case_run(b.c->schedule, &b.c->config, &result), RP_OK));
-    cr_assert(eq(int, rp_stage_times_compute(result.program, &b.c->costs, arena, &times), RP_OK));
+    cr_assert(eq(int, rpsim_case_run(b.c->schedule, &b.c->config, &result, NULL), RP_OK));
+    cr_assert(
+        eq(int, rp_stage_times_compute(result.program, &b.c->costs, arena, &times, NULL), RP_OK));
     rpsim_explain_case given = {.timeline = result.timeline, .times = &times};
     rpsim_explanation e;
     rpsim_sensitivity s;
     explain(&given, "gpipe", &e);
-    cr_assert(eq(int, rpsim_explain_sensitivity(&given, arena, &s), RP_OK));
+    cr_assert(eq(int, rpsim_explain_sensitivity(&given, arena, &s, NULL), RP_OK));
     double work = LAYERS * 3.0;         /* ms: every layer once forward and once backward */
     double hops = 2 * (GPUS - 1) * 3.0; /* ms: there and back */
     cr_expect(eq(i64, e.share_ps[RPSIM_SHARE_DEPENDENCY], (3 + 2 + 1) * INT64_C(12000000000)));

@@ -80,10 +80,10 @@ static rp_program *lower(const run *r, uint64_t frozen)
                                           .optimizer_bytes = filled(12 * ADAPTERS),
                                           .boundary_bytes = 8,
                                           .input_bytes = 8}};
-    cr_assert(eq(int, rp_schedule_build(r->schedule, &config, &compute), RP_OK), "%s",
+    cr_assert(eq(int, rp_schedule_build(r->schedule, &config, &compute, NULL), RP_OK), "%s",
               r->schedule->name);
     compute->traits.layout = r->layout;
-    cr_assert(eq(int, rp_lower(compute, &lowering, sequences, &program), RP_OK), "%s",
+    cr_assert(eq(int, rp_lower(compute, &lowering, sequences, &program, NULL), RP_OK), "%s",
               r->schedule->name);
     rp_program_destroy(compute);
     return program;
@@ -113,7 +113,7 @@ static rpsim_memory measure(const rp_program *program)
                           .collect_Bps = 1e14};
     cr_assert(eq(int, rp_machine_fold(&machine, &program->traits.layout, GPUS, NULL),
                  RP_OK));
-    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
+    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline, NULL), RP_OK));
     cr_assert(eq(int, rpsim_memory_measure(timeline, &limits, arena, &memory), RP_OK));
     rp_timeline_destroy(timeline);
     return memory;

@@ -17,9 +17,9 @@ static void prepare(const char *optimizer, rpsim_options *options, rpsim_study *
                     "wait",    "--optimizer", (char *)(uintptr_t)optimizer,
                     NULL};
     rp_arena *arena = rp_test_tool_arena();
-    cr_assert(eq(int, rpsim_options_parse(9, argv, arena, options), RP_OK));
+    cr_assert(eq(int, rpsim_options_parse(9, argv, arena, options, NULL), RP_OK));
     options->quiet = true;
-    cr_assert(eq(int, rpsim_study_prepare(options, arena, study), RP_OK));
+    cr_assert(eq(int, rpsim_study_prepare(options, arena, study, NULL), RP_OK));
     cr_assert(gt(u32, study->row_count, 20));
 }
 

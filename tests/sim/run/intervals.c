@@ -37,7 +37,7 @@ static void make(bench *b, const char *platform, uint32_t gpus)
     cr_assert(eq(int, rp_model_load("qwen3-1.7b", arena, &b->model), RP_OK));
     cr_assert(eq(int, rp_platform_load(platform, arena, &b->platform), RP_OK));
     const rp_roof roof = {&b->platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
-    cr_assert(eq(int, rp_find_costs(&b->model, &roof, 4, 2048, arena, &b->costs), RP_OK));
+    cr_assert(eq(int, rp_find_costs(&b->model, &roof, 4, 2048, arena, &b->costs, NULL), RP_OK));
     four[0] = gpus == 1 ? 28 : 7;
     b->partition = (rp_partition){.forward_count = gpus, .forward_layers = four};
     b->workload = (rpsim_workload){
@@ -53,7 +53,7 @@ static void make(bench *b, const char *platform, uint32_t gpus)
                                      .costs = &b->costs};
     cr_assert(eq(int,
                  rpsim_hardware_case_run(rp_schedule_find("gpipe"), &b->config, &b->workload,
-                                         &b->model, &b->platform, &b->result),
+                                         &b->model, &b->platform, &b->result, NULL),
                  RP_OK));
 }
 
@@ -116,7 +116,7 @@ Test(intervals, one_input_is_all)
     rpsim_result_fini(&b.result);
     cr_assert(eq(int,
                  rpsim_hardware_case_run(rp_schedule_find("gpipe"), &b.config, &b.workload,
-                                         &b.model, &b.platform, &b.result),
+                                         &b.model, &b.platform, &b.result, NULL),
                  RP_OK));
     rpsim_intervals i = draw(&b, DRAWS, 0, 1);
     const rpsim_input *layers = input_of(&i, RPSIM_INPUT_LAYERS);

@@ -26,9 +26,9 @@ static void expect_same_run(rpsim_kept *kept, const rp_random_case *c)
     rpsim_result again;
     char text[512];
     rp_random_case_print(c, text, sizeof text);
-    cr_assert(eq(int, rpsim_case_run(c->schedule, &c->config, &alone), RP_OK), "%s", text);
-    cr_assert(eq(int, rpsim_case_run_kept(kept, c->schedule, &c->config, &again), RP_OK), "%s",
-              text);
+    cr_assert(eq(int, rpsim_case_run(c->schedule, &c->config, &alone, NULL), RP_OK), "%s", text);
+    cr_assert(eq(int, rpsim_case_run_kept(kept, c->schedule, &c->config, &again, NULL), RP_OK),
+              "%s", text);
     cr_expect(eq(u64, again.program_hash, rp_program_hash(alone.program)), "%s", text);
     cr_expect(eq(u64, rp_program_hash(again.program), again.program_hash), "%s", text);
     cr_expect(eq(u64, rp_timeline_hash(again.timeline), rp_timeline_hash(alone.timeline)), "%s",
@@ -121,9 +121,9 @@ static const rpsim_kept_program *expect_same_program(rpsim_kept *kept, const cha
     const rp_schedule_type *schedule = rp_schedule_find(name);
     const rpsim_kept_program *program = NULL;
     rp_program *fresh = NULL;
-    cr_assert(eq(int, rp_schedule_build(schedule, &s->config, &fresh), RP_OK), "%s: %s", name,
+    cr_assert(eq(int, rp_schedule_build(schedule, &s->config, &fresh, NULL), RP_OK), "%s: %s", name,
               rp_test_messages);
-    cr_assert(eq(int, rpsim_kept_stage(kept, schedule, &s->config, &program), RP_OK));
+    cr_assert(eq(int, rpsim_kept_stage(kept, schedule, &s->config, &program, NULL), RP_OK));
     cr_expect(eq(u64, program->hash, rp_program_hash(fresh)), "%s", name);
     rp_program_destroy(fresh);
     return program;
@@ -232,7 +232,7 @@ Test(kept, what_cannot_be_built_leaves_nothing)
     (void)expect_same_program(kept, "looped-bfs", &s);
     s.forward[0] = 3; /* more layers than the model has */
     const rp_schedule_type *schedule = rp_schedule_find("looped-bfs");
-    cr_expect(eq(int, rpsim_kept_stage(kept, schedule, &s.config, &program), RP_USAGE));
+    cr_expect(eq(int, rpsim_kept_stage(kept, schedule, &s.config, &program, NULL), RP_USAGE));
     s.forward[0] = 2;
     (void)expect_same_program(kept, "looped-bfs", &s);
     rpsim_kept_destroy(kept);

@@ -106,7 +106,7 @@ static rp_program *expand(expansion *e)
             queues[count++].gpu = (uint16_t)(gpu ? place_of(e, p->queues[q].gpu, copy) : 0);
         }
     }
-    cr_assert(eq(int, rp_assembly_create(arena, queues, count, &a), RP_OK));
+    cr_assert(eq(int, rp_assembly_create(arena, queues, count, &a, NULL, NULL), RP_OK));
     count = 0;
     for (uint32_t q = 0; q < p->queue_count; q++) {
         bool gpu = rp_queue_kind_on_gpu((rp_queue_kind)p->queues[q].kind);
@@ -182,7 +182,7 @@ static void expect_equal_times(const char *line)
         all.data = run.machine.data;
         all.expert = run.machine.expert;
         all.replica = run.machine.replica;
-        cr_assert(eq(int, rpsim_hardware_run(full, &run.costs, &all, &whole), RP_OK));
+        cr_assert(eq(int, rpsim_hardware_run(full, &run.costs, &all, &whole, NULL), RP_OK));
         for (uint32_t i = 0; i < program->op_count; i++) {
             for (uint32_t copy = 0; copy < e.copies; copy++) {
                 uint32_t op = (uint32_t)handle(&e, i, copy);

@@ -108,8 +108,8 @@ static rp_program *lower_type(const fixture *f, const rp_schedule_type *type)
 {
     rp_program *schedule = NULL;
     rp_program *program = NULL;
-    cr_assert(eq(int, rp_schedule_build(type, &f->config, &schedule), RP_OK));
-    cr_assert(eq(int, rp_lower(schedule, &f->lower, f->sequences, &program), RP_OK));
+    cr_assert(eq(int, rp_schedule_build(type, &f->config, &schedule, NULL), RP_OK));
+    cr_assert(eq(int, rp_lower(schedule, &f->lower, f->sequences, &program, NULL), RP_OK));
     cr_assert(eq(int, rp_program_check(program), RP_OK));
     rp_program_destroy(schedule);
     return program;
@@ -139,7 +139,7 @@ static rp_timeline *simulate(const rp_program *program, double link_Bps)
     }
     rp_machine machine = {.upload_Bps = link_Bps, .download_Bps = link_Bps, .host_Bps = 1e12};
     rp_timeline *timeline = NULL;
-    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
+    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline, NULL), RP_OK));
     return timeline;
 }
 
@@ -518,7 +518,7 @@ static rpsim_result run_at(machine *m, const rp_schedule_type *schedule, uint32_
     m->workload.seq_len = seq_len;
     cr_assert(eq(int,
                  rpsim_hardware_case_run(schedule, &m->config, &m->workload, &m->model,
-                                         &m->platform, &result),
+                                         &m->platform, &result, NULL),
                  RP_OK));
     return result;
 }
@@ -556,7 +556,7 @@ Test(memory, longest_sequence)
 {
     machine m;
     load(&m);
-    uint32_t longest[2] = {0};
+    rpsim_seqlen longest[2] = {0};
     rp_schedule_type schedule = *rp_schedule_find("roundpipe");
     schedule.library_memory = false;
     for (uint32_t grain = 0; grain < 2; grain++) {
@@ -564,27 +564,27 @@ Test(memory, longest_sequence)
         m.workload.layer_grain = grain == 1;
         cr_assert(eq(int,
                      rpsim_seqlen_search(&schedule, &m.config, &m.workload, &m.model, &m.platform,
-                                         arena, &longest[grain], &result),
+                                         arena, &longest[grain], &result, NULL),
                      RP_OK));
         cr_expect(result.memory.fits);
-        cr_expect(eq(u32, m.workload.seq_len, longest[grain]));
+        cr_expect(eq(u32, m.workload.seq_len, longest[grain].tokens));
         rpsim_result_fini(&result);
-        result = run_at(&m, &schedule, longest[grain]);
+        result = run_at(&m, &schedule, longest[grain].tokens);
         cr_expect(result.memory.fits);
         rpsim_result_fini(&result);
-        result = run_at(&m, &schedule, longest[grain] + 1024);
+        result = run_at(&m, &schedule, longest[grain].tokens + 1024);
         cr_expect(not(result.memory.fits));
         rpsim_result_fini(&result);
     }
-    cr_expect(gt(u32, longest[1], longest[0]));
+    cr_expect(gt(u32, longest[1].tokens, longest[0].tokens));
     m.platform.usable_memory_gb = 0.9; /* not even one step fits */
-    uint32_t none = 1;
+    rpsim_seqlen none = {.tokens = 1};
     rpsim_result result;
     cr_assert(eq(int,
                  rpsim_seqlen_search(&schedule, &m.config, &m.workload, &m.model, &m.platform,
-                                     arena, &none, &result),
+                                     arena, &none, &result, NULL),
                  RP_OK));
-    cr_expect(eq(u32, none, 0));
+    cr_expect(eq(u32, none.tokens, 0));
     cr_expect(not(result.memory.fits));
     rpsim_result_fini(&result);
 }

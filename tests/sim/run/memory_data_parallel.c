@@ -124,9 +124,9 @@ static rp_program *lower(fixture *f, const char *name)
                              .call_microbatches = GPUS * f->each,
                              .grain = f->grain,
                              .piece_bytes = RP_PIECE_BYTES};
-    cr_assert(eq(int, rp_schedule_build(type, &config, &schedule), RP_OK), "%s", name);
+    cr_assert(eq(int, rp_schedule_build(type, &config, &schedule, NULL), RP_OK), "%s", name);
     schedule->traits.layout = f->layout;
-    cr_assert(eq(int, rp_lower(schedule, &lower, sequences, &program), RP_OK), "%s", name);
+    cr_assert(eq(int, rp_lower(schedule, &lower, sequences, &program, NULL), RP_OK), "%s", name);
     cr_assert(eq(int, rp_program_check(program), RP_OK), "%s", name);
     rp_program_destroy(schedule);
     return program;
@@ -157,7 +157,7 @@ static rp_timeline *simulate(const rp_program *program, double link_Bps)
     cr_assert(eq(int, rp_machine_fold(&machine, &program->traits.layout, GPUS, NULL),
                  RP_OK));
     rp_timeline *timeline = NULL;
-    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline), RP_OK));
+    cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline, NULL), RP_OK));
     return timeline;
 }
 
@@ -533,7 +533,7 @@ static rpsim_memory memory_at(machine *m, const char *name, uint32_t seq_len)
     m->workload.seq_len = seq_len;
     cr_assert(eq(int,
                  rpsim_hardware_case_run(rp_schedule_find(name), &m->config, &m->workload,
-                                         &m->model, &m->platform, &result),
+                                         &m->model, &m->platform, &result, NULL),
                  RP_OK));
     cr_assert(eq(int, rpsim_memory_copy(&result.memory, arena, &memory), RP_OK));
     rpsim_result_fini(&result);
@@ -560,13 +560,14 @@ Test(memory_sharded, longest_sequence_is_the_longest)
     for (size_t k = 0; k < sizeof systems / sizeof systems[0]; k++) {
         machine m;
         rpsim_result result;
-        uint32_t longest = 0;
+        rpsim_seqlen found = {0};
         load(systems[k], &m);
         cr_assert(eq(int,
                      rpsim_seqlen_search(rp_schedule_find(systems[k]), &m.config, &m.workload,
-                                         &m.model, &m.platform, arena, &longest, &result),
+                                         &m.model, &m.platform, arena, &found, &result, NULL),
                      RP_OK));
         rpsim_result_fini(&result);
+        uint32_t longest = found.tokens;
         cr_expect(gt(u32, longest, 0), "%s", systems[k]);
         cr_expect(memory_at(&m, systems[k], longest).fits, "%s", systems[k]);
         rpsim_memory over = memory_at(&m, systems[k], longest + 1024);

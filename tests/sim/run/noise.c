@@ -92,7 +92,8 @@ Test(noise, factors_have_the_mean_and_the_variance_asked_for)
     chain c;
     make_chain(&c, 100000, 1000, 2000);
     rp_program *program = NULL;
-    cr_assert(eq(int, rp_schedule_build(rp_schedule_find("gpipe"), &c.config, &program), RP_OK));
+    cr_assert(
+        eq(int, rp_schedule_build(rp_schedule_find("gpipe"), &c.config, &program, NULL), RP_OK));
     double *factors = malloc(program->op_count * sizeof *factors);
     for (size_t i = 0; i < sizeof cvs / sizeof cvs[0]; i++) {
         rpsim_noise noise = {.cv = cvs[i], .replicas = 1, .seed = 7};
@@ -139,7 +140,7 @@ Test(noise, none_is_the_run_itself)
         c->run.iterations = i % 3 == 0 ? 17 : 1 + i % 2;
         c->run.asynchronous = i % 2 == 0;
         rpsim_result result;
-        cr_assert(eq(int, rpsim_case_run(c->schedule, &c->config, &result), RP_OK));
+        cr_assert(eq(int, rpsim_case_run(c->schedule, &c->config, &result, NULL), RP_OK));
         double expected =
             isnan(result.period_ps) ? (double)result.metrics.makespan_ps : result.period_ps;
         rpsim_noise noise = {.cv = 0, .replicas = 3, .seed = i};
@@ -303,7 +304,8 @@ Test(noise, slow_gpu_leaves_the_other_draws)
     c.costs.fwd_ps = c.costs.bwd_ps = c.costs.bwd_input_ps = ps;
     c.run.partition = &partition;
     rp_program *program = NULL;
-    cr_assert(eq(int, rp_schedule_build(rp_schedule_find("1f1b"), &c.config, &program), RP_OK));
+    cr_assert(
+        eq(int, rp_schedule_build(rp_schedule_find("1f1b"), &c.config, &program, NULL), RP_OK));
     double *even = malloc(program->op_count * sizeof *even);
     double *uneven = malloc(program->op_count * sizeof *uneven);
     rpsim_noise noise = {.cv = 0.3, .replicas = 1, .seed = 11};

@@ -44,8 +44,8 @@ static rp_program *lowered(const char *line)
          word = strtok_r(NULL, " ", &rest)) {
         argv[argc++] = word;
     }
-    cr_assert(eq(int, rpsim_options_parse(argc, argv, arena, &options), RP_OK), "%s", line);
-    cr_assert(eq(int, rpsim_study_prepare(&options, arena, &study), RP_OK), "%s", line);
+    cr_assert(eq(int, rpsim_options_parse(argc, argv, arena, &options, NULL), RP_OK), "%s", line);
+    cr_assert(eq(int, rpsim_study_prepare(&options, arena, &study, NULL), RP_OK), "%s", line);
     const rpsim_row *row = &study.rows[0];
     cr_assert(eq(int,
                  rpsim_hardware_lower(row->run.schedule, &row->config, &row->workload, row->run.model,

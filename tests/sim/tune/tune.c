@@ -48,7 +48,7 @@ static rp_status makespan(const void *context, const rp_schedule_config *config,
 {
     const instance *c = context;
     rpsim_result result;
-    RP_TRY(rpsim_case_run(c->schedule, config, &result));
+    RP_TRY(rpsim_case_run(c->schedule, config, &result, NULL));
     *ps_out = (double)result.metrics.makespan_ps;
     rpsim_result_fini(&result);
     return RP_OK;
