@@ -181,23 +181,25 @@ bool rp_changes_touch(const rp_changes *changes, const rp_config_schema *schema,
     return touched;
 }
 
-static rp_status refuse_result(const rp_change *change, const char *name, double value)
+static rp_status refuse_result(const rp_change *change, const char *name, double value,
+                               rp_reason *reason)
 {
     const rp_config_field *field = &change->schema->fields[change->field];
     char valid[512];
-    rp_log_error_at(name, 0, "--set %s%s makes '%s' %.15g; valid values are %s",
-                    change->schema->prefix, change->text, field->key, value,
-                    rp_config_valid_values(field, valid, sizeof valid));
-    return RP_INPUT;
+    return rp_refuse_at(reason, RP_INPUT, name, 0,
+                        "--set %s%s makes '%s' %.15g; valid values are %s", change->schema->prefix,
+                        change->text, field->key, value,
+                        rp_config_valid_values(field, valid, sizeof valid));
 }
 
-static rp_status multiply(const rp_change *change, const char *name, double *value)
+static rp_status multiply(const rp_change *change, const char *name, double *value,
+                          rp_reason *reason)
 {
     const rp_config_field *field = &change->schema->fields[change->field];
     double product = *value * change->number;
     bool whole = field->type != RP_CONFIG_U32 || product == floor(product);
     if (!(product >= field->low && product <= field->high) || !whole) {
-        return refuse_result(change, name, product);
+        return refuse_result(change, name, product, reason);
     }
     *value = product;
     return RP_OK;
@@ -213,7 +215,7 @@ static rp_status set_list(const rp_change *change, rp_arena *arena, rp_config_nu
 }
 
 static rp_status change_one(const rp_change *change, const char *name, rp_arena *arena,
-                            void *member)
+                            void *member, rp_reason *reason)
 {
     const rp_config_field *field = &change->schema->fields[change->field];
     if (field->type == RP_CONFIG_NUMBERS) {
@@ -222,14 +224,14 @@ static rp_status change_one(const rp_change *change, const char *name, rp_arena 
             return set_list(change, arena, numbers);
         }
         for (uint32_t i = 0; i < numbers->count; i++) {
-            RP_TRY(multiply(change, name, &numbers->values[i]));
+            RP_TRY(multiply(change, name, &numbers->values[i], reason));
         }
         return RP_OK;
     }
     double value = change->number;
     if (change->multiply) {
         value = field->type == RP_CONFIG_U32 ? *(uint32_t *)member : *(double *)member;
-        RP_TRY(multiply(change, name, &value));
+        RP_TRY(multiply(change, name, &value, reason));
     }
     if (field->type == RP_CONFIG_U32) {
         *(uint32_t *)member = (uint32_t)value;
@@ -240,7 +242,8 @@ static rp_status change_one(const rp_change *change, const char *name, rp_arena 
 }
 
 rp_status rp_changes_apply(const rp_changes *changes, const rp_config_schema *schema,
-                           const char *name, rp_arena *arena, void *object, size_t *lines)
+                           const char *name, rp_arena *arena, void *object, size_t *lines,
+                           rp_reason *reason)
 {
     for (uint32_t i = 0; changes != NULL && i < changes->count; i++) {
         const rp_change *change = &changes->items[i];
@@ -249,12 +252,12 @@ rp_status rp_changes_apply(const rp_changes *changes, const rp_config_schema *sc
         }
         const rp_config_field *field = &schema->fields[change->field];
         if (change->multiply && lines[change->field] == 0) {
-            rp_log_error_at(name, 0,
-                            "--set %s%s: the file has no '%s' to multiply; valid is %s%s=NUMBER",
-                            schema->prefix, change->text, field->key, schema->prefix, field->key);
-            return RP_INPUT;
+            return rp_refuse_at(
+                reason, RP_INPUT, name, 0,
+                "--set %s%s: the file has no '%s' to multiply; valid is %s%s=NUMBER",
+                schema->prefix, change->text, field->key, schema->prefix, field->key);
         }
-        RP_TRY(change_one(change, name, arena, (char *)object + field->offset));
+        RP_TRY(change_one(change, name, arena, (char *)object + field->offset, reason));
         lines[change->field] = lines[change->field] != 0 ? lines[change->field] : 1;
     }
     return RP_OK;

@@ -49,7 +49,8 @@ bool rp_changes_any(const rp_changes *changes, const rp_config_schema *schema);
  * @retval RP_OK, RP_INPUT (out of the key's range, or nothing to multiply; logged), RP_NO_MEMORY
  */
 rp_status rp_changes_apply(const rp_changes *changes, const rp_config_schema *schema,
-                           const char *name, rp_arena *arena, void *object, size_t *lines);
+                           const char *name, rp_arena *arena, void *object, size_t *lines,
+                           rp_reason *reason);
 
 /** @return true where a field of a schema is set. NULL is allowed. */
 bool rp_changes_set(const rp_changes *changes, const rp_config_schema *schema, size_t field);
@@ -67,7 +68,7 @@ rp_status rp_changes_name(const rp_changes *changes, const rp_config_schema *sch
 /** Reads a platform file. The platform's name tells the changes. @param changes NULL: none
  * @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
 rp_status rp_platform_read(const char *name_or_path, const rp_changes *changes, rp_arena *arena,
-                           rp_platform *platform_out);
+                           rp_platform *platform_out, rp_reason *reason);
 
 /**
  * As rp_platform_read, from the bytes of the file.
@@ -76,8 +77,8 @@ rp_status rp_platform_read(const char *name_or_path, const rp_changes *changes, 
  */
 rp_status rp_platform_parse_changed(const char *name_or_path, const char *path, const rp_text *text,
                                     const rp_changes *changes, rp_arena *arena,
-                                    rp_platform *platform_out);
+                                    rp_platform *platform_out, rp_reason *reason);
 
 /** As rp_costs_load, with changes. The table's name tells them. @param changes NULL: none */
 rp_status rp_costs_load_changed(const char *name_or_path, const rp_changes *changes,
-                                rp_arena *arena, rp_costs *costs_out);
+                                rp_arena *arena, rp_costs *costs_out, rp_reason *reason);

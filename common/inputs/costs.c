@@ -153,12 +153,12 @@ static rp_status convert(const char *name, const size_t *lines, const cost_file 
 }
 
 static rp_status parse(const char *name, const rp_text *text, const rp_changes *changes,
-                       rp_arena *arena, rp_costs *costs_out)
+                       rp_arena *arena, rp_costs *costs_out, rp_reason *reason)
 {
     size_t lines[RP_CONFIG_MAX_FIELDS];
     cost_file file = {.source = ""};
     RP_TRY(rp_config_parse(name, text->bytes, text->length, &rp_costs_schema, arena, &file, lines));
-    RP_TRY(rp_changes_apply(changes, &rp_costs_schema, name, arena, &file, lines));
+    RP_TRY(rp_changes_apply(changes, &rp_costs_schema, name, arena, &file, lines, reason));
     return convert(name, lines, &file, arena, costs_out);
 }
 
@@ -166,16 +166,16 @@ rp_status rp_costs_parse(const char *name, const char *bytes, size_t length, rp_
                          rp_costs *costs_out)
 {
     const rp_text text = {.bytes = (char *)bytes, .length = length};
-    return parse(name, &text, NULL, arena, costs_out);
+    return parse(name, &text, NULL, arena, costs_out, NULL);
 }
 
 rp_status rp_costs_load(const char *name_or_path, rp_arena *arena, rp_costs *costs_out)
 {
-    return rp_costs_load_changed(name_or_path, NULL, arena, costs_out);
+    return rp_costs_load_changed(name_or_path, NULL, arena, costs_out, NULL);
 }
 
 rp_status rp_costs_load_changed(const char *name_or_path, const rp_changes *changes,
-                                rp_arena *arena, rp_costs *costs_out)
+                                rp_arena *arena, rp_costs *costs_out, rp_reason *reason)
 {
     const char *path;
     const char *shown = NULL;
@@ -186,7 +186,7 @@ rp_status rp_costs_load_changed(const char *name_or_path, const rp_changes *chan
         status = rp_changes_name(changes, &rp_costs_schema, arena, &shown);
     }
     if (status == RP_OK) {
-        status = parse(shown, &text, changes, arena, costs_out);
+        status = parse(shown, &text, changes, arena, costs_out, reason);
     }
     rp_text_fini(&text);
     RP_TRY(status);

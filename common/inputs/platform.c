@@ -49,38 +49,40 @@ static void print_counts(const count_and_rate *c, size_t size, char *text)
     }
 }
 
-static rp_status check_count(const char *name, const size_t *lines, const count_and_rate *c)
+static rp_status check_count(const char *name, const size_t *lines, const count_and_rate *c,
+                             rp_reason *reason)
 {
     const char *count_key = fields[c->count_field].key;
     const char *rate_key = fields[c->rate_field].key;
     char counts[64];
     print_counts(c, sizeof counts, counts);
     if (c->whole != 0 && c->count != c->none && c->whole % c->count != 0) {
-        rp_log_error_at(name, lines[c->count_field],
-                        "'%s' is %u, which does not divide 'gpus'%s; valid values are divisors of "
-                        "%u, or %u where there are none",
-                        count_key, c->count, c->of, c->whole, c->none);
-        return RP_INPUT;
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[c->count_field],
+            "'%s' is %u, which does not divide 'gpus'%s; valid values are divisors of "
+            "%u, or %u where there are none",
+            count_key, c->count, c->of, c->whole, c->none);
     }
     if (c->count != c->none && !(c->rate > 0)) {
-        rp_log_error_at(name, lines[c->count_field],
-                        "'%s' is %u without a '%s'; valid values are %u, or any %s with a positive "
-                        "'%s'",
-                        count_key, c->count, rate_key, c->none, counts, rate_key);
-        return RP_INPUT;
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[c->count_field],
+            "'%s' is %u without a '%s'; valid values are %u, or any %s with a positive "
+            "'%s'",
+            count_key, c->count, rate_key, c->none, counts, rate_key);
     }
     /* A file of one server may say what network it would have (--nodes). */
     if (c->count == c->none && c->rate > 0 && c->count_field != RP_PLATFORM_nodes) {
-        rp_log_error_at(name, lines[c->rate_field],
-                        "'%s' is %.15g without '%s'; valid values are 0, or any positive number "
-                        "with a %s as '%s'",
-                        rate_key, c->rate, count_key, counts, count_key);
-        return RP_INPUT;
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[c->rate_field],
+            "'%s' is %.15g without '%s'; valid values are 0, or any positive number "
+            "with a %s as '%s'",
+            rate_key, c->rate, count_key, counts, count_key);
     }
     return RP_OK;
 }
 
-static rp_status check_topology(const char *name, const size_t *lines, const rp_platform *p)
+static rp_status check_topology(const char *name, const size_t *lines, const rp_platform *p,
+                                rp_reason *reason)
 {
     const count_and_rate nodes = {RP_PLATFORM_nodes,
                                   RP_PLATFORM_network_gb_per_s,
@@ -90,7 +92,7 @@ static rp_status check_topology(const char *name, const size_t *lines, const rp_
                                   p->gpus,
                                   ""};
     const char *of = p->nodes == 1 ? "" : " of a node";
-    RP_TRY(check_count(name, lines, &nodes));
+    RP_TRY(check_count(name, lines, &nodes, reason));
     uint32_t of_node = p->gpus / p->nodes;
     const count_and_rate counts[] = {
         {RP_PLATFORM_gpus_per_switch, RP_PLATFORM_switch_gb_per_s, 0, p->gpus_per_switch,
@@ -103,44 +105,44 @@ static rp_status check_topology(const char *name, const size_t *lines, const rp_
          p->optimizer_threads, p->optimizer_thread_gb_per_s, 0, ""},
     };
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        RP_TRY(check_count(name, lines, &counts[i]));
+        RP_TRY(check_count(name, lines, &counts[i], reason));
     }
     bool both = p->gpus_per_switch != 0 && p->gpus_per_root != 0;
     if (both && p->gpus_per_root % p->gpus_per_switch != 0) {
-        rp_log_error_at(name, lines[RP_PLATFORM_gpus_per_root],
-                        "'gpus_per_root' is %u, not a multiple of 'gpus_per_switch'; valid values "
-                        "are 0 and multiples of %u",
-                        p->gpus_per_root, p->gpus_per_switch);
-        return RP_INPUT;
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[RP_PLATFORM_gpus_per_root],
+            "'gpus_per_root' is %u, not a multiple of 'gpus_per_switch'; valid values "
+            "are 0 and multiples of %u",
+            p->gpus_per_root, p->gpus_per_switch);
     }
     return RP_OK;
 }
 
 /* `peer` and the rate say the same; pairs and the like are NVLink's. */
-static rp_status check_peers(const char *name, const size_t *lines, const rp_platform *p)
+static rp_status check_peers(const char *name, const size_t *lines, const rp_platform *p,
+                             rp_reason *reason)
 {
     bool reach = p->peer_access != RP_PEER_NONE;
     if (reach != (p->peer_gb_per_s > 0)) {
-        rp_log_error_at(name, lines[RP_PLATFORM_peer_gb_per_s],
-                        "'peer_gb_per_s' is %.15g but 'peer' is %s; valid values are %s",
-                        p->peer_gb_per_s, p->peer, reach ? "positive numbers" : "0");
-        return RP_INPUT;
+        return rp_refuse_at(reason, RP_INPUT, name, lines[RP_PLATFORM_peer_gb_per_s],
+                            "'peer_gb_per_s' is %.15g but 'peer' is %s; valid values are %s",
+                            p->peer_gb_per_s, p->peer, reach ? "positive numbers" : "0");
     }
     if (p->peer_access == RP_PEER_PCIE && p->peer_gb_per_s > p->link_gb_per_s) {
-        rp_log_error_at(name, lines[RP_PLATFORM_peer_gb_per_s],
-                        "'peer_gb_per_s' exceeds the PCIe link of 'peer: pcie'; valid values are "
-                        "numbers up to %.15g GB/s",
-                        p->link_gb_per_s);
-        return RP_INPUT;
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[RP_PLATFORM_peer_gb_per_s],
+            "'peer_gb_per_s' exceeds the PCIe link of 'peer: pcie'; valid values are "
+            "numbers up to %.15g GB/s",
+            p->link_gb_per_s);
     }
     uint32_t of_node = p->gpus / p->nodes;
     if (p->nvlink_gpus != 0 &&
         (p->peer_access != RP_PEER_NVLINK || of_node % p->nvlink_gpus != 0)) {
-        rp_log_error_at(name, lines[RP_PLATFORM_nvlink_gpus],
-                        "'nvlink_gpus' is %u; valid values are 0, and with 'peer: nvlink' divisors "
-                        "of %u, the GPUs of a node",
-                        p->nvlink_gpus, of_node);
-        return RP_INPUT;
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[RP_PLATFORM_nvlink_gpus],
+            "'nvlink_gpus' is %u; valid values are 0, and with 'peer: nvlink' divisors "
+            "of %u, the GPUs of a node",
+            p->nvlink_gpus, of_node);
     }
     return RP_OK;
 }
@@ -156,28 +158,27 @@ static void set_peer(rp_platform *p)
 }
 
 /* The nominal rate of the host link: as written, or of PCIe lanes. */
-static rp_status set_link(const char *name, const size_t *lines, rp_platform *p)
+static rp_status set_link(const char *name, const size_t *lines, rp_platform *p, rp_reason *reason)
 {
     bool lanes = lines[RP_PLATFORM_pcie_gen] != 0;
     bool rate = lines[RP_PLATFORM_link_gb_per_s] != 0;
     if (lanes && rate) {
-        rp_log_error_at(name, lines[RP_PLATFORM_pcie_gen],
-                        "a platform needs only one of the keys 'link_gb_per_s' and 'pcie_gen'; "
-                        "valid values are link_gb_per_s from 0.001 to 100000 GB/s, or pcie_gen 3, "
-                        "4 or 5");
-        return RP_INPUT;
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[RP_PLATFORM_pcie_gen],
+            "a platform needs only one of the keys 'link_gb_per_s' and 'pcie_gen'; "
+            "valid values are link_gb_per_s from 0.001 to 100000 GB/s, or pcie_gen 3, "
+            "4 or 5");
     }
     if (lines[RP_PLATFORM_pcie_lanes] != 0 && !lanes) {
-        rp_log_error_at(
-            name, lines[RP_PLATFORM_pcie_lanes],
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[RP_PLATFORM_pcie_lanes],
             "'pcie_lanes' without 'pcie_gen'; valid values are 1, 2, 4, 8 and 16 with a "
             "'pcie_gen' of 3, 4 or 5");
-        return RP_INPUT;
     }
     if ((p->pcie_lanes & (p->pcie_lanes - 1)) != 0) {
-        rp_log_error_at(name, lines[RP_PLATFORM_pcie_lanes],
-                        "'pcie_lanes' is %u; valid values are 1, 2, 4, 8 and 16", p->pcie_lanes);
-        return RP_INPUT;
+        return rp_refuse_at(reason, RP_INPUT, name, lines[RP_PLATFORM_pcie_lanes],
+                            "'pcie_lanes' is %u; valid values are 1, 2, 4, 8 and 16",
+                            p->pcie_lanes);
     }
     if (lanes) {
         p->link_gb_per_s = pcie_gt_per_s[p->pcie_gen] * p->pcie_lanes / 8;
@@ -210,45 +211,48 @@ static void use_changed_unit(const rp_changes *changes, size_t *lines, const two
     }
 }
 
-static rp_status set_memory(const char *name, const size_t *lines, const two_units *u)
+static rp_status set_memory(const char *name, const size_t *lines, const two_units *u,
+                            rp_reason *reason)
 {
     if (lines[u->decimal] != 0 && lines[u->binary] != 0) {
-        rp_log_error_at(name, lines[u->binary],
-                        "'%s' beside '%s'; valid values are those of one key alone, 1 GiB being "
-                        "%.9f GB",
-                        fields[u->binary].key, fields[u->decimal].key, GB_PER_GIB);
-        return RP_INPUT;
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[u->binary],
+            "'%s' beside '%s'; valid values are those of one key alone, 1 GiB being "
+            "%.9f GB",
+            fields[u->binary].key, fields[u->decimal].key, GB_PER_GIB);
     }
     *u->gb = lines[u->binary] != 0 ? *u->gib * GB_PER_GIB : *u->gb;
     return RP_OK;
 }
 
 /* Emulated GPUs are threads of one socket: nothing else has been thought through. */
-static rp_status check_cores(const char *name, const size_t *lines, const rp_platform *p)
+static rp_status check_cores(const char *name, const size_t *lines, const rp_platform *p,
+                             rp_reason *reason)
 {
     if (p->host_cores > 0 && (p->sockets > 1 || p->nodes > 1)) {
-        rp_log_error_at(name, lines[RP_PLATFORM_host_cores],
-                        "'host_cores' with %u sockets and %u nodes; valid values are one of each",
-                        p->sockets, p->nodes);
-        return RP_INPUT;
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[RP_PLATFORM_host_cores],
+            "'host_cores' with %u sockets and %u nodes; valid values are one of each", p->sockets,
+            p->nodes);
     }
     if (p->copies_on_cores && !(p->host_cores > 0)) {
-        rp_log_error_at(name, lines[RP_PLATFORM_copies],
-                        "'copies: cores' needs 'host_cores'; valid values are links, or cores with "
-                        "a positive 'host_cores'");
-        return RP_INPUT;
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[RP_PLATFORM_copies],
+            "'copies: cores' needs 'host_cores'; valid values are links, or cores with "
+            "a positive 'host_cores'");
     }
     if (p->bound_cores > 0 && !(p->host_cores > 0)) {
-        rp_log_error_at(name, lines[RP_PLATFORM_bound_cores],
-                        "'bound_cores' needs 'host_cores'; valid values are 0, or a count with a "
-                        "positive 'host_cores'");
-        return RP_INPUT;
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[RP_PLATFORM_bound_cores],
+            "'bound_cores' needs 'host_cores'; valid values are 0, or a count with a "
+            "positive 'host_cores'");
     }
     return RP_OK;
 }
 
 /* Multiprocessors are described completely or not at all. */
-static rp_status check_sms(const char *name, const size_t *lines, const rp_platform *p)
+static rp_status check_sms(const char *name, const size_t *lines, const rp_platform *p,
+                           rp_reason *reason)
 {
     const struct {
         int field;
@@ -260,25 +264,25 @@ static rp_status check_sms(const char *name, const size_t *lines, const rp_platf
     for (size_t i = 0; i < sizeof with / sizeof with[0]; i++) {
         if ((with[i].value > 0) != (p->sms > 0)) {
             size_t line = lines[with[i].field] != 0 ? lines[with[i].field] : lines[RP_PLATFORM_sms];
-            rp_log_error_at(name, line,
-                            "'sms' is %u, '%s' %g; valid values are positive ones of both, with "
-                            "sm_clock_ghz, gemm_fp32_acc_efficiency, flash_fwd_tflops and "
-                            "flash_bwd_tflops, or none",
-                            p->sms, fields[with[i].field].key, with[i].value);
-            return RP_INPUT;
+            return rp_refuse_at(
+                reason, RP_INPUT, name, line,
+                "'sms' is %u, '%s' %g; valid values are positive ones of both, with "
+                "sm_clock_ghz, gemm_fp32_acc_efficiency, flash_fwd_tflops and "
+                "flash_bwd_tflops, or none",
+                p->sms, fields[with[i].field].key, with[i].value);
         }
     }
     if (p->collective_sms > 0 && p->collective_sms >= p->sms) {
-        rp_log_error_at(name, lines[RP_PLATFORM_collective_sms],
-                        "'collective_sms' is %u of %u 'sms'; valid values are numbers below",
-                        p->collective_sms, p->sms);
-        return RP_INPUT;
+        return rp_refuse_at(reason, RP_INPUT, name, lines[RP_PLATFORM_collective_sms],
+                            "'collective_sms' is %u of %u 'sms'; valid values are numbers below",
+                            p->collective_sms, p->sms);
     }
     return RP_OK;
 }
 
 /* 0 says that a rate is not known; one that is smaller than all others may be ends in no run. */
-static rp_status check_rates(const char *name, const size_t *lines, const rp_platform *platform)
+static rp_status check_rates(const char *name, const size_t *lines, const rp_platform *platform,
+                             rp_reason *reason)
 {
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         const char *unit = fields[i].unit;
@@ -288,24 +292,23 @@ static rp_status check_rates(const char *name, const size_t *lines, const rp_pla
         }
         memcpy(&rate, (const char *)platform + fields[i].offset, sizeof rate);
         if (rate > 0 && rate < 1e-3) {
-            rp_log_error_at(name, lines[i],
-                            "'%s' is %g; valid values are 0 where it is not known, and numbers "
-                            "from 0.001 to %.15g %s",
-                            fields[i].key, rate, fields[i].high, unit);
-            return RP_INPUT;
+            return rp_refuse_at(reason, RP_INPUT, name, lines[i],
+                                "'%s' is %g; valid values are 0 where it is not known, and numbers "
+                                "from 0.001 to %.15g %s",
+                                fields[i].key, rate, fields[i].high, unit);
         }
     }
     return RP_OK;
 }
 
-static rp_status check_sums(const char *name, const size_t *lines, const rp_platform *platform)
+static rp_status check_sums(const char *name, const size_t *lines, const rp_platform *platform,
+                            rp_reason *reason)
 {
     if (platform->fp16_tflops_fp32_acc > platform->fp16_tflops_fp16_acc) {
-        rp_log_error_at(name, lines[RP_PLATFORM_fp16_tflops_fp32_acc],
-                        "'fp16_tflops_fp32_acc' exceeds the peak with fp16 accumulation; valid "
-                        "values are numbers up to %.15g TFLOP/s",
-                        platform->fp16_tflops_fp16_acc);
-        return RP_INPUT;
+        return rp_refuse_at(reason, RP_INPUT, name, lines[RP_PLATFORM_fp16_tflops_fp32_acc],
+                            "'fp16_tflops_fp32_acc' exceeds the peak with fp16 accumulation; valid "
+                            "values are numbers up to %.15g TFLOP/s",
+                            platform->fp16_tflops_fp16_acc);
     }
     const struct {
         int field;
@@ -315,19 +318,19 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
                      {RP_PLATFORM_download_gb_per_s, platform->download_gb_per_s}};
     for (size_t i = 0; i < sizeof effective / sizeof effective[0]; i++) {
         if (effective[i].rate > platform->link_gb_per_s) {
-            rp_log_error_at(name, lines[effective[i].field],
-                            "'%s' exceeds the nominal rate; valid values are numbers up to %.15g "
-                            "GB/s, or 0 where nobody has measured it",
-                            fields[effective[i].field].key, platform->link_gb_per_s);
-            return RP_INPUT;
+            return rp_refuse_at(
+                reason, RP_INPUT, name, lines[effective[i].field],
+                "'%s' exceeds the nominal rate; valid values are numbers up to %.15g "
+                "GB/s, or 0 where nobody has measured it",
+                fields[effective[i].field].key, platform->link_gb_per_s);
         }
     }
-    RP_TRY(check_rates(name, lines, platform));
-    RP_TRY(check_sms(name, lines, platform));
-    RP_TRY(check_topology(name, lines, platform));
-    RP_TRY(rp_platform_check_network(name, lines, platform));
-    RP_TRY(check_cores(name, lines, platform));
-    return check_peers(name, lines, platform);
+    RP_TRY(check_rates(name, lines, platform, reason));
+    RP_TRY(check_sms(name, lines, platform, reason));
+    RP_TRY(check_topology(name, lines, platform, reason));
+    RP_TRY(rp_platform_check_network(name, lines, platform, reason));
+    RP_TRY(check_cores(name, lines, platform, reason));
+    return check_peers(name, lines, platform, reason);
 }
 
 /* A rate that a change sets takes the place of lanes, and the other way round. */
@@ -346,7 +349,7 @@ static void replace_link(const rp_changes *changes, size_t *lines, rp_platform *
 }
 
 static rp_status parse(const char *name, const rp_text *text, const rp_changes *changes,
-                       rp_arena *arena, rp_platform *platform_out)
+                       rp_arena *arena, rp_platform *platform_out, rp_reason *reason)
 {
     size_t lines[RP_CONFIG_MAX_FIELDS];
     *platform_out = (rp_platform){0};
@@ -358,11 +361,12 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
                                 &platform_out->host_memory_gb, &platform_out->host_memory_gib}};
     use_changed_unit(changes, lines, &units[0]);
     use_changed_unit(changes, lines, &units[1]);
-    RP_TRY(rp_changes_apply(changes, &rp_platform_schema, name, arena, platform_out, lines));
+    RP_TRY(
+        rp_changes_apply(changes, &rp_platform_schema, name, arena, platform_out, lines, reason));
     replace_link(changes, lines, platform_out);
-    RP_TRY(set_link(name, lines, platform_out));
-    RP_TRY(set_memory(name, lines, &units[0]));
-    RP_TRY(set_memory(name, lines, &units[1]));
+    RP_TRY(set_link(name, lines, platform_out, reason));
+    RP_TRY(set_memory(name, lines, &units[0], reason));
+    RP_TRY(set_memory(name, lines, &units[1], reason));
     RP_TRY(rp_provenance_read(name, &rp_platform_schema, lines, platform_out, arena,
                               &platform_out->provenance));
     static atomic_flag said = ATOMIC_FLAG_INIT; /* a platform is read more than once */
@@ -374,36 +378,36 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     set_peer(platform_out);
     platform_out->copies_on_cores =
         platform_out->copies != NULL && strcmp(platform_out->copies, "cores") == 0;
-    return check_sums(name, lines, platform_out);
+    return check_sums(name, lines, platform_out, reason);
 }
 
 rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
                             rp_platform *platform_out)
 {
     const rp_text text = {.bytes = (char *)bytes, .length = length};
-    return parse(name, &text, NULL, arena, platform_out);
+    return parse(name, &text, NULL, arena, platform_out, NULL);
 }
 
 rp_status rp_platform_parse_changed(const char *name_or_path, const char *path, const rp_text *text,
                                     const rp_changes *changes, rp_arena *arena,
-                                    rp_platform *platform_out)
+                                    rp_platform *platform_out, rp_reason *reason)
 {
     const char *shown = path;
     RP_TRY(rp_changes_name(changes, &rp_platform_schema, arena, &shown));
-    RP_TRY(parse(shown, text, changes, arena, platform_out));
+    RP_TRY(parse(shown, text, changes, arena, platform_out, reason));
     RP_TRY(rp_data_check_name(name_or_path, path, platform_out->name));
     return rp_changes_name(changes, &rp_platform_schema, arena, &platform_out->name);
 }
 
 rp_status rp_platform_read(const char *name_or_path, const rp_changes *changes, rp_arena *arena,
-                           rp_platform *platform_out)
+                           rp_platform *platform_out, rp_reason *reason)
 {
     const char *path = NULL;
     rp_text text = {0};
     rp_status status = rp_data_read(&rp_data_platforms, name_or_path, arena, &path, &text);
     if (status == RP_OK) {
-        status =
-            rp_platform_parse_changed(name_or_path, path, &text, changes, arena, platform_out);
+        status = rp_platform_parse_changed(name_or_path, path, &text, changes, arena, platform_out,
+                                           reason);
     }
     rp_text_fini(&text);
     return status;

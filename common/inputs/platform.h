@@ -63,7 +63,7 @@ rp_status rp_platform_set_nodes(rp_platform *platform, uint32_t nodes, uint32_t 
  * @retval RP_OK, RP_INPUT (logged)
  */
 rp_status rp_platform_check_network(const char *name, const size_t *lines,
-                                    const rp_platform *platform);
+                                    const rp_platform *platform, rp_reason *reason);
 
 /** Reads a platform from bytes in memory. @retval RP_OK, RP_INPUT, RP_NO_MEMORY */
 rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,

@@ -6,7 +6,8 @@
 #include "common/program/limits.h"
 
 /* Adapters share a server's GPUs and network; leaf switches and the spine join adapters. */
-rp_status rp_platform_check_network(const char *name, const size_t *lines, const rp_platform *p)
+rp_status rp_platform_check_network(const char *name, const size_t *lines, const rp_platform *p,
+                                    rp_reason *reason)
 {
     uint32_t of_node = p->gpus / p->nodes;
     const struct {
@@ -29,10 +30,9 @@ rp_status rp_platform_check_network(const char *name, const size_t *lines, const
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (rules[i].wrong) {
-            rp_log_error_at(name, lines[rules[i].key],
-                            "'%s' needs %s; valid values are those of files with both",
-                            rp_platform_schema.fields[rules[i].key].key, rules[i].valid);
-            return RP_INPUT;
+            return rp_refuse_at(reason, RP_INPUT, name, lines[rules[i].key],
+                                "'%s' needs %s; valid values are those of files with both",
+                                rp_platform_schema.fields[rules[i].key].key, rules[i].valid);
         }
     }
     return RP_OK;

@@ -57,7 +57,7 @@ static rp_status write_platform(const rpsim_options *options, const char *name, 
     }
     rp_platform platform;
     const char *head = NULL;
-    RP_TRY(rp_platform_load_changed(from, &o->changes, arena, &platform));
+    RP_TRY(rp_platform_load_changed(from, &o->changes, arena, &platform, NULL));
     RP_TRY(rp_arena_print(arena, &head, "# rpsim --platform-out: %s\n", platform.name));
     platform.name = name;
     rp_platform_write(&platform, head, NULL, 0, stream);

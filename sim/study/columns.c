@@ -270,44 +270,44 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(platform, text(row->platform_name),                                                          \
       .help = "name, with what `--set` changed; null where none was used")                         \
     X(parameters,                                                                                  \
-      known(row->run.model != NULL, whole(row->run.model != NULL ? row->run.model->total_parameters : 0)),     \
+      known(row->run.model != NULL,                                                                \
+            whole(row->run.model != NULL ? row->run.model->total_parameters : 0)),                 \
       .help = "of the model, all of them, a tied table once; null with `--costs` alone")           \
     X(gpus, whole(rpsim_row_gpus(row)), .help = "number of GPUs")                                  \
-    X(data_parallel, whole(rp_layout_data(&row->run.layout)),                                 \
+    X(data_parallel, whole(rp_layout_data(&row->run.layout)),                                      \
       .help = "copies of the pipeline; all do the same, and one is simulated")                     \
-    X(tensor_parallel, whole(rp_layout_tensor(&row->run.layout)),                             \
+    X(tensor_parallel, whole(rp_layout_tensor(&row->run.layout)),                                  \
       .help = "GPUs that share each layer; likewise")                                              \
-    X(sequence_parallel, whole(rp_layout_sequence(&row->run.layout)),                         \
+    X(sequence_parallel, whole(rp_layout_sequence(&row->run.layout)),                              \
       .help = "of these, GPUs that share the tokens outside of matrices; 1: each has all")         \
-    X(expert_parallel, whole(rp_layout_expert(&row->run.layout)),                             \
+    X(expert_parallel, whole(rp_layout_expert(&row->run.layout)),                                  \
       .help = "copies that share the experts of each layer")                                       \
-    X(expert_tensor_parallel, whole(rp_layout_expert_tensor(&row->run.layout)),               \
+    X(expert_tensor_parallel, whole(rp_layout_expert_tensor(&row->run.layout)),                    \
       .help = "GPUs that share each expert, or each layer's MLP")                                  \
-    X(zero, whole(rp_layout_zero(&row->run.layout)),                                          \
+    X(zero, whole(rp_layout_zero(&row->run.layout)),                                               \
       .help = "what copies share: 1 the optimizer, 2 gradients, too, 3 weights, too; 0 nothing")   \
     X(bucket_mb, known(bucket_of(row) != 0, real(bucket_of(row) / (1u << 20))), .unit = "MiB",     \
       .help = "gradients that copies reduce while a backward goes on; null: all of a stage")       \
-    X(simulated_gpus, whole(row->run.gpus),                                                     \
+    X(simulated_gpus, whole(row->run.gpus),                                                        \
       .help = "of `gpus`, those that were simulated; each stands for as many that do the same")    \
     X(axes,                                                                                        \
-      known(rp_layout_gpus(&row->run.layout) > 1,                                             \
-            text(rp_axes_text((rp_axes)row->run.layout.axes))),                               \
+      known(rp_layout_gpus(&row->run.layout) > 1,                                                  \
+            text(rp_axes_text((rp_axes)row->run.layout.axes))),                                    \
       .help = "order of these on GPUs, neighbours first; null where there is one GPU of each")     \
-    X(microbatches, whole(row->run.microbatches),                                             \
-      .help = "microbatches of a call, of one copy")                                               \
+    X(microbatches, whole(row->run.microbatches), .help = "microbatches of a call, of one copy")   \
     X(microbatch_size, real(rpsim_row_microbatch_size(row)), .unit = "sequences",                  \
       .help = "average over the microbatches")                                                     \
-    X(seq_len, whole(row->run.seq_len), .unit = "tokens", .help = "length of a sequence")     \
-    X(fidelity, text(!row->run.stage ? "hardware" : "stage"), .help = "as the option")               \
+    X(seq_len, whole(row->run.seq_len), .unit = "tokens", .help = "length of a sequence")          \
+    X(fidelity, text(!row->run.stage ? "hardware" : "stage"), .help = "as the option")             \
     X(partition, text(row->partition_text), .help = "layers of each stage")                        \
-    X(recompute, text(rp_recompute_text(row->run.recompute)), .help = "as the option",          \
+    X(recompute, text(rp_recompute_text(row->run.recompute)), .help = "as the option",             \
       TABLE(ALL, 4, "recompute", 0))                                                               \
-    X(optimizer, text(row->run.asynchronous ? "async" : "sync"), .help = "as the option",       \
+    X(optimizer, text(row->run.asynchronous ? "async" : "sync"), .help = "as the option",          \
       TABLE(ALL, 12, "optim", 0))                                                                  \
     X(round, round_of(row), .help = "as the option; null where the schedule has no rounds")        \
-    X(grain, known(!row->run.stage, text(row->run.layer_grain ? "layer" : "stage")),            \
+    X(grain, known(!row->run.stage, text(row->run.layer_grain ? "layer" : "stage")),               \
       .help = "as the option; null at stage fidelity")                                             \
-    X(iterations, whole(row->run.iterations), .help = "iterations of the program")              \
+    X(iterations, whole(row->run.iterations), .help = "iterations of the program")                 \
     X(ops, whole(row->ops), .help = "ops of the program")                                          \
     X(makespan_ms, ms(m->makespan_ps), .unit = "ms", .help = "one iteration by itself",            \
       STORED("makespan_ps"), TABLE(RUNS, 14, "makespan ms", 3))                                    \
@@ -369,7 +369,7 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "with `--tokens` only: that many take so long", TABLE(RUNS, 11, "hours", 1))         \
     X(usd, asked(o->usd_per_hour > 0, real(o->usd_per_hour * hours_of(row, o))), .unit = "USD",    \
       .help = "with `--usd-per-hour` only: what they cost", TABLE(RUNS, 11, "USD", 2))             \
-    X(max_seqlen, asked(o->run.max_seqlen, whole(row->max_seqlen)), .unit = "tokens",                  \
+    X(max_seqlen, asked(o->run.max_seqlen, whole(row->max_seqlen)), .unit = "tokens",              \
       .help = "with `--max-seqlen` only; 0 where not even 1024 tokens fit", STORED("max_seqlen"),  \
       TABLE(RUNS, 5, "longest", 0))                                                                \
     X(seed, whole(o->seed), .help = "as the option")                                               \
@@ -392,10 +392,10 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(slow_gpu, asked(o->slow_factor != 0, whole(o->slow_gpu)), .help = "with `--slow-gpu` only")  \
     X(slow_factor, asked(o->slow_factor != 0, real(o->slow_factor)),                               \
       .help = "with `--slow-gpu` only")                                                            \
-    X(costs, text(row->run.costs->name), .help = "name, with what `--set` changed")                    \
-    X(global_batch, known(!row->run.stage, whole(rpsim_row_global_batch(row))), .unit = "sequences", \
-      .help = "of a step; null at stage fidelity")                                                 \
-    X(accumulate, known(!row->run.stage, whole(row->run.calls)),                                \
+    X(costs, text(row->run.costs->name), .help = "name, with what `--set` changed")                \
+    X(global_batch, known(!row->run.stage, whole(rpsim_row_global_batch(row))),                    \
+      .unit = "sequences", .help = "of a step; null at stage fidelity")                            \
+    X(accumulate, known(!row->run.stage, whole(row->run.calls)),                                   \
       .help = "calls of a step; null at stage fidelity")                                           \
     X(lower_bound_any_ms, bound_of(row, RPSIM_BOUND_CLASS_ANY), .unit = "ms",                      \
       .help = "over any schedule; null where it is unknown")                                       \
@@ -404,10 +404,10 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(rank, known(row->rank != 0, whole(row->rank)),                                               \
       .help = "with `--schedule all`: place by `tokens_per_s` among what fits, else null",         \
       TABLE(RANK, 1, "rank", 0))                                                                   \
-    X(dtype, known(!row->run.stage, text(rp_dtype_text(row->run.dtype))),                       \
+    X(dtype, known(!row->run.stage, text(rp_dtype_text(row->run.dtype))),                          \
       .help = "as the option, or of the program; null at stage fidelity")                          \
     X(accumulation,                                                                                \
-      known(!row->run.stage, text(rp_accumulation_text(row->run.costs->arithmetic.accumulation))),       \
+      known(!row->run.stage, text(rp_accumulation_text(row->run.costs->arithmetic.accumulation))), \
       .help = "what products add up in; null at stage fidelity")                                   \
     X(tflops_per_gpu, real(rpsim_row_tflops(row)), .unit = "TFLOP/s",                              \
       .help = "products and attention that a GPU executes, recompute included; null at stage "     \
@@ -417,20 +417,20 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "of the GPU's peak in this type; null where it is unknown, and at stage fidelity",   \
                                                                                                    \
       STORED("peak_share_pct"), TABLE(HARDWARE, 12, "peak %", 1))                                  \
-    X(nodes, known(!row->run.stage, whole(nodes_of(row))),                                           \
+    X(nodes, known(!row->run.stage, whole(nodes_of(row))),                                         \
       .help = "servers that the GPUs are in; null at stage fidelity")                              \
     X(beats, asked(row->replica_ps != NULL, object(write_beats)),                                  \
       .help =                                                                                      \
           "with `--jitter`, JSON only: per index of another run, how often this one is faster")    \
     X(explain, asked(row->explained != NULL, object(rpsim_explain_write_json)),                    \
       .help = "with `--explain`, JSON only: object, see below")                                    \
-    X(inputs, asked(!row->run.stage, object(write_inputs)),                                          \
+    X(inputs, asked(!row->run.stage, object(write_inputs)),                                        \
       .help = "JSON only: what the prediction rests on, see below; null with `--intervals off`")
 
 #define VALUE(name, field, ...)                                                                    \
     static rpsim_field value_of_##name(const rpsim_study *study, const rpsim_row *row)             \
     {                                                                                              \
-        const rpsim_setup *o = study->setup;                                                   \
+        const rpsim_setup *o = study->setup;                                                       \
         const rp_metrics *m = &row->result.metrics;                                                \
         (void)o;                                                                                   \
         (void)m;                                                                                   \

@@ -230,8 +230,8 @@ static void write_undecided(const rpsim_study *study, uint32_t begin, uint32_t e
     for (uint32_t i = begin; i < end; i++) {
         const rpsim_row *row = &study->rows[i];
         const rpsim_row *ahead = ranked ? row - 1 : &study->rows[best];
-        bool next = !ranked || (i > begin && competes(ahead) &&
-                                ahead->run.recompute == row->run.recompute);
+        bool next =
+            !ranked || (i > begin && competes(ahead) && ahead->run.recompute == row->run.recompute);
         if (modes && (i == begin || ahead->run.recompute != row->run.recompute)) {
             write_more(&u, "of the ranking");
             u.mode = rp_recompute_text(row->run.recompute);

@@ -383,8 +383,8 @@ void rpsim_explain_write(const rpsim_study *study, FILE *stream)
         fprintf(stream,
                 "\n%s, %s, recompute %s: where the time of %u GPUs goes in %.3f ms (steps: %u; "
                 "one: %.3f ms)\n",
-                row->model_name, row->schedule_name, rp_recompute_text(row->run.recompute),
-                e->gpus, rp_ps_to_ms(e->makespan_ps), row->run.iterations,
+                row->model_name, row->schedule_name, rp_recompute_text(row->run.recompute), e->gpus,
+                rp_ps_to_ms(e->makespan_ps), row->run.iterations,
                 row->explained->sensitivity.step_ps / (double)RP_PS_PER_MS);
         write_shares(e, stream);
         write_first_cause(row->explained, stream);

@@ -10,9 +10,9 @@
 #include "common/inputs/load/models.h"
 #include "common/planner/planner.h"
 #include "common/roofline/roofline.h"
-#include "sim/study/explain_report.h"
 #include "sim/run/run_plan.h"
 #include "sim/run/seqlen.h"
+#include "sim/study/explain_report.h"
 
 #include <string.h>
 
@@ -45,11 +45,11 @@ static rp_status missing_table(const char *name, rp_arena *arena, rp_reason *rea
 }
 
 static rp_status load_costs(const rpsim_setup *o, const char *name, rp_arena *arena,
-                            rpsim_inputs *in)
+                            rpsim_inputs *in, rp_reason *reason)
 {
     rp_costs *costs = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
-    RP_TRY(rpsim_session_costs(o->session, name, &o->changes, arena, costs));
+    RP_TRY(rpsim_session_costs(o->session, name, &o->changes, arena, costs, reason));
     in->costs = costs;
     return RP_OK;
 }
@@ -64,9 +64,8 @@ static rp_status implied_costs(const char *model, const char *gpu, rp_arena *are
 }
 
 /* At hardware fidelity a table that nobody has measured is computed, for the run's sizes. */
-static rp_status computed_costs(const rpsim_setup *o, const rp_layout *layout,
-                                rp_arithmetic asked, rp_arena *arena, rpsim_inputs *in,
-                                rp_reason *reason)
+static rp_status computed_costs(const rpsim_setup *o, const rp_layout *layout, rp_arithmetic asked,
+                                rp_arena *arena, rpsim_inputs *in, rp_reason *reason)
 {
     rp_costs *costs = NULL;
     const char *name = NULL;
@@ -80,9 +79,10 @@ static rp_status computed_costs(const rpsim_setup *o, const rp_layout *layout,
                 "valid are changes of the platform, or --costs NAME|FILE",
                 name);
         }
-        return load_costs(o, name, arena, in);
+        return load_costs(o, name, arena, in, reason);
     }
-    uint32_t sequences = o->run.microbatch_size != 0 ? o->run.microbatch_size : RP_DEFAULT_SEQUENCES;
+    uint32_t sequences =
+        o->run.microbatch_size != 0 ? o->run.microbatch_size : RP_DEFAULT_SEQUENCES;
     uint32_t seq_len = o->run.seq_len != 0 ? o->run.seq_len : RP_DEFAULT_SEQ_LEN;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
     const rp_roof roof = {in->platform, asked};
@@ -126,9 +126,9 @@ static rp_status asked_arithmetic(const rpsim_setup *o, const rp_program *progra
                                   rp_reason *reason)
 {
     bool says = given != NULL && given->arithmetic.accumulation != RP_ACCUMULATION_USUAL;
-    *asked_out = (rp_arithmetic){.dtype = program != NULL           ? program->dtype
+    *asked_out = (rp_arithmetic){.dtype = program != NULL               ? program->dtype
                                           : says && !o->run.dtype_given ? given->arithmetic.dtype
-                                                                    : o->run.dtype,
+                                                                        : o->run.dtype,
                                  .accumulation = o->run.accumulation};
     if (!rp_arithmetic_exists(*asked_out)) {
         return rp_refuse(
@@ -323,8 +323,8 @@ static rp_status check_layers(const rpsim_inputs *in, rp_reason *reason)
 }
 
 /* A lowered program has a type and a layout of its own. */
-static rp_status load_costs_of_run(const rpsim_setup *o, const rp_program *program,
-                                   rp_arena *arena, rpsim_inputs *in, rp_reason *reason)
+static rp_status load_costs_of_run(const rpsim_setup *o, const rp_program *program, rp_arena *arena,
+                                   rpsim_inputs *in, rp_reason *reason)
 {
     rp_arithmetic asked;
     const rp_layout own = rp_run_layout(&o->run);
@@ -341,10 +341,11 @@ static rp_status load_costs_of_run(const rpsim_setup *o, const rp_program *progr
             RP_TRY(rp_arena_print(arena, &name, "%s@%s", in->model_name, in->platform->gpu));
             return missing_table(name, arena, reason);
         }
-        RP_TRY(load_costs(o, name, arena, in));
+        RP_TRY(load_costs(o, name, arena, in, reason));
     }
     RP_TRY(check_layers(in, reason));
-    return o->run.hardware && in->model != NULL ? set_arithmetic(o, asked, arena, in, reason) : RP_OK;
+    return o->run.hardware && in->model != NULL ? set_arithmetic(o, asked, arena, in, reason)
+                                                : RP_OK;
 }
 
 rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_program *program,
@@ -355,18 +356,18 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *platform, &platform));
     RP_TRY(rpsim_session_platform(o->session,
                                   o->platform != NULL ? o->platform : RPSIM_DEFAULT_PLATFORM,
-                                  &o->changes, arena, platform));
+                                  &o->changes, arena, platform, reason));
     if (o->run.nodes != 0) {
         RP_TRY(rp_platform_set_nodes(platform, o->run.nodes, o->run.gpus, reason));
     }
     in->platform = platform;
     in->platform_gpus = platform->gpus;
     in->memory_limit = rp_plan_default_limit(platform);
-    bool platform_used =
-        o->platform != NULL || o->costs == NULL || o->run.hardware || rp_changes_any(&o->changes, &rp_platform_schema);
+    bool platform_used = o->platform != NULL || o->costs == NULL || o->run.hardware ||
+                         rp_changes_any(&o->changes, &rp_platform_schema);
     in->platform_name = platform_used ? platform->name : NULL;
     if (o->costs != NULL) {
-        RP_TRY(load_costs(o, o->costs, arena, in));
+        RP_TRY(load_costs(o, o->costs, arena, in, reason));
     }
     if (model != NULL) {
         RP_TRY(load_model(o, model, arena, in, reason));
@@ -415,8 +416,8 @@ void rpsim_warn_of_plan(const char *model_name, uint64_t raised_bytes)
 }
 
 rp_status rpsim_inputs_partition(const rpsim_setup *o, const rpsim_inputs *in, rp_resolved *run,
-                                 rp_arena *arena, rp_partition *partition_out,
-                                 uint64_t *raised_out, rp_reason *reason)
+                                 rp_arena *arena, rp_partition *partition_out, uint64_t *raised_out,
+                                 rp_reason *reason)
 {
     *raised_out = 0;
     const rp_schedule_type *schedule = run->schedule;
@@ -424,7 +425,8 @@ rp_status rpsim_inputs_partition(const rpsim_setup *o, const rpsim_inputs *in, r
     const char *text =
         rp_run_is_tuned(&o->run) ? NULL : o->run.partition; /* what the search begins with */
     run->planned = false;
-    bool planned = text == NULL && o->run.config_paper && o->run.stages == 0 && schedule->separate_backward;
+    bool planned =
+        text == NULL && o->run.config_paper && o->run.stages == 0 && schedule->separate_backward;
     if (planned || (text != NULL && strcmp(text, "auto") == 0)) {
         run->planned = schedule->separate_backward;
         return auto_partition(in, run, arena, partition_out, raised_out, reason);
@@ -453,18 +455,22 @@ rp_status rpsim_study_check_layout(const rpsim_setup *o, const rpsim_inputs *in,
         return RP_OK;
     }
     if (gpus % each != 0) {
-        return rp_refuse(reason, RP_USAGE, "--%s-parallel: %u copies x %u GPUs per layer do not divide %u GPUs; valid "
-                     "are numbers whose product does",
-                     o->run.tensor_parallel != 0 ? "tensor" : "data", rp_layout_data(&layout),
-                     rp_layout_tensor(&layout), gpus);
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--%s-parallel: %u copies x %u GPUs per layer do not divide %u GPUs; valid "
+            "are numbers whose product does",
+            o->run.tensor_parallel != 0 ? "tensor" : "data", rp_layout_data(&layout),
+            rp_layout_tensor(&layout), gpus);
     }
     /* With weights in host memory each copy has a host of its own. */
     uint32_t nodes = in->platform->nodes != 0 ? in->platform->nodes : 1;
     bool offload = schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     if (offload && nodes != rp_layout_data(&layout)) {
-        return rp_refuse(reason, RP_USAGE, "--data-parallel: %u copies of %s, each with its weights in the memory of a "
-                     "server, on %u server%s; valid with it are as many copies as --nodes",
-                     rp_layout_data(&layout), schedule->name, nodes, nodes == 1 ? "" : "s");
+        return rp_refuse(
+            reason, RP_USAGE,
+            "--data-parallel: %u copies of %s, each with its weights in the memory of a "
+            "server, on %u server%s; valid with it are as many copies as --nodes",
+            rp_layout_data(&layout), schedule->name, nodes, nodes == 1 ? "" : "s");
     }
     return rp_model_cut(in->model, &layout, arena, &unused, reason);
 }
@@ -476,8 +482,10 @@ rp_status rpsim_study_check_heads(const rpsim_row *row, rp_reason *reason)
     if (!splits || row->run.model->heads % row->run.gpus == 0) {
         return RP_OK;
     }
-    return rp_refuse(reason, RP_USAGE, "--gpus: %s splits the %u attention heads of %s, %u GPUs cannot have equal parts; "
-                 "valid are divisors of %u",
-                 row->run.schedule->name, row->run.model->heads, row->model_name, row->run.gpus,
-                 row->run.model->heads);
+    return rp_refuse(
+        reason, RP_USAGE,
+        "--gpus: %s splits the %u attention heads of %s, %u GPUs cannot have equal parts; "
+        "valid are divisors of %u",
+        row->run.schedule->name, row->run.model->heads, row->model_name, row->run.gpus,
+        row->run.model->heads);
 }

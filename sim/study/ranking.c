@@ -86,8 +86,8 @@ static void set_ranks(rpsim_study *study)
     for (uint32_t i = 0; i < study->row_count; i++) {
         rpsim_row *row = &study->rows[i];
         const rpsim_row *above = i > 0 ? row - 1 : NULL;
-        bool first = above == NULL || !same_model(above, row) ||
-                     above->run.recompute != row->run.recompute;
+        bool first =
+            above == NULL || !same_model(above, row) || above->run.recompute != row->run.recompute;
         uint32_t place = 1;
         for (uint32_t k = i; !first && k-- > 0 && same_model(&study->rows[k], row) &&
                              study->rows[k].run.recompute == row->run.recompute;) {
@@ -336,7 +336,8 @@ static rp_status add_settings(const rpsim_study *study, const rpsim_row *like,
     const change optimizer = {.what = o->run.asynchronous ? "optimizer sync" : "optimizer async",
                               .recompute = comparison->recompute,
                               .other_optimizer = true};
-    if (o->run.asynchronous || o->run.iterations != 1) { /* without a barrier one iteration has no period */
+    if (o->run.asynchronous ||
+        o->run.iterations != 1) { /* without a barrier one iteration has no period */
         RP_TRY(add_flip(study, like, &optimizer, comparison));
     }
     uint32_t size = (uint32_t)rpsim_row_microbatch_size(like);
@@ -377,8 +378,8 @@ rp_status rpsim_comparison_make(const rpsim_study *study, uint32_t first,
     };
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         const change *c = &changes[i];
-        bool same_partition =
-            c->partition != NULL && o->run.partition != NULL && strcmp(c->partition, o->run.partition) == 0;
+        bool same_partition = c->partition != NULL && o->run.partition != NULL &&
+                              strcmp(c->partition, o->run.partition) == 0;
         bool same_mode = c->partition == NULL && c->transfers == 0 && c->recompute == mode;
         bool free = !o->run.hardware && c->transfers != 0 && like->run.costs->hop_ps == 0;
         bool searched = tuned && (c->transfers != 0 || c->recompute != mode);

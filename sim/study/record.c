@@ -17,9 +17,9 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     const rpsim_setup *o = study->setup;
     const char *changes = NULL;
     RP_TRY(rpsim_setup_changes(o, study->arena, &changes));
-    const char *const texts[] = {row->partition_text, row->partition_text,   changes,
-                                 row->platform_name,  row->run.costs->name,  row->model_name,
-                                 o->program_in,       row->run.costs->name,  o->torch_csv_in,
+    const char *const texts[] = {row->partition_text, row->partition_text,  changes,
+                                 row->platform_name,  row->run.costs->name, row->model_name,
+                                 o->program_in,       row->run.costs->name, o->torch_csv_in,
                                  row->schedule_name};
     size_t size = SETTINGS_SIZE;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -48,8 +48,7 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     }
     rpsim_setup_write(o, &json);
     rp_json_key(&json, "round_start");
-    rp_json_string(&json,
-                   row->run.round_start == RP_ROUND_START_ROTATE ? "rotate" : "free-first");
+    rp_json_string(&json, row->run.round_start == RP_ROUND_START_ROTATE ? "rotate" : "free-first");
     rp_json_key(&json, "costs");
     rp_json_string(&json, row->run.costs->name);
     rp_json_key(&json, "set");
@@ -63,8 +62,9 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     rp_json_key(&json, "dtype");
     rp_json_string(&json, !row->run.stage ? rp_dtype_text(row->run.dtype) : NULL);
     rp_json_key(&json, "accumulation");
-    rp_json_string(&json, !row->run.stage ? rp_accumulation_text(row->run.costs->arithmetic.accumulation)
-                                        : NULL);
+    rp_json_string(&json, !row->run.stage
+                              ? rp_accumulation_text(row->run.costs->arithmetic.accumulation)
+                              : NULL);
     rp_json_key(&json, "boundary_bytes");
     rp_json_uint(&json, row->run.boundary_bytes);
     rp_json_key(&json, "program_in");

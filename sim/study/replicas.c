@@ -148,6 +148,5 @@ double rpsim_row_beats(const rpsim_study *study, const rpsim_row *a, const rpsim
 {
     double work_a = (double)a->run.global_batch * a->run.seq_len;
     double work_b = (double)b->run.global_batch * b->run.seq_len;
-    return rpsim_noise_beats(a->replica_ps, work_a, b->replica_ps, work_b,
-                             study->setup->replicas);
+    return rpsim_noise_beats(a->replica_ps, work_a, b->replica_ps, work_b, study->setup->replicas);
 }

@@ -1,9 +1,9 @@
 #include "sim/study/session.h"
 
 #include "common/base/log.h"
+#include "common/base/reason.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
-#include "common/base/reason.h"
 
 #include <string.h>
 
@@ -187,10 +187,10 @@ rp_status rpsim_session_add_costs(rpsim_session *session, const char *name, cons
 
 rp_status rpsim_session_platform(rpsim_session *session, const char *name,
                                  const rp_changes *changes, rp_arena *arena,
-                                 rp_platform *platform_out)
+                                 rp_platform *platform_out, rp_reason *reason)
 {
     if (session == NULL || rp_changes_any(changes, &rp_platform_schema)) {
-        return rp_platform_load_changed(name, changes, arena, platform_out);
+        return rp_platform_load_changed(name, changes, arena, platform_out, reason);
     }
     return get(&session->platforms, read_platform, name, "", sizeof *platform_out, arena,
                platform_out);
@@ -206,10 +206,10 @@ rp_status rpsim_session_model(rpsim_session *session, const char *name, rp_arena
 }
 
 rp_status rpsim_session_costs(rpsim_session *session, const char *name, const rp_changes *changes,
-                              rp_arena *arena, rp_costs *costs_out)
+                              rp_arena *arena, rp_costs *costs_out, rp_reason *reason)
 {
     if (session == NULL || rp_changes_any(changes, &rp_costs_schema)) {
-        return rp_costs_load_changed(name, changes, arena, costs_out);
+        return rp_costs_load_changed(name, changes, arena, costs_out, reason);
     }
     return get(&session->costs, read_costs, name, "", sizeof *costs_out, arena, costs_out);
 }

@@ -31,7 +31,7 @@ void rpsim_session_destroy(rpsim_session *session);
  */
 rp_status rpsim_session_platform(rpsim_session *session, const char *name,
                                  const rp_changes *changes, rp_arena *arena,
-                                 rp_platform *platform_out);
+                                 rp_platform *platform_out, rp_reason *reason);
 
 /** As rp_model_load. @param session, model_out as above */
 rp_status rpsim_session_model(rpsim_session *session, const char *name, rp_arena *arena,
@@ -39,7 +39,7 @@ rp_status rpsim_session_model(rpsim_session *session, const char *name, rp_arena
 
 /** As rp_costs_load_changed. @param session, costs_out as above; its times must not be changed */
 rp_status rpsim_session_costs(rpsim_session *session, const char *name, const rp_changes *changes,
-                              rp_arena *arena, rp_costs *costs_out);
+                              rp_arena *arena, rp_costs *costs_out, rp_reason *reason);
 
 /** As rp_compile_partition, with published partitions that were found before. */
 rp_status rpsim_session_partition(rpsim_session *session, const char *text, const char *words,

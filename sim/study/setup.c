@@ -40,7 +40,8 @@ rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena 
     return RP_OK;
 }
 
-rp_status rpsim_take_changes(const rp_option *row, const char *text, rp_arena *arena, void *object, rp_reason *reason)
+rp_status rpsim_take_changes(const rp_option *row, const char *text, rp_arena *arena, void *object,
+                             rp_reason *reason)
 {
     rpsim_setup *o = setup_of(row, offsetof(rpsim_setup, changes), object);
     return rp_changes_add(row->name, text, arena, &o->changes, reason);
@@ -70,8 +71,8 @@ static void write_intervals(const void *object, rp_json *json)
     }
 }
 
-rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena,
-                              void *object, rp_reason *reason)
+rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena, void *object,
+                              rp_reason *reason)
 {
     rpsim_setup *o = setup_of(row, offsetof(rpsim_setup, slow_gpu), object);
     (void)arena;

@@ -1,7 +1,7 @@
 /** @file setup.h  What a study is asked for: a run, its inputs, and what is to be found out.
  *
- * Rows of setup_rows.inc are options of rpsim that fill it, as those of common/run/run_rows.inc fill
- * its run; other callers set members.
+ * Rows of setup_rows.inc are options of rpsim that fill it, as those of common/run/run_rows.inc
+ * fill its run; other callers set members.
  */
 #pragma once
 
@@ -36,7 +36,10 @@ typedef struct rpsim_setup {
 } rpsim_setup;
 
 /** A setup of which nothing is decided. */
-#define RPSIM_SETUP_INIT {.run = RP_RUN_INIT}
+#define RPSIM_SETUP_INIT                                                                           \
+    {                                                                                              \
+        .run = RP_RUN_INIT                                                                         \
+    }
 
 /** Settles what follows from what is given; before rpsim_study_prepare. */
 void rpsim_setup_complete(rpsim_setup *setup);
@@ -62,9 +65,9 @@ extern const uint32_t rpsim_setup_row_count;
 /* Values with rules of their own, for the tables of programs. */
 rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena *arena,
                                void *object, rp_reason *reason);
-rp_status rpsim_take_changes(const rp_option *row, const char *text, rp_arena *arena,
-                             void *object, rp_reason *reason);
+rp_status rpsim_take_changes(const rp_option *row, const char *text, rp_arena *arena, void *object,
+                             rp_reason *reason);
 rp_status rpsim_take_intervals(const rp_option *row, const char *text, rp_arena *arena,
                                void *object, rp_reason *reason);
-rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena,
-                              void *object, rp_reason *reason);
+rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena, void *object,
+                              rp_reason *reason);

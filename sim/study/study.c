@@ -6,12 +6,12 @@
 #include "common/planner/planner.h"
 #include "common/roofline/roofline.h"
 #include "common/schedule/build.h"
+#include "sim/run/seqlen.h"
 #include "sim/study/explain_report.h"
 #include "sim/study/ranking.h"
 #include "sim/study/session.h"
 #include "sim/study/study_internal.h"
 #include "sim/study/tune_row.h"
-#include "sim/run/seqlen.h"
 
 #include <string.h>
 
@@ -24,14 +24,17 @@ static rp_status check_round(const rpsim_setup *o, const rp_schedule_type *sched
                              rp_reason *reason)
 {
     if (schedule->traits.overlapping_rounds && o->run.round_start_given && o->schedule_count == 1) {
-        return rp_refuse(reason, RP_USAGE, "--round-start: %s places rounds by time; valid with roundpipe",
-                     schedule->name);
+        return rp_refuse(reason, RP_USAGE,
+                         "--round-start: %s places rounds by time; valid with roundpipe",
+                         schedule->name);
     }
-    if (schedule->rounds || (!o->run.round_given && !o->run.round_start_given) || o->schedule_count > 1) {
+    if (schedule->rounds || (!o->run.round_given && !o->run.round_start_given) ||
+        o->schedule_count > 1) {
         return RP_OK;
     }
-    return rp_refuse(reason, RP_USAGE, "%s: %s has no rounds; valid with schedules that have them (roundpipe)",
-                 o->run.round_given ? "--round" : "--round-start", schedule->name);
+    return rp_refuse(reason, RP_USAGE,
+                     "%s: %s has no rounds; valid with schedules that have them (roundpipe)",
+                     o->run.round_given ? "--round" : "--round-start", schedule->name);
 }
 
 static rp_run_inputs inputs_of(const rpsim_study *study, const rpsim_inputs *in)
@@ -401,8 +404,8 @@ static rp_status run_row(const rpsim_setup *o, rp_arena *arena, rpsim_row *row,
                          rpsim_seqlen *found_out, rp_reason *reason)
 {
     if (row->given == NULL && !row->run.stage && o->run.max_seqlen) {
-        RP_TRY(rpsim_seqlen_search(&row->run, row->platform, arena, found_out, &row->result,
-                                   reason));
+        RP_TRY(
+            rpsim_seqlen_search(&row->run, row->platform, arena, found_out, &row->result, reason));
         row->max_seqlen = found_out->tokens;
         return rp_partition_text(row->run.partition, arena, &row->partition_text);
     }

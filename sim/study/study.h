@@ -5,10 +5,10 @@
 #include "common/base/reason.h"
 #include "common/run/resolve.h"
 #include "sim/interchange/torch_sidecar.h"
-#include "sim/study/setup.h"
 #include "sim/run/explain/explain.h"
 #include "sim/run/hardware_case.h"
 #include "sim/run/intervals.h"
+#include "sim/study/setup.h"
 
 /** Explanation of a run, for --explain. */
 typedef struct rpsim_explained {
@@ -18,26 +18,26 @@ typedef struct rpsim_explained {
 
 /** One run: a schedule in one recompute mode on one model. */
 typedef struct rpsim_row {
-    rp_resolved run;           /**< of a program that was given: what the program says */
-    const char *schedule_name; /**< also of a program whose schedule is not registered */
-    const char *model_name;    /**< of the model, else of the cost table up to '@' */
-    const char *recorded_name; /**< whose published runs its own are; may be "" */
-    const char *platform_name; /**< NULL where no platform was used */
+    rp_resolved run;             /**< of a program that was given: what the program says */
+    const char *schedule_name;   /**< also of a program whose schedule is not registered */
+    const char *model_name;      /**< of the model, else of the cost table up to '@' */
+    const char *recorded_name;   /**< whose published runs its own are; may be "" */
+    const char *platform_name;   /**< NULL where no platform was used */
     const rp_platform *platform; /**< never NULL; platform_name says whether it was used */
     const char *partition_text;
-    uint64_t tune_evaluations; /**< of --partition tuned; 0 without */
-    bool tune_exact;           /**< the search has tried every point of its space */
-    unsigned without;          /**< RPSIM_WITHOUT_*; 0: the run has all parts */
-    bool from_program;           /**< --program-in: what config says of rounds is unknown */
-    rp_program *given;           /**< the program read, until it has run; else NULL */
-    rpsim_result result;         /**< program and timeline only when they are kept */
-    rpsim_memory memory;         /**< of the result; kept in the study's arena */
-    uint32_t max_seqlen;         /**< --max-seqlen: 0 where not even 1024 tokens fit */
-    double *replica_ps;          /**< [setup->replicas] iteration times; NULL without --jitter */
-    rpsim_quantiles quantiles;   /**< of replica_ps */
-    rpsim_intervals *intervals;  /**< in the study's arena; NULL without --intervals */
-    rpsim_explained *explained;  /**< in the study's arena; NULL without --explain */
-    uint32_t rank;               /**< --schedule all, from 1; 0: does not fit, or not ranked */
+    uint64_t tune_evaluations;  /**< of --partition tuned; 0 without */
+    bool tune_exact;            /**< the search has tried every point of its space */
+    unsigned without;           /**< RPSIM_WITHOUT_*; 0: the run has all parts */
+    bool from_program;          /**< --program-in: what config says of rounds is unknown */
+    rp_program *given;          /**< the program read, until it has run; else NULL */
+    rpsim_result result;        /**< program and timeline only when they are kept */
+    rpsim_memory memory;        /**< of the result; kept in the study's arena */
+    uint32_t max_seqlen;        /**< --max-seqlen: 0 where not even 1024 tokens fit */
+    double *replica_ps;         /**< [setup->replicas] iteration times; NULL without --jitter */
+    rpsim_quantiles quantiles;  /**< of replica_ps */
+    rpsim_intervals *intervals; /**< in the study's arena; NULL without --intervals */
+    rpsim_explained *explained; /**< in the study's arena; NULL without --explain */
+    uint32_t rank;              /**< --schedule all, from 1; 0: does not fit, or not ranked */
     uint32_t ops;
     uint64_t program_hash; /**< 0 where it was not asked for */
 } rpsim_row;

@@ -27,9 +27,8 @@ typedef struct rpsim_inputs {
  * @param inputs_out lives in `arena`; at hardware fidelity its costs are of the run's arithmetic
  * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
-rp_status rpsim_inputs_load(const rpsim_setup *setup, const char *model,
-                            const rp_program *program, rp_arena *arena, rpsim_inputs *inputs_out,
-                            rp_reason *reason);
+rp_status rpsim_inputs_load(const rpsim_setup *setup, const char *model, const rp_program *program,
+                            rp_arena *arena, rpsim_inputs *inputs_out, rp_reason *reason);
 
 /**
  * Chooses a row's partition: a list as given, the published one, even or auto; for `tuned`, the one

@@ -195,7 +195,8 @@ static rp_status choose_rounds(space *s)
         }
     }
     rounds[s->in.round_count - 1] = s->in.round_count > 1 ? last : round; /* all in one, always */
-    bool start_fixed = !row->run.schedule->rounds || !row->run.stage || s->setup->run.round_start_given ||
+    bool start_fixed = !row->run.schedule->rounds || !row->run.stage ||
+                       s->setup->run.round_start_given ||
                        row->run.schedule->traits.overlapping_rounds;
     s->in.starts = s->starts;
     s->starts[s->in.start_count++] = row->run.round_start;
@@ -255,10 +256,15 @@ static rp_status prepare(space *s)
 rp_status rpsim_tune_row(const rpsim_setup *setup, const rpsim_inputs *inputs, rp_arena *arena,
                          rpsim_row *row)
 {
-    space s = {.setup = setup, .inputs = inputs, .arena = arena, .row = row, .view = rp_resolved_view(&row->run)};
+    space s = {.setup = setup,
+               .inputs = inputs,
+               .arena = arena,
+               .row = row,
+               .view = rp_resolved_view(&row->run)};
     rpsim_tune_result result;
     RP_TRY(prepare(&s));
-    if (rp_is_data_parallel(&row->run.schedule->traits)) { /* its partition says nothing about time */
+    if (rp_is_data_parallel(
+            &row->run.schedule->traits)) { /* its partition says nothing about time */
         s.in.budget = 0;
     }
     RP_TRY(rpsim_tune(&s.in, arena, &result));

@@ -85,14 +85,14 @@ static rp_status find_known(const char *product, uint32_t gpus, rp_arena *arena,
     RP_TRY(rp_data_list("platforms", arena, &names, &count));
     for (uint32_t i = 0; i < count; i++) {
         rp_platform p;
-        RP_TRY(rp_platform_read(names[i], NULL, arena, &p));
+        RP_TRY(rp_platform_read(names[i], NULL, arena, &p, NULL));
         bool nearer = !*found_out || apart(p.gpus, gpus) < apart(known->gpus, gpus);
         if (nearer && is_gpu(&p, product)) {
             *found_out = true;
             *known = p;
         }
     }
-    return *found_out ? RP_OK : rp_platform_read(USUAL, NULL, arena, known);
+    return *found_out ? RP_OK : rp_platform_read(USUAL, NULL, arena, known, NULL);
 }
 
 /* Dense fp16 with fp32 accumulation, FLOP per clock and core, by compute capability; twice as many

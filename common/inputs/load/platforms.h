@@ -10,4 +10,4 @@ rp_status rp_platform_load(const char *name_or_path, rp_arena *arena, rp_platfor
 
 /** As rp_platform_load, with changes. The platform's name tells them. @param changes NULL: none */
 rp_status rp_platform_load_changed(const char *name_or_path, const rp_changes *changes,
-                                   rp_arena *arena, rp_platform *platform_out);
+                                   rp_arena *arena, rp_platform *platform_out, rp_reason *reason);

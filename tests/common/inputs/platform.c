@@ -71,7 +71,7 @@ Test(platform, memory_in_either_unit)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         rp_changes changes = {0};
         cr_assert(eq(int, rp_changes_add("set", rows[i].change, arena, &changes, NULL), RP_OK));
-        cr_assert(eq(int, rp_platform_load_changed("rtx4090x8", &changes, arena, &p), RP_OK));
+        cr_assert(eq(int, rp_platform_load_changed("rtx4090x8", &changes, arena, &p, NULL), RP_OK));
         cr_expect(epsilon_eq(dbl, p.memory_gb, rows[i].gb, 1e-9), "%s", rows[i].change);
         cr_expect(epsilon_eq(dbl, p.host_memory_gb, rows[i].host_gb, 1e-9), "%s", rows[i].change);
     }

@@ -65,7 +65,7 @@ Test(provenance, changes_keep_the_kind)
     rp_arena *arena = rp_test_tool_arena();
     const char *text = "platform.link_effective_gb_per_s=25,platform.launch_overhead_us*2";
     cr_assert(eq(int, rp_changes_add("set", text, arena, &changes, NULL), RP_OK));
-    cr_assert(eq(int, rp_platform_load_changed("rtx4090x8", &changes, arena, &p), RP_OK));
+    cr_assert(eq(int, rp_platform_load_changed("rtx4090x8", &changes, arena, &p, NULL), RP_OK));
     cr_expect(eq(int, rp_platform_provenance(&p, "link_effective_gb_per_s"), RP_MEASURED));
     cr_expect(eq(int, rp_platform_provenance(&p, "launch_overhead_us"), RP_ASSUMED));
     cr_expect(eq(int, rp_platform_provenance(&p, "host_optimizer_gb_per_s"), RP_SET));
