@@ -4,9 +4,10 @@
  * Usage: bench_evaluate REPETITIONS OPTIONS-OF-RPSIM... > evaluate.csv
  * For each run of the command line: ops of all iterations, and the median of the milliseconds of
  * CPU time (the machine may be busy) that rpsim_hardware_case_run takes for all that it finds, for
- * what a search needs (rpsim_workload.without), and for that with 2 iterations. Repetitions take
+ * what a search needs (RPSIM_WITHOUT_STEP), and for that with 2 iterations. Repetitions take
  * turns; the first one is a warm-up. The last columns are the periods that the two numbers of
  * iterations give, in milliseconds. */
+#include "sim/rpsim/options_internal.h"
 #include "sim/study/study.h"
 
 #include <inttypes.h>
@@ -49,13 +50,11 @@ static double median(double *values, int count)
 
 static rp_status evaluate(const rpsim_row *row, int way, double *ms_out, rpsim_result *result)
 {
-    rp_schedule_config config = row->config;
-    rpsim_workload workload = row->workload;
-    config.iterations = way == FEW && config.iterations > 1 ? FEW_ITERATIONS : config.iterations;
-    workload.without = way == ALL ? 0 : RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK;
+    rp_resolved run = row->run;
+    run.iterations = way == FEW && run.iterations > 1 ? FEW_ITERATIONS : run.iterations;
+    unsigned without = way == ALL ? 0 : RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK;
     double begin_ms = cpu_ms();
-    RP_TRY(rpsim_hardware_case_run(row->run.schedule, &config, &workload, row->run.model, row->platform,
-                                   result));
+    RP_TRY(rpsim_hardware_case_run(&run, row->platform, without, result, NULL));
     *ms_out = cpu_ms() - begin_ms;
     return RP_OK;
 }
@@ -105,7 +104,7 @@ int main(int argc, char **argv)
     rp_mem_keep_freed();
     require(rp_arena_create(&arena));
     require(rpsim_options_parse(argc - 1, argv + 1, arena, &options, NULL));
-    require(rpsim_study_prepare(&options, arena, &study, NULL));
+    require(rpsim_study_prepare(&options.setup, arena, &study, NULL));
     printf("schedule,model,recompute,optimizer,microbatches,ops,all_ms,search_ms,few_ms,period_ms,"
            "period_few_ms,peak_bytes,peak_few_bytes\n");
     for (uint32_t i = 0; i < study.row_count; i++) {

@@ -17,6 +17,7 @@
  * Exit status 1 if the makespans of `plain` differ by more than 1e-6. */
 #include "sim/run/hardware_case.h"
 #include "tests/bench/simgrid_run.h"
+#include "tests/support/hand_run.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -84,14 +85,6 @@ static void make_program(subject *s, uint32_t microbatches, uint32_t boundary_mi
                       .microbatch_size = 1,
                       .seq_len = 2048};
     rp_partition partition = {.forward_count = LAYERS, .forward_layers = layers};
-    rp_schedule_config config = {.gpus = GPUS,
-                                 .microbatches = microbatches,
-                                 .iterations = 1,
-                                 .round = microbatches,
-                                 .recompute = RP_RECOMPUTE_NONE,
-                                 .layers = LAYERS,
-                                 .partition = &partition,
-                                 .costs = &costs};
     rp_model model = {.name = "bench",
                       .layers = LAYERS,
                       .hidden = HIDDEN,
@@ -104,16 +97,11 @@ static void make_program(subject *s, uint32_t microbatches, uint32_t boundary_mi
                       .vocab = 32768,
                       .layer_parameters = 50000000,
                       .embedding_parameters = 32768ull * HIDDEN};
-    rpsim_workload workload = {.dtype = RP_DTYPE_F16,
-                               .global_batch = microbatches,
-                               .calls = 1,
-                               .microbatches = microbatches,
-                               .seq_len = boundary_mib * (1u << 20) / (2 * HIDDEN)};
-    const rp_schedule_type *schedule = rp_schedule_find("interleaved-1f1b");
+    rp_resolved run =
+        rp_test_hand_run("interleaved-1f1b", &model, &costs, &partition, GPUS, microbatches);
+    run.seq_len = boundary_mib * (1u << 20) / (2 * HIDDEN);
     const rp_platform no_peers = {.gpus = GPUS, .nodes = 1};
-    require(rpsim_hardware_lower(schedule, &config, &workload, &model, &no_peers, &s->program,
-                                 NULL) == RP_OK,
-            "lowering");
+    require(rpsim_hardware_lower(&run, &no_peers, &s->program, NULL) == RP_OK, "lowering");
     rp_stage_times times;
     require(rp_stage_times_compute(s->program, &costs, s->arena, &times, NULL) == RP_OK, "costs");
     s->costs = (rpsim_compute_costs){.ps = times.ps, .stage_count = s->program->stage_count};

@@ -1,17 +1,20 @@
 #include "tests/support/study_case.h"
 
+#include "sim/rpsim/options_internal.h"
 #include "sim/run/hardware_case.h"
 #include "tests/support/assertions.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
-void rp_test_study(const char *line, rpsim_options *options, rpsim_study *study)
+void rp_test_study(const char *line, rpsim_study *study)
 {
     char *argv[40] = {"rpsim"};
     int argc = 1;
     rp_arena *arena = rp_test_tool_arena();
+    rpsim_options *options = NULL; /* the study borrows their setup */
     const char *copy = NULL;
+    cr_assert(eq(int, rp_arena_alloc(arena, 1, sizeof *options, &options), RP_OK));
     cr_assert(eq(int, rp_arena_copy_text(arena, line, strlen(line), &copy), RP_OK));
     char *rest = NULL;
     for (char *word = strtok_r((char *)(uintptr_t)copy, " ", &rest); word != NULL;
@@ -19,16 +22,13 @@ void rp_test_study(const char *line, rpsim_options *options, rpsim_study *study)
         argv[argc++] = word;
     }
     cr_assert(eq(int, rpsim_options_parse(argc, argv, arena, options, NULL), RP_OK), "%s", line);
-    cr_assert(eq(int, rpsim_study_prepare(options, arena, study, NULL), RP_OK), "%s", line);
+    cr_assert(eq(int, rpsim_study_prepare(&options->setup, arena, study, NULL), RP_OK), "%s", line);
 }
 
 rp_test_run rp_test_run_row(const rpsim_row *row)
 {
     rp_test_run run = {0};
-    cr_assert(eq(int,
-                 rpsim_hardware_lower(row->run.schedule, &row->config, &row->workload, row->run.model,
-                                      row->platform, &run.program),
-                 RP_OK),
+    cr_assert(eq(int, rpsim_hardware_lower(&row->run, row->platform, &run.program, NULL), RP_OK),
               "%s", row->schedule_name);
     cr_assert(eq(int,
                  rpsim_hardware_inputs(run.program, row->run.costs, row->run.model, row->platform,
@@ -43,9 +43,8 @@ rp_test_run rp_test_run_row(const rpsim_row *row)
 
 rp_test_run rp_test_run_line(const char *line)
 {
-    rpsim_options options;
     rpsim_study study;
-    rp_test_study(line, &options, &study);
+    rp_test_study(line, &study);
     rp_test_run run = rp_test_run_row(&study.rows[0]);
     rpsim_study_fini(&study);
     return run;

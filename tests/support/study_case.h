@@ -14,7 +14,7 @@ typedef struct rp_test_run {
 } rp_test_run;
 
 /** Prepares a study of the words of `line`, which must be accepted. Ends with rpsim_study_fini. */
-void rp_test_study(const char *line, rpsim_options *options, rpsim_study *study);
+void rp_test_study(const char *line, rpsim_study *study);
 
 /** Lowers and simulates a row. Ends with rp_test_run_fini. */
 rp_test_run rp_test_run_row(const rpsim_row *row);

@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/schedule/build.h"
+#include "sim/rpsim/options_internal.h"
 #include "sim/study/study.h"
 #include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
@@ -55,7 +56,7 @@ static rp_arena *arena;
 static rp_status run(const char *line, rpsim_study *study)
 {
     static char words[120];
-    static rpsim_options options; /* the study points to it */
+    static rpsim_options options; /* the study points to its setup */
     char *arguments[32] = {"rpsim"};
     int count = 1;
     strcpy(words, line);
@@ -65,8 +66,8 @@ static rp_status run(const char *line, rpsim_study *study)
     setenv("RP_TRACES", RP_SOURCE_ROOT "/traces", 1);
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rpsim_options_parse(count, arguments, arena, &options, NULL), RP_OK));
-    options.intervals = 0; /* which ask for their own memory */
-    cr_assert(eq(int, rpsim_study_prepare(&options, arena, study, NULL), RP_OK));
+    options.setup.intervals = 0; /* which ask for their own memory */
+    cr_assert(eq(int, rpsim_study_prepare(&options.setup, arena, study, NULL), RP_OK));
     return rpsim_study_run(study, NULL);
 }
 
@@ -75,7 +76,8 @@ ParameterizedTest(shape *s, footprint, bounds_hold)
     rpsim_study study;
     cr_assert(eq(int, run(s->line, &study), RP_OK), "%s", s->line);
     const rpsim_row *row = &study.rows[0];
-    double estimate = rp_schedule_footprint(&row->config, !row->run.stage, row->run.layer_grain);
+    const rp_schedule_config view = rp_resolved_view(&row->run);
+    double estimate = rp_schedule_footprint(&view, !row->run.stage, row->run.layer_grain);
     double ratio = estimate / (double)rp_mem_peak_bytes();
     cr_expect(ratio > 0.5 && ratio < 2, "%s: %.2f", s->line, ratio);
     rpsim_study_fini(&study);

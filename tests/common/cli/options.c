@@ -38,11 +38,12 @@ typedef struct settings {
     uint32_t length; /* of what --sum was given, added up */
 } settings;
 
-static rp_status take_sum(const rp_option *row, const char *text, rp_arena *arena, void *options)
+static rp_status take_sum(const rp_option *row, const char *text, rp_arena *arena, void *options,
+                          rp_reason *reason)
 {
     (void)arena;
     ((settings *)options)->length += (uint32_t)strlen(text);
-    return strcmp(text, "bad") == 0 ? rp_option_bad(row->name, text, row->valid, NULL) : RP_OK;
+    return strcmp(text, "bad") == 0 ? rp_option_bad(row->name, text, row->valid, reason) : RP_OK;
 }
 
 enum { FIRST, LAST };

@@ -3,6 +3,7 @@
 #include "common/inputs/load/platforms.h"
 #include "sim/run/hardware_case.h"
 #include "tests/support/assertions.h"
+#include "tests/support/hand_run.h"
 #include "tests/support/random_case.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
@@ -326,23 +327,13 @@ Test(overlap, calls_overlap_on_hardware)
     cr_assert(eq(
         int, rp_partition_published("roundpipe", "qwen3-1.7b", rp_test_arena, &partition, &found),
         RP_OK));
-    rpsim_workload workload = {
-        .dtype = RP_DTYPE_F16, .global_batch = 64, .calls = 4, .microbatches = 4, .seq_len = 2048};
     for (size_t i = 0; i < 2; i++) {
-        rp_schedule_config config = {.gpus = 8,
-                                     .microbatches = 16,
-                                     .iterations = 1,
-                                     .round = 4,
-                                     .round_start = RP_ROUND_START_ROTATE,
-                                     .recompute = RP_RECOMPUTE_EARLY,
-                                     .layers = model.layers,
-                                     .partition = &partition,
-                                     .costs = &costs};
+        rp_resolved run = rp_test_hand_run(names[i], &model, &costs, &partition, 8, 4);
+        run.calls = 4;
+        run.global_batch = 64;
+        run.recompute = RP_RECOMPUTE_EARLY;
         rpsim_result result;
-        cr_assert(eq(int,
-                     rpsim_hardware_case_run(rp_schedule_find(names[i]), &config, &workload, &model,
-                                             &platform, &result, NULL),
-                     RP_OK));
+        cr_assert(eq(int, rpsim_hardware_case_run(&run, &platform, 0, &result, NULL), RP_OK));
         /* RoundPipe: from the second call on gradients go up again. Own: a slot per call. */
         uint32_t ups = 0;
         uint32_t collects = 0;

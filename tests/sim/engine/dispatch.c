@@ -5,6 +5,7 @@
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/hardware_case.h"
 #include "tests/support/assertions.h"
+#include "tests/support/hand_run.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"
 
@@ -37,28 +38,13 @@ static void make(bench *b, const char *model, const char *partition, uint32_t gp
     cr_assert(eq(int,
                  rp_partition_parse("test", partition, rp_test_arena, &list, NULL),
                  RP_OK));
-    const rp_schedule_type *schedule = rp_schedule_find("roundpipe");
-    rpsim_workload workload = {.dtype = RP_DTYPE_F16,
-                               .global_batch = microbatches,
-                               .calls = 1,
-                               .microbatches = microbatches,
-                               .seq_len = 2048};
-    rp_schedule_config config = {.gpus = gpus,
-                                 .microbatches = microbatches,
-                                 .iterations = iterations,
-                                 .round = RP_ROUND_ALL,
-                                 .round_start = RP_ROUND_START_ROTATE,
-                                 .asynchronous = true,
-                                 .recompute = RP_RECOMPUTE_EARLY,
-                                 .layers = b->model.layers,
-                                 .partition = &list,
-                                 .costs = &table};
-    cr_assert(eq(
-        int,
-        rpsim_hardware_lower(schedule, &config, &workload, &b->model, &platform, &b->program, NULL),
-        RP_OK));
+    rp_resolved run = rp_test_hand_run("roundpipe", &b->model, &table, &list, gpus, microbatches);
+    run.iterations = iterations;
+    run.asynchronous = true;
+    run.recompute = RP_RECOMPUTE_EARLY;
+    cr_assert(eq(int, rpsim_hardware_lower(&run, &platform, &b->program, NULL), RP_OK));
     cr_assert(eq(int,
-                 rpsim_hardware_inputs(b->program, &table, &b->model, &platform, 2048,
+                 rpsim_hardware_inputs(b->program, &table, &b->model, &platform, run.seq_len,
                                        rp_test_arena, &b->costs, &b->machine, NULL),
                  RP_OK));
 }

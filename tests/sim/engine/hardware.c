@@ -1,6 +1,5 @@
 /* The engine of hardware fidelity: closed forms, conservation, and what must hold on any timeline.
  */
-#include "common/base/log.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
 #include "common/lower/lower.h"
@@ -8,6 +7,7 @@
 #include "sim/engine/hardware_engine.h"
 #include "sim/run/hardware_case.h"
 #include "tests/support/assertions.h"
+#include "tests/support/hand_run.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"
 
@@ -289,22 +289,13 @@ static double period_s(double link_scale, rp_platform *platform, double *bytes_u
         int,
         rp_partition_parse("test", "14,14|0,14,14", rp_test_arena, &partition, NULL),
         RP_OK));
-    rpsim_workload workload = {
-        .dtype = RP_DTYPE_F16, .global_batch = 16, .calls = 1, .microbatches = 4, .seq_len = 2048};
-    rp_schedule_config config = {.gpus = 1,
-                                 .microbatches = 4,
-                                 .iterations = 20,
-                                 .round = RP_ROUND_ALL,
-                                 .asynchronous = true,
-                                 .recompute = RP_RECOMPUTE_EARLY,
-                                 .layers = 28,
-                                 .partition = &partition,
-                                 .costs = &costs};
+    rp_resolved run = rp_test_hand_run("roundpipe", &model, &costs, &partition, 1, 4);
+    run.global_batch = 16;
+    run.iterations = 20;
+    run.asynchronous = true;
+    run.recompute = RP_RECOMPUTE_EARLY;
     rpsim_result result;
-    cr_assert(eq(int,
-                 rpsim_hardware_case_run(rp_schedule_find("roundpipe"), &config, &workload, &model,
-                                         platform, &result, NULL),
-                 RP_OK));
+    cr_assert(eq(int, rpsim_hardware_case_run(&run, platform, 0, &result, NULL), RP_OK));
     const rp_program *p = result.program;
     *bytes_up = *compute_s = 0;
     for (uint32_t i = 0; i < p->op_count; i++) {
@@ -381,29 +372,4 @@ Test(hardware, starting_takes_its_time)
         rp_program_destroy(program);
     }
     free(c);
-}
-
-/* The batch is split as evenly as possible: over the calls, then over their microbatches. */
-Test(hardware, workload_split)
-{
-    rpsim_workload workload = {
-        .dtype = RP_DTYPE_F16, .global_batch = 512, .calls = 4, .microbatches = 10};
-    uint32_t *sequences = NULL;
-    cr_assert(eq(int,
-                 rpsim_workload_split(&workload, rp_test_arena, &sequences, NULL),
-                 RP_OK));
-    uint32_t total = 0;
-    for (uint32_t m = 0; m < 40; m++) {
-        cr_expect(sequences[m] == 12 || sequences[m] == 13);
-        total += sequences[m];
-    }
-    cr_expect(eq(u32, total, 512));
-    char message[256];
-    workload.global_batch = 39;
-    rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int,
-                 rpsim_workload_split(&workload, rp_test_arena, &sequences, NULL),
-                 RP_USAGE));
-    rp_log_capture_end();
-    cr_expect(ne(ptr, strstr(message, "valid values are 40 and more"), NULL), "%s", message);
 }

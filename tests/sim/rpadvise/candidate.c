@@ -82,8 +82,8 @@ Test(candidate, manners)
     cr_expect(eq(u32, study.row_count, 1));
     cr_expect(eq(u32, study.rows[0].run.global_batch, 32));
     cr_expect(eq(u32, study.rows[0].run.iterations, 2));
-    cr_expect(eq(u32, study.options->intervals, 0));
-    cr_expect(study.options->explain);
+    cr_expect(eq(u32, study.setup->intervals, 0));
+    cr_expect(study.setup->explain);
     rpsim_study_fini(&study);
 }
 

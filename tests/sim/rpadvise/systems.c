@@ -74,7 +74,7 @@ Test(systems, torch_pipelining_is_what_its_csv_holds)
         rpsim_study study = study_of(line);
         rp_program *program = NULL;
         rp_torch_csv csv;
-        rp_schedule_config config = study.rows[0].config;
+        rp_schedule_config config = rp_resolved_view(&study.rows[0].run);
         config.iterations = 1;
         cr_assert(eq(int, rp_schedule_build(schedule, &config, &program, NULL), RP_OK));
         bool holds = rp_torch_csv_of_program(program, false, rp_test_arena, &csv) == RP_OK &&

@@ -4,6 +4,7 @@
 #include "sim/rppredict/prediction.h"
 #include "common/base/log.h"
 #include "common/inputs/load/platforms.h"
+#include "common/inputs/published.h"
 #include "sim/rppredict/run.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
@@ -98,13 +99,16 @@ Test(prediction, that_fails_leaves_no_memory)
     rp_arena *arena = rp_test_tool_arena();
     cr_assert(eq(int, rp_costs_load("qwen3-1.7b@rtx4090", arena, &costs), RP_OK));
     cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &platform), RP_OK));
-    rpsim_question questions[2] = {
-        {.framework = "fsdp-zero3", .model = "qwen3-1.7b", .gpus = 8, .iterations = 1},
-        {.framework = "fsdp-zero3", .model = "llama3.1-8b", .gpus = 8, .costs = &costs}};
-    for (uint32_t i = 0; i < 2; i++) {
-        questions[i].workload =
-            (rpsim_workload){.seq_len = 2048, .global_batch = 16, .microbatches = 8, .calls = 1};
-    }
+    const rp_resolved run = {.schedule = rp_schedule_find(rp_published_schedule("fsdp-zero3")),
+                             .gpus = 8,
+                             .seq_len = 2048,
+                             .global_batch = 16,
+                             .microbatches = 8,
+                             .calls = 1};
+    rpsim_question questions[2] = {{.framework = "fsdp-zero3", .model = "qwen3-1.7b", .run = run},
+                                   {.framework = "fsdp-zero3", .model = "llama3.1-8b", .run = run}};
+    questions[0].run.iterations = 1;
+    questions[1].run.costs = &costs;
     char messages[1024];
     rp_log_capture_begin(messages, sizeof messages);
     rp_status status = rpsim_answer_all(&platform, questions, 2, answers);

@@ -407,7 +407,7 @@ Test(cli_hardware, missing_host_work_is_said)
         snprintf(line, sizeof line,
                  "--fidelity hardware --iterations 1 --gpus 8 --microbatches 8 --schedule %s "
                  "--model %s",
-                 rows[i].run.schedule, rows[i].run.model);
+                 rows[i].schedule, rows[i].model);
         rp_test_outcome outcome = rp_test_rpsim(line);
         cr_expect(eq(int, outcome.status, 0), "%s: %s", line, outcome.messages);
         bool warns = strstr(outcome.messages, "the host's work for the modules") != NULL;

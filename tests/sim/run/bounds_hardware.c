@@ -4,6 +4,7 @@
 #include "common/inputs/load/platforms.h"
 #include "sim/run/run_bounds.h"
 #include "tests/support/assertions.h"
+#include "tests/support/hand_run.h"
 #include "tests/support/random_case.h"
 #include "tests/support/test_arena.h"
 
@@ -58,35 +59,26 @@ static void draw_server(rp_random *random, server *s)
     }
 }
 
-static rp_status run(const rp_schedule_type *schedule, const server *s, uint32_t gpus,
-                     rp_random *random, rpsim_result *result)
+static rp_status run_on(const rp_schedule_type *schedule, const server *s, uint32_t gpus,
+                        rp_random *random, rpsim_result *result)
 {
-    rpsim_workload workload = {.calls = 1,
-                               .dtype = RP_DTYPE_F16,
-                               .microbatches = gpus * rp_random_between(random, 1, 3),
-                               .layer_grain = rp_random_between(random, 0, 1) == 1,
-                               .seq_len = 512u << rp_random_between(random, 0, 3)};
-    if (schedule->separate_backward) {
-        workload.calls = rp_random_between(random, 1, 3);
-        workload.microbatches = rp_random_between(random, 1, 10);
-    }
-    uint32_t all = workload.calls * workload.microbatches;
-    workload.global_batch = all + rp_random_between(random, 0, 3 * all);
     rp_partition partition;
+    rp_resolved run = rp_test_hand_run(schedule->name, &s->model, &s->costs, &partition, gpus,
+                                       gpus * rp_random_between(random, 1, 3));
+    run.layer_grain = rp_random_between(random, 0, 1) == 1;
+    run.seq_len = 512u << rp_random_between(random, 0, 3);
+    if (schedule->separate_backward) {
+        run.calls = rp_random_between(random, 1, 3);
+        run.microbatches = rp_random_between(random, 1, 10);
+    }
+    uint32_t all = rp_resolved_microbatches(&run);
+    run.global_batch = all + rp_random_between(random, 0, 3 * all);
     uint32_t exactly = rp_schedule_stages(schedule, gpus);
     RP_TRY(rp_partition_even(schedule, &s->costs, gpus, exactly, arena, &partition,
                              NULL));
-    rp_schedule_config config = {.gpus = gpus,
-                                 .microbatches = all,
-                                 .iterations = 1,
-                                 .round = workload.microbatches,
-                                 .recompute = (rp_recompute)rp_random_between(random, 0, 2),
-                                 .asynchronous = rp_random_between(random, 0, 3) == 0,
-                                 .layers = s->costs.layers,
-                                 .partition = &partition,
-                                 .costs = &s->costs};
-    return rpsim_hardware_case_run(schedule, &config, &workload, &s->model, &s->platform, result,
-                                   NULL);
+    run.recompute = (rp_recompute)rp_random_between(random, 0, 2);
+    run.asynchronous = rp_random_between(random, 0, 3) == 0;
+    return rpsim_hardware_case_run(&run, &s->platform, 0, result, NULL);
 }
 
 Test(bounds_hardware, no_schedule_beats_them)
@@ -110,7 +102,7 @@ Test(bounds_hardware, no_schedule_beats_them)
             rpsim_result result;
             rp_log_capture_begin(message, sizeof message);
             rp_status status =
-                run(rp_schedules[k], &s, rp_random_between(&random, 1, 8), &random, &result);
+                run_on(rp_schedules[k], &s, rp_random_between(&random, 1, 8), &random, &result);
             rp_log_capture_end();
             if (status != RP_OK) {
                 continue;
@@ -150,7 +142,7 @@ Test(bounds_hardware, links_are_tight)
     s.platform.link_effective_gb_per_s = 0.05;
     for (uint32_t i = 0; i < 4; i++) {
         rpsim_result result;
-        cr_assert(eq(int, run(rp_schedule_find("roundpipe"), &s, 1, &random, &result), RP_OK));
+        cr_assert(eq(int, run_on(rp_schedule_find("roundpipe"), &s, 1, &random, &result), RP_OK));
         double transfers = (double)result.bounds.ps[RPSIM_BOUND_TRANSFERS];
         cr_expect(gt(dbl, transfers, 0.7 * (double)result.metrics.makespan_ps));
         cr_expect(

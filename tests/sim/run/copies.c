@@ -239,7 +239,6 @@ static void expect_zero(const rpsim_row *row, const zero_case *c)
 
 static void expect_zero_of(const rp_schedule_type *schedule, const zero_case *c, const char *more)
 {
-    rpsim_options options;
     rpsim_study study;
     char line[400];
     (void)snprintf(line, sizeof line,
@@ -249,7 +248,7 @@ static void expect_zero_of(const rp_schedule_type *schedule, const zero_case *c,
                    "--reduce-dtype %s --dtype bf16 %s",
                    schedule->name, c->tensor, c->data, c->zero, c->each ? "microbatch" : "step",
                    c->single ? "fp32" : "bf16", more);
-    rp_test_study(line, &options, &study);
+    rp_test_study(line, &study);
     expect_zero(&study.rows[0], c);
     rpsim_study_fini(&study);
 }

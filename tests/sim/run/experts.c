@@ -103,7 +103,6 @@ Test(experts, bytes_in_memory_and_on_links)
                                    .zero = k / 6 % 4,
                                    .tensor = k < 24 ? 1 : 2,
                                    .sharing = sharing};
-            rpsim_options options;
             rpsim_study study;
             char line[400];
             char tensor[100] = "";
@@ -120,7 +119,7 @@ Test(experts, bytes_in_memory_and_on_links)
                            "--microbatch-size 2 --seq-len 512 --iterations 1 %s",
                            rp_schedules[i]->name, 2 * c.tensor, c.data, c.experts, c.zero,
                            c.tensor > 1 ? tensor : "");
-            rp_test_study(line, &options, &study);
+            rp_test_study(line, &study);
             expect_bytes(&study.rows[0], &c);
             rpsim_study_fini(&study);
         }

@@ -10,31 +10,40 @@
 
 TestSuite(hardware_case, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
 
-static void prepare(const char *optimizer, rpsim_options *options, rpsim_study *study)
+static void prepare(bool asynchronous, rpsim_study *study)
 {
-    char *argv[] = {"rpsim",   "--schedule",  "all",
-                    "--model", "llama3.1-8b", "--recompute",
-                    "wait",    "--optimizer", (char *)(uintptr_t)optimizer,
-                    NULL};
+    const char **names = NULL;
+    static const char *models[] = {"llama3.1-8b"};
+    rpsim_setup *setup = NULL;
     rp_arena *arena = rp_test_tool_arena();
-    cr_assert(eq(int, rpsim_options_parse(9, argv, arena, options, NULL), RP_OK));
-    options->quiet = true;
-    cr_assert(eq(int, rpsim_study_prepare(options, arena, study, NULL), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(arena, 1, sizeof *setup, &setup), RP_OK));
+    cr_assert(eq(int, rp_arena_alloc(arena, rp_schedule_count, sizeof *names, &names), RP_OK));
+    for (uint32_t i = 0; i < rp_schedule_count; i++) {
+        names[i] = rp_schedules[i]->name;
+    }
+    *setup = (rpsim_setup){.run = RP_RUN_INIT,
+                           .schedules = names,
+                           .schedule_count = rp_schedule_count,
+                           .all_schedules = true,
+                           .models = models,
+                           .model_count = 1,
+                           .quiet = true};
+    setup->run.recomputes[0] = RP_RECOMPUTE_WAIT;
+    setup->run.recompute_count = 1;
+    setup->run.asynchronous = asynchronous;
+    setup->run.optimizer_given = true;
+    cr_assert(eq(int, rpsim_study_prepare(setup, arena, study, NULL), RP_OK));
     cr_assert(gt(u32, study->row_count, 20));
 }
 
 static rpsim_result run(const rpsim_row *row, unsigned without, uint32_t iterations)
 {
     rpsim_result result;
-    rp_schedule_config config = row->config;
-    rpsim_workload workload = row->workload;
-    config.iterations = iterations;
-    workload.without = without;
-    cr_assert(eq(int,
-                 rpsim_hardware_case_run(row->run.schedule, &config, &workload, row->run.model,
-                                         row->platform, &result),
-                 RP_OK),
-              "%s", row->schedule_name);
+    rp_resolved resolved = row->run;
+    resolved.iterations = iterations;
+    cr_assert(
+        eq(int, rpsim_hardware_case_run(&resolved, row->platform, without, &result, NULL), RP_OK),
+        "%s", row->schedule_name);
     return result;
 }
 
@@ -68,11 +77,9 @@ static void expect_same(const rpsim_row *row, uint32_t iterations)
 
 Test(hardware_case, parts_that_are_left_out_change_no_other)
 {
-    static const char *const optimizers[] = {"sync", "async"};
     for (int i = 0; i < 2; i++) {
-        rpsim_options options;
         rpsim_study study;
-        prepare(optimizers[i], &options, &study);
+        prepare(i == 1, &study);
         for (uint32_t k = 0; k < study.row_count; k++) {
             expect_same(&study.rows[k], 3);
             expect_same(&study.rows[k], 1);
@@ -85,9 +92,8 @@ Test(hardware_case, parts_that_are_left_out_change_no_other)
  * follow it, and holds as much. */
 Test(hardware_case, synchronous_runs_repeat_themselves)
 {
-    rpsim_options options;
     rpsim_study study;
-    prepare("sync", &options, &study);
+    prepare(false, &study);
     for (uint32_t i = 0; i < study.row_count; i++) {
         const rpsim_row *row = &study.rows[i];
         rpsim_result many = run(row, RPSIM_WITHOUT_STEP, RP_STEADY_ITERATIONS);

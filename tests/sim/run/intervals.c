@@ -6,6 +6,7 @@
 #include "common/roofline/roofline.h"
 #include "sim/study/decided.h"
 #include "tests/support/assertions.h"
+#include "tests/support/hand_run.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
@@ -25,8 +26,7 @@ typedef struct bench {
     rp_platform platform;
     rp_costs costs;
     rp_partition partition;
-    rp_schedule_config config;
-    rpsim_workload workload;
+    rp_resolved run;
     rpsim_result result;
 } bench;
 
@@ -40,31 +40,18 @@ static void make(bench *b, const char *platform, uint32_t gpus)
     cr_assert(eq(int, rp_find_costs(&b->model, &roof, 4, 2048, arena, &b->costs, NULL), RP_OK));
     four[0] = gpus == 1 ? 28 : 7;
     b->partition = (rp_partition){.forward_count = gpus, .forward_layers = four};
-    b->workload = (rpsim_workload){
-        .global_batch = 16, .calls = 1, .microbatches = 4, .seq_len = 2048, .dtype = RP_DTYPE_F16};
-    b->config = (rp_schedule_config){.gpus = gpus,
-                                     .microbatches = 4,
-                                     .iterations = 1,
-                                     .round = 4,
-                                     .round_start = RP_ROUND_START_ROTATE,
-                                     .recompute = RP_RECOMPUTE_WAIT,
-                                     .layers = b->model.layers,
-                                     .partition = &b->partition,
-                                     .costs = &b->costs};
-    cr_assert(eq(int,
-                 rpsim_hardware_case_run(rp_schedule_find("gpipe"), &b->config, &b->workload,
-                                         &b->model, &b->platform, &b->result, NULL),
-                 RP_OK));
+    b->run = rp_test_hand_run("gpipe", &b->model, &b->costs, &b->partition, gpus, 4);
+    b->run.global_batch = 16;
+    b->run.recompute = RP_RECOMPUTE_WAIT;
+    cr_assert(eq(int, rpsim_hardware_case_run(&b->run, &b->platform, 0, &b->result, NULL), RP_OK));
 }
 
 static rpsim_intervals draw(const bench *b, uint32_t draws, uint64_t seed, uint32_t threads)
 {
     rpsim_intervals intervals;
     const rpsim_interval_run run = {.program = b->result.program,
-                                    .costs = &b->costs,
-                                    .model = &b->model,
                                     .platform = &b->platform,
-                                    .workload = &b->workload,
+                                    .resolved = &b->run,
                                     .period_ps = b->result.period_ps};
     cr_assert(
         eq(int,
@@ -114,10 +101,7 @@ Test(intervals, one_input_is_all)
     b.costs.head_fwd_ps = b.costs.head_bwd_ps = 0;
     b.platform.memory_effective_gb_per_s *= 1000;
     rpsim_result_fini(&b.result);
-    cr_assert(eq(int,
-                 rpsim_hardware_case_run(rp_schedule_find("gpipe"), &b.config, &b.workload,
-                                         &b.model, &b.platform, &b.result, NULL),
-                 RP_OK));
+    cr_assert(eq(int, rpsim_hardware_case_run(&b.run, &b.platform, 0, &b.result, NULL), RP_OK));
     rpsim_intervals i = draw(&b, DRAWS, 0, 1);
     const rpsim_input *layers = input_of(&i, RPSIM_INPUT_LAYERS);
     const rpsim_input *run = input_of(&i, RPSIM_INPUT_RUN);

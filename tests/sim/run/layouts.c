@@ -106,7 +106,7 @@ static rp_program *expand(expansion *e)
             queues[count++].gpu = (uint16_t)(gpu ? place_of(e, p->queues[q].gpu, copy) : 0);
         }
     }
-    cr_assert(eq(int, rp_assembly_create(arena, queues, count, &a, NULL, NULL), RP_OK));
+    cr_assert(eq(int, rp_assembly_create(arena, queues, count, &a, NULL), RP_OK));
     count = 0;
     for (uint32_t q = 0; q < p->queue_count; q++) {
         bool gpu = rp_queue_kind_on_gpu((rp_queue_kind)p->queues[q].kind);
@@ -159,9 +159,8 @@ static void expect_readable(const rp_program *program)
 
 static void expect_equal_times(const char *line)
 {
-    rpsim_options options;
     rpsim_study study;
-    rp_test_study(line, &options, &study);
+    rp_test_study(line, &study);
     for (uint32_t k = 0; k < study.row_count; k++) {
         const rpsim_row *row = &study.rows[k];
         rp_test_run run = rp_test_run_row(row);
@@ -417,11 +416,8 @@ static void expect_volumes(const rpsim_row *row, uint32_t tensor, uint32_t data)
     const double h = 256;
     const double layers = 32;
     rp_program *program = NULL;
-    cr_assert(eq(int,
-                 rpsim_hardware_lower(row->run.schedule, &row->config, &row->workload, row->run.model,
-                                      row->platform, &program),
-                 RP_OK),
-              "%s", row->schedule_name);
+    cr_assert(eq(int, rpsim_hardware_lower(&row->run, row->platform, &program, NULL), RP_OK), "%s",
+              row->schedule_name);
     cr_assert(eq(int, rp_program_check(program), RP_OK), "%s", row->schedule_name);
     double boundary = 2 * h * row->run.seq_len;
     double reduces = (program->recompute == RP_RECOMPUTE_NONE ? 4 : 6) * layers + 2;
@@ -449,7 +445,6 @@ Test(layouts, volumes_of_every_pipeline)
         for (uint32_t size = 1; resident && size < 9; size++) {
             uint32_t tensor = 1u << size % 3;
             uint32_t data = 1u << size / 3;
-            rpsim_options options;
             rpsim_study study;
             char line[256];
             if (!all && size != 3 && size != 4) {
@@ -461,7 +456,7 @@ Test(layouts, volumes_of_every_pipeline)
                            "--microbatch-size 2 --seq-len 512 --iterations 1 --optimizer %s%s",
                            rp_schedules[i]->name, tensor, data, endless ? "async" : "sync",
                            tensor > 1 && (size + i) % 2 == 0 ? " --sequence-parallel" : "");
-            rp_test_study(line, &options, &study);
+            rp_test_study(line, &study);
             expect_volumes(&study.rows[0], tensor, data);
             rpsim_study_fini(&study);
         }

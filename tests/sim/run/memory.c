@@ -10,6 +10,7 @@
 #include "common/schedule/schedule_type.h"
 #include "sim/run/seqlen.h"
 #include "tests/support/assertions.h"
+#include "tests/support/hand_run.h"
 #include "tests/support/synthetic.h"
 #include "tests/support/test_arena.h"
 
@@ -485,8 +486,7 @@ typedef struct machine {
     rp_costs costs;
     rp_platform platform;
     rp_partition partition;
-    rpsim_workload workload;
-    rp_schedule_config config;
+    rp_resolved run;
 } machine;
 
 static void load(machine *m)
@@ -498,28 +498,17 @@ static void load(machine *m)
         int,
         rp_partition_parse("test", "7,7,7,7|0,7,7,7,7", arena, &m->partition, NULL),
         RP_OK));
-    m->workload =
-        (rpsim_workload){.dtype = RP_DTYPE_F16, .global_batch = 5, .calls = 1, .microbatches = 5};
-    m->config = (rp_schedule_config){.gpus = 4,
-                                     .microbatches = 5,
-                                     .iterations = 2,
-                                     .round = 5,
-                                     .round_start = RP_ROUND_START_ROTATE,
-                                     .asynchronous = true,
-                                     .recompute = RP_RECOMPUTE_EARLY,
-                                     .layers = 28,
-                                     .partition = &m->partition,
-                                     .costs = &m->costs};
+    m->run = rp_test_hand_run("roundpipe", &m->model, &m->costs, &m->partition, 4, 5);
+    m->run.iterations = 2;
+    m->run.asynchronous = true;
+    m->run.recompute = RP_RECOMPUTE_EARLY;
 }
 
-static rpsim_result run_at(machine *m, const rp_schedule_type *schedule, uint32_t seq_len)
+static rpsim_result run_at(machine *m, uint32_t seq_len)
 {
     rpsim_result result;
-    m->workload.seq_len = seq_len;
-    cr_assert(eq(int,
-                 rpsim_hardware_case_run(schedule, &m->config, &m->workload, &m->model,
-                                         &m->platform, &result, NULL),
-                 RP_OK));
+    m->run.seq_len = seq_len;
+    cr_assert(eq(int, rpsim_hardware_case_run(&m->run, &m->platform, 0, &result, NULL), RP_OK));
     return result;
 }
 
@@ -541,7 +530,7 @@ Test(memory, grows_with_the_sequence)
     load(&m);
     uint64_t before[4] = {0};
     for (uint32_t seq_len = 1024; seq_len <= 65536; seq_len *= 2) {
-        rpsim_result result = run_at(&m, rp_schedule_find("roundpipe"), seq_len);
+        rpsim_result result = run_at(&m, seq_len);
         for (uint32_t i = 0; i < 4; i++) {
             cr_expect(gt(u64, result.memory.peak_gpu_bytes[i], before[i]));
             before[i] = result.memory.peak_gpu_bytes[i];
@@ -559,20 +548,20 @@ Test(memory, longest_sequence)
     rpsim_seqlen longest[2] = {0};
     rp_schedule_type schedule = *rp_schedule_find("roundpipe");
     schedule.library_memory = false;
+    m.run.schedule = &schedule;
     for (uint32_t grain = 0; grain < 2; grain++) {
         rpsim_result result;
-        m.workload.layer_grain = grain == 1;
-        cr_assert(eq(int,
-                     rpsim_seqlen_search(&schedule, &m.config, &m.workload, &m.model, &m.platform,
-                                         arena, &longest[grain], &result, NULL),
-                     RP_OK));
+        m.run.layer_grain = grain == 1;
+        cr_assert(
+            eq(int, rpsim_seqlen_search(&m.run, &m.platform, arena, &longest[grain], &result, NULL),
+               RP_OK));
         cr_expect(result.memory.fits);
-        cr_expect(eq(u32, m.workload.seq_len, longest[grain].tokens));
+        cr_expect(eq(u32, m.run.seq_len, longest[grain].tokens));
         rpsim_result_fini(&result);
-        result = run_at(&m, &schedule, longest[grain].tokens);
+        result = run_at(&m, longest[grain].tokens);
         cr_expect(result.memory.fits);
         rpsim_result_fini(&result);
-        result = run_at(&m, &schedule, longest[grain].tokens + 1024);
+        result = run_at(&m, longest[grain].tokens + 1024);
         cr_expect(not(result.memory.fits));
         rpsim_result_fini(&result);
     }
@@ -580,10 +569,8 @@ Test(memory, longest_sequence)
     m.platform.usable_memory_gb = 0.9; /* not even one step fits */
     rpsim_seqlen none = {.tokens = 1};
     rpsim_result result;
-    cr_assert(eq(int,
-                 rpsim_seqlen_search(&schedule, &m.config, &m.workload, &m.model, &m.platform,
-                                     arena, &none, &result, NULL),
-                 RP_OK));
+    cr_assert(
+        eq(int, rpsim_seqlen_search(&m.run, &m.platform, arena, &none, &result, NULL), RP_OK));
     cr_expect(eq(u32, none.tokens, 0));
     cr_expect(not(result.memory.fits));
     rpsim_result_fini(&result);

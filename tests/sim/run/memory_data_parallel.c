@@ -8,6 +8,7 @@
 #include "sim/run/memory/memory.h"
 #include "sim/run/seqlen.h"
 #include "tests/support/assertions.h"
+#include "tests/support/hand_run.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
@@ -500,8 +501,7 @@ typedef struct machine {
     rp_costs costs;
     rp_platform platform;
     rp_partition partition;
-    rpsim_workload workload;
-    rp_schedule_config config;
+    rp_resolved run;
 } machine;
 
 static void load(const char *name, machine *m)
@@ -514,27 +514,17 @@ static void load(const char *name, machine *m)
         pipeline ? "7,7,7,7" : "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1";
     cr_assert(
         eq(int, rp_partition_parse("test", list, arena, &m->partition, NULL), RP_OK));
-    m->workload =
-        (rpsim_workload){.dtype = RP_DTYPE_F16, .global_batch = 4, .calls = 1, .microbatches = 4};
-    m->config = (rp_schedule_config){.gpus = 4,
-                                     .microbatches = 4,
-                                     .iterations = 2,
-                                     .round = 4,
-                                     .recompute = RP_RECOMPUTE_WAIT,
-                                     .layers = 28,
-                                     .partition = &m->partition,
-                                     .costs = &m->costs};
+    m->run = rp_test_hand_run(name, &m->model, &m->costs, &m->partition, 4, 4);
+    m->run.iterations = 2;
+    m->run.recompute = RP_RECOMPUTE_WAIT;
 }
 
-static rpsim_memory memory_at(machine *m, const char *name, uint32_t seq_len)
+static rpsim_memory memory_at(machine *m, uint32_t seq_len)
 {
     rpsim_result result;
     rpsim_memory memory;
-    m->workload.seq_len = seq_len;
-    cr_assert(eq(int,
-                 rpsim_hardware_case_run(rp_schedule_find(name), &m->config, &m->workload,
-                                         &m->model, &m->platform, &result, NULL),
-                 RP_OK));
+    m->run.seq_len = seq_len;
+    cr_assert(eq(int, rpsim_hardware_case_run(&m->run, &m->platform, 0, &result, NULL), RP_OK));
     cr_assert(eq(int, rpsim_memory_copy(&result.memory, arena, &memory), RP_OK));
     rpsim_result_fini(&result);
     return memory;
@@ -548,7 +538,7 @@ Test(memory_sharded, grows_with_the_sequence)
         load(systems[k], &m);
         uint64_t before = 1350000000;
         for (uint32_t seq_len = 1024; seq_len <= 16384; seq_len *= 2) {
-            rpsim_memory memory = memory_at(&m, systems[k], seq_len);
+            rpsim_memory memory = memory_at(&m, seq_len);
             cr_expect(gt(u64, memory.peak_gpu_bytes[3], before), "%s", systems[k]);
             before = memory.peak_gpu_bytes[3];
         }
@@ -562,15 +552,13 @@ Test(memory_sharded, longest_sequence_is_the_longest)
         rpsim_result result;
         rpsim_seqlen found = {0};
         load(systems[k], &m);
-        cr_assert(eq(int,
-                     rpsim_seqlen_search(rp_schedule_find(systems[k]), &m.config, &m.workload,
-                                         &m.model, &m.platform, arena, &found, &result, NULL),
-                     RP_OK));
+        cr_assert(
+            eq(int, rpsim_seqlen_search(&m.run, &m.platform, arena, &found, &result, NULL), RP_OK));
         rpsim_result_fini(&result);
         uint32_t longest = found.tokens;
         cr_expect(gt(u32, longest, 0), "%s", systems[k]);
-        cr_expect(memory_at(&m, systems[k], longest).fits, "%s", systems[k]);
-        rpsim_memory over = memory_at(&m, systems[k], longest + 1024);
+        cr_expect(memory_at(&m, longest).fits, "%s", systems[k]);
+        rpsim_memory over = memory_at(&m, longest + 1024);
         cr_expect(not(over.fits), "%s", systems[k]);
         cr_expect(ne(ptr, strstr(over.oom_reason, "more than the usable"), NULL));
     }
@@ -582,8 +570,8 @@ Test(memory_sharded, slices_of_a_sequence)
 {
     machine m;
     load("megatron-tp", &m);
-    rpsim_memory whole = memory_at(&m, "megatron-tp", 4096);
-    m.workload.sequence_slices = 4;
-    rpsim_memory sliced = memory_at(&m, "megatron-tp", 4 * 4096);
+    rpsim_memory whole = memory_at(&m, 4096);
+    m.run.sequence_slices = 4;
+    rpsim_memory sliced = memory_at(&m, 4 * 4096);
     cr_expect(eq(u64, sliced.peak_gpu_bytes[0], whole.peak_gpu_bytes[0]));
 }

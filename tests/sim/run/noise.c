@@ -137,8 +137,8 @@ Test(noise, none_is_the_run_itself)
     rp_random_case *c = malloc(sizeof *c);
     for (uint32_t i = 0; i < 150; i++) {
         rp_random_case_draw(&random, 400, c);
-        c->run.iterations = i % 3 == 0 ? 17 : 1 + i % 2;
-        c->run.asynchronous = i % 2 == 0;
+        c->config.iterations = i % 3 == 0 ? 17 : 1 + i % 2;
+        c->config.asynchronous = i % 2 == 0;
         rpsim_result result;
         cr_assert(eq(int, rpsim_case_run(c->schedule, &c->config, &result, NULL), RP_OK));
         double expected =
@@ -164,8 +164,8 @@ Test(noise, seeds_and_threads)
     rp_random_case *c = malloc(sizeof *c);
     do {
         rp_random_case_draw(&random, 2000, c);
-    } while (c->empty_units || rp_resolved_microbatches(&c->run) < 8);
-    c->run.iterations = 1;
+    } while (c->empty_units || c->config.microbatches < 8);
+    c->config.iterations = 1;
     rpsim_noise noise = {.cv = 0.2, .replicas = REPLICAS, .seed = 42, .threads = 1};
     replicate(&c->config, c->schedule->name, &noise, first);
     for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
@@ -278,9 +278,9 @@ Test(noise, slow_gpu_in_a_pipeline_of_equal_stages)
     c.costs.layers = LAYERS;
     c.costs.fwd_ps = fwd_ps;
     c.costs.bwd_ps = c.costs.bwd_input_ps = bwd_ps;
-    c.run.gpus = GPUS;
-    c.run.layers = LAYERS;
-    c.run.partition = &partition;
+    c.config.gpus = GPUS;
+    c.config.layers = LAYERS;
+    c.config.partition = &partition;
     static const double slow[] = {1, 1.25, 3};
     for (uint32_t gpu = 0; gpu < GPUS; gpu++) {
         for (size_t i = 0; i < sizeof slow / sizeof slow[0]; i++) {
@@ -300,9 +300,9 @@ Test(noise, slow_gpu_leaves_the_other_draws)
     rp_partition partition = {.forward_count = 3, .forward_layers = layers};
     chain c;
     make_chain(&c, 6, 0, 0);
-    c.costs.layers = c.run.layers = c.run.gpus = 3;
+    c.costs.layers = c.config.layers = c.config.gpus = 3;
     c.costs.fwd_ps = c.costs.bwd_ps = c.costs.bwd_input_ps = ps;
-    c.run.partition = &partition;
+    c.config.partition = &partition;
     rp_program *program = NULL;
     cr_assert(
         eq(int, rp_schedule_build(rp_schedule_find("1f1b"), &c.config, &program, NULL), RP_OK));

@@ -4,6 +4,7 @@
 #include "common/inputs/load/platforms.h"
 #include "sim/rppredict/prediction.h"
 #include "tests/support/assertions.h"
+#include "tests/support/hand_run.h"
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
@@ -73,15 +74,9 @@ static const char *plan_at(uint32_t seq_len)
 {
     rp_partition partition;
     const char *text = NULL;
-    rpsim_workload workload = {.dtype = RP_DTYPE_F16,
-                               .global_batch = 10,
-                               .calls = 1,
-                               .microbatches = 10,
-                               .seq_len = seq_len};
-    cr_assert(eq(int,
-                 rpsim_run_plan(&costs, &model, &platform, &workload, 8, arena, &partition, NULL,
-                                NULL),
-                 RP_OK));
+    rp_resolved run = rp_test_hand_run("roundpipe", &model, &costs, NULL, 8, 10);
+    run.seq_len = seq_len;
+    cr_assert(eq(int, rpsim_run_plan(&run, &platform, arena, &partition, NULL, NULL), RP_OK));
     cr_assert(eq(int, rp_partition_text(&partition, arena, &text), RP_OK));
     return text;
 }

@@ -1,9 +1,8 @@
 /* Copies of RoundPipe on servers of their own, whose hosts add up gradients over the network. */
 #include "common/machine/machine.h"
-#include "sim/study/study.h"
 #include "sim/run/hardware_case.h"
 #include "tests/support/assertions.h"
-#include "tests/support/run_tool.h"
+#include "tests/support/study_case.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -19,38 +18,13 @@ static const double parameters =
     151936 * HIDDEN + HIDDEN +
     28 * (2 * HIDDEN * 16 * 128 + 2 * HIDDEN * 8 * 128 + 3 * HIDDEN * 6144 + 2 * HIDDEN + 2 * 128);
 
-static double number(const char *line, const char *key)
-{
-    rp_test_outcome outcome = rp_test_rpsim_after("--intervals off --format json ", line);
-    cr_assert(eq(int, outcome.status, 0), "%s: %s", line, outcome.messages);
-    json_t *rows = json_loads(outcome.output, 0, NULL);
-    double value = rp_test_json_number(json_array_get(rows, 0), key);
-    json_decref(rows);
-    return value;
-}
-
 static rp_program *lowered(const char *line)
 {
-    char *argv[40] = {"rpsim"};
-    int argc = 1;
-    rp_arena *arena = rp_test_tool_arena();
-    const char *copy = NULL;
-    rpsim_options options;
     rpsim_study study;
     rp_program *program = NULL;
-    cr_assert(eq(int, rp_arena_copy_text(arena, line, strlen(line), &copy), RP_OK));
-    char *rest = NULL;
-    for (char *word = strtok_r((char *)(uintptr_t)copy, " ", &rest); word != NULL;
-         word = strtok_r(NULL, " ", &rest)) {
-        argv[argc++] = word;
-    }
-    cr_assert(eq(int, rpsim_options_parse(argc, argv, arena, &options, NULL), RP_OK), "%s", line);
-    cr_assert(eq(int, rpsim_study_prepare(&options, arena, &study, NULL), RP_OK), "%s", line);
+    rp_test_study(line, &study);
     const rpsim_row *row = &study.rows[0];
-    cr_assert(eq(int,
-                 rpsim_hardware_lower(row->run.schedule, &row->config, &row->workload, row->run.model,
-                                      row->platform, &program),
-                 RP_OK));
+    cr_assert(eq(int, rpsim_hardware_lower(&row->run, row->platform, &program, NULL), RP_OK));
     cr_assert(eq(int, rp_program_check(program), RP_OK));
     rpsim_study_fini(&study);
     return program;
@@ -149,10 +123,10 @@ Test(servers, ops_are_those_of_one_server)
     expect_one_server(SERVERS(4) "12.5 --iterations 3 --optimizer async",
                       RUN "--iterations 3 --optimizer async");
     expect_one_server(SERVERS(4) "12.5 --iterations 2", RUN "--iterations 2");
-    cr_expect(eq(dbl, number(SERVERS(8) "3.125 --iterations 2", "peak_host_bytes"),
-                 number(RUN "--iterations 2", "peak_host_bytes")));
-    cr_expect(eq(dbl, number(SERVERS(8) "3.125 --iterations 2", "host_memory_bytes"),
-                 number(RUN "--iterations 2", "host_memory_bytes")));
+    cr_expect(eq(dbl, rp_test_row_number(SERVERS(8) "3.125 --iterations 2", "peak_host_bytes"),
+                 rp_test_row_number(RUN "--iterations 2", "peak_host_bytes")));
+    cr_expect(eq(dbl, rp_test_row_number(SERVERS(8) "3.125 --iterations 2", "host_memory_bytes"),
+                 rp_test_row_number(RUN "--iterations 2", "host_memory_bytes")));
 }
 
 /* A network that is slow enough is busy all the time: an asynchronous step takes as long as its
@@ -160,17 +134,19 @@ Test(servers, ops_are_those_of_one_server)
 Test(servers, steps_take_as_long_as_the_network)
 {
     double bytes = 2 * 3.0 / 4 * 4 * parameters;
-    double slow = number(SERVERS(4) "0.05 --optimizer async --iterations 16", "iteration_ms");
+    double slow =
+        rp_test_row_number(SERVERS(4) "0.05 --optimizer async --iterations 16", "iteration_ms");
     cr_expect(epsilon_eq(dbl, slow, 1e3 * bytes / 0.05e9, 5e-3 * slow));
-    double hops = number(SERVERS(4) "0.05 --optimizer async --iterations 16 --set "
-                                    "platform.network_hop_us=1000",
-                         "iteration_ms");
+    double hops = rp_test_row_number(SERVERS(4) "0.05 --optimizer async --iterations 16 --set "
+                                                "platform.network_hop_us=1000",
+                                     "iteration_ms");
     cr_expect(epsilon_eq(dbl, hops - slow, 30 * 6 * 1.0, 6.1)); /* the first: beside a collection */
-    cr_expect(epsilon_eq(dbl, number(SERVERS(4) "100 --optimizer async", "tokens_per_s"),
-                         4 * number(RUN "--optimizer async", "tokens_per_s"), 1));
+    cr_expect(epsilon_eq(dbl,
+                         rp_test_row_number(SERVERS(4) "100 --optimizer async", "tokens_per_s"),
+                         4 * rp_test_row_number(RUN "--optimizer async", "tokens_per_s"), 1));
     /* Synchronous: of one iteration alone what is slower is seen whole. */
-    double half = number(SERVERS(4) "0.05 --iterations 1", "makespan_ms");
-    double whole = number(SERVERS(4) "0.1 --iterations 1", "makespan_ms");
+    double half = rp_test_row_number(SERVERS(4) "0.05 --iterations 1", "makespan_ms");
+    double whole = rp_test_row_number(SERVERS(4) "0.1 --iterations 1", "makespan_ms");
     cr_expect(epsilon_eq(dbl, half - whole, 1e3 * (bytes / 0.05e9 - bytes / 0.1e9), 1e-4 * half));
 }
 
@@ -181,11 +157,11 @@ Test(servers, programs_keep_their_servers)
     const char *written = rp_test_tool_expand("@DIR@/p.txt", strlen("@DIR@/p.txt"));
     (void)snprintf(line, sizeof line, "%s --program-out %s", SERVERS(2) "3.125 --iterations 2",
                    written);
-    double whole = number(line, "tokens_per_s");
+    double whole = rp_test_row_number(line, "tokens_per_s");
     (void)snprintf(line, sizeof line,
                    "--program-in %s --model qwen3-1.7b --platform rtx4090x8 "
                    "--nodes 2 --set platform.network_gb_per_s=3.125",
                    written);
     cr_expect(gt(dbl, whole, 0));
-    cr_expect(eq(dbl, number(line, "gpus"), 16));
+    cr_expect(eq(dbl, rp_test_row_number(line, "gpus"), 16));
 }

@@ -2,6 +2,7 @@
 #include "sim/study/session.h"
 #include "common/base/log.h"
 #include "common/store/record.h"
+#include "sim/rpsim/arguments.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 

@@ -1,0 +1,18 @@
+#include "tests/support/hand_run.h"
+
+rp_resolved rp_test_hand_run(const char *schedule, const rp_model *model, const rp_costs *costs,
+                             const rp_partition *partition, uint32_t gpus, uint32_t microbatches)
+{
+    return (rp_resolved){.schedule = rp_schedule_find(schedule),
+                         .model = model,
+                         .costs = costs,
+                         .partition = partition,
+                         .gpus = gpus,
+                         .seq_len = costs->seq_len,
+                         .dtype = RP_DTYPE_F16,
+                         .global_batch = microbatches,
+                         .calls = 1,
+                         .microbatches = microbatches,
+                         .iterations = 1,
+                         .round = RP_ROUND_ALL};
+}
