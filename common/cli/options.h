@@ -185,8 +185,8 @@ void rp_options_write_settings(const rp_options_program *program, const void *op
                                rp_json *json);
 
 /**
- * Writes keys and values of the settings of rows into an open object: those that are given or not 0,
- * but for rows with `own_setting`.
+ * Writes keys and values of the settings of rows into an open object: those that are given or not
+ * 0, but for rows with `own_setting`.
  * @param object that the rows' members are offsets into
  */
 void rp_option_write_members(const rp_option *rows, uint32_t count, const void *object,

@@ -105,7 +105,7 @@ rp_status rp_resolve_published(const char *model, bool optimizer_given, rp_resol
  */
 rp_status rp_resolve_longest(const char *model, rp_resolved *run, rp_reason *reason);
 
-/** What a run is resolved with. Everything is borrowed. */
+/** Inputs that a run is resolved with. Everything is borrowed. */
 typedef struct rp_run_inputs {
     const rp_platform *platform;
     const rp_costs *costs;

@@ -33,7 +33,7 @@ enum {
     RP_RUN_OF_PROGRAM = 2, /**< fixed by a program that is given */
     RP_RUN_OF_CSV = 4,     /**< fixed by a schedule CSV of PyTorch's pipelining */
     RP_RUN_OF_SIDECAR = 8, /**< fixed by the side-car of such a file */
-    /** How tensor groups, copies and pipelines share the GPUs (rp_layout). */
+    /** Says how tensor groups, copies and pipelines share the GPUs (rp_layout). */
     RP_RUN_LAYOUT = 16 | RP_RUN_HARDWARE | RP_RUN_OF_PROGRAM | RP_RUN_OF_CSV,
 };
 

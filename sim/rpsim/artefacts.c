@@ -28,7 +28,8 @@ static rp_status require_one(const rpsim_study *study, const char *option, const
 
 static bool writes_sidecar(const rpsim_options *o)
 {
-    return o->torch_csv_out != NULL && o->setup.torch_csv_in == NULL && o->setup.torch_sidecar != NULL;
+    return o->torch_csv_out != NULL && o->setup.torch_csv_in == NULL &&
+           o->setup.torch_sidecar != NULL;
 }
 
 /* Iterations of --gantt-iterations are there in every run. */

@@ -52,7 +52,8 @@ static rp_status write_platform(const rpsim_options *options, const char *name, 
 {
     const rpsim_setup *o = &options->setup;
     const char *from = o->platform != NULL ? o->platform : RPSIM_DEFAULT_PLATFORM;
-    if (strcmp(from, RP_PLATFORM_DETECT) == 0 && !rp_changes_any(&o->changes, &rp_platform_schema)) {
+    if (strcmp(from, RP_PLATFORM_DETECT) == 0 &&
+        !rp_changes_any(&o->changes, &rp_platform_schema)) {
         return rp_detect_write(name, arena, stream);
     }
     rp_platform platform;

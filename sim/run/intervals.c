@@ -122,7 +122,8 @@ static rp_provenance kind_of_table(const rpsim_interval_run *run)
     size_t length = gpu != NULL ? strcspn(gpu + 1, " ") : 0;
     bool other = gpu != NULL && (strlen(run->platform->gpu) != length ||
                                  strncmp(gpu + 1, run->platform->gpu, length) != 0);
-    return run->resolved->costs->kind == RP_MEASURED && other ? RP_ASSUMED : run->resolved->costs->kind;
+    return run->resolved->costs->kind == RP_MEASURED && other ? RP_ASSUMED
+                                                              : run->resolved->costs->kind;
 }
 
 static bool uses(const rpsim_interval_run *run, unsigned things, rpsim_input_id id,
@@ -223,8 +224,8 @@ static rp_status simulate(const rpsim_interval_run *run, const double *factors, 
     rp_costs costs;
     double period_ps = 0;
     rp_platform platform = scale_platform(run->platform, factors);
-    RP_TRY(scale_table(run->resolved->costs, factors[RPSIM_INPUT_LAYERS], factors[RPSIM_INPUT_HEAD], arena,
-                       &costs));
+    RP_TRY(scale_table(run->resolved->costs, factors[RPSIM_INPUT_LAYERS], factors[RPSIM_INPUT_HEAD],
+                       arena, &costs));
     RP_TRY(rpsim_hardware_period(run->program, &costs, &platform, run->resolved, arena,
                                  &period_ps, NULL));
     *speed_out = run->period_ps / period_ps * factors[RPSIM_INPUT_RUN];

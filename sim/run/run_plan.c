@@ -34,8 +34,8 @@ rp_status rpsim_run_costs(const rp_costs *table, const rp_model *model, const rp
     costs.microbatch_size = sequences;
     costs.seq_len = seq_len;
     RP_TRY(describe_layers(table->layers, &sequences, arena, &program));
-    RP_TRY(
-        rpsim_hardware_inputs(&program, table, model, platform, seq_len, arena, &times, &unused, reason));
+    RP_TRY(rpsim_hardware_inputs(&program, table, model, platform, seq_len, arena, &times, &unused,
+                                 reason));
     RP_TRY(rp_arena_alloc(arena, table->layers, sizeof(int64_t), &costs.fwd_ps));
     RP_TRY(rp_arena_alloc(arena, table->layers, sizeof(int64_t), &costs.bwd_ps));
     RP_TRY(rp_arena_alloc(arena, table->layers, sizeof(int64_t), &costs.bwd_input_ps));

@@ -261,7 +261,7 @@ static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recom
     return add_row(study, &sized, in, schedule, recompute, reason);
 }
 
-/* What a program says of its run. */
+/* The run as its program says. */
 static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
                              const rp_program *program, rpsim_row *row, rp_reason *reason)
 {
