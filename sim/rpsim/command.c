@@ -91,7 +91,7 @@ static rp_status act(const rpsim_options *options, const char *command, rp_arena
     }
     switch (options->action) {
     case RPSIM_ACTION_LIST:
-        return rpsim_list_write(options, arena, stream);
+        return rpsim_list_write(options->list, options->format, arena, stream);
     case RPSIM_ACTION_FLOWS:
         return rpsim_flows_run(options->flows, arena, stream);
     case RPSIM_ACTION_PLATFORM:

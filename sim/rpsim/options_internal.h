@@ -3,15 +3,8 @@
 
 #include "common/base/reason.h"
 #include "common/torch/torch_csv.h"
+#include "sim/rpsim/report/report.h"
 #include "sim/study/setup.h"
-
-typedef enum rpsim_format {
-    RPSIM_FORMAT_TABLE,
-    RPSIM_FORMAT_JSON,
-    RPSIM_FORMAT_CSV,
-    RPSIM_FORMAT_KV,
-    RPSIM_FORMAT_MD,
-} rpsim_format;
 
 typedef enum rpsim_action {
     RPSIM_ACTION_RUN,

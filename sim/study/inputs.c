@@ -193,7 +193,7 @@ static void warn_of_host_work(const rpsim_setup *o, const rpsim_inputs *in)
     bool many = !o->quiet && o->run.hardware && m != NULL && m->lora_rank != 0 && m->experts > 1 &&
                 !m->expert_bias;
     for (uint32_t i = 0; many && i < o->schedule_count; i++) {
-        if (!rp_schedule_find(o->schedules[i])->traits.one_dispatcher) {
+        if (!o->schedules[i]->traits.one_dispatcher) {
             rp_log_warning("--model: the host's work for the modules of %s's experts is in the "
                            "times of roundpipe only; others are at most as fast as is said here",
                            m->name);

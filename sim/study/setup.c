@@ -22,17 +22,18 @@ rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena 
     if (o->all_schedules) {
         RP_TRY(rp_arena_alloc(arena, rp_schedule_count, sizeof *o->schedules, &o->schedules));
         for (uint32_t i = 0; i < rp_schedule_count; i++) {
-            o->schedules[i] = rp_schedules[i]->name;
+            o->schedules[i] = rp_schedules[i];
         }
         o->schedule_count = rp_schedule_count;
         return RP_OK;
     }
-    RP_TRY(rp_option_list(row->name, text, arena, &o->schedules, &o->schedule_count, reason));
+    const char **names = NULL;
+    RP_TRY(rp_option_list(row->name, text, arena, &names, &o->schedule_count, reason));
+    RP_TRY(rp_arena_alloc(arena, o->schedule_count, sizeof *o->schedules, &o->schedules));
     for (uint32_t i = 0; i < o->schedule_count; i++) {
-        const rp_schedule_type *schedule = NULL;
-        RP_TRY(rp_schedule_require("--schedule", o->schedules[i], true, &schedule, reason));
+        RP_TRY(rp_schedule_require("--schedule", names[i], true, &o->schedules[i], reason));
         for (uint32_t k = 0; k < i; k++) {
-            if (strcmp(o->schedules[k], o->schedules[i]) == 0) {
+            if (o->schedules[k] == o->schedules[i]) {
                 return rp_option_bad(row->name, text, "different schedules", reason);
             }
         }
@@ -122,7 +123,7 @@ void rpsim_setup_complete(rpsim_setup *o)
 rp_status rpsim_setup_schedule(const rp_schedule_type *schedule, rp_arena *arena, rpsim_setup *o)
 {
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *o->schedules, &o->schedules));
-    o->schedules[0] = schedule->name;
+    o->schedules[0] = schedule;
     o->schedule_count = 1;
     o->all_schedules = false;
     return RP_OK;

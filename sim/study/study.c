@@ -135,11 +135,11 @@ static rp_status add_row(rpsim_study *study, const rpsim_setup *o, const rpsim_i
     return RP_OK;
 }
 
-static rp_status add_schedule(rpsim_study *study, const char *name, const rpsim_inputs *in,
-                              rp_reason *reason)
+static rp_status add_schedule(rpsim_study *study, const rp_schedule_type *schedule,
+                              const rpsim_inputs *in, rp_reason *reason)
 {
     const rpsim_setup *o = study->setup;
-    const rp_schedule_type *schedule = rp_schedule_find(name);
+    const char *name = schedule->name;
     const char *why = NULL;
     if (schedule->flushed != NULL && o->all_schedules && !o->run.asynchronous) {
         RP_TRY(rp_arena_print(study->arena, &why,

@@ -13,8 +13,7 @@ awk 'FNR <= 200 && /^[ \t]*#[ \t]*include[ \t]*"[a-z]+\// { split($0, part, "\""
     "${files[@]}" >"$lint_work/includes"
 
 # FROM TO FILE:LINE INCLUDED: each include joins two folders right below the deepest one that both files are in, which
-# itself is "FOLDER/.". A circle at any level is then a circle of these. Until what both need has a room of its own,
-# sim/rpsim/report and sim/rpsim include each other.
+# itself is "FOLDER/.". A circle at any level is then a circle of these.
 awk '
     function below(folder, path) {
         path = substr(path, length(folder) + 1)
@@ -27,7 +26,7 @@ awk '
         }
         from = below(folder, $2)
         to = below(folder, $3)
-        if (from != to && !(from == "sim/rpsim/report" && to == "sim/rpsim/.")) {
+        if (from != to) {
             print from, to, $1, $3
         }
     }' "$lint_work/includes" >"$lint_work/edges"
@@ -54,9 +53,9 @@ awk 'function program(path) {
 awk '$3 ~ /^exec\/host\// && $2 !~ /^exec\/(host|backends|rpexec|measure|describe|cuda\/tests)\// { print $1 ": includes " $3 }' \
     "$lint_work/includes" | lint_report "the executor knows no backend"
 
-# A program's name is a label: command lines alone turn names into schedules.
+# A schedule's name is a label: command lines alone, and the options of a study, turn names into schedules.
 awk '/rp_schedule_(find|require)\(/ &&
-    FILENAME !~ /^(common\/schedule\/schedule_type\.[ch]|common\/compile\/|sim\/rp[a-z]+\/|exec\/rpexec\/|experiments\/)/ {
+    FILENAME !~ /^(common\/schedule\/schedule_type\.[ch]|common\/compile\/|sim\/rp[a-z]+\/|sim\/study\/setup\.c|exec\/rpexec\/|experiments\/)/ {
         print FILENAME ":" FNR ": " $0 }' "${files[@]}" |
     lint_report "only command lines look a schedule up by name"
 

@@ -226,18 +226,18 @@ static rp_status write_data(const list_type *type, const char *const *names, uin
     return RP_OK;
 }
 
-rp_status rpsim_list_write(const rpsim_options *options, rp_arena *arena, FILE *stream)
+rp_status rpsim_list_write(const char *kind, rpsim_format format, rp_arena *arena, FILE *stream)
 {
     const list_type *type = types;
     const char **names = NULL;
     uint32_t count = 0;
     rp_table *table = NULL;
-    while (strcmp(type->kind, options->list) != 0) {
+    while (strcmp(type->kind, kind) != 0) {
         type++;
     }
     RP_TRY(name_all(type, arena, &names, &count));
-    bool json = options->format == RPSIM_FORMAT_JSON;
-    if (json || options->format == RPSIM_FORMAT_CSV) {
+    bool json = format == RPSIM_FORMAT_JSON;
+    if (json || format == RPSIM_FORMAT_CSV) {
         return write_data(type, names, count, json, arena, stream);
     }
     RP_TRY(rp_table_create(type->columns, type->column_count, count, arena, &table));
@@ -249,7 +249,7 @@ rp_status rpsim_list_write(const rpsim_options *options, rp_arena *arena, FILE *
             RP_TRY(rp_table_print(table, "%s", f.texts[k]));
         }
     }
-    if (options->format == RPSIM_FORMAT_MD) {
+    if (format == RPSIM_FORMAT_MD) {
         rp_table_write_markdown(table, stream);
     } else {
         rp_table_write(table, 0, rp_paragraph_columns(stream, RP_TABLE_COLUMNS), stream);

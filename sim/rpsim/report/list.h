@@ -2,13 +2,14 @@
 #pragma once
 
 #include "common/base/mem.h"
-#include "sim/rpsim/options_internal.h"
+#include "sim/rpsim/report/report.h"
 
 #include <stdio.h>
 
 /**
- * Prints the schedules, or the models, platforms or cost tables of the data folder, as
- * options->list says, in options->format. Files that cannot be read are named with the cause.
+ * Prints the schedules, or the models, platforms or cost tables of the data folder. Files that
+ * cannot be read are named with the cause.
+ * @param kind "schedules", "models", "platforms" or "costs"
  * @retval RP_OK, RP_INPUT (no such folder; logged), RP_IO, RP_NO_MEMORY
  */
-rp_status rpsim_list_write(const rpsim_options *options, rp_arena *arena, FILE *stream);
+rp_status rpsim_list_write(const char *kind, rpsim_format format, rp_arena *arena, FILE *stream);

@@ -3,10 +3,18 @@
 
 #include "common/formats/json.h"
 #include "common/store/store.h"
-#include "sim/rpsim/options_internal.h"
 #include "sim/study/study.h"
 
 #include <stdio.h>
+
+/** Forms of --format. */
+typedef enum rpsim_format {
+    RPSIM_FORMAT_TABLE,
+    RPSIM_FORMAT_JSON,
+    RPSIM_FORMAT_CSV,
+    RPSIM_FORMAT_KV,
+    RPSIM_FORMAT_MD,
+} rpsim_format;
 
 /** Writes the study. Write errors stay in the stream. @retval RP_OK,
  * RP_NO_MEMORY */

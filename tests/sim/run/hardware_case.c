@@ -12,22 +12,16 @@ TestSuite(hardware_case, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .
 
 static void prepare(bool asynchronous, rpsim_study *study)
 {
-    const char **names = NULL;
     static const char *models[] = {"llama3.1-8b"};
     rpsim_setup *setup = NULL;
     rp_arena *arena = rp_test_tool_arena();
     cr_assert(eq(int, rp_arena_alloc(arena, 1, sizeof *setup, &setup), RP_OK));
-    cr_assert(eq(int, rp_arena_alloc(arena, rp_schedule_count, sizeof *names, &names), RP_OK));
-    for (uint32_t i = 0; i < rp_schedule_count; i++) {
-        names[i] = rp_schedules[i]->name;
-    }
     *setup = (rpsim_setup){.run = RP_RUN_INIT,
-                           .schedules = names,
-                           .schedule_count = rp_schedule_count,
-                           .all_schedules = true,
                            .models = models,
                            .model_count = 1,
                            .quiet = true};
+    const rp_option *row = &rpsim_setup_rows[0];
+    cr_assert(eq(int, rp_option_assign(row, "all", arena, setup, NULL), RP_OK), "%s", row->name);
     setup->run.recomputes[0] = RP_RECOMPUTE_WAIT;
     setup->run.recompute_count = 1;
     setup->run.asynchronous = asynchronous;
