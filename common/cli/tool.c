@@ -1,7 +1,7 @@
 #include "common/cli/tool.h"
 
-#include "common/base/interrupt.h"
 #include "common/base/log.h"
+#include "common/cli/interrupt.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 #define _GNU_SOURCE /* memmem, syscall */
 #include "exec/processes/guard.h"
 
-#include "common/base/interrupt.h"
 #include "common/base/log.h"
+#include "common/cli/interrupt.h"
 #include "exec/processes/processes_internal.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 #include "exec/rpexec/train.h"
 
-#include "common/base/interrupt.h"
 #include "common/base/log.h"
 #include "common/base/median.h"
 #include "common/base/text.h"
 #include "common/base/units.h"
+#include "common/cli/interrupt.h"
 #include "exec/host/awake.h"
 #include "exec/measure/measure.h"
 #include "exec/operators/random.h"

@@ -1,9 +1,9 @@
 /* Several processes that train together: what all of them must have alike, what they need to know
  * of process 0, and what it reports of all. */
 #include "common/base/hash.h"
-#include "common/base/interrupt.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/cli/interrupt.h"
 #include "common/inputs/data.h"
 #include "exec/rpexec/train_internal.h"
 

@@ -1,4 +1,4 @@
-#include "common/base/interrupt.h"
+#include "common/cli/interrupt.h"
 
 #include "common/base/text.h"
 
