@@ -592,9 +592,8 @@ Test(roofline, short_sequences_never_take_negative_time)
     int64_t before[2] = {0};
     for (uint32_t seq_len = 1; seq_len <= 65536; seq_len *= 4) {
         rpsim_compute_costs costs;
-        rp_status status =
-            rpsim_compute_costs_create(&program, &table, &model, &rates, seq_len, arena, &costs,
-                                       NULL);
+        rp_status status = rpsim_compute_costs_create(&program, &table, &model, &rates, seq_len,
+                                                      arena, &costs, NULL);
         cr_assert(eq(int, status, RP_OK));
         cr_expect(gt(i64, costs.ps[RP_OP_FORWARD], before[0]), "%u", seq_len);
         cr_expect(ge(i64, costs.ps[RP_OP_BACKWARD], before[1]), "%u", seq_len);
