@@ -30,7 +30,7 @@ llama3.1-8b-rtx3090x8 llama3.1-8b rtx3090x8 8
 llama3.1-8b-rtx5090x8 llama3.1-8b rtx5090x8 8
 llama3.1-8b-l40sx4 llama3.1-8b l40sx8 4'
 # What a point's result depends on: a grid is kept until one of these changes.
-commit=$(git -C "$root" log -1 --format=%h -- common sim/engine sim/run sim/rpsim/study.c traces 2>/dev/null || true)
+commit=$(git -C "$root" log -1 --format=%h -- common sim/engine sim/run sim/study traces 2>/dev/null || true)
 
 # ask STORE QUERY: rows of a store, its values parted by |.
 ask()

@@ -121,7 +121,7 @@ listed "$model" "$rpsim" --schedule "$schedule" --model "$model" --platform "$pl
 listed "$platform" "$rpsim" --schedule gpipe --model "$model" --platform "$platform" --gpus 4 --format csv
 
 # An output column: in JSON, CSV, the text table, the store and cli.md, by at most two files of code.
-rows=$(grep -l '^+++ sim/rpsim/report/columns.c$' "$work"/patch*) || fail "no walk-through adds a column"
+rows=$(grep -l '^+++ sim/study/columns.c$' "$work"/patch*) || fail "no walk-through adds a column"
 column=$(sed -nE 's/^\+    X\(([a-z_]+),.*/\1/p' "$rows")
 heading=$(sed -nE 's/^\+.*TABLE\([A-Z]+, [0-9]+, "([^"]+)".*/\1/p' "$rows")
 run=(--schedule gpipe --gpus 4 --accumulate 2 --fidelity hardware)

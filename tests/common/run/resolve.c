@@ -176,7 +176,7 @@ Test(resolve, published_runs_are_the_tables_rows)
     expect_rows("configs/paper_seqlen.csv", true);
 }
 
-/* What is decided beside --config stays decided. */
+/* Decisions beside --config stay as they are. */
 Test(resolve, published_runs_may_be_changed)
 {
     rp_run run = RP_RUN_INIT;

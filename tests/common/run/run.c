@@ -82,7 +82,7 @@ static void expect_choices(const rp_option *row, const char *words)
     expect_refused(row, "");
 }
 
-/* What rows with rules of their own take. */
+/* Texts of rows with rules of their own. */
 static void expect_own(const rp_option *row)
 {
     static const struct {
