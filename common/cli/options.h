@@ -80,6 +80,8 @@ struct rp_option {
                       rp_reason *reason);
     /** Writes keys and values into the settings, in place of the row's key and value. */
     void (*write)(const void *options, rp_json *json);
+    /** Writes the value behind the row's key, in place of the member's. */
+    void (*write_value)(const void *options, rp_json *json);
     const char *help; /**< one paragraph, the default in parentheses */
 };
 
@@ -195,7 +197,6 @@ void rp_option_write_members(const rp_option *rows, uint32_t count, const void *
 /** @return bytes that all settings take as JSON, at most. */
 size_t rp_options_settings_size(const rp_options_program *program, const void *options);
 
-/** Writes key and value of one option, null where it was not given and its member is 0. Processes
- * compare the same. */
-void rp_options_write_setting(const rp_options_program *program, const void *options,
-                              const char *name, rp_json *json);
+/** Writes the value that an option has, as settings have it. @param row without `write` */
+void rp_options_write_value(const rp_options_program *program, const void *options,
+                            const rp_option *row, rp_json *json);

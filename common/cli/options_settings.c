@@ -44,13 +44,18 @@ static void write_choice(const rp_option *row, const char *member, const char *g
     rp_json_string_n(json, choices, length);
 }
 
-static void write_value(const rp_option *row, const char *member, const char *given, rp_json *json)
+static void write_value(const rp_option *row, const void *options, const char *given, rp_json *json)
 {
+    const char *member = (const char *)options + row->to.offset;
     uint32_t u32 = 0;
     uint64_t u64 = 0;
     double real = 0;
     const char *text = NULL;
     bool flag = false;
+    if (row->write_value != NULL) {
+        row->write_value(options, json);
+        return;
+    }
     switch (row->kind) {
     case RP_OPTION_FLAG:
         memcpy(&flag, member, sizeof flag);
@@ -95,7 +100,7 @@ static void write_setting(const rp_option *row, const void *options, const char 
         *c = *c == '-' ? '_' : *c;
     }
     rp_json_key(json, key);
-    write_value(row, (const char *)options + row->to.offset, given, json);
+    write_value(row, options, given, json);
 }
 
 void rp_options_write_settings(const rp_options_program *program, const void *options, bool all,
@@ -134,12 +139,9 @@ size_t rp_options_settings_size(const rp_options_program *program, const void *o
     return size;
 }
 
-void rp_options_write_setting(const rp_options_program *program, const void *options,
-                              const char *name, rp_json *json)
+void rp_options_write_value(const rp_options_program *program, const void *options,
+                            const rp_option *row, rp_json *json)
 {
-    uint32_t i = rp_options_find(program, name, strlen(name));
-    if (i < program->row_count) {
-        write_setting(&program->rows[i], options, ((const rp_options *)options)->given[i].text,
-                      json);
-    }
+    const rp_options *base = options;
+    write_value(row, options, base->given[row - program->rows].text, json);
 }

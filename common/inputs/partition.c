@@ -102,6 +102,17 @@ rp_status rp_partition_parse(const char *place, const char *text, rp_arena *aren
                        &partition_out->backward_layers, reason);
 }
 
+static bool are_equal(const uint32_t *a, uint32_t a_count, const uint32_t *b, uint32_t b_count)
+{
+    return a_count == b_count && (a_count == 0 || memcmp(a, b, a_count * sizeof *a) == 0);
+}
+
+bool rp_partition_equal(const rp_partition *a, const rp_partition *b)
+{
+    return are_equal(a->forward_layers, a->forward_count, b->forward_layers, b->forward_count) &&
+           are_equal(a->backward_layers, a->backward_count, b->backward_layers, b->backward_count);
+}
+
 static rp_status print_stages(rp_text *text, const uint32_t *layers, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {

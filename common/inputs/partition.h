@@ -25,6 +25,9 @@ typedef struct rp_partition {
 rp_status rp_partition_parse(const char *place, const char *text, rp_arena *arena,
                              rp_partition *partition_out, rp_reason *reason);
 
+/** @return whether both give every stage as many layers. */
+bool rp_partition_equal(const rp_partition *a, const rp_partition *b);
+
 /** Writes the notation that rp_partition_parse reads. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_partition_text(const rp_partition *partition, rp_arena *arena, const char **text_out);
 

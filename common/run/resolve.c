@@ -59,7 +59,55 @@ rp_status rp_resolved_split(const rp_resolved *run, rp_arena *arena, uint32_t **
 /* ---- from decisions to a run ------------------------------------------------------------------
  */
 
-#define MICROBATCHES_PER_GPU 2u
+static uint32_t usual_microbatches(uint32_t gpus)
+{
+    return 2 * gpus;
+}
+
+uint32_t rp_run_places(const rp_run *run)
+{
+    const rp_layout layout = rp_run_layout(run);
+    uint32_t nodes = run->nodes != 0 ? run->nodes : 1;
+    return run->gpus * nodes / rp_layout_gpus(&layout);
+}
+
+void rp_run_decide(rp_run *run, const rp_schedule_type *schedule)
+{
+    run->microbatches =
+        run->microbatches != 0 ? run->microbatches : usual_microbatches(rp_run_places(run));
+    run->microbatch_size = run->microbatch_size != 0 ? run->microbatch_size : 1;
+    run->accumulate = run->accumulate != 0 ? run->accumulate : 1;
+    if (!run->grain_given) {
+        run->layer_grain = rp_usual_layer_grain(schedule);
+        run->grain_given = true;
+    }
+    if (run->recompute_count == 0) {
+        run->recomputes[0] = schedule->default_recompute;
+        run->recompute_count = 1;
+    }
+}
+
+rp_resolved rp_resolved_of_run(const rp_run *run, const rp_schedule_type *schedule,
+                               const rp_model *model)
+{
+    return (rp_resolved){.schedule = schedule,
+                         .model = model,
+                         .gpus = rp_run_places(run),
+                         .layout = rp_run_layout(run),
+                         .seq_len = run->seq_len,
+                         .dtype = run->dtype,
+                         .calls = run->accumulate,
+                         .microbatches = run->microbatches,
+                         .microbatch_size = run->microbatch_size,
+                         .iterations = run->iterations,
+                         .round = run->round,
+                         .round_start = run->round_start,
+                         .asynchronous = run->asynchronous,
+                         .recompute = run->recomputes[0],
+                         .layer_grain = run->layer_grain,
+                         .piece_bytes = (uint64_t)run->piece_mb << 20,
+                         .reductions = rp_run_reductions(run)};
+}
 
 /* Stage fidelity: one call, whose rounds are as many microbatches as there are GPUs. */
 static void resolve_stage(const rp_run *run, rp_resolved *r)
@@ -144,7 +192,7 @@ rp_status rp_resolve(const rp_run *run, const rp_run_inputs *in, const rp_schedu
         .orders = in->orders,
     };
     r.gpus = gpus / rp_layout_gpus(&r.layout);
-    r.microbatches = run->microbatches != 0 ? run->microbatches : MICROBATCHES_PER_GPU * r.gpus;
+    r.microbatches = run->microbatches != 0 ? run->microbatches : usual_microbatches(r.gpus);
     rp_status status = RP_OK;
     if (run->hardware) {
         status = resolve_hardware(run, in, &r, reason);
@@ -153,4 +201,47 @@ rp_status rp_resolve(const rp_run *run, const rp_run_inputs *in, const rp_schedu
     }
     *resolved_out = r;
     return status;
+}
+
+/* ---- from a program to its run ----------------------------------------------------------------
+ */
+
+rp_resolved rp_resolved_of_program(const rp_program *program, uint32_t calls)
+{
+    rp_resolved r = {.stage = program->op_bytes == NULL || program->sequences == NULL,
+                     .layers = program->layer_count,
+                     .gpus = program->gpu_count,
+                     .layout = program->traits.layout,
+                     .dtype = program->dtype,
+                     .calls = calls,
+                     .microbatches = program->microbatch_count / calls,
+                     .iterations = program->iteration_count,
+                     .asynchronous = program->asynchronous,
+                     .recompute = program->recompute,
+                     .layer_grain = rp_program_has_layer_grain(program)};
+    for (uint32_t m = 0; program->sequences != NULL && m < program->microbatch_count; m++) {
+        uint32_t sequences = program->sequences[m];
+        r.microbatch_size = sequences > r.microbatch_size ? sequences : r.microbatch_size;
+    }
+    return r;
+}
+
+void rp_run_of_program(const rp_resolved *program, rp_run *run)
+{
+    run->gpus = program->gpus * rp_layout_gpus(&program->layout);
+    run->data_parallel = program->layout.data_parallel;
+    run->tensor_parallel = program->layout.tensor_parallel;
+    run->accumulate = program->calls;
+    run->microbatches = program->microbatches;
+    run->asynchronous = program->asynchronous;
+    run->recomputes[0] = program->recompute;
+    run->recompute_count = 1;
+    if (program->microbatch_size != 0) {
+        run->microbatch_size = program->microbatch_size;
+    }
+    if (!program->stage) {
+        run->dtype = program->dtype;
+        run->layer_grain = program->layer_grain;
+        run->grain_given = true;
+    }
 }

@@ -77,6 +77,37 @@ static inline bool rp_usual_layer_grain(const rp_schedule_type *schedule)
     return rp_is_data_parallel(&schedule->traits);
 }
 
+/** @return GPUs of one copy and rank of a tensor group, those that stages are spread over, of a run
+ * whose `gpus` are decided: those of each of its servers. */
+uint32_t rp_run_places(const rp_run *run);
+
+/**
+ * Decides what a run leaves open and nothing else says, as no platform, cost table or publication
+ * does: 2 N microbatches in one call, each of a sequence; grain and recompute of the schedule.
+ * @param run its gpus and layout are decided
+ */
+void rp_run_decide(rp_run *run, const rp_schedule_type *schedule);
+
+/**
+ * A run of which all is decided (rp_run_decide), at hardware fidelity.
+ * @return it, without costs, iterations and partition, which are the caller's. It borrows.
+ */
+rp_resolved rp_resolved_of_run(const rp_run *run, const rp_schedule_type *schedule,
+                               const rp_model *model);
+
+/**
+ * What a program says of the run that it is of.
+ * @param calls that its microbatches are split into, which it does not say; a divisor of their
+ *        number
+ * @return it, without schedule, model, costs, batch and partition; `stage` of a compute schedule;
+ *         microbatch_size of the largest microbatch, 0 if the program has no sequences
+ */
+rp_resolved rp_resolved_of_program(const rp_program *program, uint32_t calls);
+
+/** Decides what a program has decided that is run instead of a schedule's: its GPUs, copies, tensor
+ * groups and microbatches, optimizer and recompute; if it is lowered, type and grain, too. */
+void rp_run_of_program(const rp_resolved *program, rp_run *run);
+
 /** @return what the schedule sees of a run. It borrows from it. */
 rp_schedule_config rp_resolved_view(const rp_resolved *run);
 

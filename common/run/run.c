@@ -83,6 +83,28 @@ const rp_option *rp_run_row(const char *key)
     return NULL;
 }
 
+void rp_run_complete_row(rp_option *row, size_t base)
+{
+    const rp_option *of_run = rp_run_row(row->name);
+    if (row->to.size != 0) { /* it says all that values are made from */
+        return;
+    }
+    row->kind = of_run->kind;
+    row->to = of_run->to;
+    row->to.offset += base;
+    row->given = of_run->given;
+    row->given.offset += base;
+    row->means = of_run->means;
+    row->argument = row->argument != NULL ? row->argument : of_run->argument;
+    row->most = row->most > 0 ? row->most : of_run->most;
+    row->all = of_run->all;
+    row->binary = of_run->binary;
+    row->choices = of_run->choices;
+    row->aliases = of_run->aliases;
+    row->valid = of_run->valid;
+    row->take = of_run->take;
+}
+
 rp_status rp_run_set(rp_run *run, const char *key, const char *text, rp_arena *arena,
                      rp_reason *reason)
 {

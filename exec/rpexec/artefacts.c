@@ -61,7 +61,7 @@ static rp_status write_trace(const rpexec_run_made *run, rp_output *output)
                                    {"model", run->model->name},
                                    {"platform", run->platform},
                                    {"backend", o->backend},
-                                   {"recompute", rp_recompute_text(o->run.recompute)},
+                                   {"recompute", rp_recompute_text(o->run.recomputes[0])},
                                    {"measured", "true"},
                                    {"seed", seed}};
     RP_TRY(rp_trace_write(run->timeline, facts, sizeof facts / sizeof facts[0], output->stream));
@@ -138,7 +138,7 @@ static void collect_metrics(const rpexec_result *result, rp_store_run *run,
 
 static rp_status settings_json(const rpexec_run_made *run, rp_arena *arena, char **json_out)
 {
-    size_t size = SETTINGS_SIZE + rp_options_settings_size(&rpexec_command_line, run->options);
+    size_t size = SETTINGS_SIZE + rp_options_settings_size(rpexec_command_line(), run->options);
     RP_TRY(rp_arena_alloc(arena, size, 1, json_out));
     FILE *stream = fmemopen(*json_out, size, "w");
     if (stream == NULL) {
@@ -177,7 +177,7 @@ static rp_status store_run(const rpexec_run_made *made, const rp_metrics *measur
                         .platform = made->platform,
                         .partition = partition,
                         .fidelity = o->backend,
-                        .recompute = rp_recompute_text(o->run.recompute),
+                        .recompute = rp_recompute_text(o->run.recomputes[0]),
                         .optimizer = o->run.asynchronous ? "async" : "sync",
                         .gpus = o->run.gpus,
                         .microbatches = o->run.microbatches,

@@ -128,7 +128,7 @@ static rp_status run(int argc, char **argv, rp_arena *arena)
     RP_TRY(rpexec_options_parse(argc, argv, arena, &options, NULL));
     RP_TRY(rp_option_command("rpexec", argc, argv, arena, &options.command));
     if (options.common.request != RP_OPTIONS_RUN) {
-        return rp_options_answer(&rpexec_command_line, &options, stdout);
+        return rp_options_answer(rpexec_command_line(), &options, stdout);
     }
     switch (options.action) {
     case RPEXEC_ACTION_LIST:

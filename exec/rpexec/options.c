@@ -70,7 +70,6 @@ static rp_status take_betas(const rp_option *row, const char *text, rp_arena *ar
 static void write_betas(const void *options, rp_json *json)
 {
     const rpexec_options *o = options;
-    rp_json_key(json, "betas");
     rp_json_begin_array(json);
     rp_json_double(json, o->beta1);
     rp_json_double(json, o->beta2);
@@ -79,43 +78,29 @@ static void write_betas(const void *options, rp_json *json)
 
 static void write_schedule(const void *options, rp_json *json)
 {
-    rp_json_member_string(json, "schedule", ((const rpexec_options *)options)->schedule->name);
+    rp_json_string(json, ((const rpexec_options *)options)->schedule->name);
 }
 
 static void write_backend(const void *options, rp_json *json)
 {
-    rp_json_member_string(json, "backend", ((const rpexec_options *)options)->backend);
-}
-
-rp_layout rpexec_options_layout(const rpexec_options *o)
-{
-    return (rp_layout){.tensor_parallel = o->run.tensor_parallel,
-                       .data_parallel = o->run.data_parallel};
-}
-
-uint32_t rpexec_options_places(const rpexec_options *o)
-{
-    const rp_layout layout = rpexec_options_layout(o);
-    bool resident = o->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
-    return resident ? o->run.gpus * o->servers / rp_layout_gpus(&layout) : o->run.gpus;
+    rp_json_string(json, ((const rpexec_options *)options)->backend);
 }
 
 static void write_data_parallel(const void *options, rp_json *json)
 {
-    const rp_layout layout = rpexec_options_layout(options);
-    rp_json_member_uint(json, "data_parallel", rp_layout_data(&layout));
+    const rp_layout layout = rp_run_layout(&((const rpexec_options *)options)->run);
+    rp_json_uint(json, rp_layout_data(&layout));
 }
 
 static void write_tensor_parallel(const void *options, rp_json *json)
 {
-    const rp_layout layout = rpexec_options_layout(options);
-    rp_json_member_uint(json, "tensor_parallel", rp_layout_tensor(&layout));
+    const rp_layout layout = rp_run_layout(&((const rpexec_options *)options)->run);
+    rp_json_uint(json, rp_layout_tensor(&layout));
 }
 
 static void write_link(const void *options, rp_json *json)
 {
     double rate = ((const rpexec_options *)options)->link_gb_per_s;
-    rp_json_key(json, "link_gb_per_s");
     if (rate > 0) {
         rp_json_double(json, rate);
     } else {
@@ -126,7 +111,6 @@ static void write_link(const void *options, rp_json *json)
 static void write_network(const void *options, rp_json *json)
 {
     double rate = ((const rpexec_options *)options)->network_gb_per_s;
-    rp_json_key(json, "network_gb_per_s");
     if (rate > 0) {
         rp_json_double(json, rate);
     } else {
@@ -157,10 +141,11 @@ static const rp_option_group groups[] = {
 /* Of several processes; all others' values are compared (train_processes.c). */
 #define OWN .own = true
 #define ELSEWHERE .elsewhere = true
+#define OF_RUN 1u /* mark of rows whose member is the run's */
 
-static const rp_option rows[] = {
+static rp_option rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},
-#define RUN OPTION
+#define RUN(name_, group_, ...) {.name = (name_), .group = (group_), .marks = OF_RUN, __VA_ARGS__},
 #include "exec/rpexec/options_rows.inc"
 #undef RUN
 #undef OPTION
@@ -241,38 +226,38 @@ static bool is_no_pipeline(const void *options)
 
 static bool stands_for_several(const void *options)
 {
-    const rp_layout layout = rpexec_options_layout(options);
+    const rp_layout layout = rp_run_layout(&((const rpexec_options *)options)->run);
     return rp_layout_gpus(&layout) > 1 && !is_no_pipeline(options);
 }
 
 static rp_status check_layout(const rpexec_options *o, rp_reason *reason)
 {
-    const rp_layout layout = rpexec_options_layout(o);
+    const rp_layout layout = rp_run_layout(&o->run);
     uint32_t copies = rp_layout_data(&layout);
     bool resident = o->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
     RP_TRY(rp_compile_check_layout(o->schedule, &layout, NULL, o->run.seq_len, o->run.asynchronous,
                                    reason));
-    if (resident && o->run.gpus * o->servers % rp_layout_gpus(&layout) != 0) {
+    if (resident && o->run.gpus * o->run.nodes % rp_layout_gpus(&layout) != 0) {
         return rp_refuse(reason, RP_USAGE,
                          "--%s-parallel: %" PRIu32 " copies x %" PRIu32
                          " GPUs per layer do not divide %" PRIu32
                          " GPUs; valid are numbers whose product does",
                          o->run.tensor_parallel != 0 ? "tensor" : "data", copies,
-                         rp_layout_tensor(&layout), o->run.gpus * o->servers);
+                         rp_layout_tensor(&layout), o->run.gpus * o->run.nodes);
     }
-    if (!resident && copies != o->servers) {
+    if (!resident && copies != o->run.nodes) {
         return rp_refuse(
             reason, RP_USAGE,
             "--data-parallel: copies of %s are servers, a process each, and this run has "
             "%" PRIu32 "; valid is mpirun -n %" PRIu32,
-            o->schedule->name, o->servers, copies);
+            o->schedule->name, o->run.nodes, copies);
     }
-    if (resident && copies % o->servers != 0) {
+    if (resident && copies % o->run.nodes != 0) {
         return rp_refuse(
             reason, RP_USAGE,
             "--data-parallel: %" PRIu32 " processes cannot have equally many of %" PRIu32
             " copies, and a pipeline is in one of them; valid are multiples of %" PRIu32,
-            o->servers, copies, o->servers);
+            o->run.nodes, copies, o->run.nodes);
     }
     return RP_OK;
 }
@@ -300,12 +285,12 @@ static rp_status check_servers(const rpexec_options *o, rp_reason *reason)
          "--predict: of GPUs that do the same none is simulated alone; valid with one process, or "
          "with a schedule with weights in host memory"},
     };
-    for (size_t i = 0; o->servers > 1 && i < sizeof refused / sizeof refused[0]; i++) {
+    for (size_t i = 0; o->run.nodes > 1 && i < sizeof refused / sizeof refused[0]; i++) {
         if (refused[i].is) {
             return rp_refuse(reason, RP_USAGE, "%s", refused[i].message);
         }
     }
-    if (o->servers == 1 && o->network_gb_per_s > 0) {
+    if (o->run.nodes == 1 && o->network_gb_per_s > 0) {
         return rp_refuse(reason, RP_USAGE,
                          "--network-gb-per-s: there is one process; valid with several (mpirun)");
     }
@@ -384,7 +369,7 @@ static const rp_option_rule rules[] = {
      .message = "--weights has a config.json of its own; valid is one of them"},
 };
 
-const rp_options_program rpexec_command_line = {
+static const rp_options_program command_line = {
     .name = "rpexec",
     .purpose = "trains a decoder with a pipeline schedule",
     .usage = "rpexec [options]",
@@ -398,6 +383,16 @@ const rp_options_program rpexec_command_line = {
     .example = "rpexec --schedule roundpipe --gpus 4 --model tiny --data README.md --steps 200",
     RP_OPTION_TABLES(groups, rows, rules),
 };
+
+const rp_options_program *rpexec_command_line(void)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].marks == OF_RUN) {
+            rp_run_complete_row(&rows[i], offsetof(rpexec_options, run));
+        }
+    }
+    return &command_line;
+}
 
 /* ---- defaults that depend on others ------------------------------------------------------------
  */
@@ -427,7 +422,7 @@ static rp_status check(rpexec_options *o, rp_reason *reason)
     if (o->backend == NULL) {
         RP_TRY(default_backend(o, reason));
     }
-    return rp_options_check(&rpexec_command_line, o, reason);
+    return rp_options_check(rpexec_command_line(), o, reason);
 }
 
 static rp_status complete(rpexec_options *o, rp_reason *reason)
@@ -444,26 +439,19 @@ static rp_status complete(rpexec_options *o, rp_reason *reason)
     o->keep = o->keep == 0 ? 2 : o->keep;
     o->model = o->model == NULL ? "tiny" : o->model;
     RP_TRY(check_servers(o, reason));
-    if (o->servers > 1 && o->run.data_parallel == 0) {
-        o->run.data_parallel = o->servers;
+    if (o->run.nodes > 1 && o->run.data_parallel == 0) {
+        o->run.data_parallel = o->run.nodes;
     }
     RP_TRY(check_layout(o, reason));
-    o->run.microbatches =
-        o->run.microbatches == 0 ? 2 * rpexec_options_places(o) : o->run.microbatches;
-    if (o->program_in == NULL) {
-        o->run.microbatch_size = o->run.microbatch_size == 0 ? 1 : o->run.microbatch_size;
-        o->run.accumulate = o->run.accumulate == 0 ? 1 : o->run.accumulate;
-        o->steps = o->steps == 0 ? 10 : o->steps;
-        o->run.layer_grain =
-            o->run.grain_given ? o->run.layer_grain : rp_usual_layer_grain(o->schedule);
+    if (o->program_in != NULL) { /* it decides, and what it leaves open is known when it is read */
+        return RP_OK;
     }
-    o->run.recompute = o->run.recompute_given ? o->run.recompute : o->schedule->default_recompute;
     bool idle_grain = false;
-    if (o->program_in == NULL) {
-        RP_TRY(rp_compile_check_grain(o->schedule, o->run.recompute,
-                                      o->run.grain_given && o->run.layer_grain,
-                                      o->run.recompute_given, &idle_grain, reason));
-    }
+    const rp_run given = o->run;
+    o->steps = o->steps == 0 ? 10 : o->steps;
+    rp_run_decide(&o->run, o->schedule);
+    RP_TRY(rp_compile_check_grain(o->schedule, o->run.recomputes[0], given.layer_grain,
+                                  given.recompute_count != 0, &idle_grain, reason));
     if (idle_grain) {
         rp_compile_warn_of_grain(o->schedule);
     }
@@ -475,8 +463,10 @@ rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_op
 {
     const rpexec_adam adam = rpexec_adam_defaults();
     rpexec_options o = {.schedule = rp_schedule_find("roundpipe"),
-                        .servers = rpexec_launch_started(),
-                        .run = {.seq_len = 128,
+                        .run = {.hardware = true,
+                                .nodes = rpexec_launch_started(),
+                                .seq_len = 128,
+                                .dtype = RP_DTYPE_F32,
                                 .round = RP_ROUND_ALL,
                                 .piece_mb = (uint32_t)(RP_PIECE_BYTES >> 20)},
                         .watchdog_s = 60,
@@ -484,7 +474,7 @@ rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_op
                         .beta1 = adam.beta1,
                         .beta2 = adam.beta2,
                         .eps = adam.eps};
-    RP_TRY(rp_options_parse(&rpexec_command_line, argc, argv, arena, &o, reason));
+    RP_TRY(rp_options_parse(rpexec_command_line(), argc, argv, arena, &o, reason));
     if (o.common.request == RP_OPTIONS_RUN && o.action == RPEXEC_ACTION_RUN) {
         RP_TRY(complete(&o, reason));
     } else if (o.common.request == RP_OPTIONS_RUN && o.action == RPEXEC_ACTION_DESCRIBE) {

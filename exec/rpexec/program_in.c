@@ -78,24 +78,10 @@ static rp_status check_options(const rpexec_options *o, const rp_program *progra
 
 static void set_options(const rp_program *program, rpexec_options *o)
 {
-    uint32_t most = 0;
-    for (uint32_t m = 0; program->sequences != NULL && m < program->microbatch_count; m++) {
-        most = program->sequences[m] > most ? program->sequences[m] : most;
-    }
-    o->run.gpus = program->gpu_count * rp_layout_gpus(&program->traits.layout);
-    o->run.data_parallel = program->traits.layout.data_parallel;
-    o->run.tensor_parallel = program->traits.layout.tensor_parallel;
-    o->run.accumulate = o->run.accumulate == 0 ? 1 : o->run.accumulate;
-    o->run.microbatches = program->microbatch_count / o->run.accumulate;
-    o->run.microbatch_size = most != 0                     ? most
-                             : o->run.microbatch_size == 0 ? 1
-                                                           : o->run.microbatch_size;
-    o->run.dtype = is_lowered(program) ? program->dtype : o->run.dtype;
-    o->run.layer_grain = is_lowered(program)  ? rp_program_has_layer_grain(program)
-                         : o->run.grain_given ? o->run.layer_grain
-                                              : rp_is_data_parallel(&program->traits);
-    o->run.recompute = program->recompute;
-    o->run.asynchronous = program->asynchronous;
+    uint32_t calls = o->run.accumulate != 0 ? o->run.accumulate : 1;
+    const rp_resolved given = rp_resolved_of_program(program, calls);
+    rp_run_of_program(&given, &o->run);
+    rp_run_decide(&o->run, o->schedule);
     o->steps = o->steps == 0 ? program->iteration_count : o->steps;
 }
 
@@ -184,18 +170,11 @@ static rp_status check_sharded(const rpexec_options *o, const rpexec_model *mode
     for (uint32_t k = 0; k < 2 * p->microbatch_count; k++) {
         uint32_t calls = k / 2 + 1;
         bool same = false;
-        const rp_resolved work = {.schedule = o->schedule,
-                                        .gpus = o->run.gpus,
-                                        .calls = calls,
-                                        .microbatches = p->microbatch_count / calls,
-                                        .microbatch_size = o->run.microbatch_size,
-                                        .iterations = p->iteration_count,
-                                        .round = RP_ROUND_ALL,
-                                        .asynchronous = p->asynchronous,
-                                        .recompute = p->recompute,
-                                        .layer_grain = k % 2 == 1,
-                                        .piece_bytes = (uint64_t)o->run.piece_mb << 20,
-                                        .partition = &partition};
+        rp_resolved work = rp_resolved_of_program(p, calls);
+        work.schedule = o->schedule;
+        work.layer_grain = k % 2 == 1;
+        work.piece_bytes = (uint64_t)o->run.piece_mb << 20;
+        work.partition = &partition;
         if (p->microbatch_count % calls == 0) {
             RP_TRY(is_rebuilt(&work, model, p, arena, &same));
         }
@@ -224,13 +203,7 @@ rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *mod
         RP_TRY(check_bytes(o, model, p, arena));
         return rp_is_data_parallel(&p->traits) ? check_sharded(o, model, p, arena) : RP_OK;
     }
-    const rp_resolved work = {.schedule = o->schedule,
-                                    .calls = o->run.accumulate,
-                                    .microbatches = o->run.microbatches,
-                                    .microbatch_size = o->run.microbatch_size,
-                                    .round = o->run.round,
-                                    .layer_grain = o->run.layer_grain,
-                                    .piece_bytes = (uint64_t)o->run.piece_mb << 20};
+    const rp_resolved work = rp_resolved_of_run(&o->run, o->schedule, model->config);
     RP_TRY(rpexec_work_lower(&work, model, p, &lowered));
     rp_program_destroy(p);
     *program = lowered;

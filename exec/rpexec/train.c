@@ -204,7 +204,7 @@ static rp_status plan_session(rpexec_trainer *t, uint32_t steps)
     const rpexec_plan_limits limits = {.cap_bytes = cap_of(t),
                                        .chunk = t->driver->chunk,
                                        .clips = t->adam.clip_norm > 0,
-                                       .servers = t->o->servers};
+                                       .servers = t->o->run.nodes};
     RP_TRY(rp_arena_create(&s->arena));
     t->work.iterations = steps;
     if (t->program == NULL) {
@@ -214,7 +214,7 @@ static rp_status plan_session(rpexec_trainer *t, uint32_t steps)
     RP_TRY(t->program != NULL ? rpexec_program_in_check(&s->plan) : RP_OK);
     double flop = 0;
     RP_TRY(rpexec_executed_flop(&s->plan, &flop));
-    t->outcome->executed_flop = t->o->servers * flop / program_of(t)->iteration_count;
+    t->outcome->executed_flop = t->o->run.nodes * flop / program_of(t)->iteration_count;
     t->slot_microbatches = s->plan.slot_microbatches;
     t->job_microbatches = s->plan.job_microbatches;
     return RP_OK;

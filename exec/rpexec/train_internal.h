@@ -82,7 +82,7 @@ typedef struct rpexec_trainer {
  */
 static inline uint32_t rpexec_trainer_microbatches(const rpexec_trainer *t)
 {
-    const rp_layout layout = rpexec_options_layout(t->o);
+    const rp_layout layout = rp_run_layout(&t->o->run);
     return rp_layout_data(&layout) * t->o->run.accumulate * t->o->run.microbatches;
 }
 
@@ -96,7 +96,7 @@ static inline bool rpexec_trainer_leads(const rpexec_trainer *t)
 static inline void rpexec_trainer_take_part(const rpexec_trainer *t, rpexec_batch *batch)
 {
     uint32_t rank = t->processes == NULL ? 0 : rpexec_processes_rank(t->processes);
-    uint64_t first = (uint64_t)rank * (t->batch / t->o->servers) * t->o->run.seq_len;
+    uint64_t first = (uint64_t)rank * (t->batch / t->o->run.nodes) * t->o->run.seq_len;
     batch->ids += first;
     batch->labels += first;
 }

@@ -8,6 +8,7 @@
 #include "exec/rpexec/train_internal.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST_FILE_BYTES ((size_t)64 << 20) /* of files that describe: models, platforms, costs */
@@ -187,7 +188,8 @@ static rp_status compare(const rpexec_trainer *t, const rp_text *own)
 static rp_status add_option(const rpexec_trainer *t, const rp_option *row, rp_text *text)
 {
     char name[64];
-    char value[4096] = "";
+    char *value = NULL;
+    size_t length = 0;
     bool flag = false;
     const char *path = NULL;
     const char *member = (const char *)t->o + row->to.offset;
@@ -197,22 +199,16 @@ static rp_status add_option(const rpexec_trainer *t, const rp_option *row, rp_te
         return add_line(text, name, flag || path != NULL ? "it" : "not got it");
     }
     rp_json json;
-    FILE *stream = fmemopen(value, sizeof value - 1, "w");
+    FILE *stream = open_memstream(&value, &length);
     if (stream == NULL) {
         rp_log_error("%s: no room for its value", name);
         return RP_NO_MEMORY;
     }
     rp_json_begin_document(&json, stream, 0);
-    rp_json_begin_object(&json);
-    rp_options_write_setting(&rpexec_command_line, t->o, row->name, &json);
-    rp_json_end_object(&json);
-    rp_json_end_document(&json);
-    (void)fclose(stream);
-    value[strcspn(value, "\n")] = '\0'; /* {"key":value} */
-    size_t length = strlen(value);
-    value[length > 0 ? length - 1 : 0] = '\0';
-    const char *colon = strchr(value, ':');
-    return add_line(text, name, colon != NULL ? colon + 1 : value);
+    rp_options_write_value(rpexec_command_line(), t->o, row, &json);
+    rp_status status = fclose(stream) == 0 ? add_line(text, name, value) : RP_NO_MEMORY;
+    free(value);
+    return status;
 }
 
 rp_status rpexec_trainer_compare_options(const rpexec_trainer *t)
@@ -222,8 +218,8 @@ rp_status rpexec_trainer_compare_options(const rpexec_trainer *t)
     if (t->processes == NULL) {
         return RP_OK;
     }
-    for (uint32_t i = 0; status == RP_OK && i < rpexec_command_line.row_count; i++) {
-        const rp_option *row = &rpexec_command_line.rows[i];
+    for (uint32_t i = 0; status == RP_OK && i < rpexec_command_line()->row_count; i++) {
+        const rp_option *row = &rpexec_command_line()->rows[i];
         status = row->own || row->output ? RP_OK : add_option(t, row, &text);
     }
     status = status == RP_OK ? compare(t, &text) : status;

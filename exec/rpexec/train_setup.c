@@ -202,16 +202,10 @@ static rp_status set_costs(rpexec_trainer *t)
 static rp_status set_partition(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
-    const rp_schedule_config sizes = {.gpus = t->work.gpus,
-                                      .microbatches = o->run.accumulate * o->run.microbatches,
-                                      .iterations = 1,
-                                      .recompute = o->run.recompute,
-                                      .asynchronous = o->run.asynchronous,
-                                      .layers = t->config.layers,
-                                      .costs = &t->costs};
+    t->work.costs = &t->costs;
+    t->work.iterations = 1;
+    const rp_schedule_config sizes = rp_resolved_view(&t->work);
     rp_partition even;
-    const char *even_text = NULL;
-    const char *text = NULL;
     t->work.partition = &t->partition;
     RP_TRY(rp_compile_partition(o->run.partition, RP_PARTITION_WORDS, t->config.name, 0, o->schedule,
                                 &sizes, t->arena, &t->partition, NULL));
@@ -219,10 +213,10 @@ static rp_status set_partition(rpexec_trainer *t)
         return RP_OK;
     }
     RP_TRY(rp_partition_even(o->schedule, &t->costs, t->work.gpus, 0, t->arena, &even, NULL));
-    RP_TRY(rp_partition_text(&even, t->arena, &even_text));
-    RP_TRY(rp_partition_text(&t->partition, t->arena, &text));
-    t->o->run.partition = strcmp(text, even_text) == 0 ? NULL : text; /* reports name the paper's */
-    return RP_OK;
+    if (rp_partition_equal(&t->partition, &even)) {
+        return RP_OK;
+    }
+    return rp_partition_text(&t->partition, t->arena, &t->o->run.partition); /* of the paper */
 }
 
 /* Sums are as fast as the record has them, unless the run is slower. */
@@ -231,7 +225,7 @@ static rp_status set_network(rpexec_trainer *t)
     double recorded = t->prediction.network_gb_per_s;
     double given = t->o->network_gb_per_s;
     t->prediction.network_gb_per_s = 0;
-    if (!t->o->predict || t->o->servers == 1) {
+    if (!t->o->predict || t->o->run.nodes == 1) {
         return RP_OK;
     }
     if (recorded == 0 && given == 0) {
@@ -251,23 +245,10 @@ static rp_status set_network(rpexec_trainer *t)
 static rp_status set_work(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
-    t->work =
-        (rp_resolved){.schedule = o->schedule,
-                            .gpus = rpexec_options_places(o),
-                            .layout = rpexec_options_layout(o),
-                            .calls = o->run.accumulate,
-                            .microbatches = o->run.microbatches,
-                            .microbatch_size = o->run.microbatch_size,
-                            .round = o->run.round,
-                            .asynchronous = o->run.asynchronous,
-                            .recompute = o->run.recompute,
-                            .reductions = {.each_given = o->run.reduce_each_given,
-                                           .each_microbatch = o->run.reduce_microbatch},
-                            .layer_grain = o->run.layer_grain,
-                            .peer_gpus = o->peers              ? UINT32_MAX
-                                         : o->platform != NULL ? rp_peer_gpus(&t->machine.platform)
-                                                               : 0,
-                            .piece_bytes = (uint64_t)o->run.piece_mb << 20};
+    t->work = rp_resolved_of_run(&o->run, o->schedule, &t->config);
+    t->work.peer_gpus = o->peers              ? UINT32_MAX
+                        : o->platform != NULL ? rp_peer_gpus(&t->machine.platform)
+                                              : 0;
     RP_TRY(rpexec_work_costs(&t->model, o->run.microbatch_size, t->arena, &t->flops));
     RP_TRY(set_costs(t));
     if (o->costs != NULL) {
@@ -367,7 +348,7 @@ static rp_status check_steps(const rpexec_trainer *t)
 
 static rp_status attach(rpexec_trainer *t)
 {
-    const rp_layout layout = rpexec_options_layout(t->o);
+    const rp_layout layout = rp_run_layout(&t->o->run);
     const rpexec_devices_config config = {
         .gpus = t->o->run.gpus,
         .is_virtual = t->o->virtual_gpus != 0,
@@ -429,7 +410,7 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     RP_TRY(set_work(t));
     RP_TRY(set_adam(t));
     RP_TRY(set_state(t));
-    out->gpus = t->o->run.gpus * t->o->servers;
+    out->gpus = t->o->run.gpus * t->o->run.nodes;
     out->steps = t->o->steps > out->first_step ? (uint32_t)(t->o->steps - out->first_step) : 0;
     RP_TRY(check_steps(t));
     if (rpexec_trainer_leads(t)) {

@@ -30,16 +30,9 @@ static rp_status try(const rp_schedule_type *schedule, bool asynchronous, rp_are
     rpexec_plan plan;
     rp_program *program = NULL;
     const rpexec_plan_limits limits = {0};
-    const rp_resolved work = {.schedule = schedule,
-                                    .gpus = GPUS,
-                                    .calls = 1,
-                                    .microbatches = 2 * GPUS,
-                                    .microbatch_size = 1,
-                                    .iterations = 2,
-                                    .round = RP_ROUND_ALL,
-                                    .asynchronous = asynchronous,
-                                    .recompute = schedule->default_recompute,
-                                    .piece_bytes = RP_PIECE_BYTES};
+    rp_run run = {.hardware = true, .gpus = GPUS, .iterations = 2, .asynchronous = asynchronous};
+    rp_run_decide(&run, schedule);
+    const rp_resolved work = rp_resolved_of_run(&run, schedule, &config);
     RP_TRY(rpexec_model_create(&config, config.max_positions, RP_DTYPE_F32, arena, &model));
     RP_TRY(rpexec_work_costs(&model, work.microbatch_size, arena, &costs));
     RP_TRY(rpexec_work_program(&work, &model, &costs, &program, reason));

@@ -286,21 +286,12 @@ static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
                          "--program-in: %llu sequences per step; valid are up to %u",
                          (unsigned long long)batch, UINT32_MAX);
     }
-    row->run = (rp_resolved){.model = in->model,
-                             .costs = costs,
-                             .stage = !o->run.hardware,
-                             .layers = program->layer_count,
-                             .gpus = program->gpu_count,
-                             .layout = program->traits.layout,
-                             .seq_len = o->run.seq_len != 0 ? o->run.seq_len : costs->seq_len,
-                             .dtype = program->dtype,
-                             .global_batch = (uint32_t)batch,
-                             .calls = 1,
-                             .microbatches = program->microbatch_count,
-                             .iterations = program->iteration_count,
-                             .asynchronous = program->asynchronous,
-                             .recompute = program->recompute,
-                             .layer_grain = rp_program_has_layer_grain(program)};
+    row->run = rp_resolved_of_program(program, 1);
+    row->run.model = in->model;
+    row->run.costs = costs;
+    row->run.stage = !o->run.hardware;
+    row->run.seq_len = o->run.seq_len != 0 ? o->run.seq_len : costs->seq_len;
+    row->run.global_batch = (uint32_t)batch;
     return RP_OK;
 }
 
