@@ -214,6 +214,23 @@ rp_status rp_option_assign(const rp_option *row, const char *text, rp_arena *are
     return RP_OK;
 }
 
+rp_status rp_option_check(const rp_option *row, const void *object, rp_reason *reason)
+{
+    const char *member = (const char *)object + row->to.offset;
+    char text[32] = "";
+    uint32_t u32 = 0;
+    double real = 0;
+    if (row->kind == RP_OPTION_U32) {
+        memcpy(&u32, member, sizeof u32);
+        (void)snprintf(text, sizeof text, "%u", u32);
+        real = u32;
+    } else if (row->kind == RP_OPTION_REAL) {
+        memcpy(&real, member, sizeof real);
+        (void)snprintf(text, sizeof text, "%g", real);
+    }
+    return real > row->most ? refuse(row, text, reason) : RP_OK;
+}
+
 /* ---- words of the command line ------------------------------------------------------------------
  */
 

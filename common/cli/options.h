@@ -47,6 +47,8 @@ typedef struct rp_option_member {
         offsetof(type, member), sizeof(((type *)0)->member)                                        \
     }
 
+struct rp_text;
+
 typedef struct rp_option rp_option;
 struct rp_option {
     const char *name;     /**< without "--" */
@@ -78,6 +80,9 @@ struct rp_option {
     /** Refuses by rp_option_bad or rp_refuse. @param options the program's structure */
     rp_status (*take)(const rp_option *row, const char *text, rp_arena *arena, void *options,
                       rp_reason *reason);
+    /** Gives the text that `take` makes the member's value of; NULL: it is not given. */
+    rp_status (*text)(const rp_option *row, const void *options, rp_arena *arena,
+                      const char **text_out);
     /** Writes keys and values into the settings, in place of the row's key and value. */
     void (*write)(const void *options, rp_json *json);
     /** Writes the value behind the row's key, in place of the member's. */
@@ -167,6 +172,27 @@ rp_status rp_options_parse(const rp_options_program *program, int argc, char **a
  */
 rp_status rp_option_assign(const rp_option *row, const char *text, rp_arena *arena, void *object,
                            rp_reason *reason);
+
+/** Checks that a count or a number of a row, which need not come from a text, is not above `most`.
+ * @retval RP_OK, RP_USAGE (as rp_option_assign refuses it) */
+rp_status rp_option_check(const rp_option *row, const void *object, rp_reason *reason);
+
+/**
+ * The text that rp_option_assign makes a member's value of.
+ * @param text_out borrowed from the object, or in `arena`; of a flag ""; NULL: the value is not
+ *        given, or the usual one of a row without `given`
+ * @retval RP_OK, RP_NO_MEMORY, RP_BROKEN (no text is known of the row; logged)
+ */
+rp_status rp_option_text(const rp_option *row, const void *object, rp_arena *arena,
+                         const char **text_out);
+
+/**
+ * Appends a row's option and its value to a command line, quoted for a shell; nothing without a
+ * value.
+ * @retval as rp_option_text
+ */
+rp_status rp_option_add(const rp_option *row, const void *object, rp_arena *arena,
+                        struct rp_text *line);
 
 /** Applies the rules in their order. @retval RP_OK, RP_USAGE (logged), RP_BROKEN */
 rp_status rp_options_check(const rp_options_program *program, const void *options,

@@ -28,6 +28,13 @@ const char *rp_options_argument(const rp_option *row);
 /** Takes the next piece of `text` up to one of `separators`. @return its length; 0: the end */
 size_t rp_options_piece(const char **text, const char *separators);
 
+/**
+ * The word that stands for a value: an enum, or a bool for the second of two.
+ * @param member of the row; of a row without one, the first choice
+ * @return length of the word that *choice_out begins with
+ */
+size_t rp_options_choice(const rp_option *row, const char *member, const char **choice_out);
+
 /** Man page in roff. */
 void rp_options_man(const rp_options_program *program, FILE *stream);
 

@@ -27,21 +27,15 @@ static void write_u32(const rp_option *row, uint32_t value, rp_json *json)
     }
 }
 
-/* An enum, or a bool for the second of two. */
 static void write_choice(const rp_option *row, const char *member, const char *given, rp_json *json)
 {
     if (row->to.size == 0) {
         rp_json_string(json, given);
         return;
     }
-    const char *choices = row->choices;
-    uint32_t index = 0;
-    memcpy(&index, member, row->to.size < sizeof index ? 1 : sizeof index);
-    for (; index > 0; index--) {
-        choices += rp_options_piece(&choices, "|");
-    }
-    size_t length = rp_options_piece(&choices, "|");
-    rp_json_string_n(json, choices, length);
+    const char *choice = NULL;
+    size_t length = rp_options_choice(row, member, &choice);
+    rp_json_string_n(json, choice, length);
 }
 
 static void write_value(const rp_option *row, const void *options, const char *given, rp_json *json)

@@ -12,6 +12,11 @@ static rp_run *run_of(const rp_option *row, size_t member, void *object)
     return (rp_run *)(void *)((char *)object + row->to.offset - member);
 }
 
+static const rp_run *run_in(const rp_option *row, size_t member, const void *object)
+{
+    return (const rp_run *)(const void *)((const char *)object + row->to.offset - member);
+}
+
 rp_status rp_run_take_recompute(const rp_option *row, const char *text, rp_arena *arena,
                                 void *object, rp_reason *reason)
 {
@@ -48,6 +53,27 @@ rp_status rp_run_take_accumulation(const rp_option *row, const char *text, rp_ar
     (void)arena;
     bool known = rp_accumulation_parse(text, &run->accumulation);
     return known ? RP_OK : rp_option_bad(row->name, text, row->valid, reason);
+}
+
+rp_status rp_run_text_recompute(const rp_option *row, const void *object, rp_arena *arena,
+                                const char **text_out)
+{
+    const rp_run *run = run_in(row, offsetof(rp_run, recomputes), object);
+    for (uint32_t i = 0; i < run->recompute_count; i++) {
+        RP_TRY(rp_arena_print(arena, text_out, "%s%s%s", i != 0 ? *text_out : "", i != 0 ? "," : "",
+                              rp_recompute_text(run->recomputes[i])));
+    }
+    return RP_OK;
+}
+
+rp_status rp_run_text_accumulation(const rp_option *row, const void *object, rp_arena *arena,
+                                   const char **text_out)
+{
+    const rp_run *run = run_in(row, offsetof(rp_run, accumulation), object);
+    bool given = run->accumulation != RP_ACCUMULATION_USUAL;
+    (void)arena;
+    *text_out = given ? rp_accumulation_text(run->accumulation) : NULL;
+    return RP_OK;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -113,6 +139,40 @@ rp_status rp_run_set(rp_run *run, const char *key, const char *text, rp_arena *a
         return rp_refuse(reason, RP_USAGE, "%s: no decision of a run has this name", key);
     }
     return rp_option_assign(row, text, arena, run, reason);
+}
+
+static bool same_member(rp_option_member of, const rp_run *a, const rp_run *b)
+{
+    return memcmp((const char *)a + of.offset, (const char *)b + of.offset, of.size) == 0;
+}
+
+static bool same_text(rp_option_member of, const rp_run *a, const rp_run *b)
+{
+    const char *texts[2] = {NULL};
+    memcpy(&texts[0], (const char *)a + of.offset, sizeof texts[0]);
+    memcpy(&texts[1], (const char *)b + of.offset, sizeof texts[1]);
+    return texts[0] != NULL && texts[1] != NULL ? strcmp(texts[0], texts[1]) == 0
+                                                : texts[0] == texts[1];
+}
+
+bool rp_run_equal(const rp_run *a, const rp_run *b)
+{
+    bool equal = a->recompute_count == b->recompute_count;
+    for (uint32_t i = 0; i < rp_run_row_count && equal; i++) {
+        const rp_option *row = &rp_run_rows[i];
+        equal =
+            same_member(row->given, a, b) &&
+            (row->kind == RP_OPTION_TEXT ? same_text(row->to, a, b) : same_member(row->to, a, b));
+    }
+    return equal;
+}
+
+rp_status rp_run_check(const rp_run *run, rp_reason *reason)
+{
+    for (uint32_t i = 0; i < rp_run_row_count; i++) {
+        RP_TRY(rp_option_check(&rp_run_rows[i], run, reason));
+    }
+    return RP_OK;
 }
 
 /* ---- what several decisions say together ------------------------------------------------------

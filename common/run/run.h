@@ -75,6 +75,13 @@ void rp_run_complete_row(rp_option *row, size_t base);
 rp_status rp_run_set(rp_run *run, const char *key, const char *text, rp_arena *arena,
                      rp_reason *reason);
 
+/** @return whether both decide the same. */
+bool rp_run_equal(const rp_run *a, const rp_run *b);
+
+/** Checks that counts are within their rows' ranges, of a run that is no text's.
+ * @retval RP_OK, RP_USAGE */
+rp_status rp_run_check(const rp_run *run, rp_reason *reason);
+
 /** @return whether the partition is searched for. */
 bool rp_run_is_tuned(const rp_run *run);
 
@@ -89,3 +96,7 @@ rp_status rp_run_take_recompute(const rp_option *row, const char *text, rp_arena
                                 void *object, rp_reason *reason);
 rp_status rp_run_take_accumulation(const rp_option *row, const char *text, rp_arena *arena,
                                    void *object, rp_reason *reason);
+rp_status rp_run_text_recompute(const rp_option *row, const void *object, rp_arena *arena,
+                                const char **text_out);
+rp_status rp_run_text_accumulation(const rp_option *row, const void *object, rp_arena *arena,
+                                   const char **text_out);

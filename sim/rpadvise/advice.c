@@ -17,7 +17,7 @@ static bool has_row(const rpadvise_advice *a, const rpadvise_trial *trial)
 {
     for (uint32_t i = 0; i < a->row_count; i++) {
         const rpadvise_trial *row = a->rows[i].trial;
-        bool as_fast = trial->candidate.asynchronous && !row->candidate.asynchronous &&
+        bool as_fast = trial->candidate.run.asynchronous && !row->candidate.run.asynchronous &&
                        trial->candidate.schedule == row->candidate.schedule;
         if (as_fast || rpadvise_candidate_same_mode(&row->candidate, &trial->candidate)) {
             return true;
@@ -58,7 +58,7 @@ static rp_status run_row(const rpadvise_search *s, rpadvise_row *row)
 {
     static const rpadvise_manner as_it_is = {0};
     const rpadvise_candidate *c = &row->trial->candidate;
-    const rpadvise_manner drawn = {.iterations = c->asynchronous ? 6 : 2, .intervals = true};
+    const rpadvise_manner drawn = {.iterations = c->run.asynchronous ? 6 : 2, .intervals = true};
     rpsim_study draws;
     RP_TRY(rpadvise_study(s->bench, c, &as_it_is, s->arena, &row->study));
     rp_status status = rpadvise_study(s->bench, c, &drawn, s->arena, &draws);
@@ -131,7 +131,7 @@ static rp_status set_staleness(rpadvise_advice *a)
     const rpadvise_search *s = a->search;
     for (uint32_t i = 0; i < s->found_count; i++) {
         const rpadvise_trial *t = &s->found[i];
-        const rpadvise_trial **place = t->candidate.asynchronous ? &a->late : &a->fresh;
+        const rpadvise_trial **place = t->candidate.run.asynchronous ? &a->late : &a->fresh;
         if (t->outcome.fits && *place == NULL) {
             RP_TRY(keep(s->arena, t, place));
         }
@@ -145,12 +145,12 @@ static rp_status set_batch_front(rpadvise_search *s, rpadvise_advice *a)
     rpadvise_candidate smaller[RPADVISE_MOST_POINTS] = {0};
     uint32_t count = 0;
     rpadvise_candidate c = a->rows[0].trial->candidate;
-    c.microbatches *= c.calls;
-    c.calls = 1;
+    c.run.microbatches *= c.run.accumulate;
+    c.run.accumulate = 1;
     rpadvise_drop_list(&c);
     uint32_t n = rpadvise_places(s, &c);
-    while (c.microbatches / 2 >= n && count < RPADVISE_MOST_POINTS) {
-        c.microbatches = c.microbatches / 2 / n * n;
+    while (c.run.microbatches / 2 >= n && count < RPADVISE_MOST_POINTS) {
+        c.run.microbatches = c.run.microbatches / 2 / n * n;
         smaller[count++] = c;
     }
     RP_TRY(rpadvise_search_add(s, smaller, count));
@@ -246,7 +246,7 @@ static void note_runs(const rpadvise_search *s, rpadvise_note *note, rpadvise_ca
     }
     for (uint32_t i = 0; i < s->screened_count && !known; i++) {
         known = s->screened[i].candidate.schedule == note->schedule &&
-                !s->screened[i].candidate.asynchronous && s->screened[i].outcome.fits;
+                !s->screened[i].candidate.run.asynchronous && s->screened[i].outcome.fits;
         if (known) {
             note->tokens_per_s = s->screened[i].outcome.tokens_per_s;
             *best = s->screened[i].candidate;
@@ -277,9 +277,9 @@ static rp_status explain_notes(rpadvise_advice *a, const rpadvise_candidate *bes
             *t = (rpadvise_trial){.candidate = best[i],
                                   .manner = {.iterations = 1, .explain = true}};
             uint32_t most = 2 * rpadvise_places(s, &best[i]);
-            if (s->options->global_batch == 0 && t->candidate.microbatches > most) {
-                t->candidate.microbatches = most;
-                t->candidate.calls = 1;
+            if (s->given->global_batch == 0 && t->candidate.run.microbatches > most) {
+                t->candidate.run.microbatches = most;
+                t->candidate.run.accumulate = 1;
             }
         }
     }
@@ -360,19 +360,15 @@ static rp_status make_notes(rpadvise_advice *a)
  */
 
 rp_status rpadvise_run_least(const rpadvise_search *s, const rpadvise_family *family,
-                             rpadvise_work *work_out, rpadvise_trial *trial_out)
+                             rpadvise_trial *trial_out)
 {
-    rpadvise_bench bench = *s->bench;
-    *work_out = *s->bench->work;
-    work_out->global_batch = 0;
-    bench.work = work_out;
     *trial_out = (rpadvise_trial){.candidate = family->candidate};
     rpadvise_candidate *c = &trial_out->candidate;
-    c->microbatches = rpadvise_least_of(family)->batch / (c->microbatch_size * rpadvise_copies(c));
-    c->calls = 1;
-    RP_TRY(rpadvise_try(&bench, trial_out, 1, "the nearest"));
-    s->bench->spent = bench.spent;
-    return RP_OK;
+    c->run.microbatches =
+        rpadvise_least_of(family)->batch / (c->run.microbatch_size * rpadvise_copies(c));
+    c->run.accumulate = 1;
+    c->run.global_batch = 0;
+    return rpadvise_try(s->bench, trial_out, 1, "the nearest");
 }
 
 /* The family that needs least beyond what there is. */
@@ -392,19 +388,16 @@ static rp_status set_nearest(rpadvise_advice *a)
     if (least == NULL) {
         return RP_OK;
     }
-    rpadvise_work work;
     rpadvise_trial trial;
-    RP_TRY(rpadvise_run_least(s, least, &work, &trial));
-    rpadvise_bench bench = *s->bench;
-    bench.work = &work;
+    RP_TRY(rpadvise_run_least(s, least, &trial));
     const rpadvise_candidate *c = &trial.candidate;
     rpadvise_row *row = NULL;
     RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *row, &row));
     *row = (rpadvise_row){.decided = true, .hours = NAN, .usd = NAN};
     RP_TRY(keep(s->arena, &trial, &row->trial));
-    RP_TRY(rpadvise_candidate_command(&work, c, s->arena, &row->command));
+    RP_TRY(rpadvise_candidate_command(s->bench->work, c, s->arena, &row->command));
     a->nearest = row;
-    RP_TRY(rpadvise_study(&bench, c, &as_it_is, s->arena, &row->study));
+    RP_TRY(rpadvise_study(s->bench, c, &as_it_is, s->arena, &row->study));
     row->study.rows[0].rank = 1;
     return set_systems(s, row);
 }
@@ -420,7 +413,7 @@ rp_status rpadvise_advice_make(rpadvise_search *search, rpadvise_advice *advice_
         RP_TRY(set_nearest(a));
         return a->exhausted || a->nearest == NULL ? RP_OK : rpadvise_remedies_find(a);
     }
-    if (search->options->global_batch == 0) {
+    if (search->given->global_batch == 0) {
         RP_TRY(set_batch_front(search, a));
     }
     RP_TRY(set_memory_front(a));

@@ -1,185 +1,110 @@
 #include "sim/rpadvise/candidate.h"
 
 #include "common/base/text.h"
-#include "common/compile/compile.h"
+#include "common/run/resolve.h"
 
-#include <inttypes.h>
 #include <string.h>
 
-#define MOST_ARGUMENTS 48
+rpadvise_candidate rpadvise_candidate_of(const rpsim_setup *work, const rp_schedule_type *schedule)
+{
+    rpadvise_candidate c = {.schedule = schedule, .run = work->run};
+    c.run.optimizer_given = true;
+    c.run.recomputes[0] = RP_RECOMPUTE_NONE;
+    c.run.recompute_count = 1;
+    c.run.grain_given = true;
+    c.run.microbatch_size = 1;
+    c.run.accumulate = 1;
+    return c;
+}
 
 bool rpadvise_candidate_equal(const rpadvise_candidate *a, const rpadvise_candidate *b)
 {
-    const char *one = a->partition != NULL ? a->partition : "";
-    const char *other = b->partition != NULL ? b->partition : "";
-    return a->schedule == b->schedule && a->asynchronous == b->asynchronous &&
-           a->recompute == b->recompute && a->layer_grain == b->layer_grain &&
-           a->microbatch_size == b->microbatch_size && a->microbatches == b->microbatches &&
-           a->calls == b->calls && a->nodes == b->nodes &&
-           a->data_parallel == b->data_parallel && a->tensor_parallel == b->tensor_parallel &&
-           strcmp(one, other) == 0;
+    return a->schedule == b->schedule && rp_run_equal(&a->run, &b->run);
 }
 
 bool rpadvise_candidate_same_mode(const rpadvise_candidate *a, const rpadvise_candidate *b)
 {
-    return a->schedule == b->schedule && a->asynchronous == b->asynchronous;
+    return a->schedule == b->schedule && a->run.asynchronous == b->run.asynchronous;
 }
 
-typedef struct list {
-    rp_arena *arena;
-    char **argv;
-    int argc;
-    rp_status status;
-} list;
-
-static void add(list *l, const char *option, const char *value)
+/* Leaves open what the schedule does anyway. */
+static void drop_usual(const rp_schedule_type *schedule, rp_run *run)
 {
-    const char *parts[] = {option, value};
-    for (int i = 0; i < 2 && parts[i] != NULL && l->status == RP_OK; i++) {
-        const char *copy = NULL;
-        l->status = rp_arena_copy_text(l->arena, parts[i], strlen(parts[i]), &copy);
-        l->argv[l->argc++] = (char *)copy;
-    }
+    run->recompute_count = run->recomputes[0] != schedule->default_recompute ? 1 : 0;
+    run->grain_given = run->layer_grain != rp_usual_layer_grain(schedule);
+    run->layer_grain = run->layer_grain && run->grain_given;
 }
 
-static void add_count(list *l, const char *option, uint64_t value)
+rp_status rpadvise_candidate_setup(const rpsim_setup *work, const rpadvise_candidate *c,
+                                   const rpadvise_manner *manner, rp_arena *arena,
+                                   rpsim_setup **setup_out, rp_reason *reason)
 {
-    const char *text = NULL;
-    if (l->status == RP_OK) {
-        l->status = rp_arena_print(l->arena, &text, "%" PRIu64, value);
+    rpsim_setup *setup = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *setup, &setup));
+    *setup = *work;
+    setup->run = c->run;
+    drop_usual(c->schedule, &setup->run);
+    setup->run.global_batch = manner->free_batch ? 0 : c->run.global_batch;
+    setup->run.iterations = manner->iterations;
+    setup->explain = manner->explain;
+    setup->intervals_given = !manner->intervals;
+    RP_TRY(rpsim_setup_schedule(c->schedule, arena, setup));
+    rpsim_setup_complete(setup);
+    *setup_out = setup;
+    if (c->run.microbatches == 0) {
+        return rp_refuse(reason, RP_USAGE, "a call has no microbatches; valid is at least one");
     }
-    add(l, option, text);
+    return rp_run_check(&setup->run, reason);
 }
 
-static void add_work(list *l, const rpadvise_work *work, const rpadvise_candidate *c)
-{
-    uint32_t nodes = c->nodes != 0 ? c->nodes : work->nodes;
-    add(l, "--model", work->model);
-    if (work->assume != NULL) {
-        add(l, "--assume", work->assume);
-    }
-    if (work->lora_rank != 0) {
-        add_count(l, "--lora-rank", work->lora_rank);
-    }
-    add(l, "--platform", work->platform);
-    if (work->gpus != 0) {
-        add_count(l, "--gpus", work->gpus);
-    }
-    if (nodes != 0) {
-        add_count(l, "--nodes", nodes);
-    }
-    if (c->data_parallel > 1) {
-        add_count(l, "--data-parallel", c->data_parallel);
-    }
-    if (c->tensor_parallel > 1) {
-        add_count(l, "--tensor-parallel", c->tensor_parallel);
-    }
-    if (work->arithmetic.dtype != RP_DTYPE_F16) { /* rpsim's default */
-        add(l, "--dtype", rp_dtype_text(work->arithmetic.dtype));
-    }
-    if (work->arithmetic.accumulation != RP_ACCUMULATION_USUAL) {
-        add(l, "--accumulation", rp_accumulation_text(work->arithmetic.accumulation));
-    }
-    if (work->seq_len != 0) {
-        add_count(l, "--seq-len", work->seq_len);
-    }
-    if (work->change != NULL) {
-        add(l, "--set", work->change);
-    }
-}
+/* ---- as a command line ------------------------------------------------------------------------
+ */
 
-static void add_sizes(list *l, const rpadvise_work *work, const rpadvise_candidate *c,
-                      const rpadvise_manner *manner)
-{
-    add_count(l, "--microbatch-size", c->microbatch_size);
-    add_count(l, "--microbatches", c->microbatches);
-    if (c->calls > 1) {
-        add_count(l, "--accumulate", c->calls);
-    }
-    if (work->global_batch != 0 && !manner->free_batch) {
-        add_count(l, "--global-batch", work->global_batch);
-    }
-}
+/* Rows in the order in which they are shown: the work, the server, then what was found. */
+static const char *const shown[] = {
+    "schedule",  "model",         "assume",          "lora-rank",    "platform",     "gpus",
+    "nodes",     "data-parallel", "tensor-parallel", "dtype",        "accumulation", "seq-len",
+    "set",       "optimizer",     "microbatch-size", "microbatches", "accumulate",   "global-batch",
+    "recompute", "grain",         "partition",       "seed"};
+#define SHOWN (sizeof shown / sizeof shown[0])
 
-static void add_manner(list *l, const rpadvise_work *work, const rpadvise_candidate *c,
-                       const rpadvise_manner *manner)
+static rp_status add_rows(const rp_option *rows, uint32_t count, const void *object,
+                          const char *name, rp_arena *arena, rp_text *line)
 {
-    if (c->partition != NULL) {
-        add(l, "--partition", c->partition);
-    }
-    if (work->seed != 0) {
-        add_count(l, "--seed", work->seed);
-    }
-    if (manner->iterations != 0) {
-        add_count(l, "--iterations", manner->iterations);
-    }
-    if (manner->explain) {
-        add(l, "--explain", NULL);
-    }
-    if (!manner->intervals) {
-        add(l, "--intervals", "off");
-    }
-}
-
-rp_status rpadvise_candidate_arguments(const rpadvise_work *work, const rpadvise_candidate *c,
-                                       const rpadvise_manner *manner, rp_arena *arena,
-                                       int *argc_out, char ***argv_out)
-{
-    list l = {.arena = arena};
-    RP_TRY(rp_arena_alloc(arena, MOST_ARGUMENTS, sizeof *l.argv, &l.argv));
-    add(&l, "rpsim", NULL);
-    add(&l, "--schedule", c->schedule->name);
-    add_work(&l, work, c);
-    add(&l, "--optimizer", c->asynchronous ? "async" : "sync");
-    add_sizes(&l, work, c, manner);
-    if (c->recompute != c->schedule->default_recompute) {
-        add(&l, "--recompute", rp_recompute_text(c->recompute));
-    }
-    if (c->layer_grain != rp_usual_layer_grain(c->schedule)) {
-        add(&l, "--grain", c->layer_grain ? "layer" : "stage");
-    }
-    add_manner(&l, work, c, manner);
-    *argc_out = l.argc;
-    *argv_out = l.argv;
-    return l.status;
-}
-
-/* A word as a shell reads it. */
-static rp_status add_word(const char *word, rp_text *text)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_.,/:=+@%";
-    if (*word != '\0' && word[strspn(word, plain)] == '\0') {
-        return rp_text_print(text, "%s", word);
-    }
-    RP_TRY(rp_text_print(text, "'"));
-    for (; *word != '\0'; word++) {
-        RP_TRY(*word == '\'' ? rp_text_print(text, "'\\''") : rp_text_print(text, "%c", *word));
-    }
-    return rp_text_print(text, "'");
-}
-
-static rp_status join(int argc, char **argv, rp_text *text)
-{
-    for (int i = 0; i < argc; i++) {
-        RP_TRY(rp_text_print(text, "%s", i == 0 ? "" : " "));
-        RP_TRY(add_word(argv[i], text));
+    for (uint32_t i = 0; i < count; i++) {
+        bool listed = false;
+        for (size_t k = 0; k < SHOWN && name == NULL && !listed; k++) {
+            listed = strcmp(shown[k], rows[i].name) == 0;
+        }
+        if (name != NULL ? strcmp(rows[i].name, name) == 0 : !listed) {
+            RP_TRY(rp_option_add(&rows[i], object, arena, line));
+        }
     }
     return RP_OK;
 }
 
-rp_status rpadvise_candidate_command(const rpadvise_work *work, const rpadvise_candidate *candidate,
+/* @param name of a row; NULL: all others */
+static rp_status add_named(const rpsim_setup *setup, const char *name, rp_arena *arena,
+                           rp_text *line)
+{
+    RP_TRY(add_rows(rpsim_setup_rows, rpsim_setup_row_count, setup, name, arena, line));
+    return add_rows(rp_run_rows, rp_run_row_count, &setup->run, name, arena, line);
+}
+
+rp_status rpadvise_candidate_command(const rpsim_setup *work, const rpadvise_candidate *candidate,
                                      rp_arena *arena, const char **command_out)
 {
     const rpadvise_manner as_it_is = {.intervals = true};
-    int argc = 0;
-    char **argv = NULL;
-    RP_TRY(rpadvise_candidate_arguments(work, candidate, &as_it_is, arena, &argc, &argv));
-    rp_text text = {0};
-    rp_status status = join(argc, argv, &text);
-    if (status == RP_OK) {
-        status = rp_arena_copy_text(arena, text.bytes, text.length, command_out);
+    rpsim_setup *setup = NULL;
+    RP_TRY(rpadvise_candidate_setup(work, candidate, &as_it_is, arena, &setup, NULL));
+    rp_text line = {0};
+    rp_status status = rp_text_print(&line, "rpsim");
+    for (size_t i = 0; i <= SHOWN && status == RP_OK; i++) {
+        status = add_named(setup, i < SHOWN ? shown[i] : NULL, arena, &line);
     }
-    rp_text_fini(&text);
+    if (status == RP_OK) {
+        status = rp_arena_copy_text(arena, line.bytes, line.length, command_out);
+    }
+    rp_text_fini(&line);
     return status;
 }

@@ -10,8 +10,21 @@
 
 void rpadvise_drop_list(rpadvise_candidate *candidate)
 {
-    bool word = candidate->partition == NULL || isalpha((unsigned char)*candidate->partition) != 0;
-    candidate->partition = word ? candidate->partition : NULL;
+    bool word =
+        candidate->run.partition == NULL || isalpha((unsigned char)*candidate->run.partition) != 0;
+    candidate->run.partition = word ? candidate->run.partition : NULL;
+}
+
+rp_status rpadvise_set_gpus(const rpadvise_search *s, const rp_platform *platform, uint32_t gpus,
+                            rpsim_setup *work)
+{
+    const char *change = NULL;
+    work->run.gpus = gpus;
+    if (gpus <= platform->gpus || gpus > RP_MAX_GPUS) {
+        return RP_OK; /* the server has them, or no server has */
+    }
+    RP_TRY(rp_arena_print(s->arena, &change, "platform.gpus=%u", gpus));
+    return rp_changes_add("set", change, s->arena, &work->changes, NULL);
 }
 
 static void add_change(rpadvise_advice *a, rpadvise_change_kind kind, const rpadvise_trial *trial)
@@ -31,7 +44,7 @@ static double best_speed(const rpadvise_advice *a)
  * as it is is one of the runs. (A schedule that plans with times may plan worse with shorter ones.)
  */
 static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind,
-                               const rpadvise_work *work)
+                               const rpsim_setup *work)
 {
     const rpadvise_search *s = a->search;
     rpadvise_trial *trials = NULL;
@@ -39,17 +52,18 @@ static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind,
     for (uint32_t i = 0; i < a->row_count; i++) {
         rpadvise_trial *t = &trials[i];
         *t = (rpadvise_trial){.candidate = a->rows[i].trial->candidate, .work = work};
+        t->candidate.run.gpus = work->run.gpus;
         if (kind == RPADVISE_CHANGE_LINK) {
             continue;
         }
         uint32_t places = rpadvise_places(s, &t->candidate);
-        uint32_t more = work->gpus / rpadvise_alike(&t->candidate);
+        uint32_t more = work->run.gpus / rpadvise_alike(&t->candidate);
         if (kind == RPADVISE_CHANGE_SERVER) {
-            t->candidate.nodes = s->options->nodes + 1;
+            t->candidate.run.nodes = s->given->nodes + 1;
             more = rpadvise_places(s, &t->candidate);
         }
-        if (s->options->global_batch == 0 && t->candidate.microbatches >= places) {
-            t->candidate.microbatches = t->candidate.microbatches / places * more;
+        if (s->given->global_batch == 0 && t->candidate.run.microbatches >= places) {
+            t->candidate.run.microbatches = t->candidate.run.microbatches / places * more;
         }
         rpadvise_drop_list(&t->candidate);
     }
@@ -122,18 +136,15 @@ rp_status rpadvise_changes_find(rpadvise_advice *a)
 {
     const rpadvise_search *s = a->search;
     const rp_platform *platform = a->rows[0].study.rows[0].platform;
-    rpadvise_work faster = *s->bench->work;
-    rpadvise_work larger = *s->bench->work;
-    faster.change = LINKS_TWICE;
+    rpsim_setup faster = *s->bench->work;
+    rpsim_setup larger = *s->bench->work;
+    RP_TRY(rp_changes_add("set", LINKS_TWICE, s->arena, &faster.changes, NULL));
     RP_TRY(change_memory(a, RPADVISE_SHORT_OF_GPU));
     RP_TRY(change_memory(a, RPADVISE_SHORT_OF_HOST));
     RP_TRY(change_server(a, RPADVISE_CHANGE_LINK, &faster));
-    if (s->options->nodes > 1) {
+    if (s->given->nodes > 1) {
         return change_server(a, RPADVISE_CHANGE_SERVER, &larger);
     }
-    larger.gpus = s->gpus + 1;
-    if (larger.gpus > platform->gpus) { /* otherwise the server has one that is not used */
-        RP_TRY(rp_arena_print(s->arena, &larger.change, "platform.gpus=%u", larger.gpus));
-    }
+    RP_TRY(rpadvise_set_gpus(s, platform, s->gpus + 1, &larger));
     return change_server(a, RPADVISE_CHANGE_GPU, &larger);
 }

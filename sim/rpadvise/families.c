@@ -21,8 +21,8 @@
 uint32_t rpadvise_target(const rpadvise_search *s, const rpadvise_candidate *c)
 {
     uint32_t n = rpadvise_places(s, c);
-    uint32_t size = c->microbatch_size;
-    uint32_t batch = s->options->global_batch / rpadvise_copies(c);
+    uint32_t size = c->run.microbatch_size;
+    uint32_t batch = s->given->global_batch / rpadvise_copies(c);
     if (batch != 0) {
         uint32_t units = (batch + size - 1) / size;
         uint32_t whole = rpadvise_multiple(units + n - 1, n); /* equal rounds, a little smaller */
@@ -38,7 +38,7 @@ uint32_t rpadvise_target(const rpadvise_search *s, const rpadvise_candidate *c)
 
 rpadvise_manner rpadvise_shortly(const rpadvise_candidate *c)
 {
-    return (rpadvise_manner){.iterations = c->asynchronous ? SHORT_ASYNC : SHORT_SYNC};
+    return (rpadvise_manner){.iterations = c->run.asynchronous ? SHORT_ASYNC : SHORT_SYNC};
 }
 
 void rpadvise_begin_step(rpadvise_search *s, unsigned parts)
@@ -71,7 +71,7 @@ static const rp_schedule_type *schedule_at(const rpadvise_options *o, uint32_t i
 rpadvise_family rpadvise_family_of(const rpadvise_search *s, const rpadvise_candidate *c)
 {
     uint32_t n = rpadvise_places(s, c);
-    bool free_batch = s->options->global_batch == 0;
+    bool free_batch = s->given->global_batch == 0;
     return (rpadvise_family){.candidate = *c,
                              .least = free_batch ? rpadvise_least(n, rpadvise_target(s, c)) : n};
 }
@@ -101,7 +101,7 @@ bool rpadvise_is_double(const rpadvise_search *s, const rpadvise_candidate *c)
     uint32_t schedules = o->schedule_count != 0 ? o->schedule_count : rp_schedule_count;
     bool before = true;
     const rp_schedule_type *flushed = c->schedule->flushed;
-    if (c->asynchronous || flushed == NULL) {
+    if (c->run.asynchronous || flushed == NULL) {
         return false;
     }
     for (uint32_t i = 0; i < schedules; i++) {
@@ -133,7 +133,7 @@ static rp_status add_late(rpadvise_search *s)
     uint32_t count = s->options->synchronous ? 0 : s->family_count;
     for (uint32_t i = 0; i < count; i++) {
         rpadvise_family late = s->families[i];
-        late.candidate.asynchronous = true;
+        late.candidate.run.asynchronous = true;
         bool refused = rp_traits_only_synchronous(&late.candidate.schedule->traits) != NULL;
         if (is_as_late(late.candidate.schedule) && !refused && late.estimate > 0) {
             RP_TRY(rpadvise_families_add(s, &late, 1));
@@ -145,15 +145,13 @@ static rp_status add_late(rpadvise_search *s)
 static rp_status add_family(rpadvise_search *s, const rp_schedule_type *schedule, uint32_t bits,
                             rp_recompute recompute)
 {
-    const rpadvise_candidate candidate = {.schedule = schedule,
-                                          .asynchronous = bits & 1,
-                                          .recompute = recompute,
-                                          .layer_grain = bits & 2,
-                                          .partition = bits & 4 ? "auto" : NULL,
-                                          .microbatch_size = 1,
-                                          .calls = 1};
+    rpadvise_candidate candidate = rpadvise_candidate_of(s->bench->work, schedule);
+    candidate.run.asynchronous = bits & 1;
+    candidate.run.recomputes[0] = recompute;
+    candidate.run.layer_grain = bits & 2;
+    candidate.run.partition = bits & 4 ? "auto" : NULL;
     const rpadvise_family family = rpadvise_family_of(s, &candidate);
-    bool layers = candidate.layer_grain != rp_usual_layer_grain(schedule);
+    bool layers = candidate.run.layer_grain != rp_usual_layer_grain(schedule);
     bool nothing = recompute == RP_RECOMPUTE_NONE && layers; /* there is nothing to cut */
     bool counts = !nothing && rpadvise_wants_mode(s, schedule, bits & 1) &&
                   may_differ(schedule, bits & 4) && !rpadvise_is_double(s, &candidate);
@@ -196,7 +194,7 @@ static void probe_add(probe *p, uint32_t family, uint32_t microbatches)
     *trial = (rpadvise_trial){.candidate = *c, .manner = rpadvise_shortly(c)};
     trial->manner.free_batch = true;
     trial->manner.period_only = true;
-    trial->candidate.microbatches = microbatches;
+    trial->candidate.run.microbatches = microbatches;
     p->of[p->count++] = family;
 }
 
@@ -211,11 +209,11 @@ static rp_status double_sizes(rpadvise_search *s, uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; i < end; i++) {
         const rpadvise_family *f = &s->families[i];
-        uint32_t size = 2 * f->candidate.microbatch_size;
+        uint32_t size = 2 * f->candidate.run.microbatch_size;
         rpadvise_candidate twice = f->candidate;
-        twice.microbatch_size = size;
+        twice.run.microbatch_size = size;
         uint32_t n = rpadvise_places(s, &twice);
-        uint32_t batch = s->options->global_batch / rpadvise_copies(&twice);
+        uint32_t batch = s->given->global_batch / rpadvise_copies(&twice);
         uint32_t target = rpadvise_target(s, &twice);
         uint32_t least = f->least < n ? rpadvise_least(f->least, target) : f->least;
         bool allowed_size = batch != 0 ? size <= batch : least != 0 && target >= least;
@@ -238,7 +236,7 @@ static void take_first(const rpadvise_search *s, rpadvise_family *f, const rpadv
     f->estimate = o->fits ? o->tokens_per_s : 0;
     if (o->ran) {
         uint32_t target = rpadvise_target(s, &f->candidate);
-        f->candidate.microbatches = target > f->least ? target : first_point(s, f);
+        f->candidate.run.microbatches = target > f->least ? target : first_point(s, f);
     }
 }
 
@@ -246,7 +244,7 @@ static void take_first(const rpadvise_search *s, rpadvise_family *f, const rpadv
 static bool wants_more(const rpadvise_search *s, const rpadvise_family *f)
 {
     uint32_t n = rpadvise_places(s, &f->candidate);
-    return !f->at_n.ran && f->least == n && f->candidate.microbatch_size == 1 &&
+    return !f->at_n.ran && f->least == n && f->candidate.run.microbatch_size == 1 &&
            rpadvise_target(s, &f->candidate) >= 2 * n;
 }
 
@@ -254,8 +252,8 @@ static bool wants_more(const rpadvise_search *s, const rpadvise_family *f)
  * fewer microbatches holds as many activations. */
 static bool wants_fewer(const rpadvise_search *s, const rpadvise_family *f)
 {
-    return s->options->global_batch == 0 && f->at_n.ran && !f->at_n.fits && f->least > 1 &&
-           f->candidate.microbatch_size == 1;
+    return s->given->global_batch == 0 && f->at_n.ran && !f->at_n.fits && f->least > 1 &&
+           f->candidate.run.microbatch_size == 1;
 }
 
 /* With a single microbatch, what does not fit with more. */
@@ -317,20 +315,20 @@ static double ceiling_of(const rpadvise_family *f)
 
 static uint32_t second_point(const rpadvise_family *f)
 {
-    return rpadvise_least(2 * f->least, f->candidate.microbatches);
+    return rpadvise_least(2 * f->least, f->candidate.run.microbatches);
 }
 
 static void set_estimate(rpadvise_family *f)
 {
     const rpadvise_outcome *one = &f->at_n;
     const rpadvise_outcome *two = &f->at_2n;
-    if (!two->fits || f->candidate.microbatches <= f->least) {
+    if (!two->fits || f->candidate.run.microbatches <= f->least) {
         return;
     }
     double n = f->least;
     double slope = fmax((two->period_s - one->period_s) / n, one->least_s / n);
-    double period = two->period_s + slope * (f->candidate.microbatches - 2 * n);
-    double tokens = (double)f->candidate.microbatches * f->candidate.microbatch_size *
+    double period = two->period_s + slope * (f->candidate.run.microbatches - 2 * n);
+    double tokens = (double)f->candidate.run.microbatches * f->candidate.run.microbatch_size *
                     two->seq_len * rpadvise_copies(&f->candidate);
     f->estimate = period > 0 ? fmax(tokens / period, two->tokens_per_s) : two->tokens_per_s;
 }
@@ -350,8 +348,8 @@ static void set_microbatches(const rpadvise_search *s, rpadvise_family *f)
     const rpadvise_outcome *two = &f->at_2n;
     double most = fmin(room_for(f->least, one->gpu_bytes, two->gpu_bytes, one->gpu_limit_bytes),
                        room_for(f->least, one->host_bytes, two->host_bytes, one->host_limit_bytes));
-    if (two->ran && most < f->candidate.microbatches) {
-        f->candidate.microbatches =
+    if (two->ran && most < f->candidate.run.microbatches) {
+        f->candidate.run.microbatches =
             rpadvise_whole((uint32_t)fmax(most, f->least), rpadvise_places(s, &f->candidate));
     }
 }
@@ -373,7 +371,7 @@ static rp_status try_at_2n(rpadvise_search *s, uint32_t from, double best)
     RP_TRY(rp_arena_alloc(s->arena, s->family_count, sizeof *order, &order));
     for (uint32_t i = from; i < s->family_count; i++) {
         const rpadvise_family *f = &s->families[i];
-        if (f->at_n.fits && f->candidate.microbatches > f->least) {
+        if (f->at_n.fits && f->candidate.run.microbatches > f->least) {
             order[count++] = i;
         }
     }
@@ -407,8 +405,8 @@ static rp_status try_at_2n(rpadvise_search *s, uint32_t from, double best)
 static bool are_one(const rpadvise_family *a, const rpadvise_family *b)
 {
     rpadvise_candidate like = b->candidate;
-    like.layer_grain = a->candidate.layer_grain;
-    like.partition = a->candidate.partition;
+    like.run.layer_grain = a->candidate.run.layer_grain;
+    like.run.partition = a->candidate.run.partition;
     const rpadvise_outcome *one = &a->at_n;
     const rpadvise_outcome *other = &b->at_n;
     return rpadvise_candidate_equal(&a->candidate, &like) && one->ran && other->ran &&

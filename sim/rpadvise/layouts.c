@@ -4,7 +4,6 @@
 #include "common/base/log.h"
 #include "common/machine/platform_machine.h"
 #include "sim/rpadvise/search_internal.h"
-#include "sim/rpsim/arguments.h"
 #include "sim/run/memory/memory.h"
 
 #include <math.h>
@@ -63,17 +62,14 @@ static rp_status read_inputs(const rpadvise_search *s, facts *f, rpsim_study *st
                              rp_reason *reason)
 {
     const rpadvise_manner manner = {.iterations = 1, .free_batch = true};
-    const rpadvise_candidate one = {.schedule = rp_schedule_find(USUAL_SCHEDULE),
-                                    .microbatch_size = 1,
-                                    .microbatches = 1,
-                                    .calls = 1};
-    rpadvise_work work = *s->bench->work;
-    int argc = 0;
-    char **argv = NULL;
-    work.gpus = 1;
-    work.nodes = work.nodes != 0 ? 1 : 0;
-    RP_TRY(rpadvise_candidate_arguments(&work, &one, &manner, f->arena, &argc, &argv));
-    RP_TRY(rpsim_arguments_study(argc, argv, f->arena, study, reason));
+    rpadvise_candidate one =
+        rpadvise_candidate_of(s->bench->work, rp_schedule_find(USUAL_SCHEDULE));
+    rpsim_setup *setup = NULL;
+    one.run.gpus = 1;
+    one.run.nodes = one.run.nodes != 0 ? 1 : 0;
+    one.run.microbatches = 1;
+    RP_TRY(rpadvise_candidate_setup(s->bench->work, &one, &manner, f->arena, &setup, reason));
+    RP_TRY(rpsim_study_prepare(setup, f->arena, study, reason));
     const rpsim_row *row = &study->rows[0];
     const rp_machine machine = rp_machine_of(row->platform);
     f->model = row->run.model;
@@ -89,8 +85,8 @@ static void take_families(const rpadvise_search *s, facts *f)
     for (uint32_t i = 0; i < s->family_count; i++) {
         const rpadvise_outcome *o = &s->families[i].at_n;
         f->best = fmax(f->best, s->families[i].estimate);
-        bool whole =
-            rpadvise_alike(&s->families[i].candidate) == 1 && s->families[i].candidate.nodes == 0;
+        bool whole = rpadvise_alike(&s->families[i].candidate) == 1 &&
+                     rpadvise_fewer_nodes(s, &s->families[i].candidate) == 0;
         if (o->ran && whole && o->work_s > 0) {
             double work_s = o->work_s * s->gpus / ((double)o->batch * o->seq_len);
             f->work_s = f->work_s > 0 ? fmin(f->work_s, work_s) : work_s;
@@ -102,9 +98,9 @@ static void take_families(const rpadvise_search *s, facts *f)
  * and its all-reduces of boundary tensors, one after the other. */
 static double ceiling_of(const rpadvise_search *s, const facts *f, const rpadvise_candidate *c)
 {
-    double tensor = c->tensor_parallel != 0 ? c->tensor_parallel : 1;
+    double tensor = c->run.tensor_parallel != 0 ? c->run.tensor_parallel : 1;
     double places = rpadvise_places(s, c);
-    double again = c->recompute != RP_RECOMPUTE_NONE ? RECOMPUTE_REDUCES : 0;
+    double again = c->run.recomputes[0] != RP_RECOMPUTE_NONE ? RECOMPUTE_REDUCES : 0;
     double moved = (LAYER_REDUCES + again) * f->model->layers / places * 2 * f->model->hidden;
     double reduce_s = 2 * (tensor - 1) / tensor * moved / f->Bps;
     return rpadvise_copies(c) / (f->work_s / (places * tensor) + reduce_s);
@@ -132,8 +128,8 @@ static rp_status look_at(const rpadvise_search *s, const facts *f, const rpadvis
 {
     uint32_t places = rpadvise_places(s, c);
     uint32_t copies = rpadvise_copies(c);
-    uint32_t tensor = c->tensor_parallel != 0 ? c->tensor_parallel : 1;
-    bool splits = s->options->global_batch % copies == 0 && rpadvise_target(s, c) > 0;
+    uint32_t tensor = c->run.tensor_parallel != 0 ? c->run.tensor_parallel : 1;
+    bool splits = s->given->global_batch % copies == 0 && rpadvise_target(s, c) > 0;
     *possible_out =
         places > 0 && places <= f->model->layers && splits && has_room(f, places, tensor);
     return *possible_out ? cuts_equally(f, tensor, possible_out) : RP_OK;
@@ -144,7 +140,7 @@ static rp_status add_usual(rpadvise_search *s, const facts *f, rpadvise_candidat
 {
     static const rp_recompute modes[] = {RP_RECOMPUTE_NONE, RP_RECOMPUTE_WAIT};
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-        c.recompute = modes[i];
+        c.run.recomputes[0] = modes[i];
         if (ceiling_of(s, f, &c) < f->best) {
             s->pruned++;
             continue;
@@ -155,16 +151,17 @@ static rp_status add_usual(rpadvise_search *s, const facts *f, rpadvise_candidat
     return RP_OK;
 }
 
-/* All layouts of so many servers; 0: of all GPUs. */
+/* All layouts of so many servers. */
 static rp_status add_layouts(rpadvise_search *s, const facts *f, uint32_t nodes)
 {
-    rpadvise_candidate c = {.schedule = f->usual, .nodes = nodes, .microbatch_size = 1, .calls = 1};
+    rpadvise_candidate c = rpadvise_candidate_of(s->bench->work, f->usual);
+    c.run.nodes = nodes;
     uint32_t gpus = rpadvise_places(s, &c);
     for (uint32_t tensor = 1; tensor <= gpus; tensor++) {
         for (uint32_t data = 1; gpus % tensor == 0 && data <= gpus / tensor; data++) {
-            c.tensor_parallel = tensor > 1 ? tensor : 0;
-            c.data_parallel = data > 1 ? data : 0;
-            bool other = tensor * data > 1 || nodes != 0;
+            c.run.tensor_parallel = tensor > 1 ? tensor : 0;
+            c.run.data_parallel = data > 1 ? data : 0;
+            bool other = tensor * data > 1 || rpadvise_fewer_nodes(s, &c) != 0;
             bool possible = other && gpus / tensor % data == 0;
             if (possible) {
                 RP_TRY(look_at(s, f, &c, &possible));
@@ -182,11 +179,11 @@ static rp_status add_layer_grain(rpadvise_search *s, uint32_t begin, uint32_t en
 {
     for (uint32_t i = begin; i < end; i++) {
         const rpadvise_family *f = &s->families[i];
-        bool wants = f->at_n.ran && !f->at_n.fits && f->candidate.microbatch_size == 1 &&
-                     f->candidate.recompute != RP_RECOMPUTE_NONE;
+        bool wants = f->at_n.ran && !f->at_n.fits && f->candidate.run.microbatch_size == 1 &&
+                     f->candidate.run.recomputes[0] != RP_RECOMPUTE_NONE;
         if (wants) {
             rpadvise_candidate c = f->candidate;
-            c.layer_grain = true;
+            c.run.layer_grain = true;
             rpadvise_family family = rpadvise_family_of(s, &c);
             RP_TRY(rpadvise_families_add(s, &family, 1));
         }
@@ -201,10 +198,10 @@ static rp_status add_others(rpadvise_search *s, const facts *f, const rpadvise_c
         for (int late = 0; late < 2; late++) {
             rpadvise_candidate c = *like;
             c.schedule = schedule_at(s, i);
-            c.asynchronous = late != 0;
-            bool other = c.schedule != f->usual || c.asynchronous;
+            c.run.asynchronous = late != 0;
+            bool other = c.schedule != f->usual || c.run.asynchronous;
             if (is_resident(c.schedule) && other && !rpadvise_is_double(s, &c) &&
-                rpadvise_wants_mode(s, c.schedule, c.asynchronous)) {
+                rpadvise_wants_mode(s, c.schedule, c.run.asynchronous)) {
                 rpadvise_family family = rpadvise_family_of(s, &c);
                 RP_TRY(rpadvise_families_add(s, &family, 1));
             }
@@ -242,15 +239,15 @@ static rp_status expand(rpadvise_search *s, const facts *f, uint32_t begin, uint
 static rp_status measure(rpadvise_search *s, facts *f)
 {
     uint32_t first = s->family_count;
-    for (uint32_t nodes = s->options->nodes; nodes > 1; nodes /= 2) { /* fewer servers last */
+    for (uint32_t nodes = s->given->nodes; nodes > 1; nodes /= 2) { /* fewer servers last */
         uint32_t begin = s->family_count;
         take_families(s, f);
-        RP_TRY(add_layouts(s, f, nodes == s->options->nodes ? 0 : nodes));
+        RP_TRY(add_layouts(s, f, nodes));
         RP_TRY(rpadvise_families_probe(s, begin, f->best, STEP_PARTS, true));
     }
     uint32_t begin = s->family_count;
     take_families(s, f);
-    RP_TRY(add_layouts(s, f, s->options->nodes > 1 ? 1 : 0));
+    RP_TRY(add_layouts(s, f, rpadvise_least(s->given->nodes, 1)));
     RP_TRY(rpadvise_families_probe(s, begin, f->best, STEP_PARTS, true));
     begin = s->family_count;
     RP_TRY(add_layer_grain(s, first, begin));
@@ -266,7 +263,7 @@ rp_status rpadvise_layouts_measure(rpadvise_search *s)
 {
     facts f = {.usual = find_usual(s)};
     rpsim_study study = {0};
-    if (f.usual == NULL || (s->gpus == 1 && s->options->nodes < 2)) {
+    if (f.usual == NULL || (s->gpus == 1 && s->given->nodes < 2)) {
         return RP_OK;
     }
     RP_TRY(rp_arena_create(&f.arena));

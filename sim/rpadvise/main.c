@@ -12,47 +12,47 @@
 
 #include <unistd.h>
 
-static rp_status choose_arithmetic(const rpadvise_options *o, const rp_model *model,
-                                   rp_arithmetic *arithmetic_out)
+static rp_status choose_arithmetic(const rp_model *model, rp_run *run)
 {
-    *arithmetic_out = (rp_arithmetic){.dtype = o->dtype_given ? o->dtype
-                                               : model->bf16  ? RP_DTYPE_BF16
-                                                              : RP_DTYPE_F16,
-                                      .accumulation = o->accumulation};
-    if (!rp_arithmetic_exists(*arithmetic_out)) {
+    bool given = run->dtype_given;
+    if (!given) {
+        run->dtype = model->bf16 ? RP_DTYPE_BF16 : RP_DTYPE_F16;
+    }
+    run->dtype_given = run->dtype != RP_DTYPE_F16; /* otherwise the usual one */
+    if (!rp_arithmetic_exists((rp_arithmetic){run->dtype, run->accumulation})) {
         rp_log_error("--accumulation: products of %s%s add up in fp32; valid are fp32, and --dtype "
                      "fp16",
-                     rp_dtype_text(arithmetic_out->dtype),
-                     o->dtype_given ? "" : ", the type of the model,");
+                     rp_dtype_text(run->dtype), given ? "" : ", the type of the model,");
         return RP_USAGE;
     }
     return RP_OK;
 }
 
 /* Aloud, once: what is wrong with the inputs is no reason of a schedule's. */
-static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpadvise_work *work,
+static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpsim_setup *work,
                               uint32_t *gpus_out, uint32_t *seq_len_out)
 {
+    rp_run *run = &work->run;
     rp_platform platform;
     rp_model model;
     rp_costs costs;
-    RP_TRY(rp_platform_load(o->platform, arena, &platform));
-    RP_TRY(rp_model_load_as(o->model, o->assume, arena, &model));
-    RP_TRY(choose_arithmetic(o, &model, &work->arithmetic));
-    if (o->nodes != 0) {
-        RP_TRY(rp_platform_set_nodes(&platform, o->nodes, o->gpus, NULL));
+    RP_TRY(rp_platform_load(work->platform, arena, &platform));
+    RP_TRY(rp_model_load_as(o->model, work->assume, arena, &model));
+    RP_TRY(choose_arithmetic(&model, run));
+    if (run->nodes != 0) {
+        RP_TRY(rp_platform_set_nodes(&platform, run->nodes, run->gpus, NULL));
     }
-    *gpus_out = o->gpus != 0 && o->nodes == 0 ? o->gpus : platform.gpus;
-    if (o->nodes == 0 && o->gpus > platform.gpus) {
+    *gpus_out = run->gpus != 0 && run->nodes == 0 ? run->gpus : platform.gpus;
+    if (run->nodes == 0 && run->gpus > platform.gpus) {
         rp_log_error("--gpus: %s has %u GPUs; valid are 1 to %u", platform.name, platform.gpus,
                      platform.gpus);
         return RP_USAGE;
     }
-    const rp_roof roof = {&platform, work->arithmetic};
-    uint32_t usual = o->seq_len != 0 ? o->seq_len : RP_DEFAULT_SEQ_LEN;
+    const rp_roof roof = {&platform, {run->dtype, run->accumulation}};
+    uint32_t usual = run->seq_len != 0 ? run->seq_len : RP_DEFAULT_SEQ_LEN;
     RP_TRY(rp_find_costs(&model, &roof, 1, usual, arena, &costs, NULL));
-    *seq_len_out = o->seq_len != 0 ? o->seq_len : costs.seq_len;
-    if (o->global_batch == 0 && o->max_step_tokens < *seq_len_out) {
+    *seq_len_out = run->seq_len != 0 ? run->seq_len : costs.seq_len;
+    if (run->global_batch == 0 && o->max_step_tokens < *seq_len_out) {
         rp_log_error("--max-step-tokens: a sequence has %u tokens; valid are %u and more",
                      *seq_len_out, *seq_len_out);
         return RP_USAGE;
@@ -92,15 +92,10 @@ static rp_status advise(const rpadvise_options *o, rp_arena *arena)
     uint32_t seq_len = 0;
     rpadvise_search search;
     rpadvise_systems systems;
-    rpadvise_work work = {.model = o->model,
-                          .platform = o->platform,
-                          .gpus = o->gpus,
-                          .nodes = o->nodes,
-                          .lora_rank = o->lora_rank,
-                          .assume = o->assume,
-                          .seq_len = o->seq_len,
-                          .global_batch = o->global_batch,
-                          .seed = o->seed};
+    const char *models[] = {o->model};
+    rpsim_setup work = o->work;
+    work.models = models;
+    work.model_count = 1;
     RP_TRY(check_inputs(o, arena, &work, &gpus, &seq_len));
     RP_TRY(rpadvise_systems_load(arena, &systems));
     if (o->runnable != NULL) {

@@ -17,14 +17,6 @@ static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *a
     return rp_option_tokens(row->name, text, &((rpadvise_options *)options)->tokens, reason);
 }
 
-static rp_status take_accumulation(const rp_option *row, const char *text, rp_arena *arena,
-                                   void *options, rp_reason *reason)
-{
-    (void)arena;
-    bool known = rp_accumulation_parse(text, &((rpadvise_options *)options)->accumulation);
-    return known ? RP_OK : rp_option_bad(row->name, text, row->valid, reason);
-}
-
 enum { WORK, SERVER, SEARCH, OUTPUT };
 
 static const rp_option_group groups[] = {
@@ -37,10 +29,16 @@ static const rp_option_group groups[] = {
 #define TO(member) .to = RP_OPTION_MEMBER(rpadvise_options, member)
 #define COUNT(member) .count = RP_OPTION_MEMBER(rpadvise_options, member)
 
+/* Of the work and of its run. */
+#define TO_WORK(member) TO(work.member)
+#define TO_RUN(member) TO(work.run.member)
+
 static const rp_option rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},
+#define OPTION_OF_WORK(...) {__VA_ARGS__},
 #include "sim/rpadvise/options_rows.inc"
 #undef OPTION
+#undef OPTION_OF_WORK
 };
 
 static bool has_words(const void *options)
@@ -90,10 +88,11 @@ rp_status rpadvise_options_parse(int argc, char **argv, rp_arena *arena,
 {
     rpadvise_options *o = options_out;
     *o = (rpadvise_options){.model = "qwen3-1.7b",
-                            .platform = "rtx4090x8",
+                            .work = RPSIM_SETUP_INIT,
                             .max_step_tokens = DEFAULT_STEP_TOKENS,
                             .top = DEFAULT_TOP,
                             .budget = DEFAULT_BUDGET};
+    o->work.platform = RPSIM_DEFAULT_PLATFORM;
     RP_TRY(rp_options_parse(&rpadvise_command_line, argc, argv, arena, o, NULL));
     return o->common.request == RP_OPTIONS_RUN ? rp_options_check(&rpadvise_command_line, o, NULL)
                                                : RP_OK;

@@ -2,15 +2,18 @@
 #pragma once
 
 #include "common/cli/options.h"
-#include "common/program/dtype.h"
+#include "sim/study/setup.h"
 
 /** Text is borrowed from argv; 0 and NULL mean "not given", but for what has a default here:
  * model, platform, max_step_tokens, top and budget are always set. */
 typedef struct rpadvise_options {
     rp_options common; /**< first, as rp_options_parse wants it */
+    rpsim_setup work;  /**< without models and schedules; its run: what is decided beforehand */
 #define OPTION(members, ...) members;
+#define OPTION_OF_WORK(...)
 #include "sim/rpadvise/options_rows.inc"
 #undef OPTION
+#undef OPTION_OF_WORK
 } rpadvise_options;
 
 /**

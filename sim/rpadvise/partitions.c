@@ -186,7 +186,7 @@ static rp_status run_batch(descent *d, const char *const *texts, uint32_t count,
     *moved_out = false;
     for (uint32_t i = 0; i < count; i++) {
         trials[i] = (rpadvise_trial){.candidate = d->like, .manner = rpadvise_shortly(&d->like)};
-        trials[i].candidate.partition = texts[i];
+        trials[i].candidate.run.partition = texts[i];
         trials[i].manner.period_only = true;
     }
     RP_TRY(rpadvise_try(d->search->bench, trials, count, "partitions"));
@@ -265,7 +265,8 @@ static rp_status walk(descent *d)
 static rp_status improve(rpadvise_search *s, const rpadvise_trial *from)
 {
     descent d = {.search = s, .like = from->candidate};
-    uint32_t parts = d.like.asynchronous ? 4 : 2; /* of the run's iterations that a short one has */
+    uint32_t parts =
+        d.like.run.asynchronous ? 4 : 2; /* of the run's iterations that a short one has */
     d.left = MOST_OPS / (from->outcome.ops / parts + 1);
     if (rp_is_data_parallel(&d.like.schedule->traits) || from->outcome.partition[0] == '\0' ||
         d.left < LEAST_RUNS) {
@@ -276,7 +277,7 @@ static rp_status improve(rpadvise_search *s, const rpadvise_trial *from)
     if (d.at[0] == '\0' || strcmp(d.at, from->outcome.partition) == 0) {
         return RP_OK;
     }
-    RP_TRY(rp_arena_copy_text(s->arena, d.at, strlen(d.at), &d.like.partition));
+    RP_TRY(rp_arena_copy_text(s->arena, d.at, strlen(d.at), &d.like.run.partition));
     return rpadvise_search_add(s, &d.like, 1);
 }
 

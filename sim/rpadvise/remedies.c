@@ -17,18 +17,16 @@ static void add(const rpadvise_change *change, rpadvise_advice *a)
 
 /* The fastest of a brief search of this work, on so many GPUs and nodes. The change's outcome fits
  * where anything does. */
-static rp_status try_with(const rpadvise_advice *a, const rpadvise_work *work, uint32_t gpus,
+static rp_status try_with(const rpadvise_advice *a, const rpsim_setup *work, uint32_t gpus,
                           rpadvise_change *change)
 {
     const rpadvise_search *s = a->search;
-    rpadvise_options options = *s->options;
     rpadvise_bench bench = *s->bench;
     rpadvise_search changed;
-    uint32_t seq_len = work->seq_len != 0 ? work->seq_len : s->seq_len;
-    options.nodes = work->nodes;
+    uint32_t seq_len = work->run.seq_len != 0 ? work->run.seq_len : s->seq_len;
     bench.work = work;
     bench.budget = UINT64_MAX;
-    RP_TRY(rpadvise_search_shortly(&options, gpus, seq_len, &bench, s->arena, &changed));
+    RP_TRY(rpadvise_search_shortly(s->options, gpus, seq_len, &bench, s->arena, &changed));
     s->bench->spent = bench.spent;
     change->outcome = (rpadvise_outcome){0};
     if (rpadvise_search_fits(&changed)) {
@@ -41,7 +39,7 @@ static rp_status try_with(const rpadvise_advice *a, const rpadvise_work *work, u
 /* Adapters alone, for which gradients and optimizer take next to nothing. */
 static rp_status try_adapters(rpadvise_advice *a)
 {
-    rpadvise_work work = *a->search->bench->work;
+    rpsim_setup work = *a->search->bench->work;
     rpadvise_change change = {.kind = RPADVISE_CHANGE_ADAPTERS, .value = ADAPTERS_RANK};
     if (a->nearest->study.rows[0].run.model->lora_rank != 0) {
         return RP_OK;
@@ -63,19 +61,17 @@ static rp_status try_value(const rpadvise_advice *a, rpadvise_change *change)
 {
     const rpadvise_search *s = a->search;
     const rp_platform *platform = a->nearest->study.rows[0].platform;
-    rpadvise_work work = *s->bench->work;
+    rpsim_setup work = *s->bench->work;
     uint32_t gpus = s->gpus;
     if (change->kind == RPADVISE_CHANGE_SEQ_LEN) {
-        work.seq_len = change->value;
+        work.run.seq_len = change->value;
     } else if (change->kind == RPADVISE_CHANGE_SERVERS) {
-        work.nodes = change->value;
-        work.gpus = 0;
+        work.run.nodes = change->value;
+        work.run.gpus = 0;
         gpus = platform->gpus * change->value;
     } else {
-        work.gpus = gpus = change->value;
-        if (gpus > platform->gpus) {
-            RP_TRY(rp_arena_print(s->arena, &work.change, "platform.gpus=%u", gpus));
-        }
+        gpus = change->value;
+        RP_TRY(rpadvise_set_gpus(s, platform, gpus, &work));
     }
     return try_with(a, &work, gpus, change);
 }
@@ -143,7 +139,7 @@ static rp_status try_more(rpadvise_advice *a)
     const rp_platform *platform = a->nearest->study.rows[0].platform;
     ladder inside = {.kind = RPADVISE_CHANGE_GPUS};
     ladder servers = {.kind = RPADVISE_CHANGE_SERVERS};
-    if (platform->nodes > 1 || s->options->nodes > 1) {
+    if (platform->nodes > 1 || s->given->nodes > 1) {
         return RP_OK; /* a cluster is what its file, or --nodes, says */
     }
     uint32_t most = platform->network_gb_per_s > 0 ? platform->gpus : MOST_TIMES * platform->gpus;
@@ -173,9 +169,8 @@ static rp_status find_memory(rpadvise_advice *a, rpadvise_change_kind kind)
         }
     }
     if (least != NULL && a->change_count < RPADVISE_MOST_CHANGES) {
-        rpadvise_work work;
         rpadvise_trial trial;
-        RP_TRY(rpadvise_run_least(s, least, &work, &trial));
+        RP_TRY(rpadvise_run_least(s, least, &trial));
         a->changes[a->change_count++] =
             (rpadvise_change){.kind = kind, .candidate = trial.candidate, .outcome = trial.outcome};
     }

@@ -42,10 +42,12 @@ static double gb(uint64_t bytes)
 
 /* "4 copies x 2 GPUs per layer on 2 servers, each with 32 microbatches of 16 sequences in 2 calls"
  */
-static const char *sizes_of(const rpadvise_candidate *c, char text[static SIZES])
+static const char *sizes_of(const rpadvise_search *s, const rpadvise_candidate *c,
+                            char text[static SIZES])
 {
     uint32_t copies = rpadvise_copies(c);
     uint32_t tensor = rpadvise_alike(c) / copies;
+    uint32_t nodes = rpadvise_fewer_nodes(s, c);
     char layout[64] = "";
     char servers[32] = "";
     char calls[24] = "";
@@ -53,33 +55,33 @@ static const char *sizes_of(const rpadvise_candidate *c, char text[static SIZES]
         (void)snprintf(layout, sizeof layout, "%u cop%s x %u GPU%s per layer, each with ", copies,
                        copies == 1 ? "y" : "ies", tensor, tensor == 1 ? "" : "s");
     }
-    if (c->nodes != 0) {
-        (void)snprintf(servers, sizeof servers, "%u server%s, ", c->nodes,
-                       c->nodes == 1 ? "" : "s");
+    if (nodes != 0) {
+        (void)snprintf(servers, sizeof servers, "%u server%s, ", nodes, nodes == 1 ? "" : "s");
     }
-    if (c->calls > 1) {
-        (void)snprintf(calls, sizeof calls, " in %u calls", c->calls);
+    if (c->run.accumulate > 1) {
+        (void)snprintf(calls, sizeof calls, " in %u calls", c->run.accumulate);
     }
     (void)snprintf(text, SIZES, "%s%s%u microbatches of %u sequence%s%s", servers, layout,
-                   c->microbatches * c->calls, c->microbatch_size,
-                   c->microbatch_size == 1 ? "" : "s", calls);
+                   c->run.microbatches * c->run.accumulate, c->run.microbatch_size,
+                   c->run.microbatch_size == 1 ? "" : "s", calls);
     return text;
 }
 
 /* Copies x GPUs per layer, and servers where not all are used; nothing without a layout. */
-static rp_status add_layout(const rpadvise_candidate *c, rp_table *table)
+static rp_status add_layout(const rpadvise_search *s, const rpadvise_candidate *c, rp_table *table)
 {
+    uint32_t nodes = rpadvise_fewer_nodes(s, c);
     uint32_t copies = rpadvise_copies(c);
     uint32_t tensor = rpadvise_alike(c) / copies;
-    if (c->nodes != 0) {
-        return rp_table_print(table, "%u x %u on %u", copies, tensor, c->nodes);
+    if (nodes != 0) {
+        return rp_table_print(table, "%u x %u on %u", copies, tensor, nodes);
     }
     return rp_table_print(table, copies * tensor > 1 ? "%u x %u" : "", copies, tensor);
 }
 
 static const char *mode_of(const rpadvise_candidate *c)
 {
-    return c->asynchronous ? "asynchronous" : "synchronous";
+    return c->run.asynchronous ? "asynchronous" : "synchronous";
 }
 
 static const rpsim_interval *interval_of(const rpadvise_row *row)
@@ -95,11 +97,11 @@ static void write_question(const page *p)
 {
     const rpadvise_search *s = p->advice->search;
     const rpadvise_options *o = s->options;
-    rp_dtype dtype = s->bench->work->arithmetic.dtype;
+    rp_dtype dtype = s->given->dtype;
     char batch[64];
     char added[32] = ""; /* each row has a table of its own, all of one kind */
-    if (o->global_batch != 0) {
-        (void)snprintf(batch, sizeof batch, "%u sequences a step", o->global_batch);
+    if (s->given->global_batch != 0) {
+        (void)snprintf(batch, sizeof batch, "%u sequences a step", s->given->global_batch);
     } else {
         (void)snprintf(batch, sizeof batch, "any batch up to %u tokens a step", o->max_step_tokens);
     }
@@ -108,8 +110,9 @@ static void write_question(const page *p)
         (void)snprintf(added, sizeof added, " accumulated in %s",
                        rp_accumulation_text(a.accumulation));
     }
-    say(p, 0, "%s on %s, %u GPU%s, sequences of %u tokens, %s, %s%s", o->model, o->platform,
-        s->gpus, s->gpus == 1 ? "" : "s", s->seq_len, batch, rp_dtype_text(dtype), added);
+    say(p, 0, "%s on %s, %u GPU%s, sequences of %u tokens, %s, %s%s", o->model,
+        s->bench->work->platform, s->gpus, s->gpus == 1 ? "" : "s", s->seq_len, batch,
+        rp_dtype_text(dtype), added);
     fputc('\n', p->stream);
 }
 
@@ -151,8 +154,8 @@ static void write_winner(const page *p)
         "and "
         "%s of host memory.%s",
         row->trial->candidate.schedule->name, mode_of(&row->trial->candidate),
-        sizes_of(&row->trial->candidate, sizes), out->batch, out->tokens_per_s, interval, peak,
-        gb(out->gpu_bytes), gb(out->gpu_limit_bytes), host, price);
+        sizes_of(p->advice->search, &row->trial->candidate, sizes), out->batch, out->tokens_per_s,
+        interval, peak, gb(out->gpu_bytes), gb(out->gpu_limit_bytes), host, price);
     fputc('\n', p->stream);
 }
 
@@ -198,9 +201,10 @@ static rp_status add_row(const rpadvise_advice *a, uint32_t index, rp_table *tab
     double share = speed != NULL ? out->tokens_per_s : 0;
     RP_TRY(rp_table_print(table, "%u", index + 1));
     RP_TRY(rp_table_print(table, "%s", c->schedule->name));
-    RP_TRY(add_layout(c, table));
-    RP_TRY(rp_table_print(table, "%s", c->asynchronous ? "async" : "sync"));
-    RP_TRY(rp_table_print(table, "%u x %u", c->microbatches * c->calls, c->microbatch_size));
+    RP_TRY(add_layout(a->search, c, table));
+    RP_TRY(rp_table_print(table, "%s", c->run.asynchronous ? "async" : "sync"));
+    RP_TRY(rp_table_print(table, "%u x %u", c->run.microbatches * c->run.accumulate,
+                          c->run.microbatch_size));
     RP_TRY(rp_table_print(table, "%.0f", out->tokens_per_s));
     RP_TRY(rp_table_print(table, share > 0 ? "%.0f - %.0f" : "-",
                           share > 0 ? speed->p10 * share : 0, share > 0 ? speed->p90 * share : 0));
@@ -209,8 +213,8 @@ static rp_status add_row(const rpadvise_advice *a, uint32_t index, rp_table *tab
     RP_TRY(rp_table_print(table, o->tokens > 0 ? "%.1f" : "", row->hours));
     bool priced = o->tokens > 0 && o->usd_per_hour > 0;
     RP_TRY(rp_table_print(table, priced ? "%.2f" : "", row->usd));
-    RP_TRY(rp_table_print(table, "%s", rp_recompute_text(c->recompute)));
-    return rp_table_print(table, "%s", c->layer_grain ? "layer" : "stage");
+    RP_TRY(rp_table_print(table, "%s", rp_recompute_text(c->run.recomputes[0])));
+    return rp_table_print(table, "%s", c->run.layer_grain ? "layer" : "stage");
 }
 
 static rp_status write_rows(const page *p)
@@ -289,8 +293,9 @@ static rp_status add_point(const rpadvise_trial *point, double best, rp_table *t
     RP_TRY(rp_table_print(table, "%.1f", gb(o->gpu_bytes)));
     RP_TRY(rp_table_print(table, "%.1f", gb(o->host_bytes)));
     RP_TRY(rp_table_print(table, "%s", c->schedule->name));
-    RP_TRY(rp_table_print(table, "%s", c->asynchronous ? "async" : "sync"));
-    return rp_table_print(table, "%u x %u", c->microbatches * c->calls, c->microbatch_size);
+    RP_TRY(rp_table_print(table, "%s", c->run.asynchronous ? "async" : "sync"));
+    return rp_table_print(table, "%u x %u", c->run.microbatches * c->run.accumulate,
+                          c->run.microbatch_size);
 }
 
 static rp_status write_points(const page *p, const char *title, const rpadvise_trial *const *points,

@@ -22,12 +22,12 @@ static const char *const reason_names[] = {[RPADVISE_REASON_SLOWER] = "slower",
 static void write_run(const rpadvise_candidate *c, const rpadvise_outcome *o, rp_json *json)
 {
     rp_json_member_string(json, "schedule", c->schedule->name);
-    rp_json_member_string(json, "optimizer", c->asynchronous ? "async" : "sync");
+    rp_json_member_string(json, "optimizer", c->run.asynchronous ? "async" : "sync");
     rp_json_member_uint(json, "data_parallel", rpadvise_copies(c));
     rp_json_member_uint(json, "tensor_parallel", rpadvise_alike(c) / rpadvise_copies(c));
-    rp_json_member_uint(json, "microbatch_size", c->microbatch_size);
-    rp_json_member_uint(json, "microbatches", c->microbatches);
-    rp_json_member_uint(json, "accumulate", c->calls);
+    rp_json_member_uint(json, "microbatch_size", c->run.microbatch_size);
+    rp_json_member_uint(json, "microbatches", c->run.microbatches);
+    rp_json_member_uint(json, "accumulate", c->run.accumulate);
     rp_json_member_uint(json, "global_batch", o->batch);
     rp_json_member_double(json, "tokens_per_s", o->tokens_per_s);
     rp_json_member_uint(json, "gpu_bytes", o->gpu_bytes);

@@ -32,7 +32,7 @@ static int compare_trials(const void *a, const void *b)
         return one->outcome.fits ? -1 : 1;
     }
     double lead = one->outcome.tokens_per_s - other->outcome.tokens_per_s;
-    int late = (int)one->candidate.asynchronous - (int)other->candidate.asynchronous;
+    int late = (int)one->candidate.run.asynchronous - (int)other->candidate.run.asynchronous;
     return lead > 0 ? -1 : lead < 0 ? 1 : late;
 }
 
@@ -76,20 +76,20 @@ static void push_calls(const rpadvise_search *s, worklist *w, const rpadvise_fam
 {
     uint32_t n = rpadvise_places(s, &f->candidate);
     uint32_t target = rpadvise_target(s, &f->candidate);
-    uint32_t most = f->candidate.microbatches;
+    uint32_t most = f->candidate.run.microbatches;
     rpadvise_candidate c = f->candidate;
-    if (s->options->global_batch == 0) {
+    if (s->given->global_batch == 0) {
         push(w, &c);
-        c.calls = target / most;
+        c.run.accumulate = target / most;
     } else if (target > most) {
-        c.calls = (target + most - 1) / most;
-        uint32_t each = (target + c.calls - 1) / c.calls;
+        c.run.accumulate = (target + most - 1) / most;
+        uint32_t each = (target + c.run.accumulate - 1) / c.run.accumulate;
         uint32_t whole = rpadvise_multiple(each + n - 1, n);
-        uint32_t batch = s->options->global_batch / rpadvise_copies(&c);
-        bool room = (uint64_t)whole * c.calls <= batch;
-        c.microbatches = room ? whole : each;
+        uint32_t batch = s->given->global_batch / rpadvise_copies(&c);
+        bool room = (uint64_t)whole * c.run.accumulate <= batch;
+        c.run.microbatches = room ? whole : each;
     }
-    if (c.calls > 1 || s->options->global_batch != 0) {
+    if (c.run.accumulate > 1 || s->given->global_batch != 0) {
         push(w, &c);
     }
 }
@@ -100,15 +100,15 @@ static void push_smaller(const rpadvise_search *s, worklist *w, const rpadvise_c
 {
     uint32_t n = rpadvise_places(s, c);
     rpadvise_candidate next = *c;
-    if (s->options->global_batch != 0) {
-        next.microbatches = rpadvise_multiple(c->microbatches / 2 + n - 1, n);
-        next.calls *= 2;
+    if (s->given->global_batch != 0) {
+        next.run.microbatches = rpadvise_multiple(c->run.microbatches / 2 + n - 1, n);
+        next.run.accumulate *= 2;
     } else {
-        next.microbatches = c->calls > 1 && c->microbatches > n
-                                ? c->microbatches - n
-                                : rpadvise_whole(c->microbatches / 2, n);
+        next.run.microbatches = c->run.accumulate > 1 && c->run.microbatches > n
+                                    ? c->run.microbatches - n
+                                    : rpadvise_whole(c->run.microbatches / 2, n);
     }
-    if (next.microbatches > 0 && next.microbatches < c->microbatches) {
+    if (next.run.microbatches > 0 && next.run.microbatches < c->run.microbatches) {
         push(w, &next);
     }
 }
@@ -128,7 +128,7 @@ static rp_status choose(rpadvise_search *s, worklist *w)
     qsort_r(order, s->family_count, sizeof *order, rpadvise_compare_families, s->families);
     for (uint32_t i = 0; i < s->family_count; i++) {
         const rpadvise_family *f = &s->families[order[i]];
-        int mode = f->candidate.asynchronous;
+        int mode = f->candidate.run.asynchronous;
         best[mode] = best[mode] > 0 ? best[mode] : f->estimate;
         if (!(f->estimate > RIVAL_SHARE / 2 * s->families[order[0]].estimate)) {
             break;
@@ -197,7 +197,7 @@ static bool same_stages(const rpadvise_search *s, const rpadvise_trial *trial)
 {
     for (uint32_t i = 0; i < s->found_count; i++) {
         rpadvise_candidate other = s->found[i].candidate;
-        other.partition = trial->candidate.partition;
+        other.run.partition = trial->candidate.run.partition;
         if (rpadvise_candidate_equal(&other, &trial->candidate) &&
             strcmp(s->found[i].outcome.partition, trial->outcome.partition) == 0) {
             return true;
@@ -216,7 +216,8 @@ rp_status rpadvise_search_add(rpadvise_search *s, const rpadvise_candidate *cand
         if (rpadvise_search_find(s, &candidates[i]) == NULL) {
             trials[wanted++] = (rpadvise_trial){
                 .candidate = candidates[i],
-                .manner = {.iterations = candidates[i].asynchronous ? 0 : SYNCHRONOUS_ITERATIONS,
+                .manner = {.iterations =
+                               candidates[i].run.asynchronous ? 0 : SYNCHRONOUS_ITERATIONS,
                            .period_only = true}};
         }
     }
@@ -250,7 +251,7 @@ static rp_status keep_near(rpadvise_search *s, rpadvise_candidate *candidates, u
     uint32_t wanted = 0;
     RP_TRY(rp_arena_alloc(s->arena, *count, sizeof *trials, &trials));
     for (uint32_t i = 0; i < *count; i++) {
-        if (!candidates[i].asynchronous) {
+        if (!candidates[i].run.asynchronous) {
             candidates[kept++] = candidates[i];
         } else if (rpadvise_search_find(s, &candidates[i]) == NULL) {
             trials[wanted] = (rpadvise_trial){.candidate = candidates[i],
@@ -283,7 +284,7 @@ static rp_status run_best(rpadvise_search *s)
         for (uint32_t k = 0; k < count && rival; k++) {
             rival = !rpadvise_candidate_same_mode(&best[k], &t->candidate);
         }
-        uint32_t *of_mode = &chosen[t->candidate.asynchronous];
+        uint32_t *of_mode = &chosen[t->candidate.run.asynchronous];
         bool near = t->outcome.tokens_per_s >= FOUND_SHARE * best_short(s, &t->candidate);
         if (s->brief && count >= BRIEFLY_FOUND) {
             break;
@@ -324,14 +325,14 @@ static rp_status list_others(const rpadvise_search *s, rpadvise_candidate **othe
     }
     qsort_r(order, s->family_count, sizeof *order, rpadvise_compare_families, s->families);
     for (uint32_t i = 0; i < s->screened_count && s->screened[i].outcome.fits; i++) {
-        if (s->screened[i].candidate.asynchronous) {
+        if (s->screened[i].candidate.run.asynchronous) {
             (*others_out)[count++] = s->screened[i].candidate;
         }
     }
     for (uint32_t i = 0; i < s->family_count; i++) {
         const rpadvise_family *f = &s->families[order[i]];
         bool near = f->estimate > RIVAL_SHARE / 2 * s->families[order[0]].estimate;
-        if (near && f->candidate.asynchronous) {
+        if (near && f->candidate.run.asynchronous) {
             (*others_out)[count++] = f->candidate;
         }
     }
@@ -380,34 +381,34 @@ static uint32_t neighbours(const rpadvise_search *s, const rpadvise_candidate *c
     for (uint32_t i = 0; i < MOST_NEIGHBOURS; i++) {
         out[i] = *c;
     }
-    if (c->schedule->separate_backward && c->partition == NULL) {
-        out[count++].partition = "auto";
+    if (c->schedule->separate_backward && c->run.partition == NULL) {
+        out[count++].run.partition = "auto";
     }
-    if (c->microbatches % (2 * n) == 0) {
-        out[count].calls = 2 * c->calls;
-        out[count++].microbatches = c->microbatches / 2;
-        out[count].microbatch_size = 2 * c->microbatch_size;
-        out[count++].microbatches = c->microbatches / 2;
+    if (c->run.microbatches % (2 * n) == 0) {
+        out[count].run.accumulate = 2 * c->run.accumulate;
+        out[count++].run.microbatches = c->run.microbatches / 2;
+        out[count].run.microbatch_size = 2 * c->run.microbatch_size;
+        out[count++].run.microbatches = c->run.microbatches / 2;
     }
-    if (c->microbatch_size % 2 == 0) {
-        out[count].microbatch_size = c->microbatch_size / 2;
-        out[count++].microbatches = 2 * c->microbatches;
-        out[count].microbatch_size = c->microbatch_size / 2 * 3;
-        out[count++].microbatches = rpadvise_multiple(c->microbatches * 2 / 3 + n - 1, n);
+    if (c->run.microbatch_size % 2 == 0) {
+        out[count].run.microbatch_size = c->run.microbatch_size / 2;
+        out[count++].run.microbatches = 2 * c->run.microbatches;
+        out[count].run.microbatch_size = c->run.microbatch_size / 2 * 3;
+        out[count++].run.microbatches = rpadvise_multiple(c->run.microbatches * 2 / 3 + n - 1, n);
     }
-    if (s->options->global_batch == 0 && c->microbatches >= 4 * n) {
-        out[count++].microbatches = rpadvise_multiple(c->microbatches * 3 / 4, n);
+    if (s->given->global_batch == 0 && c->run.microbatches >= 4 * n) {
+        out[count++].run.microbatches = rpadvise_multiple(c->run.microbatches * 3 / 4, n);
     }
     return count;
 }
 
 static bool within_batch(const rpadvise_search *s, const rpadvise_candidate *c, uint32_t seq_len)
 {
-    uint64_t units = (uint64_t)c->microbatches * c->calls * rpadvise_copies(c);
-    if (s->options->global_batch != 0) {
-        return units <= s->options->global_batch;
+    uint64_t units = (uint64_t)c->run.microbatches * c->run.accumulate * rpadvise_copies(c);
+    if (s->given->global_batch != 0) {
+        return units <= s->given->global_batch;
     }
-    return units * c->microbatch_size * seq_len <= s->options->max_step_tokens;
+    return units * c->run.microbatch_size * seq_len <= s->options->max_step_tokens;
 }
 
 /* Neighbours of the first runs of each optimizer mode. */
@@ -418,7 +419,7 @@ static rp_status refine(rpadvise_search *s)
     uint32_t refined[2] = {0};
     for (uint32_t i = 0; i < s->found_count && s->found[i].outcome.fits; i++) {
         rpadvise_candidate near[MOST_NEIGHBOURS];
-        if (refined[s->found[i].candidate.asynchronous]++ >= REFINED) {
+        if (refined[s->found[i].candidate.run.asynchronous]++ >= REFINED) {
             continue;
         }
         uint32_t found = neighbours(s, &s->found[i].candidate, near);
@@ -447,8 +448,12 @@ rp_status rpadvise_search_run(const rpadvise_options *options, uint32_t gpus, ui
                               rpadvise_bench *bench, rp_arena *arena, rpadvise_search *search_out)
 {
     rpadvise_search *s = search_out;
-    *s = (rpadvise_search){
-        .options = options, .bench = bench, .arena = arena, .gpus = gpus, .seq_len = seq_len};
+    *s = (rpadvise_search){.options = options,
+                           .given = &bench->work->run,
+                           .bench = bench,
+                           .arena = arena,
+                           .gpus = gpus,
+                           .seq_len = seq_len};
     RP_TRY(rpadvise_families_measure(s));
     RP_TRY(find_best(s));
     for (uint32_t round = 0, before = 0; round < MOST_ROUNDS && s->found_count != before; round++) {
@@ -464,6 +469,7 @@ rp_status rpadvise_search_shortly(const rpadvise_options *options, uint32_t gpus
 {
     rpadvise_search *s = search_out;
     *s = (rpadvise_search){.options = options,
+                           .given = &bench->work->run,
                            .bench = bench,
                            .arena = arena,
                            .gpus = gpus,

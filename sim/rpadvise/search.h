@@ -51,6 +51,7 @@ typedef struct rpadvise_family {
 
 typedef struct rpadvise_search {
     const rpadvise_options *options;
+    const rp_run *given; /**< the run of the bench's work: what is decided beforehand */
     rpadvise_bench *bench;
     rp_arena *arena;
     uint32_t gpus;    /**< N */
@@ -67,6 +68,13 @@ typedef struct rpadvise_search {
     bool cut_short;  /**< the budget left something out */
     bool brief;      /**< asks for any run that fits, and a fast one of the first few */
 } rpadvise_search;
+
+/** @return servers of a candidate that does not use all; 0: it does. */
+static inline uint32_t rpadvise_fewer_nodes(const rpadvise_search *search,
+                                            const rpadvise_candidate *candidate)
+{
+    return candidate->run.nodes != search->given->nodes ? candidate->run.nodes : 0;
+}
 
 /**
  * Searches.

@@ -24,8 +24,8 @@ static inline uint32_t rpadvise_least(uint32_t a, uint32_t b)
 static inline uint32_t rpadvise_places(const rpadvise_search *search,
                                        const rpadvise_candidate *candidate)
 {
-    uint32_t nodes = search->options->nodes;
-    uint32_t gpus = candidate->nodes != 0 ? search->gpus / nodes * candidate->nodes : search->gpus;
+    uint32_t nodes = search->given->nodes;
+    uint32_t gpus = nodes != 0 ? search->gpus / nodes * candidate->run.nodes : search->gpus;
     return gpus / rpadvise_alike(candidate);
 }
 

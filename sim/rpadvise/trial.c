@@ -3,7 +3,6 @@
 #include "common/base/crew.h"
 #include "common/base/log.h"
 #include "sim/engine/clock.h"
-#include "sim/rpsim/arguments.h"
 #include "sim/study/columns.h"
 
 #include <inttypes.h>
@@ -105,15 +104,14 @@ static void refuse(const char *cause, rpadvise_outcome *out)
     (void)snprintf(out->cause, sizeof out->cause, "%.*s", (int)sizeof out->cause - 1, cause);
 }
 
-static rp_status run_study(const rpadvise_work *work, const rpadvise_candidate *candidate,
+static rp_status run_study(const rpsim_setup *work, const rpadvise_candidate *candidate,
                            const rpadvise_manner *manner, rp_arena *arena, rpsim_study *study_out,
                            rp_reason *reason)
 {
-    int argc = 0;
-    char **argv = NULL;
+    rpsim_setup *setup = NULL;
     *study_out = (rpsim_study){.arena = arena};
-    RP_TRY(rpadvise_candidate_arguments(work, candidate, manner, arena, &argc, &argv));
-    RP_TRY(rpsim_arguments_study(argc, argv, arena, study_out, reason));
+    RP_TRY(rpadvise_candidate_setup(work, candidate, manner, arena, &setup, reason));
+    RP_TRY(rpsim_study_prepare(setup, arena, study_out, reason));
     for (uint32_t i = 0; i < study_out->row_count && manner->period_only; i++) {
         study_out->rows[i].without = RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK;
     }
@@ -121,7 +119,7 @@ static rp_status run_study(const rpadvise_work *work, const rpadvise_candidate *
 }
 
 /* Warnings of inputs were given once, when they were checked. */
-static rp_status run_quietly(const rpadvise_work *work, const rpadvise_candidate *candidate,
+static rp_status run_quietly(const rpsim_setup *work, const rpadvise_candidate *candidate,
                              const rpadvise_manner *manner, rp_arena *arena, rpsim_study *study_out,
                              rp_reason *reason)
 {
@@ -154,7 +152,7 @@ static rp_status run_trial(const rpadvise_bench *bench, rpadvise_trial *trial)
     rp_reason reason = {0};
     rp_arena *arena = NULL;
     rpsim_study study = {0};
-    const rpadvise_work *work = trial->work != NULL ? trial->work : bench->work;
+    const rpsim_setup *work = trial->work != NULL ? trial->work : bench->work;
     RP_TRY(rp_arena_create(&arena));
     rp_status status = run_quietly(work, &trial->candidate, &trial->manner, arena, &study, &reason);
     if (status == RP_OK) {

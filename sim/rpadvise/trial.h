@@ -1,4 +1,5 @@
-/** @file trial.h  Runs candidates on all cores, each as rpsim runs its command line. */
+/** @file trial.h  Runs candidates on all cores, each as rpsim runs its command line: a study of its
+ * setup. */
 #pragma once
 
 #include "sim/rpadvise/candidate.h"
@@ -37,13 +38,14 @@ typedef struct rpadvise_outcome {
 typedef struct rpadvise_trial {
     rpadvise_candidate candidate;
     rpadvise_manner manner;
-    const rpadvise_work *work; /**< what if this were asked; NULL: the bench's */
+    const rpsim_setup *work; /**< what if this were asked; NULL: the bench's;
+                                its run is the candidate's */
     rpadvise_outcome outcome;
 } rpadvise_trial;
 
 /** Counts what was simulated, and shows it on a terminal. */
 typedef struct rpadvise_bench {
-    const rpadvise_work *work;
+    const rpsim_setup *work;
     const rpadvise_systems *systems;
     const char *runnable; /**< system that must be able to run what counts; NULL: any */
     uint64_t spent;       /**< simulations so far */

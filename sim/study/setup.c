@@ -14,6 +14,11 @@ static rpsim_setup *setup_of(const rp_option *row, size_t member, void *object)
     return (rpsim_setup *)(void *)((char *)object + row->to.offset - member);
 }
 
+static const rpsim_setup *setup_in(const rp_option *row, size_t member, const void *object)
+{
+    return (const rpsim_setup *)(const void *)((const char *)object + row->to.offset - member);
+}
+
 rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena *arena,
                                void *object, rp_reason *reason)
 {
@@ -41,11 +46,30 @@ rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena 
     return RP_OK;
 }
 
+rp_status rpsim_text_schedules(const rp_option *row, const void *object, rp_arena *arena,
+                               const char **text_out)
+{
+    const rpsim_setup *o = setup_in(row, offsetof(rpsim_setup, schedules), object);
+    *text_out = o->all_schedules ? "all" : NULL;
+    for (uint32_t i = 0; i < o->schedule_count && !o->all_schedules; i++) {
+        RP_TRY(rp_arena_print(arena, text_out, "%s%s%s", i != 0 ? *text_out : "", i != 0 ? "," : "",
+                              o->schedules[i]));
+    }
+    return RP_OK;
+}
+
 rp_status rpsim_take_changes(const rp_option *row, const char *text, rp_arena *arena, void *object,
                              rp_reason *reason)
 {
     rpsim_setup *o = setup_of(row, offsetof(rpsim_setup, changes), object);
     return rp_changes_add(row->name, text, arena, &o->changes, reason);
+}
+
+rp_status rpsim_text_changes(const rp_option *row, const void *object, rp_arena *arena,
+                             const char **text_out)
+{
+    const rpsim_setup *o = setup_in(row, offsetof(rpsim_setup, changes), object);
+    return rpsim_setup_changes(o, arena, text_out);
 }
 
 rp_status rpsim_take_intervals(const rp_option *row, const char *text, rp_arena *arena,
@@ -60,6 +84,15 @@ rp_status rpsim_take_intervals(const rp_option *row, const char *text, rp_arena 
     o->intervals = (uint32_t)draws;
     o->intervals_given = true;
     return RP_OK;
+}
+
+rp_status rpsim_text_intervals(const rp_option *row, const void *object, rp_arena *arena,
+                               const char **text_out)
+{
+    const rpsim_setup *o = setup_in(row, offsetof(rpsim_setup, intervals), object);
+    *text_out = o->intervals_given ? "off" : NULL;
+    bool drawn = o->intervals_given && o->intervals != 0;
+    return drawn ? rp_arena_print(arena, text_out, "%u", o->intervals) : RP_OK;
 }
 
 /* Runs without them have no such key. */
@@ -79,6 +112,13 @@ rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *
     (void)arena;
     return rp_option_factor(row->name, text, RP_MAX_GPUS, RPSIM_MAX_SLOW_FACTOR, &o->slow_gpu,
                             &o->slow_factor, reason);
+}
+
+rp_status rpsim_text_slow_gpu(const rp_option *row, const void *object, rp_arena *arena,
+                              const char **text_out)
+{
+    const rpsim_setup *o = setup_in(row, offsetof(rpsim_setup, slow_gpu), object);
+    return rp_arena_print(arena, text_out, "%u*%.17g", o->slow_gpu, o->slow_factor);
 }
 
 static void write_slow_gpu(const void *object, rp_json *json)

@@ -71,3 +71,11 @@ rp_status rpsim_take_intervals(const rp_option *row, const char *text, rp_arena 
                                void *object, rp_reason *reason);
 rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena, void *object,
                               rp_reason *reason);
+rp_status rpsim_text_schedules(const rp_option *row, const void *object, rp_arena *arena,
+                               const char **text_out);
+rp_status rpsim_text_changes(const rp_option *row, const void *object, rp_arena *arena,
+                             const char **text_out);
+rp_status rpsim_text_intervals(const rp_option *row, const void *object, rp_arena *arena,
+                               const char **text_out);
+rp_status rpsim_text_slow_gpu(const rp_option *row, const void *object, rp_arena *arena,
+                              const char **text_out);
