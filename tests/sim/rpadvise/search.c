@@ -17,7 +17,7 @@ TestSuite(search, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout =
 
 typedef struct scene {
     rpadvise_options options;
-    rpadvise_work work;
+    rpsim_setup work;
     rpadvise_systems systems;
     rpadvise_bench bench;
 } scene;
@@ -27,36 +27,32 @@ static const char *few[] = {"gpipe", "zb-h1", "roundpipe", "fsdp", "mobius"};
 static void begin(scene *s, const char *model)
 {
     *s = (scene){.options = {.model = model,
-                             .platform = "rtx4090x8",
-                             .gpus = GPUS,
-                             .seq_len = 2048,
+                             .work = RPSIM_SETUP_INIT,
                              .max_step_tokens = 1u << 17,
                              .schedules = few,
                              .schedule_count = sizeof few / sizeof few[0],
                              .budget = 5000}};
+    s->options.work.platform = "rtx4090x8";
+    s->options.work.run.gpus = GPUS;
+    s->options.work.run.seq_len = 2048;
     cr_assert(eq(int, rpadvise_systems_load(rp_test_arena, &s->systems), RP_OK));
 }
 
 static rpadvise_search run(scene *s)
 {
     rpadvise_search search;
-    s->work = (rpadvise_work){.model = s->options.model,
-                              .platform = s->options.platform,
-                              .gpus = s->options.gpus,
-                              .nodes = s->options.nodes,
-                              .arithmetic = {RP_DTYPE_F16, RP_ACCUMULATION_USUAL},
-                              .seq_len = s->options.seq_len,
-                              .global_batch = s->options.global_batch};
+    const rp_run *given = &s->work.run;
+    s->work = s->options.work;
+    s->work.models = &s->options.model;
+    s->work.model_count = 1;
     s->bench = (rpadvise_bench){.work = &s->work,
                                 .systems = &s->systems,
                                 .runnable = s->options.runnable,
                                 .budget = s->options.budget};
     cr_assert(eq(int,
                  rpadvise_search_run(&s->options,
-                                     s->options.gpus *
-                                         (s->options.nodes != 0 ? s->options.nodes : 1),
-                                     s->options.seq_len, &s->bench,
-                                     rp_test_arena, &search),
+                                     given->gpus * (given->nodes != 0 ? given->nodes : 1),
+                                     given->seq_len, &s->bench, rp_test_arena, &search),
                  RP_OK));
     cr_expect(s->bench.spent <= s->bench.budget);
     return search;
@@ -73,13 +69,12 @@ static double best_of_all(scene *s)
         for (uint32_t bits = 0; bits < 2 * 2 * 3 * 3 * 3; bits++) {
             const rp_schedule_type *schedule = rp_schedule_find(s->options.schedules[i]);
             uint32_t rest = bits / 4;
-            rpadvise_candidate c = {.schedule = schedule,
-                                    .asynchronous = bits % 2 != 0,
-                                    .layer_grain = bits / 2 % 2 != 0,
-                                    .recompute = (rp_recompute)(rest % 3),
-                                    .microbatch_size = 1u << (rest / 3 % 3),
-                                    .microbatches = GPUS << (rest / 9),
-                                    .calls = 1};
+            rpadvise_candidate c = rpadvise_candidate_of(&s->work, schedule);
+            c.run.asynchronous = bits % 2 != 0;
+            c.run.layer_grain = bits / 2 % 2 != 0;
+            c.run.recomputes[0] = (rp_recompute)(rest % 3);
+            c.run.microbatch_size = 1u << (rest / 3 % 3);
+            c.run.microbatches = GPUS << (rest / 9);
             trials[count++] = (rpadvise_trial){.candidate = c};
         }
     }
@@ -117,21 +112,21 @@ static double best_layout(scene *s, uint32_t nodes, uint32_t *alike_out)
 {
     static rpadvise_trial trials[MOST_TRIALS];
     uint32_t count = 0;
-    uint32_t gpus = s->options.gpus * (nodes != 0 ? nodes : 1);
+    uint32_t gpus = s->work.run.gpus * (nodes != 0 ? nodes : 1);
     for (uint32_t i = 0; i < s->options.schedule_count; i++) {
         for (uint32_t tensor = 1; tensor <= gpus; tensor *= 2) {
             for (uint32_t data = 1; data * tensor <= gpus; data *= 2) {
                 for (uint32_t rest = 0; rest < 2 * 3 * 3; rest++) {
                     uint32_t places = gpus / tensor / data;
-                    trials[count++].candidate = (rpadvise_candidate){
-                        .schedule = rp_schedule_find(s->options.schedules[i]),
-                        .recompute = rest % 2 != 0 ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE,
-                        .nodes = nodes,
-                        .data_parallel = data,
-                        .tensor_parallel = tensor,
-                        .microbatch_size = 1u << (rest / 2 % 3),
-                        .microbatches = places << (rest / 6),
-                        .calls = 1};
+                    rpadvise_candidate c = rpadvise_candidate_of(
+                        &s->work, rp_schedule_find(s->options.schedules[i]));
+                    c.run.recomputes[0] = rest % 2 != 0 ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE;
+                    c.run.nodes = nodes;
+                    c.run.data_parallel = data;
+                    c.run.tensor_parallel = tensor;
+                    c.run.microbatch_size = 1u << (rest / 2 % 3);
+                    c.run.microbatches = places << (rest / 6);
+                    trials[count++].candidate = c;
                 }
             }
         }
@@ -157,9 +152,9 @@ static void compare_layouts(const char *model, const char *platform, uint32_t gp
     scene s;
     uint32_t alike = 0;
     begin(&s, model);
-    s.options.platform = platform;
-    s.options.gpus = gpus;
-    s.options.nodes = nodes;
+    s.options.work.platform = platform;
+    s.options.work.run.gpus = gpus;
+    s.options.work.run.nodes = nodes;
     s.options.schedules = composed;
     s.options.schedule_count = 2;
     s.options.synchronous = true;
@@ -221,7 +216,7 @@ Test(search, a_given_batch)
 {
     scene s;
     begin(&s, "llama3.1-8b");
-    s.options.global_batch = 24;
+    s.options.work.run.global_batch = 24;
     s.options.budget = 300;
     rpadvise_search search = run(&s);
     cr_assert(search.found_count > 0);
@@ -240,7 +235,7 @@ Test(search, restricted_to_a_mode_and_a_system)
     rpadvise_search search = run(&s);
     cr_assert(search.found_count > 0);
     for (uint32_t i = 0; i < search.found_count; i++) {
-        cr_expect(eq(int, search.found[i].candidate.asynchronous, 0));
+        cr_expect(eq(int, search.found[i].candidate.run.asynchronous, 0));
         cr_expect(eq(str, (char *)search.found[i].candidate.schedule->name, "fsdp"));
     }
 }
@@ -266,7 +261,7 @@ Test(search, fewer_microbatches_than_gpus)
     static const char *only[] = {"1f1b"};
     scene s;
     begin(&s, "qwen3-0.6b");
-    s.options.seq_len = 1u << 17;
+    s.options.work.run.seq_len = 1u << 17;
     s.options.max_step_tokens = 1u << 20;
     s.options.schedules = only;
     s.options.schedule_count = 1;
@@ -316,11 +311,9 @@ Test(search, schedules_that_are_one_program_are_tried_once)
     cr_expect(rpadvise_is_double(&search, &other));
     rpadvise_trial trials[3];
     for (uint32_t i = 0; i < 3; i++) {
-        const rpadvise_candidate c = {.schedule = rp_schedule_find(names[i]),
-                                      .recompute = RP_RECOMPUTE_WAIT,
-                                      .microbatch_size = 1,
-                                      .microbatches = 8,
-                                      .calls = 1};
+        rpadvise_candidate c = rpadvise_candidate_of(&s.work, rp_schedule_find(names[i]));
+        c.run.recomputes[0] = RP_RECOMPUTE_WAIT;
+        c.run.microbatches = 8;
         trials[i] = (rpadvise_trial){.candidate = c};
     }
     s.bench.budget += 3;
@@ -346,18 +339,20 @@ Test(search, runs_neighbours_in_full_that_short_runs_put_second)
         cr_skip_test("RP_LONG=1 runs it");
     }
     begin(&s, "gpt-oss-20b");
-    s.options.gpus = 8;
+    s.options.work.run.gpus = 8;
     s.options.max_step_tokens = 1u << 20;
     s.options.schedules = both;
     s.options.schedule_count = 2;
     rpadvise_search search = run(&s);
-    rpadvise_trial known = {.candidate = {.schedule = rp_schedule_find("roundpipe-overlap"),
-                                          .asynchronous = true,
-                                          .recompute = RP_RECOMPUTE_WAIT,
-                                          .partition = "auto",
-                                          .microbatch_size = 12,
-                                          .microbatches = 16,
-                                          .calls = 2}};
+    rpadvise_trial known = {
+        .candidate = rpadvise_candidate_of(&s.work, rp_schedule_find("roundpipe-overlap"))};
+    rp_run *run_of_known = &known.candidate.run;
+    run_of_known->asynchronous = true;
+    run_of_known->recomputes[0] = RP_RECOMPUTE_WAIT;
+    run_of_known->partition = "auto";
+    run_of_known->microbatch_size = 12;
+    run_of_known->microbatches = 16;
+    run_of_known->accumulate = 2;
     cr_assert(eq(int, rpadvise_try(&s.bench, &known, 1, "known"), RP_OK));
     cr_expect(known.outcome.fits);
     double most = search.found[0].outcome.tokens_per_s;
