@@ -5,6 +5,7 @@
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -231,17 +232,23 @@ rp_status rp_option_check(const rp_option *row, const void *object, rp_reason *r
     return real > row->most ? refuse(row, text, reason) : RP_OK;
 }
 
-/* ---- words of the command line ------------------------------------------------------------------
- */
+static rp_status assign_count(const rp_option *row, uint64_t count, rp_arena *arena, void *object,
+                              rp_reason *reason)
+{
+    const char *text = NULL;
+    if (row->kind == RP_OPTION_U32 && count >= 1 && count <= (uint64_t)row->most) {
+        put(object, row->to, (uint32_t)count);
+    } else if (row->kind == RP_OPTION_U64) {
+        memcpy((char *)object + row->to.offset, &count, sizeof count);
+    } else { /* a rule of its own, or refused */
+        RP_TRY(rp_arena_print(arena, &text, "%" PRIu64, count));
+        RP_TRY(take_value(row, text, arena, object, reason));
+    }
+    put(object, row->given, row->means != 0 ? row->means : 1);
+    return RP_OK;
+}
 
-typedef struct scan {
-    const rp_options_program *program;
-    int argc;
-    char **argv;
-    int at; /* the next word */
-    rp_arena *arena;
-    rp_options *options; /* followed by the program's own members */
-} scan;
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 /* A refusal is about the option of `row`; NULL: of none. */
 static rp_status about(const rp_option *row, rp_status status, rp_reason *reason)
@@ -255,20 +262,95 @@ static rp_status about(const rp_option *row, rp_status status, rp_reason *reason
     return status;
 }
 
-static rp_status refuse_unknown(const scan *s, const char *word, rp_reason *reason)
+static rp_status refuse_unknown(const rp_options_program *program, const char *word,
+                                rp_reason *reason)
 {
     const char *names[RP_OPTIONS_MAX];
     size_t count = 0;
-    for (; rp_options_row(s->program, (uint32_t)count) != NULL; count++) {
-        names[count] = rp_options_row(s->program, (uint32_t)count)->name;
+    for (; rp_options_row(program, (uint32_t)count) != NULL; count++) {
+        names[count] = rp_options_row(program, (uint32_t)count)->name;
     }
     const char *nearest =
         rp_text_nearest(strncmp(word, "--", 2) == 0 ? word + 2 : word, names, count);
     return rp_refuse(reason, RP_USAGE,
                      "%s: unknown or incomplete option%s%s; see %s --help for the valid ones", word,
                      nearest != NULL ? "; did you mean --" : "", nearest != NULL ? nearest : "",
-                     s->program->name);
+                     program->name);
 }
+
+static rp_status refuse_missing(const rp_options_program *program, const char *word,
+                                rp_reason *reason)
+{
+    return rp_refuse(reason, RP_USAGE, "%s: the value is missing; see %s --help", word,
+                     program->name);
+}
+
+/* The row with a name, which may be cut as long as only one begins so; RP_OPTIONS_MAX: none. */
+static uint32_t find_cut(const rp_options_program *program, const char *name, size_t length)
+{
+    uint32_t whole = rp_options_find(program, name, length);
+    uint32_t begun = RP_OPTIONS_MAX;
+    uint32_t count = 0;
+    for (uint32_t i = 0; whole == RP_OPTIONS_MAX && rp_options_row(program, i) != NULL; i++) {
+        if (strncmp(rp_options_row(program, i)->name, name, length) == 0) {
+            begun = i;
+            count++;
+        }
+    }
+    return whole < RP_OPTIONS_MAX ? whole : count == 1 ? begun : RP_OPTIONS_MAX;
+}
+
+/* Notes that an option was given; those that repeat have all their texts. */
+static rp_status note(const rp_option *row, uint32_t index, const char *value, rp_arena *arena,
+                      rp_options *options)
+{
+    const char **text = &options->given[index].text;
+    options->given[index].when = ++options->given_count;
+    bool joins = *text != NULL && value != NULL && row->repeats;
+    *text = joins ? *text : value;
+    return joins ? rp_arena_print(arena, text, "%s,%s", *text, value) : RP_OK;
+}
+
+rp_status rp_options_set(const rp_options_program *program, const char *key, const char *text,
+                         rp_arena *arena, void *options, rp_reason *reason)
+{
+    uint32_t index = find_cut(program, key, strlen(key));
+    const rp_option *row = index < RP_OPTIONS_MAX ? rp_options_row(program, index) : NULL;
+    bool flag = row != NULL && row->kind == RP_OPTION_FLAG;
+    if (row == NULL || flag != (text == NULL)) {
+        const char *word = NULL;
+        RP_TRY(rp_arena_print(arena, &word, "--%s%s%s", key, text != NULL ? "=" : "",
+                              text != NULL ? text : ""));
+        return row != NULL && !flag ? refuse_missing(program, word, reason)
+                                    : refuse_unknown(program, word, reason);
+    }
+    RP_TRY(about(row, rp_option_assign(row, text, arena, options, reason), reason));
+    return note(row, index, text, arena, options);
+}
+
+rp_status rp_options_set_count(const rp_options_program *program, const char *key, uint64_t count,
+                               rp_arena *arena, void *options, rp_reason *reason)
+{
+    uint32_t index = rp_options_find(program, key, strlen(key));
+    if (index == RP_OPTIONS_MAX) {
+        return rp_broken();
+    }
+    const rp_option *row = rp_options_row(program, index);
+    RP_TRY(about(row, assign_count(row, count, arena, options, reason), reason));
+    return note(row, index, NULL, arena, options);
+}
+
+/* ---- words of the command line ------------------------------------------------------------------
+ */
+
+typedef struct scan {
+    const rp_options_program *program;
+    int argc;
+    char **argv;
+    int at; /* the next word */
+    rp_arena *arena;
+    rp_options *options; /* followed by the program's own members */
+} scan;
 
 /* @param value NULL: none was given with the option itself */
 static rp_status take_option(scan *s, const rp_option *row, uint32_t index, const char *word,
@@ -276,24 +358,16 @@ static rp_status take_option(scan *s, const rp_option *row, uint32_t index, cons
 {
     bool flag = row->kind == RP_OPTION_FLAG;
     if (flag && value != NULL) {
-        return refuse_unknown(s, word, reason);
+        return refuse_unknown(s->program, word, reason);
     }
     if (!flag && value == NULL && s->at == s->argc) {
-        return rp_refuse(reason, RP_USAGE, "%s: the value is missing; see %s --help", word,
-                         s->program->name);
+        return refuse_missing(s->program, word, reason);
     }
     if (!flag && value == NULL) {
         value = s->argv[s->at++];
     }
     RP_TRY(about(row, rp_option_assign(row, value, s->arena, s->options, reason), reason));
-    if (index < RP_OPTIONS_MAX) {
-        const char **text = &s->options->given[index].text;
-        s->options->given[index].when = ++s->options->given_count;
-        bool joins = *text != NULL && row->repeats;
-        *text = joins ? *text : value;
-        return joins ? rp_arena_print(s->arena, text, "%s,%s", *text, value) : RP_OK;
-    }
-    return RP_OK;
+    return index < RP_OPTIONS_MAX ? note(row, index, value, s->arena, s->options) : RP_OK;
 }
 
 static rp_status take_letter(scan *s, const char *word, rp_reason *reason)
@@ -304,10 +378,10 @@ static rp_status take_letter(scan *s, const char *word, rp_reason *reason)
             return take_option(s, row, i, word, word[2] != '\0' ? word + 2 : NULL, reason);
         }
     }
-    return refuse_unknown(s, word, reason);
+    return refuse_unknown(s->program, word, reason);
 }
 
-/* "--NAME" or "--NAME=VALUE"; a name may be cut as long as only one begins so. */
+/* "--NAME" or "--NAME=VALUE". */
 static rp_status take_name(scan *s, const char *word, rp_reason *reason)
 {
     const char *name = word + 2;
@@ -318,17 +392,10 @@ static rp_status take_name(scan *s, const char *word, rp_reason *reason)
             return take_option(s, &hidden[i], RP_OPTIONS_MAX, word, value, reason);
         }
     }
-    uint32_t found = rp_options_find(s->program, name, length);
-    uint32_t matches = found < RP_OPTIONS_MAX ? 1 : 0;
-    for (uint32_t i = 0; found == RP_OPTIONS_MAX && rp_options_row(s->program, i) != NULL; i++) {
-        matches += strncmp(rp_options_row(s->program, i)->name, name, length) == 0 ? 1 : 0;
-    }
-    for (uint32_t i = 0; matches == 1 && found == RP_OPTIONS_MAX; i++) {
-        found = strncmp(rp_options_row(s->program, i)->name, name, length) == 0 ? i : found;
-    }
-    return matches == 1
+    uint32_t found = find_cut(s->program, name, length);
+    return found < RP_OPTIONS_MAX
                ? take_option(s, rp_options_row(s->program, found), found, word, value, reason)
-               : refuse_unknown(s, word, reason);
+               : refuse_unknown(s->program, word, reason);
 }
 
 rp_status rp_options_parse(const rp_options_program *program, int argc, char **argv,

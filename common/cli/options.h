@@ -164,6 +164,24 @@ rp_status rp_options_parse(const rp_options_program *program, int argc, char **a
                            rp_arena *arena, void *options, rp_reason *reason);
 
 /**
+ * Gives an option its value without a command line, as the word --KEY=TEXT in one does.
+ * @param key the row's name, which may be abbreviated
+ * @param text of a flag: NULL; borrowed
+ * @param options as rp_options_parse has it
+ * @retval RP_OK, RP_USAGE (refused as of the command line), RP_NO_MEMORY
+ */
+rp_status rp_options_set(const rp_options_program *program, const char *key, const char *text,
+                         rp_arena *arena, void *options, rp_reason *reason);
+
+/**
+ * Gives an option whose value is a count a number.
+ * @param key the row's name
+ * @retval RP_OK, RP_USAGE (out of the row's range), RP_NO_MEMORY, RP_BROKEN (no such row)
+ */
+rp_status rp_options_set_count(const rp_options_program *program, const char *key, uint64_t count,
+                               rp_arena *arena, void *options, rp_reason *reason);
+
+/**
  * Gives a member of any structure the value of a row, as its option on a command line does.
  * @param row its members are offsets into `object`
  * @param text of a flag: NULL

@@ -179,6 +179,95 @@ Test(options, values_go_to_their_members)
     cr_expect(eq(int, s.common.request, RP_OPTIONS_HELP));
 }
 
+/* Sets keys ("key=text", or "key" of a flag) one by one, until one is refused. */
+static rp_status set(const char *line, settings *s)
+{
+    const char *copy = NULL;
+    rp_status status = RP_OK;
+    cr_assert(eq(int, rp_arena_copy_text(rp_test_arena, line, strlen(line), &copy), RP_OK));
+    *s = (settings){.colour = RED};
+    rp_log_capture_begin(messages, sizeof messages);
+    for (char *key = strtok((char *)(uintptr_t)copy, " "); key != NULL && status == RP_OK;
+         key = strtok(NULL, " ")) {
+        char *text = strchr(key, '=');
+        if (text != NULL) {
+            *text++ = '\0';
+        }
+        status = rp_options_set(&program, key, text, rp_test_arena, s, NULL);
+    }
+    rp_log_capture_end();
+    return status;
+}
+
+Test(options, keys_are_what_the_words_of_a_command_line_are)
+{
+    settings by_key;
+    settings by_word;
+    cr_assert(
+        eq(int, set("loud sum=abc seed=7 sum=de rate=1.5 names=a,b colo=blue", &by_key), RP_OK),
+        "%s", messages);
+    (void)parse("--loud --sum=abc --seed=7 --sum=de --rate=1.5 --names=a,b --colo=blue", &by_word);
+    cr_expect(by_key.loud && by_key.loud_given);
+    cr_expect(eq(u64, by_key.seed, 7));
+    cr_expect(eq(u32, by_key.length, 5));
+    cr_expect(eq(u32, by_key.name_count, 2));
+    cr_expect(eq(int, by_key.colour, BLUE));
+    for (uint32_t i = 0; i < program.row_count; i++) {
+        const char *text = by_key.common.given[i].text;
+        const char *expected = by_word.common.given[i].text;
+        cr_expect(eq(u32, by_key.common.given[i].when, by_word.common.given[i].when), "%s",
+                  rows[i].name);
+        cr_assert(eq(int, text == NULL, expected == NULL), "%s", rows[i].name);
+        cr_expect(text == NULL || strcmp(text, expected) == 0, "%s: %s", rows[i].name, text);
+    }
+}
+
+Test(options, keys_are_refused_as_words_are)
+{
+    static const char *const keys[] = {"count=71", "rate=3",     "colour=pink",
+                                       "loud=1",   "coun=x",     "l=3",
+                                       "large=0",  "nonsense=4", "second-one=c"};
+    settings s;
+    char by_key[sizeof messages];
+    char word[64];
+    for (size_t i = 0; i < COUNT(keys); i++) {
+        cr_expect(eq(int, set(keys[i], &s), RP_USAGE), "%s", keys[i]);
+        (void)snprintf(by_key, sizeof by_key, "%s", messages);
+        (void)snprintf(word, sizeof word, "--%s", keys[i]);
+        cr_expect(eq(int, parse(word, &s), RP_USAGE), "%s", word);
+        cr_expect(eq(str, by_key, messages));
+    }
+    cr_expect(eq(int, set("count loud", &s), RP_USAGE));
+    cr_expect(strstr(messages, "--count: the value is missing") != NULL, "%s", messages);
+}
+
+Test(options, counts_are_set_as_numbers)
+{
+    static const struct {
+        const char *key;
+        uint64_t most; /* 0: all */
+    } cases[] = {{"count", 70}, {"seed", 0}, {"large", 65536}, {"lengths", 65536}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        settings s = {.colour = RED};
+        uint64_t count = cases[i].most != 0 ? cases[i].most : UINT64_MAX;
+        cr_expect(eq(int,
+                     rp_options_set_count(&program, cases[i].key, count, rp_test_arena, &s, NULL),
+                     RP_OK));
+        cr_expect(eq(u64, i == 0 ? s.count : i == 1 ? s.seed : s.length, count));
+        cr_expect(eq(u32, s.common.given_count, 1));
+        rp_log_capture_begin(messages, sizeof messages);
+        rp_status status =
+            cases[i].most != 0
+                ? rp_options_set_count(&program, cases[i].key, count + 1, rp_test_arena, &s, NULL)
+                : RP_USAGE;
+        rp_log_capture_end();
+        cr_expect(eq(int, status, RP_USAGE), "%s", cases[i].key);
+    }
+    settings s = {.colour = RED};
+    cr_expect(eq(int, rp_options_set_count(&program, "sum", 1234, rp_test_arena, &s, NULL), RP_OK));
+    cr_expect(eq(u32, s.length, 4)); /* a rule of its own sees the digits */
+}
+
 /* SI prefixes count powers of 1000, IEC 80000-13's 1024; a letter k of a sequence's length is
  * the latter, as in the names of models (32k: 32768 tokens). */
 Test(options, counts_have_letters)
