@@ -1,92 +1,126 @@
 /* Settings, and runs made of them. */
+#include "common/base/log.h"
+#include "common/base/text.h"
 #include "sim/library/library_internal.h"
-#include "sim/rpsim/command.h"
 #include "sim/study/columns.h"
 #include "sim/study/session.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- settings as a command line ---------------------------------------------------------------
+/* ---- settings as values -----------------------------------------------------------------------
  */
 
-/* More than settings have members. */
-#define MOST_SETTINGS 32
-
-typedef struct words {
+/* What settings say by keys: the setup, and the command that a store has of it. */
+typedef struct keys {
     rp_arena *arena;
-    char **items;
-    int count;
-} words;
+    rpsim_setup *setup;
+    rp_text command;
+} keys;
 
-static rp_status add_text(words *w, const char *option, const char *value)
+static rp_status set_text(keys *k, const char *key, const char *value)
 {
-    const char *texts[2] = {NULL, NULL};
+    const char *text = NULL;
     if (value == NULL) {
         return RP_OK;
     }
-    RP_TRY(rp_arena_print(w->arena, &texts[0], "--%s", option));
-    RP_TRY(rp_arena_copy_text(w->arena, value, strlen(value), &texts[1]));
-    for (int i = 0; i < 2; i++) {
-        w->items[w->count++] = (char *)(uintptr_t)texts[i];
+    RP_TRY(rp_arena_copy_text(k->arena, value, strlen(value), &text));
+    RP_TRY(rp_text_print(&k->command, " --%s %s", key, text));
+    return rp_options_set(&rpsim_setup_keys, key, text, k->arena, k->setup, NULL);
+}
+
+static rp_status set_count(keys *k, const char *key, uint64_t count)
+{
+    if (count == 0) {
+        return RP_OK;
     }
-    return RP_OK;
+    RP_TRY(rp_text_print(&k->command, " --%s %" PRIu64, key, count));
+    return rp_options_set_count(&rpsim_setup_keys, key, count, k->arena, k->setup, NULL);
 }
 
-static rp_status add_number(words *w, const char *option, uint64_t value)
+/* The session has the inputs by their names. */
+static const char *name_of(const rp_input *input)
 {
-    char digits[32];
-    snprintf(digits, sizeof digits, "%" PRIu64, value);
-    return add_text(w, option, value != 0 ? digits : NULL);
+    return input != NULL ? input->asked : NULL;
 }
 
-static rp_status add_input(words *w, const char *option, rp_kind kind, const rp_input *input)
+/* One, whatever its name: the key takes a list. */
+static rp_status set_model(keys *k, const rp_input *model)
 {
-    if (input != NULL && input->kind != kind) {
-        rp_log_error("rp_settings: an input of another kind as %s", option);
-        return RP_USAGE;
+    rpsim_setup *o = k->setup;
+    if (model == NULL) {
+        return RP_OK;
     }
-    return add_text(w, option, input != NULL ? input->asked : NULL);
+    RP_TRY(rp_arena_alloc(k->arena, 1, sizeof *o->models, &o->models));
+    o->models[0] = model->asked; /* the simulation shares it */
+    o->model_count = 1;
+    return rp_text_print(&k->command, " --model %s", model->asked);
 }
 
-static rp_status add_words(words *w, const rp_settings *s)
+static rp_status set_all(keys *k, const rp_settings *s)
 {
-    char draws[32];
-    snprintf(draws, sizeof draws, "%" PRIu32, s->intervals);
     bool stage = s->fidelity != NULL && strcmp(s->fidelity, "stage") == 0;
-    RP_TRY(add_text(w, "schedule", s->schedule));
-    RP_TRY(add_input(w, "model", RP_KIND_MODEL, s->model));
-    RP_TRY(add_input(w, "platform", RP_KIND_PLATFORM, s->platform));
-    RP_TRY(add_input(w, "costs", RP_KIND_COSTS, s->costs));
-    RP_TRY(add_text(w, "fidelity", s->fidelity));
-    RP_TRY(add_text(w, "partition", s->partition));
-    RP_TRY(add_text(w, "recompute", s->recompute));
-    RP_TRY(add_text(w, "grain", s->grain));
-    RP_TRY(add_text(w, "dtype", s->dtype));
-    RP_TRY(add_text(w, "accumulation", s->accumulation));
-    RP_TRY(add_text(w, "optimizer", s->optimizer));
-    RP_TRY(add_number(w, "gpus", s->gpus));
-    RP_TRY(add_number(w, "nodes", s->nodes));
-    RP_TRY(add_number(w, "microbatches", s->microbatches));
-    RP_TRY(add_number(w, "microbatch-size", s->microbatch_size));
-    RP_TRY(add_number(w, "seq-len", s->seq_len));
-    RP_TRY(add_number(w, "global-batch", s->global_batch));
-    RP_TRY(add_number(w, "accumulate", s->accumulate));
-    RP_TRY(add_number(w, "iterations", s->iterations));
-    RP_TRY(add_number(w, "lora-rank", s->lora_rank));
-    RP_TRY(add_number(w, "seed", s->seed));
-    RP_TRY(add_text(w, "intervals", s->intervals != 0 ? draws : stage ? NULL : "off"));
+    RP_TRY(rp_text_print(&k->command, RP_WORDS_BEFORE));
+    RP_TRY(set_text(k, "schedule", s->schedule));
+    RP_TRY(set_model(k, s->model));
+    RP_TRY(set_text(k, "platform", name_of(s->platform)));
+    RP_TRY(set_text(k, "costs", name_of(s->costs)));
+    RP_TRY(set_text(k, "fidelity", s->fidelity));
+    RP_TRY(set_text(k, "partition", s->partition));
+    RP_TRY(set_text(k, "recompute", s->recompute));
+    RP_TRY(set_text(k, "grain", s->grain));
+    RP_TRY(set_text(k, "dtype", s->dtype));
+    RP_TRY(set_text(k, "accumulation", s->accumulation));
+    RP_TRY(set_text(k, "optimizer", s->optimizer));
+    RP_TRY(set_count(k, "gpus", s->gpus));
+    RP_TRY(set_count(k, "nodes", s->nodes));
+    RP_TRY(set_count(k, "microbatches", s->microbatches));
+    RP_TRY(set_count(k, "microbatch-size", s->microbatch_size));
+    RP_TRY(set_count(k, "seq-len", s->seq_len));
+    RP_TRY(set_count(k, "global-batch", s->global_batch));
+    RP_TRY(set_count(k, "accumulate", s->accumulate));
+    RP_TRY(set_count(k, "iterations", s->iterations));
+    RP_TRY(set_count(k, "lora-rank", s->lora_rank));
+    RP_TRY(set_count(k, "seed", s->seed));
+    RP_TRY(set_count(k, "intervals", s->intervals));
+    return s->intervals == 0 && !stage ? set_text(k, "intervals", "off") : RP_OK;
+}
+
+/* Keys and values as they are, before any is looked at. */
+static rp_status check_settings(const rp_settings *s)
+{
+    const struct {
+        const char *key;
+        rp_kind kind;
+        const rp_input *input;
+    } inputs[] = {{"model", RP_KIND_MODEL, s->model},
+                  {"platform", RP_KIND_PLATFORM, s->platform},
+                  {"costs", RP_KIND_COSTS, s->costs}};
+    for (int i = 0; i < 3; i++) {
+        if (inputs[i].input != NULL && inputs[i].input->kind != inputs[i].kind) {
+            rp_log_error("rp_settings: an input of another kind as %s", inputs[i].key);
+            return RP_USAGE;
+        }
+    }
     for (uint32_t i = 0; i < s->option_count; i++) {
-        const char *text = NULL;
         if (s->options == NULL || s->options[i] == NULL) {
             rp_log_error("rp_settings: option %" PRIu32 " of %" PRIu32 " is NULL; valid are texts",
                          i, s->option_count);
             return RP_USAGE;
         }
-        RP_TRY(rp_arena_copy_text(w->arena, s->options[i], strlen(s->options[i]), &text));
-        w->items[w->count++] = (char *)(uintptr_t)text;
     }
     return RP_OK;
+}
+
+static rp_status set_keys(rp_simulation *s, const rp_settings *settings)
+{
+    keys k = {.arena = s->arena, .setup = &s->setup};
+    rp_status status = set_all(&k, settings);
+    if (status == RP_OK) {
+        status = rp_arena_copy_text(s->arena, k.command.bytes, k.command.length, &s->command);
+    }
+    rp_text_fini(&k.command);
+    return status;
 }
 
 /* ---- preparing --------------------------------------------------------------------------------
@@ -131,20 +165,21 @@ static rp_status share_inputs(rp_simulation *s, const rp_settings *settings)
 static rp_status prepare(rp_simulation *s, const rp_settings *given)
 {
     rp_settings settings;
-    words w = {.arena = s->arena};
     RP_TRY(read_settings(given, &settings));
-    RP_TRY(rp_arena_alloc(s->arena, 2 * MOST_SETTINGS + (size_t)settings.option_count,
-                          sizeof *w.items, &w.items));
-    RP_TRY(add_words(&w, &settings));
-    RP_TRY(rpsim_command_parse_json(w.count, w.items, s->arena, &s->options, &s->command));
-    if (s->options.action != RPSIM_ACTION_RUN) {
-        rp_log_error("rp_settings: --flows is no run; valid with rp_run_json");
-        return RP_USAGE;
+    RP_TRY(check_settings(&settings));
+    s->setup = (rpsim_setup)RPSIM_SETUP_INIT;
+    RP_TRY(set_keys(s, &settings));
+    if (settings.option_count != 0) {
+        RP_TRY(rp_words_read(settings.options, settings.option_count, s->arena, &s->setup,
+                             &s->command, &s->words));
+    } else {
+        RP_TRY(rpsim_setup_check(&rpsim_setup_keys, &s->setup, NULL));
+        rpsim_setup_complete(&s->setup);
     }
     RP_TRY(share_inputs(s, &settings));
-    s->options.setup.session = s->session;
-    s->options.setup.keep |= settings.keep_timeline != 0;
-    return rpsim_study_prepare(&s->options.setup, s->arena, &s->study, NULL);
+    s->setup.session = s->session;
+    s->setup.keep |= settings.keep_timeline != 0;
+    return rpsim_study_prepare(&s->setup, s->arena, &s->study, NULL);
 }
 
 static rp_status make(const rp_settings *settings, rp_simulation **simulation_out)
@@ -205,7 +240,8 @@ static rp_status run(rp_simulation *s)
         return RP_USAGE;
     }
     s->begun = true;
-    RP_TRY(rpsim_command_simulate(&s->study, &s->options, s->command));
+    RP_TRY(s->words != NULL ? rp_words_run(s->words, s->command, &s->study)
+                            : rpsim_study_run(&s->study, NULL));
     RP_TRY(rp_arena_alloc(s->arena, s->study.row_count, sizeof *s->lists, &s->lists));
     s->done = true;
     return RP_OK;

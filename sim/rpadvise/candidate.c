@@ -68,27 +68,21 @@ static const char *const shown[] = {
     "recompute", "grain",         "partition",       "seed"};
 #define SHOWN (sizeof shown / sizeof shown[0])
 
-static rp_status add_rows(const rp_option *rows, uint32_t count, const void *object,
-                          const char *name, rp_arena *arena, rp_text *line)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        bool listed = false;
-        for (size_t k = 0; k < SHOWN && name == NULL && !listed; k++) {
-            listed = strcmp(shown[k], rows[i].name) == 0;
-        }
-        if (name != NULL ? strcmp(rows[i].name, name) == 0 : !listed) {
-            RP_TRY(rp_option_add(&rows[i], object, arena, line));
-        }
-    }
-    return RP_OK;
-}
-
 /* @param name of a row; NULL: all others */
 static rp_status add_named(const rpsim_setup *setup, const char *name, rp_arena *arena,
                            rp_text *line)
 {
-    RP_TRY(add_rows(rpsim_setup_rows, rpsim_setup_row_count, setup, name, arena, line));
-    return add_rows(rp_run_rows, rp_run_row_count, &setup->run, name, arena, line);
+    for (uint32_t i = 0; i < rpsim_setup_keys.row_count; i++) {
+        const rp_option *row = &rpsim_setup_keys.rows[i];
+        bool listed = false;
+        for (size_t k = 0; k < SHOWN && name == NULL && !listed; k++) {
+            listed = strcmp(shown[k], row->name) == 0;
+        }
+        if (name != NULL ? strcmp(row->name, name) == 0 : !listed) {
+            RP_TRY(rp_option_add(row, setup, arena, line));
+        }
+    }
+    return RP_OK;
 }
 
 rp_status rpadvise_candidate_command(const rpsim_setup *work, const rpadvise_candidate *candidate,

@@ -83,10 +83,10 @@ static rp_status describe(const rpsim_options *options, rp_arena *arena)
     return status;
 }
 
-static rp_status act(const rpsim_options *options, const char *command, rp_arena *arena,
-                     FILE *stream)
+rp_status rpsim_command_act(const rpsim_options *options, const char *command, rp_arena *arena,
+                            FILE *stream)
 {
-    if (options->common.request != RP_OPTIONS_RUN) {
+    if (options->setup.common.request != RP_OPTIONS_RUN) {
         return rp_options_answer(&rpsim_command_line, options, stream);
     }
     switch (options->action) {
@@ -109,76 +109,5 @@ rp_status rpsim_command_run(int argc, char **argv, rp_arena *arena, FILE *stream
     const char *command = NULL;
     RP_TRY(rp_option_command("rpsim", argc, argv, arena, &command));
     RP_TRY(rpsim_options_parse(argc, argv, arena, &options, NULL));
-    return act(&options, command, arena, stream);
-}
-
-/* ---- as a guest -------------------------------------------------------------------------------
- */
-
-/* Option that asks for text; NULL: none. */
-static const char *text_option(const rpsim_options *o)
-{
-    if (o->common.request != RP_OPTIONS_RUN) {
-        return o->common.request == RP_OPTIONS_HELP      ? "help"
-               : o->common.request == RP_OPTIONS_VERSION ? "version"
-                                                         : "print-man";
-    }
-    return o->action == RPSIM_ACTION_LIST       ? "list"
-           : o->action == RPSIM_ACTION_CHECK    ? "check"
-           : o->action == RPSIM_ACTION_PLATFORM ? "platform-out"
-                                                : NULL;
-}
-
-static rp_status check_json(const rpsim_options *o)
-{
-    const char *option = text_option(o);
-    if (option != NULL) {
-        rp_log_error("--%s: gives text and no JSON; valid with the program rpsim", option);
-        return RP_USAGE;
-    }
-    if (o->format != RPSIM_FORMAT_JSON) {
-        rp_log_error("--format: the result is JSON; valid is json, or none");
-        return RP_USAGE;
-    }
-    return RP_OK;
-}
-
-/* Standard output is the host's. */
-static rp_status check_outputs(const rpsim_options *o)
-{
-    for (uint32_t i = 0; i < rpsim_command_line.row_count; i++) {
-        const rp_option *row = &rpsim_command_line.rows[i];
-        const char *path = row->output ? o->common.given[i].text : NULL;
-        if (path != NULL && (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0)) {
-            rp_log_error("--%s: standard output belongs to the calling program; valid are files",
-                         row->name);
-            return RP_USAGE;
-        }
-    }
-    return RP_OK;
-}
-
-rp_status rpsim_command_parse_json(int argc, char **argv, rp_arena *arena,
-                                   rpsim_options *options_out, const char **command_out)
-{
-    char **words = NULL;
-    RP_TRY(rp_arena_alloc(arena, (size_t)argc + 3, sizeof *words, &words));
-    words[0] = "rpsim";
-    words[1] = "--format";
-    words[2] = "json";
-    for (int i = 0; i < argc; i++) {
-        words[i + 3] = argv[i];
-    }
-    RP_TRY(rp_option_command("rpsim", argc + 3, words, arena, command_out));
-    RP_TRY(rpsim_options_parse(argc + 3, words, arena, options_out, NULL));
-    RP_TRY(check_json(options_out));
-    return check_outputs(options_out);
-}
-
-rp_status rpsim_command_run_json(int argc, char **argv, rp_arena *arena, FILE *stream)
-{
-    rpsim_options options;
-    const char *command = NULL;
-    RP_TRY(rpsim_command_parse_json(argc, argv, arena, &options, &command));
-    return act(&options, command, arena, stream);
+    return rpsim_command_act(&options, command, arena, stream);
 }

@@ -1,4 +1,4 @@
-/** @file command.h  Effect of a command line of rpsim, for the program and for the library. */
+/** @file command.h  Effect of a command line of rpsim. */
 #pragma once
 
 #include "common/base/mem.h"
@@ -17,18 +17,12 @@
 rp_status rpsim_command_run(int argc, char **argv, rp_arena *arena, FILE *stream);
 
 /**
- * Reads a command line as with --format json, for a program that is not rpsim: options that give
- * text, and outputs on stdout, are refused.
- * @param argv options alone, without the program's name
- * @param options_out borrows from argv and lives in `arena`
- * @param command_out the command line as one text, for stores
- * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+ * Does what options ask for that have been read.
+ * @param command of the options, for stores
+ * @param stream as above
  */
-rp_status rpsim_command_parse_json(int argc, char **argv, rp_arena *arena,
-                                   rpsim_options *options_out, const char **command_out);
-
-/** Parses so, and does what the options ask for. @param stream as of rpsim_command_run */
-rp_status rpsim_command_run_json(int argc, char **argv, rp_arena *arena, FILE *stream);
+rp_status rpsim_command_act(const rpsim_options *options, const char *command, rp_arena *arena,
+                            FILE *stream);
 
 /**
  * Runs a study that is prepared and writes its files; it prints nothing.

@@ -1,13 +1,10 @@
 #include "sim/rpsim/options_internal.h"
 
-#include "common/base/log.h"
-#include "common/base/reason.h"
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
-#include "sim/study/columns.h"
 #include "sim/run/noise.h"
+#include "sim/study/columns.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- values with rules of their own ------------------------------------------------------------
@@ -33,37 +30,6 @@ static rp_status take_gantt_iterations(const rp_option *row, const char *text, r
     o->gantt_first = (uint32_t)numbers[0];
     o->gantt_last = (uint32_t)numbers[1];
     return RP_OK;
-}
-
-static rp_status take_columns(const rp_option *row, const char *text, rp_arena *arena,
-                              void *options, rp_reason *reason)
-{
-    rpsim_setup *o = &((rpsim_options *)options)->setup;
-    o->all_columns = strcmp(text, "all") == 0;
-    o->column_count = 0;
-    if (o->all_columns) {
-        return RP_OK;
-    }
-    RP_TRY(rp_option_list(row->name, text, arena, &o->columns, &o->column_count, reason));
-    for (uint32_t i = 0; i < o->column_count; i++) {
-        if (rpsim_column_find(o->columns[i]) == rpsim_column_count || i == RPSIM_MAX_FIELDS) {
-            const char *nearest = rpsim_column_nearest(o->columns[i]);
-            return rp_refuse(
-                reason, RP_USAGE,
-                "--%s: there is no column '%s'%s%s; valid are all and the keys of --format "
-                "json",
-                row->name, o->columns[i], nearest != NULL ? "; did you mean " : "",
-                nearest != NULL ? nearest : "");
-        }
-    }
-    return RP_OK;
-}
-
-static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *options,
-                             rp_reason *reason)
-{
-    (void)arena;
-    return rp_option_tokens(row->name, text, &((rpsim_options *)options)->setup.tokens, reason);
 }
 
 static rp_status take_dialect(const rp_option *row, const char *text, rp_arena *arena,
@@ -93,102 +59,31 @@ static const rp_option_group groups[] = {
     [OTHER] = {"Instead of a run", false},
 };
 
-/* A member of a structure that begins `base` bytes into rpsim_options. */
-#define AT(base, type, member)                                                                     \
-    {                                                                                              \
-        (base) + offsetof(type, member), sizeof(((type *)0)->member)                               \
-    }
-#define RUN_AT (offsetof(rpsim_options, setup) + offsetof(rpsim_setup, run))
-#define SETUP_AT offsetof(rpsim_options, setup)
-#define TO_SETUP(member) .to = AT(SETUP_AT, rpsim_setup, member)
 /* The record of a run has what came of it (record.c). */
 #define RECORDED .own_setting = true
 
 static const rp_option rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},
-#define TO(member) .to = AT(SETUP_AT, rpsim_setup, member)
-#define COUNT(member) .count = AT(SETUP_AT, rpsim_setup, member)
-#define GIVEN(member) .given = AT(SETUP_AT, rpsim_setup, member)
+#define TO(member) .to = RP_OPTION_MEMBER(rpsim_setup, member)
+#define COUNT(member) .count = RP_OPTION_MEMBER(rpsim_setup, member)
+#define GIVEN(member) .given = RP_OPTION_MEMBER(rpsim_setup, member)
 #define WRITE(function) .own_setting = true
 #include "sim/study/setup_rows.inc"
 #undef TO
 #undef COUNT
 #undef GIVEN
-#define TO(member) .to = AT(RUN_AT, rp_run, member)
-#define GIVEN(member) .given = AT(RUN_AT, rp_run, member)
+#define TO(member) .to = RP_OPTION_MEMBER(rpsim_setup, run.member)
+#define GIVEN(member) .given = RP_OPTION_MEMBER(rpsim_setup, run.member)
 #include "common/run/run_rows.inc"
 #undef TO
 #undef GIVEN
 #define TO(member) .to = RP_OPTION_MEMBER(rpsim_options, member)
-#define COUNT(member) .count = RP_OPTION_MEMBER(rpsim_options, member)
 #define GIVEN(member) .given = RP_OPTION_MEMBER(rpsim_options, member)
-#define OPTION_OF_SETUP(...) {__VA_ARGS__},
 #include "sim/rpsim/options_rows.inc"
 #undef OPTION
-#undef OPTION_OF_SETUP
 };
 
 /* ---- combinations ---------------------------------------------------------------------------- */
-
-static const rpsim_setup *setup_of(const void *options)
-{
-    return &((const rpsim_options *)options)->setup;
-}
-
-static const rp_run *run_of(const void *options)
-{
-    return &setup_of(options)->run;
-}
-
-static bool at_stage(const void *options)
-{
-    return !run_of(options)->hardware;
-}
-
-static bool has_no_groups(const void *options)
-{
-    const rp_run *run = run_of(options);
-    return run->tensor_parallel < 2 && run->data_parallel < 2;
-}
-
-static bool draws_at_stage(const void *options)
-{
-    return at_stage(options) && setup_of(options)->intervals != 0;
-}
-
-static bool has_no_single_source(const void *options)
-{
-    const rpsim_setup *o = setup_of(options);
-    return (o->program_in != NULL) + (o->schedule_count != 0) + (o->torch_csv_in != NULL) != 1;
-}
-
-static bool has_models(const void *options)
-{
-    return setup_of(options)->model_count > 1;
-}
-
-static const char *models_of(const void *options)
-{
-    static _Thread_local char count[16];
-    (void)snprintf(count, sizeof count, "%u", setup_of(options)->model_count);
-    return count;
-}
-
-static bool is_uneven(const void *options)
-{
-    const char *partition = run_of(options)->partition;
-    return partition != NULL && strcmp(partition, "even") != 0;
-}
-
-static bool is_tuned(const void *options)
-{
-    return rp_run_is_tuned(run_of(options));
-}
-
-static bool is_not_tuned(const void *options)
-{
-    return !rp_run_is_tuned(run_of(options));
-}
 
 static bool prints_kv(const void *options)
 {
@@ -197,7 +92,7 @@ static bool prints_kv(const void *options)
 
 static bool prints_kv_of_hardware(const void *options)
 {
-    return prints_kv(options) && !at_stage(options);
+    return prints_kv(options) && ((const rpsim_options *)options)->setup.run.hardware;
 }
 
 static bool prints_markdown(const void *options)
@@ -210,84 +105,16 @@ static bool prints_lines(const void *options)
     return prints_kv(options) || ((const rpsim_options *)options)->format == RPSIM_FORMAT_CSV;
 }
 
-static bool has_a_length(const void *options)
-{
-    const rp_run *run = run_of(options);
-    return !run->hardware || setup_of(options)->program_in != NULL || run->seq_len != 0;
-}
-
-static bool reduces_half(const void *options)
-{
-    return run_of(options)->reduce_dtype == RP_DTYPE_F16;
-}
-
-static const char *partition_of(const void *options)
-{
-    return run_of(options)->partition;
-}
-
-static bool has_a_plan(const void *options)
-{
-    return strcmp(partition_of(options), "paper") == 0 ||
-           strcmp(partition_of(options), "auto") == 0;
-}
-
-static bool has_sidecar(const void *options)
-{
-    return setup_of(options)->torch_sidecar != NULL;
-}
-
 static bool is_not_lowered(const void *options)
 {
     return !((const rpsim_options *)options)->torch_lowered;
 }
 
-static bool adds_up_half(const void *options)
-{
-    const rp_run *run = run_of(options);
-    return run->accumulation == RP_ACCUMULATION_F16 && run->dtype_given &&
-           run->dtype != RP_DTYPE_F16;
-}
-
-static const char *dtype_of(const void *options)
-{
-    return rp_dtype_text(run_of(options)->dtype);
-}
-
 static const rp_option_rule rules[] = {
-    {.when = has_no_single_source,
-     .message = "--schedule: give either --schedule or --program-in or --torch-csv-in; valid is "
-                "--schedule NAME[,NAME…]|all (rpsim --list schedules), for example: rpsim "
-                "--schedule roundpipe --gpus 8"},
-    {.given = "program-in",
-     .with_mark = RP_RUN_OF_PROGRAM,
-     .message = "the program fixes GPUs, microbatches, partition, stages, recompute, iterations, "
-                "optimizer and round; valid beside it are --model, --platform, --costs and "
-                "outputs"},
-    {.given = "costs",
-     .when = has_models,
-     .subject = models_of,
-     .message = "one table does not fit @ models; valid is one --model"},
-    {.given = "stages", .when = is_uneven, .message = "valid only with --partition even"},
-    {.given_mark = RP_RUN_HARDWARE,
-     .when = at_stage,
-     .message = "valid only with --fidelity hardware"},
     {.given = "format",
      .when = prints_kv_of_hardware,
      .message = "kv is the log of the paper's stage-level study; valid at hardware fidelity are "
                 "table, json, csv"},
-    {.given = "tune-budget", .when = is_not_tuned, .message = "valid only with --partition tuned"},
-    {.given = "max-seqlen",
-     .when = is_tuned,
-     .message = "every length would need a search of its own; valid with it are --partition "
-                "paper, even, auto and lists"},
-    {.given = "intervals",
-     .when = draws_at_stage,
-     .message = "valid only with --fidelity hardware"},
-    {.given = "replicas", .without = "jitter", .message = "valid only with --jitter CV"},
-    {.given = "slow-gpu",
-     .without = "jitter",
-     .message = "valid only with --jitter CV, 0 without noise"},
     {.given = "format",
      .with = "jitter",
      .when = prints_kv,
@@ -295,7 +122,6 @@ static const rp_option_rule rules[] = {
     {.given = "explain",
      .when = prints_lines,
      .message = "one line per run has no place for it; valid with it are --format table and json"},
-    {.given = "usd-per-hour", .without = "tokens", .message = "valid only with --tokens"},
     {.given = "gantt-iterations",
      .without = "gantt-out",
      .message = "valid only with --gantt-out F"},
@@ -307,47 +133,9 @@ static const rp_option_rule rules[] = {
      .message = "a table of Markdown has no place for it; valid with it are --format table and "
                 "json"},
     {.given = "db-ops", .without = "db", .message = "valid only with --db F"},
-    {.given = "max-seqlen",
-     .when = has_a_length,
-     .message = "valid only with --schedule and --fidelity hardware, without --seq-len"},
-    {.given = "collectives",
-     .when = has_no_groups,
-     .message = "valid only with --tensor-parallel or --data-parallel above 1"},
-    {.given = "reduce-dtype", .when = reduces_half, .message = "valid values are fp32 and bf16"},
-    {.given = "accumulation",
-     .when = adds_up_half,
-     .subject = dtype_of,
-     .message = "products of @ add up in fp32; valid are fp32, and --dtype fp16"},
-    {.given = "dtype",
-     .with = "program-in",
-     .message = "a program has its own type; valid without --program-in"},
-    {.given = "lora-rank",
-     .with = "program-in",
-     .message = "a program has its own trained parameters; valid without --program-in"},
-    {.given = "piece-mb",
-     .with = "program-in",
-     .message = "a program has its own pieces; valid without --program-in"},
-    {.given = "torch-csv-in",
-     .with_mark = RP_RUN_OF_CSV,
-     .message = "the file fixes GPUs, microbatches, stages and their order; valid beside it are "
-                "--partition, --recompute, --iterations, --optimizer, sizes of a microbatch, "
-                "--model, --platform, --costs and outputs"},
-    {.given = "partition",
-     .with = "torch-csv-in",
-     .when = has_a_plan,
-     .subject = partition_of,
-     .message = "'@' is not valid with --torch-csv-in; valid values are even and lists such as "
-                "3,3,4"},
     {.given = "torch-sidecar",
      .without = "torch-csv-in torch-csv-out",
      .message = "valid only with --torch-csv-in F or --torch-csv-out F"},
-    {.given = "allow-multi-rank-stages",
-     .without = "torch-sidecar",
-     .message = "valid only with --torch-sidecar F, which says which stages these are"},
-    {.given_mark = RP_RUN_OF_SIDECAR,
-     .with = "torch-csv-in",
-     .when = has_sidecar,
-     .message = "the side-car fixes partition and recompute; valid without --torch-sidecar"},
     {.given = "torch-csv-dialect",
      .without = "torch-csv-out",
      .message = "valid only with --torch-csv-out F"},
@@ -372,14 +160,13 @@ const rp_options_program rpsim_command_line = {
     RP_OPTION_TABLES(groups, rows, rules),
 };
 
-rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out,
-                              rp_reason *reason)
+rp_status rpsim_options_add(int argc, char **argv, rp_arena *arena, rpsim_options *o,
+                            rp_reason *reason)
 {
-    rpsim_options *o = options_out;
-    *o = (rpsim_options){.setup = RPSIM_SETUP_INIT};
     RP_TRY(rp_options_parse(&rpsim_command_line, argc, argv, arena, o, reason));
-    if (o->common.request == RP_OPTIONS_RUN &&
+    if (o->setup.common.request == RP_OPTIONS_RUN &&
         (o->action == RPSIM_ACTION_RUN || o->action == RPSIM_ACTION_CHECK)) {
+        RP_TRY(rpsim_setup_check(&rpsim_command_line, &o->setup, reason));
         RP_TRY(rp_options_check(&rpsim_command_line, o, reason));
     }
     rpsim_setup_complete(&o->setup);
@@ -389,4 +176,11 @@ rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_opti
                     o->html_out != NULL || o->program_out != NULL || o->torch_csv_out != NULL ||
                     o->chakra_out != NULL || o->db_ops;
     return RP_OK;
+}
+
+rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out,
+                              rp_reason *reason)
+{
+    *options_out = (rpsim_options){.setup = RPSIM_SETUP_INIT};
+    return rpsim_options_add(argc, argv, arena, options_out, reason);
 }

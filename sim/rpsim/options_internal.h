@@ -16,13 +16,10 @@ typedef enum rpsim_action {
 
 /** All text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". */
 typedef struct rpsim_options {
-    rp_options common; /**< first, as rp_options_parse wants it */
-    rpsim_setup setup; /**< of the study */
+    rpsim_setup setup; /**< of the study; first, as rp_options_parse wants its own first */
 #define OPTION(members, ...) members;
-#define OPTION_OF_SETUP(...)
 #include "sim/rpsim/options_rows.inc"
 #undef OPTION
-#undef OPTION_OF_SETUP
 } rpsim_options;
 
 /**
@@ -32,6 +29,13 @@ typedef struct rpsim_options {
  */
 rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out,
                               rp_reason *reason);
+
+/**
+ * Parses argv into options that have values already: those of rpsim_setup_keys, others zero.
+ * @retval as above
+ */
+rp_status rpsim_options_add(int argc, char **argv, rp_arena *arena, rpsim_options *options,
+                            rp_reason *reason);
 
 /** Rows of all options, for rp_options_answer and the settings. */
 extern const rp_options_program rpsim_command_line;

@@ -3,26 +3,18 @@
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
 #include "sim/run/intervals.h"
+#include "sim/study/columns.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- values with rules of their own ------------------------------------------------------------
  */
 
-static rpsim_setup *setup_of(const rp_option *row, size_t member, void *object)
+rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena *arena, void *setup,
+                               rp_reason *reason)
 {
-    return (rpsim_setup *)(void *)((char *)object + row->to.offset - member);
-}
-
-static const rpsim_setup *setup_in(const rp_option *row, size_t member, const void *object)
-{
-    return (const rpsim_setup *)(const void *)((const char *)object + row->to.offset - member);
-}
-
-rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena *arena,
-                               void *object, rp_reason *reason)
-{
-    rpsim_setup *o = setup_of(row, offsetof(rpsim_setup, schedules), object);
+    rpsim_setup *o = setup;
     o->all_schedules = strcmp(text, "all") == 0;
     if (o->all_schedules) {
         RP_TRY(rp_arena_alloc(arena, rp_schedule_count, sizeof *o->schedules, &o->schedules));
@@ -49,7 +41,8 @@ rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena 
 rp_status rpsim_text_schedules(const rp_option *row, const void *object, rp_arena *arena,
                                const char **text_out)
 {
-    const rpsim_setup *o = setup_in(row, offsetof(rpsim_setup, schedules), object);
+    (void)row;
+    const rpsim_setup *o = object;
     *text_out = o->all_schedules ? "all" : NULL;
     for (uint32_t i = 0; i < o->schedule_count && !o->all_schedules; i++) {
         RP_TRY(rp_arena_print(arena, text_out, "%s%s%s", i != 0 ? *text_out : "", i != 0 ? "," : "",
@@ -58,24 +51,25 @@ rp_status rpsim_text_schedules(const rp_option *row, const void *object, rp_aren
     return RP_OK;
 }
 
-rp_status rpsim_take_changes(const rp_option *row, const char *text, rp_arena *arena, void *object,
+rp_status rpsim_take_changes(const rp_option *row, const char *text, rp_arena *arena, void *setup,
                              rp_reason *reason)
 {
-    rpsim_setup *o = setup_of(row, offsetof(rpsim_setup, changes), object);
+    rpsim_setup *o = setup;
     return rp_changes_add(row->name, text, arena, &o->changes, reason);
 }
 
 rp_status rpsim_text_changes(const rp_option *row, const void *object, rp_arena *arena,
                              const char **text_out)
 {
-    const rpsim_setup *o = setup_in(row, offsetof(rpsim_setup, changes), object);
+    (void)row;
+    const rpsim_setup *o = object;
     return rpsim_setup_changes(o, arena, text_out);
 }
 
-rp_status rpsim_take_intervals(const rp_option *row, const char *text, rp_arena *arena,
-                               void *object, rp_reason *reason)
+rp_status rpsim_take_intervals(const rp_option *row, const char *text, rp_arena *arena, void *setup,
+                               rp_reason *reason)
 {
-    rpsim_setup *o = setup_of(row, offsetof(rpsim_setup, intervals), object);
+    rpsim_setup *o = setup;
     uint64_t draws = 0;
     (void)arena;
     if (strcmp(text, "off") != 0 && !rp_option_count(text, 1000, 1, RPSIM_MAX_DRAWS, &draws)) {
@@ -89,7 +83,7 @@ rp_status rpsim_take_intervals(const rp_option *row, const char *text, rp_arena 
 rp_status rpsim_text_intervals(const rp_option *row, const void *object, rp_arena *arena,
                                const char **text_out)
 {
-    const rpsim_setup *o = setup_in(row, offsetof(rpsim_setup, intervals), object);
+    const rpsim_setup *o = object;
     *text_out = o->intervals_given ? "off" : NULL;
     bool drawn = o->intervals_given && o->intervals != 0;
     return drawn ? rp_arena_print(arena, text_out, "%u", o->intervals) : RP_OK;
@@ -105,10 +99,10 @@ static void write_intervals(const void *object, rp_json *json)
     }
 }
 
-rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena, void *object,
+rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena, void *setup,
                               rp_reason *reason)
 {
-    rpsim_setup *o = setup_of(row, offsetof(rpsim_setup, slow_gpu), object);
+    rpsim_setup *o = setup;
     (void)arena;
     return rp_option_factor(row->name, text, RP_MAX_GPUS, RPSIM_MAX_SLOW_FACTOR, &o->slow_gpu,
                             &o->slow_factor, reason);
@@ -117,7 +111,7 @@ rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *
 rp_status rpsim_text_slow_gpu(const rp_option *row, const void *object, rp_arena *arena,
                               const char **text_out)
 {
-    const rpsim_setup *o = setup_in(row, offsetof(rpsim_setup, slow_gpu), object);
+    const rpsim_setup *o = object;
     return rp_arena_print(arena, text_out, "%u*%.17g", o->slow_gpu, o->slow_factor);
 }
 
@@ -130,23 +124,242 @@ static void write_slow_gpu(const void *object, rp_json *json)
     rp_json_double(json, o->slow_factor);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
+rp_status rpsim_take_columns(const rp_option *row, const char *text, rp_arena *arena, void *setup,
+                             rp_reason *reason)
+{
+    rpsim_setup *o = setup;
+    o->all_columns = strcmp(text, "all") == 0;
+    o->column_count = 0;
+    if (o->all_columns) {
+        return RP_OK;
+    }
+    RP_TRY(rp_option_list(row->name, text, arena, &o->columns, &o->column_count, reason));
+    for (uint32_t i = 0; i < o->column_count; i++) {
+        if (rpsim_column_find(o->columns[i]) == rpsim_column_count || i == RPSIM_MAX_FIELDS) {
+            const char *nearest = rpsim_column_nearest(o->columns[i]);
+            return rp_refuse(
+                reason, RP_USAGE,
+                "--%s: there is no column '%s'%s%s; valid are all and the keys of --format "
+                "json",
+                row->name, o->columns[i], nearest != NULL ? "; did you mean " : "",
+                nearest != NULL ? nearest : "");
+        }
+    }
+    return RP_OK;
+}
 
-enum { WORK, INPUTS, NOISE }; /* of no interest here */
+rp_status rpsim_take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *setup,
+                            rp_reason *reason)
+{
+    (void)arena;
+    return rp_option_tokens(row->name, text, &((rpsim_setup *)setup)->tokens, reason);
+}
 
-#define TO(member) .to = RP_OPTION_MEMBER(rpsim_setup, member)
-#define COUNT(member) .count = RP_OPTION_MEMBER(rpsim_setup, member)
-#define GIVEN(member) .given = RP_OPTION_MEMBER(rpsim_setup, member)
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+enum { WORK, INPUTS, SCHEDULE, NOISE, OUTPUT, EXCHANGE }; /* of no interest here */
+
+/* The record of a run has what came of it (record.c). */
 #define RECORDED .own_setting = true
 #define WRITE(function) .write = (function)
 
-const rp_option rpsim_setup_rows[] = {
+static const rp_option rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},
+#define TO(member) .to = RP_OPTION_MEMBER(rpsim_setup, member)
+#define COUNT(member) .count = RP_OPTION_MEMBER(rpsim_setup, member)
+#define GIVEN(member) .given = RP_OPTION_MEMBER(rpsim_setup, member)
 #include "sim/study/setup_rows.inc"
+#undef TO
+#undef COUNT
+#undef GIVEN
+#define TO(member) .to = RP_OPTION_MEMBER(rpsim_setup, run.member)
+#define GIVEN(member) .given = RP_OPTION_MEMBER(rpsim_setup, run.member)
+#include "common/run/run_rows.inc"
+#undef TO
+#undef GIVEN
 #undef OPTION
 };
 
-const uint32_t rpsim_setup_row_count = sizeof rpsim_setup_rows / sizeof rpsim_setup_rows[0];
+static const rp_run *run_of(const void *setup)
+{
+    return &((const rpsim_setup *)setup)->run;
+}
+
+static bool at_stage(const void *setup)
+{
+    return !run_of(setup)->hardware;
+}
+
+static bool has_no_groups(const void *setup)
+{
+    const rp_run *run = run_of(setup);
+    return run->tensor_parallel < 2 && run->data_parallel < 2;
+}
+
+static bool draws_at_stage(const void *setup)
+{
+    return at_stage(setup) && ((const rpsim_setup *)setup)->intervals != 0;
+}
+
+static bool has_no_single_source(const void *setup)
+{
+    const rpsim_setup *o = setup;
+    return (o->program_in != NULL) + (o->schedule_count != 0) + (o->torch_csv_in != NULL) != 1;
+}
+
+static bool has_models(const void *setup)
+{
+    return ((const rpsim_setup *)setup)->model_count > 1;
+}
+
+static const char *models_of(const void *setup)
+{
+    static _Thread_local char count[16];
+    (void)snprintf(count, sizeof count, "%u", ((const rpsim_setup *)setup)->model_count);
+    return count;
+}
+
+static bool is_uneven(const void *setup)
+{
+    const char *partition = run_of(setup)->partition;
+    return partition != NULL && strcmp(partition, "even") != 0;
+}
+
+static bool is_tuned(const void *setup)
+{
+    return rp_run_is_tuned(run_of(setup));
+}
+
+static bool is_not_tuned(const void *setup)
+{
+    return !rp_run_is_tuned(run_of(setup));
+}
+
+static bool has_a_length(const void *setup)
+{
+    const rp_run *run = run_of(setup);
+    return !run->hardware || ((const rpsim_setup *)setup)->program_in != NULL || run->seq_len != 0;
+}
+
+static bool reduces_half(const void *setup)
+{
+    return run_of(setup)->reduce_dtype == RP_DTYPE_F16;
+}
+
+static const char *partition_of(const void *setup)
+{
+    return run_of(setup)->partition;
+}
+
+static bool has_a_plan(const void *setup)
+{
+    return strcmp(partition_of(setup), "paper") == 0 || strcmp(partition_of(setup), "auto") == 0;
+}
+
+static bool has_sidecar(const void *setup)
+{
+    return ((const rpsim_setup *)setup)->torch_sidecar != NULL;
+}
+
+static bool adds_up_half(const void *setup)
+{
+    const rp_run *run = run_of(setup);
+    return run->accumulation == RP_ACCUMULATION_F16 && run->dtype_given &&
+           run->dtype != RP_DTYPE_F16;
+}
+
+static const char *dtype_of(const void *setup)
+{
+    return rp_dtype_text(run_of(setup)->dtype);
+}
+
+static const rp_option_rule rules[] = {
+    {.when = has_no_single_source,
+     .message = "--schedule: give either --schedule or --program-in or --torch-csv-in; valid is "
+                "--schedule NAME[,NAME…]|all (rpsim --list schedules), for example: rpsim "
+                "--schedule roundpipe --gpus 8"},
+    {.given = "program-in",
+     .with_mark = RP_RUN_OF_PROGRAM,
+     .message = "the program fixes GPUs, microbatches, partition, stages, recompute, iterations, "
+                "optimizer and round; valid beside it are --model, --platform, --costs and "
+                "outputs"},
+    {.given = "costs",
+     .when = has_models,
+     .subject = models_of,
+     .message = "one table does not fit @ models; valid is one --model"},
+    {.given = "stages", .when = is_uneven, .message = "valid only with --partition even"},
+    {.given_mark = RP_RUN_HARDWARE,
+     .when = at_stage,
+     .message = "valid only with --fidelity hardware"},
+    {.given = "tune-budget", .when = is_not_tuned, .message = "valid only with --partition tuned"},
+    {.given = "max-seqlen",
+     .when = is_tuned,
+     .message = "every length would need a search of its own; valid with it are --partition "
+                "paper, even, auto and lists"},
+    {.given = "intervals",
+     .when = draws_at_stage,
+     .message = "valid only with --fidelity hardware"},
+    {.given = "replicas", .without = "jitter", .message = "valid only with --jitter CV"},
+    {.given = "slow-gpu",
+     .without = "jitter",
+     .message = "valid only with --jitter CV, 0 without noise"},
+    {.given = "usd-per-hour", .without = "tokens", .message = "valid only with --tokens"},
+    {.given = "max-seqlen",
+     .when = has_a_length,
+     .message = "valid only with --schedule and --fidelity hardware, without --seq-len"},
+    {.given = "collectives",
+     .when = has_no_groups,
+     .message = "valid only with --tensor-parallel or --data-parallel above 1"},
+    {.given = "reduce-dtype", .when = reduces_half, .message = "valid values are fp32 and bf16"},
+    {.given = "accumulation",
+     .when = adds_up_half,
+     .subject = dtype_of,
+     .message = "products of @ add up in fp32; valid are fp32, and --dtype fp16"},
+    {.given = "dtype",
+     .with = "program-in",
+     .message = "a program has its own type; valid without --program-in"},
+    {.given = "lora-rank",
+     .with = "program-in",
+     .message = "a program has its own trained parameters; valid without --program-in"},
+    {.given = "piece-mb",
+     .with = "program-in",
+     .message = "a program has its own pieces; valid without --program-in"},
+    {.given = "torch-csv-in",
+     .with_mark = RP_RUN_OF_CSV,
+     .message = "the file fixes GPUs, microbatches, stages and their order; valid beside it are "
+                "--partition, --recompute, --iterations, --optimizer, sizes of a microbatch, "
+                "--model, --platform, --costs and outputs"},
+    {.given = "partition",
+     .with = "torch-csv-in",
+     .when = has_a_plan,
+     .subject = partition_of,
+     .message = "'@' is not valid with --torch-csv-in; valid values are even and lists such as "
+                "3,3,4"},
+    {.given = "allow-multi-rank-stages",
+     .without = "torch-sidecar",
+     .message = "valid only with --torch-sidecar F, which says which stages these are"},
+    {.given_mark = RP_RUN_OF_SIDECAR,
+     .with = "torch-csv-in",
+     .when = has_sidecar,
+     .message = "the side-car fixes partition and recompute; valid without --torch-sidecar"},
+};
+
+const rp_options_program rpsim_setup_keys = {
+    .name = "rpsim",
+    .rows = rows,
+    .row_count = sizeof rows / sizeof rows[0],
+    .rules = rules,
+    .rule_count = sizeof rules / sizeof rules[0],
+};
+
+rp_status rpsim_setup_check(const rp_options_program *rows_of, const rpsim_setup *setup,
+                            rp_reason *reason)
+{
+    rp_options_program keys = *rows_of;
+    keys.rules = rpsim_setup_keys.rules;
+    keys.rule_count = rpsim_setup_keys.rule_count;
+    return rp_options_check(&keys, setup, reason);
+}
 
 /* ---- setups ---------------------------------------------------------------------------------- */
 
@@ -171,8 +384,7 @@ rp_status rpsim_setup_schedule(const rp_schedule_type *schedule, rp_arena *arena
 
 void rpsim_setup_write(const rpsim_setup *o, rp_json *json)
 {
-    rp_option_write_members(rpsim_setup_rows, rpsim_setup_row_count, o, json);
-    rp_option_write_members(rp_run_rows, rp_run_row_count, &o->run, json);
+    rp_option_write_members(rows, rpsim_setup_keys.row_count, o, json);
 }
 
 rp_status rpsim_setup_changes(const rpsim_setup *o, rp_arena *arena, const char **text_out)

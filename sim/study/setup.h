@@ -1,7 +1,7 @@
 /** @file setup.h  What a study is asked for: a run, its inputs, and what is to be found out.
  *
- * Rows of setup_rows.inc are options of rpsim that fill it, as those of common/run/run_rows.inc
- * fill its run; other callers set members.
+ * rpsim's command line, rpsweep's points and the library's settings fill a setup by keys, which are
+ * rows of setup_rows.inc and common/run/run_rows.inc; other callers set members.
  */
 #pragma once
 
@@ -14,19 +14,11 @@ struct rpsim_session;
 
 /** Texts and lists are borrowed; 0 and NULL mean "not given". */
 typedef struct rpsim_setup {
+    rp_options common; /**< first: which keys were given; zeroes where members were set */
     rp_run run;
 #define OPTION(members, ...) members;
 #include "sim/study/setup_rows.inc"
 #undef OPTION
-    const char *torch_sidecar; /**< side-car of torch_csv_in */
-    bool multi_rank_stages;    /**< its stages may have forward and backward apart */
-    double tokens;             /**< to train on, for hours and dollars; 0: not asked */
-    double usd_per_hour;       /**< price of the server */
-    const char **columns;      /**< keys that results have; NULL: the usual ones */
-    uint32_t column_count;
-    bool all_columns; /**< tables have all columns, too */
-    bool explain;
-    bool timings;                  /**< results say how long their simulation took */
     bool one_iteration;            /**< usual at hardware fidelity; otherwise a steady state */
     bool keep;                     /**< timelines of all rows, for the caller */
     bool hashes;                   /**< of all programs */
@@ -40,6 +32,19 @@ typedef struct rpsim_setup {
     {                                                                                              \
         .run = RP_RUN_INIT                                                                         \
     }
+
+/** Keys of a setup and of its run, and what is refused of them together. Programs whose structure
+ * begins with an rpsim_setup have the same rows and rules before their own. */
+extern const rp_options_program rpsim_setup_keys;
+
+/**
+ * Refuses what keys say together (rp_options_check).
+ * @param rows whose places setup->common counts: rpsim_setup_keys, or a program's that has more
+ * @param setup begins the program's structure
+ * @retval RP_OK, RP_USAGE (refused)
+ */
+rp_status rpsim_setup_check(const rp_options_program *rows, const rpsim_setup *setup,
+                            rp_reason *reason);
 
 /** Settles what follows from what is given; before rpsim_study_prepare. */
 void rpsim_setup_complete(rpsim_setup *setup);
@@ -58,18 +63,14 @@ rp_status rpsim_setup_changes(const rpsim_setup *setup, rp_arena *arena, const c
 /** Writes keys and values of the settings that a run's record has beside its columns. */
 void rpsim_setup_write(const rpsim_setup *setup, rp_json *json);
 
-/** Rows whose members are offsets into an rpsim_setup; those of its run are rp_run_rows. */
-extern const rp_option rpsim_setup_rows[];
-extern const uint32_t rpsim_setup_row_count;
-
 /* Values with rules of their own, for the tables of programs. */
-rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena *arena,
-                               void *object, rp_reason *reason);
-rp_status rpsim_take_changes(const rp_option *row, const char *text, rp_arena *arena, void *object,
+rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena *arena, void *setup,
+                               rp_reason *reason);
+rp_status rpsim_take_changes(const rp_option *row, const char *text, rp_arena *arena, void *setup,
                              rp_reason *reason);
-rp_status rpsim_take_intervals(const rp_option *row, const char *text, rp_arena *arena,
-                               void *object, rp_reason *reason);
-rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena, void *object,
+rp_status rpsim_take_intervals(const rp_option *row, const char *text, rp_arena *arena, void *setup,
+                               rp_reason *reason);
+rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *arena, void *setup,
                               rp_reason *reason);
 rp_status rpsim_text_schedules(const rp_option *row, const void *object, rp_arena *arena,
                                const char **text_out);
@@ -79,3 +80,7 @@ rp_status rpsim_text_intervals(const rp_option *row, const void *object, rp_aren
                                const char **text_out);
 rp_status rpsim_text_slow_gpu(const rp_option *row, const void *object, rp_arena *arena,
                               const char **text_out);
+rp_status rpsim_take_columns(const rp_option *row, const char *text, rp_arena *arena, void *setup,
+                             rp_reason *reason);
+rp_status rpsim_take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *setup,
+                            rp_reason *reason);

@@ -1,0 +1,158 @@
+/* rpsim in the process of another program: what the library (sim/library) has of its command line.
+ */
+#include "sim/library/in_process.h"
+
+#include "common/base/log.h"
+#include "common/cli/option_values.h"
+#include "sim/library/rpsim.h"
+#include "sim/rpsim/command.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- what has no place in a process of others ---------------------------------------------------
+ */
+
+/* Option that asks for text; NULL: none. */
+static const char *text_option(const rpsim_options *o)
+{
+    if (o->setup.common.request != RP_OPTIONS_RUN) {
+        return o->setup.common.request == RP_OPTIONS_HELP      ? "help"
+               : o->setup.common.request == RP_OPTIONS_VERSION ? "version"
+                                                               : "print-man";
+    }
+    return o->action == RPSIM_ACTION_LIST       ? "list"
+           : o->action == RPSIM_ACTION_CHECK    ? "check"
+           : o->action == RPSIM_ACTION_PLATFORM ? "platform-out"
+                                                : NULL;
+}
+
+static rp_status check_json(const rpsim_options *o)
+{
+    const char *option = text_option(o);
+    if (option != NULL) {
+        rp_log_error("--%s: gives text and no JSON; valid with the program rpsim", option);
+        return RP_USAGE;
+    }
+    if (o->format != RPSIM_FORMAT_JSON) {
+        rp_log_error("--format: the result is JSON; valid is json, or none");
+        return RP_USAGE;
+    }
+    return RP_OK;
+}
+
+/* Standard output is the host's. */
+static rp_status check_outputs(const rpsim_options *o)
+{
+    for (uint32_t i = 0; i < rpsim_command_line.row_count; i++) {
+        const rp_option *row = &rpsim_command_line.rows[i];
+        const char *path = row->output ? o->setup.common.given[i].text : NULL;
+        if (path != NULL && (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0)) {
+            rp_log_error("--%s: standard output belongs to the calling program; valid are files",
+                         row->name);
+            return RP_USAGE;
+        }
+    }
+    return RP_OK;
+}
+
+/* ---- words ------------------------------------------------------------------------------------
+ */
+
+/* Copies, with an empty place for the program's name before them. */
+static rp_status copy_words(const char *const *words, int count, rp_arena *arena, char ***argv_out)
+{
+    const char **argv = NULL;
+    RP_TRY(rp_arena_alloc(arena, (size_t)count + 1, sizeof(char *), &argv));
+    argv[0] = "rpsim";
+    for (int i = 0; i < count; i++) {
+        RP_TRY(rp_arena_copy_text(arena, words[i], strlen(words[i]), &argv[i + 1]));
+    }
+    *argv_out = (char **)(void *)argv; /* nothing writes to them */
+    return RP_OK;
+}
+
+/* Reads words into options that have a setup. */
+static rp_status add_words(const char *const *words, int count, const char *command,
+                           rp_arena *arena, rpsim_options *options, const char **command_out)
+{
+    char **argv = NULL;
+    RP_TRY(copy_words(words, count, arena, &argv));
+    RP_TRY(rp_option_command(command, count + 1, argv, arena, command_out));
+    options->format = RPSIM_FORMAT_JSON;
+    RP_TRY(rpsim_options_add(count + 1, argv, arena, options, NULL));
+    RP_TRY(check_json(options));
+    return check_outputs(options);
+}
+
+struct rp_words {
+    rpsim_options options;
+};
+
+rp_status rp_words_read(const char *const *words, uint32_t count, rp_arena *arena,
+                        rpsim_setup *setup, const char **command, rp_words **words_out)
+{
+    rp_words *w = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *w, &w));
+    w->options.setup = *setup;
+    RP_TRY(add_words(words, (int)count, *command, arena, &w->options, command));
+    if (w->options.action != RPSIM_ACTION_RUN) {
+        rp_log_error("rp_settings: --flows is no run; valid with rp_run_json");
+        return RP_USAGE;
+    }
+    *setup = w->options.setup;
+    *words_out = w;
+    return RP_OK;
+}
+
+rp_status rp_words_run(const rp_words *words, const char *command, rpsim_study *study)
+{
+    return rpsim_command_simulate(study, &words->options, command);
+}
+
+/* ---- a command line ---------------------------------------------------------------------------
+ */
+
+typedef struct line {
+    int argc;
+    const char *const *argv;
+    rp_arena *arena;
+} line;
+
+static rp_status run(void *context, FILE *stream)
+{
+    const line *l = context;
+    rpsim_options options = {.setup = RPSIM_SETUP_INIT};
+    const char *command = NULL;
+    for (int i = 0; i < l->argc; i++) {
+        if (l->argv[i] == NULL) {
+            rp_log_error("rp_run_json: argument %d of %d is NULL; valid are texts", i, l->argc);
+            return RP_USAGE;
+        }
+    }
+    RP_TRY(add_words(l->argv, l->argc, RP_WORDS_BEFORE, l->arena, &options, &command));
+    return rpsim_command_act(&options, command, l->arena, stream);
+}
+
+static rp_status run_json(int argc, const char *const *argv, char **json_out)
+{
+    line l = {.argc = argc, .argv = argv};
+    if (json_out == NULL || argc < 0 || (argc > 0 && argv == NULL)) {
+        rp_log_error("rp_run_json: valid are argc >= 0, argv of that length and a json_out");
+        return RP_USAGE;
+    }
+    RP_TRY(rp_arena_create(&l.arena));
+    rp_status status = rp_write_text(run, &l, json_out);
+    rp_arena_destroy(l.arena);
+    return status;
+}
+
+int rp_run_json(int argc, const char *const *argv, char **json_out)
+{
+    rp_call call;
+    rp_call_begin(&call);
+    if (json_out != NULL) {
+        *json_out = NULL;
+    }
+    return (int)rp_call_end(&call, run_json(argc, argv, json_out));
+}
