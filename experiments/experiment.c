@@ -182,8 +182,8 @@ bool rpsweep_is_change(const char *name)
     return strncmp(name, "costs.", 6) == 0 || strncmp(name, "platform.", 9) == 0;
 }
 
-/* A setting as an option of the program: a number that changes is a value of --set. */
-static rp_status option_of(const rpsweep_setting *s, rp_arena *arena, rpsweep_setting *option_out)
+rp_status rpsweep_setting_option(const rpsweep_setting *s, rp_arena *arena,
+                                 rpsweep_setting *option_out)
 {
     *option_out = *s;
     if (!rpsweep_is_change(s->option)) {
@@ -216,7 +216,7 @@ static rp_status append_command(const rpsweep_experiment *e, const rpsweep_point
     RP_TRY(rp_text_print(text, "%s", program_of(e)));
     for (uint32_t i = 0; i < point->count; i++) {
         rpsweep_setting s;
-        RP_TRY(option_of(&point->settings[i], arena, &s));
+        RP_TRY(rpsweep_setting_option(&point->settings[i], arena, &s));
         RP_TRY(rp_text_print(text, " --%s%s", s.option, s.value[0] != '\0' ? " " : ""));
         if (s.value[0] != '\0') {
             RP_TRY(is_plain(s.value) ? rp_text_print(text, "%s", s.value)
@@ -238,18 +238,17 @@ rp_status rpsweep_point_command(const rpsweep_experiment *e, const rpsweep_point
     return status;
 }
 
-rp_status rpsweep_point_arguments(const rpsweep_experiment *e, const rpsweep_point *point,
-                                  rp_arena *arena, int *argc_out, char ***argv_out)
+rp_status rpsweep_point_arguments(const rpsweep_point *point, rp_arena *arena, int *argc_out,
+                                  char ***argv_out)
 {
     const char **argv = NULL;
     RP_TRY(rp_arena_alloc(arena, (size_t)point->count + 2, sizeof(char *), &argv));
-    argv[0] = program_of(e);
+    argv[0] = "rpexec";
     for (uint32_t i = 0; i < point->count; i++) {
-        rpsweep_setting s;
-        RP_TRY(option_of(&point->settings[i], arena, &s));
-        bool valued = s.value[0] != '\0';
-        RP_TRY(
-            rp_arena_print(arena, &argv[i + 1], "--%s%s%s", s.option, valued ? "=" : "", s.value));
+        const rpsweep_setting *s = &point->settings[i];
+        bool valued = s->value[0] != '\0';
+        RP_TRY(rp_arena_print(arena, &argv[i + 1], "--%s%s%s", s->option, valued ? "=" : "",
+                              s->value));
     }
     /* Options are read from texts and array, and nothing writes to them. */
     *argv_out = (char **)(void *)argv;

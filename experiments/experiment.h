@@ -133,8 +133,16 @@ rp_status rpsweep_point_command(const rpsweep_experiment *experiment, const rpsw
                                 rp_arena *arena, const char **command_out);
 
 /**
- * The point as an argument vector that ends in NULL, the program's name first.
+ * A setting as an option of the program: a number that changes is a value of --set.
+ * @param option_out its value lives in `arena` or is the setting's
  * @retval RP_OK, RP_NO_MEMORY
  */
-rp_status rpsweep_point_arguments(const rpsweep_experiment *experiment, const rpsweep_point *point,
-                                  rp_arena *arena, int *argc_out, char ***argv_out);
+rp_status rpsweep_setting_option(const rpsweep_setting *setting, rp_arena *arena,
+                                 rpsweep_setting *option_out);
+
+/**
+ * A point of rpexec as an argument vector that ends in NULL, the program's name first.
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpsweep_point_arguments(const rpsweep_point *point, rp_arena *arena, int *argc_out,
+                                  char ***argv_out);

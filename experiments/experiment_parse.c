@@ -25,6 +25,19 @@ static const char *const REFUSED[] = {
     "resume",        "record",
 };
 
+/* What rpsim alone has of these. */
+static const char *const REFUSED_OF_RPSIM[] = {"check", "platform-out", "html-out", "timeline-out"};
+
+static bool is_among(const char *name, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static rp_status option_name(rpsweep_reader *in, const yaml_node_t *node, const char **option_out)
 {
     RP_TRY(rpsweep_scalar_text(in, node, RPSWEEP_MOST_NAME_BYTES, option_out));
@@ -38,11 +51,9 @@ static rp_status option_name(rpsweep_reader *in, const yaml_node_t *node, const 
                         "'%s' is no option; valid are long options without --, as gpus", name);
         return RP_INPUT;
     }
-    bool refused = !in->experiment->executed && strcmp(name, "check") == 0;
-    for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++) {
-        refused = refused || strcmp(name, REFUSED[i]) == 0;
-    }
-    if (refused) {
+    if (is_among(name, REFUSED, sizeof REFUSED / sizeof REFUSED[0]) ||
+        (!in->experiment->executed &&
+         is_among(name, REFUSED_OF_RPSIM, sizeof REFUSED_OF_RPSIM / sizeof REFUSED_OF_RPSIM[0]))) {
         rp_log_error_at(in->experiment->file, rpsweep_line_of(node),
                         "--%s has no place in an experiment: rpsweep stores every run; valid are "
                         "options that say what is run",

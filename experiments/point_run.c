@@ -4,7 +4,8 @@
 #include "common/base/log.h"
 #include "common/base/reason.h"
 #include "exec/rpexec/arguments.h"
-#include "sim/rpsim/arguments.h"
+#include "sim/study/record.h"
+#include "sim/study/session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -133,12 +134,15 @@ static rp_status read_runs(const char *path, rp_arena *arena, rpsweep_outcome *o
 }
 
 /* rpexec's own runs go into a store of their own, which is read when it has ended well. */
-static rp_status execute(const char *rpexec, int argc, char **argv, rp_arena *arena,
+static rp_status execute(const rpsweep_point *point, const char *rpexec, rp_arena *arena,
                          rpsweep_outcome *outcome)
 {
     char folder[] = "/tmp/rpsweep_XXXXXX";
     const char **with_store = NULL;
     const char *path = NULL;
+    char **argv = NULL;
+    int argc = 0;
+    RP_TRY(rpsweep_point_arguments(point, arena, &argc, &argv));
     RP_TRY(rp_arena_alloc(arena, (size_t)argc + 2, sizeof(char *), &with_store));
     FILE *errors = tmpfile();
     if (errors == NULL || mkdtemp(folder) == NULL) {
@@ -170,6 +174,35 @@ static rp_status execute(const char *rpexec, int argc, char **argv, rp_arena *ar
     return status;
 }
 
+/* ---- simulated --------------------------------------------------------------------------------
+ */
+
+static rp_status make_setup(const rpsweep_point *point, rp_arena *arena, rpsim_setup *setup_out,
+                            rp_reason *reason)
+{
+    *setup_out = (rpsim_setup)RPSIM_SETUP_INIT;
+    for (uint32_t i = 0; i < point->count; i++) {
+        rpsweep_setting s;
+        RP_TRY(rpsweep_setting_option(&point->settings[i], arena, &s));
+        RP_TRY(rp_options_set(&rpsim_setup_keys, s.option, s.value[0] != '\0' ? s.value : NULL,
+                              arena, setup_out, reason));
+    }
+    RP_TRY(rpsim_setup_check(&rpsim_setup_keys, setup_out, reason));
+    rpsim_setup_complete(setup_out);
+    return RP_OK;
+}
+
+static rp_status simulate(const rpsweep_point *point, const char *command, rpsim_session *session,
+                          rp_arena *arena, rpsweep_outcome *outcome)
+{
+    rpsim_setup setup;
+    RP_TRY(make_setup(point, arena, &setup, NULL));
+    setup.session = session;
+    setup.hashes = true;
+    setup.intervals = setup.intervals_given ? setup.intervals : 0;
+    return rpsim_setup_record(&setup, command, arena, &outcome->runs, &outcome->run_count);
+}
+
 /* ---- both -------------------------------------------------------------------------------------
  */
 
@@ -179,14 +212,10 @@ static rp_status run(const rpsweep_experiment *e, const char *rpexec, rpsim_sess
     rpsweep_point point;
     bool included = false;
     const char *command = NULL;
-    int argc = 0;
-    char **argv = NULL;
     RP_TRY(rpsweep_experiment_point(e, number, arena, &point, &included));
     RP_TRY(rpsweep_point_command(e, &point, arena, &command));
-    RP_TRY(rpsweep_point_arguments(e, &point, arena, &argc, &argv));
-    return e->executed ? execute(rpexec, argc, argv, arena, outcome)
-                       : rpsim_arguments_run(session, argc, argv, command, arena, &outcome->runs,
-                                             &outcome->run_count);
+    return e->executed ? execute(&point, rpexec, arena, outcome)
+                       : simulate(&point, command, session, arena, outcome);
 }
 
 rp_status rpsweep_session_begin(rpsim_session **session_out)
@@ -235,7 +264,10 @@ rp_status rpsweep_point_check(const rpsweep_experiment *e, const rpsweep_point *
 {
     int argc = 0;
     char **argv = NULL;
-    RP_TRY(rpsweep_point_arguments(e, point, arena, &argc, &argv));
-    return e->executed ? rpexec_arguments_check(argc, argv, arena, reason)
-                       : rpsim_arguments_check(argc, argv, arena, reason);
+    rpsim_setup setup;
+    if (!e->executed) {
+        return make_setup(point, arena, &setup, reason);
+    }
+    RP_TRY(rpsweep_point_arguments(point, arena, &argc, &argv));
+    return rpexec_arguments_check(argc, argv, arena, reason);
 }

@@ -134,3 +134,26 @@ rp_status rpsim_row_record(const rpsim_study *study, const rpsim_row *row, const
     *run_out = run;
     return RP_OK;
 }
+
+static rp_status record_rows(rpsim_study *study, const char *command, rp_store_run **runs_out)
+{
+    RP_TRY(rpsim_study_run(study, NULL));
+    RP_TRY(rp_arena_alloc(study->arena, study->row_count, sizeof **runs_out, runs_out));
+    for (uint32_t i = 0; i < study->row_count; i++) {
+        RP_TRY(rpsim_row_record(study, &study->rows[i], command, &(*runs_out)[i]));
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_setup_record(const rpsim_setup *setup, const char *command, rp_arena *arena,
+                             rp_store_run **runs_out, uint32_t *count_out)
+{
+    rpsim_study study;
+    rp_status status = rpsim_study_prepare(setup, arena, &study, NULL);
+    if (status == RP_OK) {
+        status = record_rows(&study, command, runs_out);
+    }
+    *count_out = status == RP_OK ? study.row_count : 0;
+    rpsim_study_fini(&study);
+    return status;
+}

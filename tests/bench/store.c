@@ -13,7 +13,7 @@
  * looks at every column of each. Columns of the CSV: what, the query, rows of the result, median
  * and minimum over the repetitions, unit. */
 #include "common/base/log.h"
-#include "sim/rpsim/arguments.h"
+#include "sim/study/record.h"
 
 #include <inttypes.h>
 #include <sqlite3.h>
@@ -63,12 +63,20 @@ static double factor_of(uint64_t variation, uint64_t which)
 
 static void simulate(const char *schedule, const char *model, rp_arena *arena, rp_store_run *run)
 {
-    char *arguments[] = {"rpsim",          "--fidelity", "stage",   "--gpus",      "8",
-                         "--microbatches", "16",         "--model", (char *)model, "--schedule",
-                         (char *)schedule, NULL};
+    const char *named[] = {model};
+    const rp_schedule_type *type = NULL;
+    rpsim_setup setup = RPSIM_SETUP_INIT;
     rp_store_run *runs = NULL;
     uint32_t count = 0;
-    require(rpsim_arguments_run(NULL, 11, arguments, "rpsim", arena, &runs, &count));
+    require(rp_schedule_require("--schedule", schedule, true, &type, NULL));
+    require(rpsim_setup_schedule(type, arena, &setup));
+    setup.run.hardware = false;
+    setup.run.gpus = 8;
+    setup.run.microbatches = 16;
+    setup.models = named;
+    setup.model_count = 1;
+    setup.hashes = true;
+    require(rpsim_setup_record(&setup, "rpsim", arena, &runs, &count));
     *run = runs[0];
 }
 

@@ -7,6 +7,7 @@
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -149,6 +150,7 @@ Test(experiment, bad_files)
         {"name: a\noptions: {--gpus: 4}\n", "e.yaml:2: '--gpus' is no option; valid are"},
         {"name: a\noptions: {db: x.db}\n", "e.yaml:2: --db has no place in an experiment"},
         {"name: a\noptions: {check: true}\n", "--check has no place in an experiment"},
+        {"name: a\noptions: {html-out: a.html}\n", "--html-out has no place in an experiment"},
         {"name: a\noptions: {seed: 4}\n", "valid is the key seed beside options"},
         {"name: a\noptions: {gpus: [1, 2]}\n", "e.yaml:2: expected a text or a number"},
         {"name: a\noptions: 7\n", "e.yaml:2: expected a mapping of options"},
@@ -179,6 +181,41 @@ Test(experiment, bad_files)
         cr_expect(eq(int, parse(cases[i].text, &e), RP_INPUT), "%s", cases[i].text);
         cr_expect(strstr(rp_test_messages, cases[i].message) != NULL, "%s\nno '%s' in: %s",
                   cases[i].text, cases[i].message, rp_test_messages);
+    }
+}
+
+/* Values of a point are those of its keys: none is read as another option. */
+Test(experiment, bad_points)
+{
+    static const struct {
+        const char *options;
+        const char *message;
+    } cases[] = {
+        {"gpus: true, schedule: gpipe", "--gpus: the value is missing"},
+        {"gpus: 0, schedule: gpipe", "--gpus '0': valid are integers from 1 to"},
+        {"max-seqlen: 3, schedule: gpipe", "--max-seqlen=3: unknown or incomplete option"},
+        {"gpu: 2, schedul: gpipe, zero: 4", "--zero '4': valid "},
+        {"scheduel: gpipe", "did you mean --schedule"},
+        {"schedule: gpipe, fidelity: stage, zero: 0",
+         "--zero: valid only with --fidelity hardware"},
+        {"schedule: gpipe, usd-per-hour: 2", "--usd-per-hour: valid only with --tokens"},
+        {"gpus: 8", "--schedule: give either"},
+        {"schedule: gpipe, costs.fwd_mss: 2", "--set"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rpsweep_experiment e;
+        rpsweep_point point;
+        bool included = false;
+        char text[256];
+        (void)snprintf(text, sizeof text, "name: a\noptions: {%s}\n", cases[i].options);
+        cr_assert(eq(int, parse(text, &e), RP_OK), "%s", rp_test_messages);
+        cr_assert(
+            eq(int, rpsweep_experiment_point(&e, 0, rp_test_arena, &point, &included), RP_OK));
+        rp_log_capture_begin(rp_test_messages, sizeof rp_test_messages);
+        cr_expect(eq(int, rpsweep_point_check(&e, &point, rp_test_arena, NULL), RP_USAGE), "%s",
+                  text);
+        cr_expect(strstr(rp_test_messages, cases[i].message) != NULL, "%s\nno '%s' in: %s", text,
+                  cases[i].message, rp_test_messages);
     }
 }
 

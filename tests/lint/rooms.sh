@@ -39,13 +39,12 @@ awk '$3 ~ /internal\.h$/ { a = $2; b = $3; sub(/[^\/]*$/, "", a); sub(/[^\/]*$/,
     $3 ~ /internal\.h$/ && a != b && $2 !~ /\/tests\// { print $1 ": includes " $3 }' "$lint_work/includes" |
     lint_report "private headers are for their own folder"
 
-# rpsweep runs points of rpsim and rpexec by their own options and records, in one file. The library makes runs with
-# sim/rpsim until it fills a study's setup itself.
+# rpsweep knows which command lines rpexec takes, in one file.
 awk 'function program(path) {
         return match(path, /^(sim\/rp[a-z]+|exec\/rpexec|experiments)\//) ? substr(path, 1, RLENGTH - 1) : ""
     }
-    program($3) != "" && program($2) != program($3) && $2 != "experiments/point_run.c" &&
-        !($2 ~ /^sim\/library\// && program($3) == "sim/rpsim") {
+    program($3) != "" && program($2) != program($3) &&
+        !($2 == "experiments/point_run.c" && program($3) == "exec/rpexec") {
         print $1 ": includes " $3
     }' "$lint_work/includes" | lint_report "only a program includes its folder"
 

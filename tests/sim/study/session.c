@@ -2,7 +2,7 @@
 #include "sim/study/session.h"
 #include "common/base/log.h"
 #include "common/store/record.h"
-#include "sim/rpsim/arguments.h"
+#include "sim/study/record.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
@@ -11,24 +11,33 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_WORDS 16
-
 TestSuite(session, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
+
+/* "--key value" and so on as values. */
+static rp_status read_setup(const char *line, rp_arena *arena, rpsim_setup *setup)
+{
+    const char *copy = NULL;
+    *setup = (rpsim_setup)RPSIM_SETUP_INIT;
+    RP_TRY(rp_arena_copy_text(arena, line, strlen(line), &copy));
+    for (char *key = strtok((char *)(uintptr_t)copy, " "); key != NULL; key = strtok(NULL, " ")) {
+        const char *value = strtok(NULL, " ");
+        RP_TRY(rp_options_set(&rpsim_setup_keys, key + 2, value, arena, setup, NULL));
+    }
+    RP_TRY(rpsim_setup_check(&rpsim_setup_keys, setup, NULL));
+    rpsim_setup_complete(setup);
+    return RP_OK;
+}
 
 static rp_status run(rpsim_session *session, const char *line, rp_store_run **runs_out,
                      uint32_t *count_out)
 {
     rp_arena *arena = rp_test_tool_arena();
-    char *argv[MOST_WORDS + 1] = {"rpsim"};
-    const char *copy = NULL;
-    int argc = 1;
-    RP_TRY(rp_arena_copy_text(arena, line, strlen(line), &copy));
-    for (char *word = strtok((char *)(uintptr_t)copy, " "); word != NULL;
-         word = strtok(NULL, " ")) {
-        cr_assert(lt(int, argc, MOST_WORDS));
-        argv[argc++] = word;
-    }
-    return rpsim_arguments_run(session, argc, argv, line, arena, runs_out, count_out);
+    rpsim_setup setup;
+    RP_TRY(read_setup(line, arena, &setup));
+    setup.session = session;
+    setup.hashes = true;
+    setup.intervals = setup.intervals_given ? setup.intervals : 0;
+    return rpsim_setup_record(&setup, line, arena, runs_out, count_out);
 }
 
 static void expect_same_record(const rp_store_run *a, const rp_store_run *b, const char *line)
