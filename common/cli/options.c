@@ -250,16 +250,26 @@ static rp_status assign_count(const rp_option *row, uint64_t count, rp_arena *ar
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* A refusal is about the option of `row`; NULL: of none. */
-static rp_status about(const rp_option *row, rp_status status, rp_reason *reason)
+/* A refusal is about the option with a name, of `length` bytes. */
+static rp_status about(const char *name, size_t length, rp_status status, rp_reason *reason)
 {
-    if (reason != NULL && reason->status != RP_OK && row != NULL) {
-        (void)snprintf(reason->subject, sizeof reason->subject, "%s", row->name);
+    if (reason != NULL && reason->status != RP_OK) {
+        (void)snprintf(reason->subject, sizeof reason->subject, "%.*s", (int)length, name);
         for (char *at = reason->subject; *at != '\0'; at++) {
             *at = (char)(*at == '-' ? '_' : *at);
         }
     }
     return status;
+}
+
+static rp_status about_row(const rp_option *row, rp_status status, rp_reason *reason)
+{
+    return row != NULL ? about(row->name, strlen(row->name), status, reason) : status;
+}
+
+static const char *name_in(const char *word)
+{
+    return strncmp(word, "--", 2) == 0 ? word + 2 : word;
 }
 
 static rp_status refuse_unknown(const rp_options_program *program, const char *word,
@@ -270,19 +280,24 @@ static rp_status refuse_unknown(const rp_options_program *program, const char *w
     for (; rp_options_row(program, (uint32_t)count) != NULL; count++) {
         names[count] = rp_options_row(program, (uint32_t)count)->name;
     }
-    const char *nearest =
-        rp_text_nearest(strncmp(word, "--", 2) == 0 ? word + 2 : word, names, count);
-    return rp_refuse(reason, RP_USAGE,
-                     "%s: unknown or incomplete option%s%s; see %s --help for the valid ones", word,
-                     nearest != NULL ? "; did you mean --" : "", nearest != NULL ? nearest : "",
-                     program->name);
+    const char *name = name_in(word);
+    const char *nearest = rp_text_nearest(name, names, count);
+    rp_status status =
+        rp_refuse(reason, RP_USAGE,
+                  "%s: unknown or incomplete option%s%s; see %s --help for the valid ones", word,
+                  nearest != NULL ? "; did you mean --" : "", nearest != NULL ? nearest : "",
+                  program->name);
+    return about(name, strcspn(name, "="), status, reason);
 }
 
 static rp_status refuse_missing(const rp_options_program *program, const char *word,
                                 rp_reason *reason)
 {
-    return rp_refuse(reason, RP_USAGE, "%s: the value is missing; see %s --help", word,
-                     program->name);
+    const char *name = name_in(word);
+    return about(name, strcspn(name, "="),
+                 rp_refuse(reason, RP_USAGE, "%s: the value is missing; see %s --help", word,
+                           program->name),
+                 reason);
 }
 
 /* The row with a name, which may be cut as long as only one begins so; RP_OPTIONS_MAX: none. */
@@ -324,7 +339,7 @@ rp_status rp_options_set(const rp_options_program *program, const char *key, con
         return row != NULL && !flag ? refuse_missing(program, word, reason)
                                     : refuse_unknown(program, word, reason);
     }
-    RP_TRY(about(row, rp_option_assign(row, text, arena, options, reason), reason));
+    RP_TRY(about_row(row, rp_option_assign(row, text, arena, options, reason), reason));
     return note(row, index, text, arena, options);
 }
 
@@ -336,7 +351,7 @@ rp_status rp_options_set_count(const rp_options_program *program, const char *ke
         return rp_broken();
     }
     const rp_option *row = rp_options_row(program, index);
-    RP_TRY(about(row, assign_count(row, count, arena, options, reason), reason));
+    RP_TRY(about_row(row, assign_count(row, count, arena, options, reason), reason));
     return note(row, index, NULL, arena, options);
 }
 
@@ -366,7 +381,7 @@ static rp_status take_option(scan *s, const rp_option *row, uint32_t index, cons
     if (!flag && value == NULL) {
         value = s->argv[s->at++];
     }
-    RP_TRY(about(row, rp_option_assign(row, value, s->arena, s->options, reason), reason));
+    RP_TRY(about_row(row, rp_option_assign(row, value, s->arena, s->options, reason), reason));
     return index < RP_OPTIONS_MAX ? note(row, index, value, s->arena, s->options) : RP_OK;
 }
 
@@ -473,7 +488,7 @@ static rp_status refuse_combination(const rp_option_rule *rule, const rp_option 
                   rule->message, rule->subject != NULL ? rule->subject(options) : "",
                   after + (*after == '@' ? 1 : 0));
     }
-    return about(given, RP_USAGE, reason);
+    return about_row(given, RP_USAGE, reason);
 }
 
 static const char *output_of(const rp_option *row, const void *options)

@@ -239,6 +239,20 @@ Test(options, keys_are_refused_as_words_are)
     }
     cr_expect(eq(int, set("count loud", &s), RP_USAGE));
     cr_expect(strstr(messages, "--count: the value is missing") != NULL, "%s", messages);
+    static const char *const subjects[][2] = {
+        {"nonsense-key=4", "nonsense_key"}, {"second-one=c", "second_one"}, {"count", "count"}};
+    for (size_t i = 0; i < COUNT(subjects); i++) {
+        char key[32];
+        rp_reason reason = {0};
+        (void)snprintf(key, sizeof key, "%s", subjects[i][0]);
+        char *text = strchr(key, '=');
+        if (text != NULL) {
+            *text++ = '\0';
+        }
+        cr_expect(
+            eq(int, rp_options_set(&program, key, text, rp_test_arena, &s, &reason), RP_USAGE));
+        cr_expect(eq(str, reason.subject, (char *)(uintptr_t)subjects[i][1]));
+    }
 }
 
 Test(options, counts_are_set_as_numbers)
