@@ -20,7 +20,7 @@
 static rp_status read_experiment(const char *name, rp_arena *arena, rpsweep_experiment *experiment)
 {
     static const rp_data_kind kind = {.folder = "../experiments",
-                                      .option = "EXPERIMENT",
+                                      .setting = "EXPERIMENT",
                                       .noun = "experiment",
                                       .files = "a file NAME.yaml"};
     const char *path = name;

@@ -128,7 +128,7 @@ rp_status rp_host_memory_allow(double bytes, const char *what, const char *valid
     return rp_refuse(reason, RP_USAGE,
                      "%s would take about %.1f GiB of this machine's memory, and %.1f GiB are "
                      "available; valid are %s",
-                     what, bytes * 0x1p-30, available * 0x1p-30, valid);
+                     what, bytes * 0x1p-30, available * 0x1p-30, rp_log_spell(valid).text);
 }
 
 /* ---- processors -------------------------------------------------------------------------------

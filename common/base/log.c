@@ -162,6 +162,14 @@ static const char *spell_settings(const char *format, char spelled[static FORMAT
     return spelled;
 }
 
+rp_log_words rp_log_spell(const char *words)
+{
+    char spelled[FORMAT_BYTES];
+    rp_log_words out;
+    (void)snprintf(out.text, sizeof out.text, "%s", spell_settings(words, spelled));
+    return out;
+}
+
 RP_PRINTF(1, 0) static void put_formatted(const char *format, va_list arguments)
 {
     char spelled[FORMAT_BYTES];
@@ -409,8 +417,8 @@ void rp_log_set_place(const char *file, size_t line)
 
 void rp_log_set_program(const char *name)
 {
-    program_name = name;
-    has_options = true;
+    program_name = name != NULL ? name : "rp";
+    has_options = name != NULL;
 }
 
 void rp_log_capture_begin(char *buffer, size_t size)

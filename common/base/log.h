@@ -55,7 +55,7 @@ void rp_log_error_at(const char *file, size_t line, const char *format, ...) RP_
 void rp_log_set_place(const char *file, size_t line);
 
 /** Sets the name printed before messages, whose settings are the program's options from here on;
- * `name` must outlive all logging. Default "rp", which has settings and no options. */
+ * `name` must outlive all logging. NULL, the default: "rp", which has settings and no options. */
 void rp_log_set_program(const char *name);
 
 /** @return how many messages this thread has had until now: whether something was said meanwhile.
@@ -87,6 +87,15 @@ void rp_log_error_list(const char *file, size_t line, const char *format, va_lis
  * what it has no room for is cut. */
 void rp_log_print(char *buffer, size_t size, const char *file, size_t line, const char *format,
                   va_list arguments) RP_PRINTF(5, 0);
+
+/** A text of ours that goes into a message as an argument, spelled as its format would be. */
+typedef struct rp_log_words {
+    char text[256];
+} rp_log_words;
+
+/** @param words of ours, which name settings by their keys in braces. @return cut after 255 bytes
+ */
+rp_log_words rp_log_spell(const char *words);
 
 /** @return the key of the first setting that a format names, of `length_out` bytes; NULL: none. */
 const char *rp_log_find_setting(const char *format, size_t *length_out);

@@ -61,18 +61,18 @@ static rp_status check_rounds(const rp_resolved *config, rp_reason *reason)
     if (round < config->microbatches && !config->schedule->rounds) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--round: %s has no rounds; valid with schedules that have them (roundpipe)", name);
+            "{round}: %s has no rounds; valid with schedules that have them (roundpipe)", name);
     }
     if (config->calls > 1 && config->microbatches % round != 0) {
         return rp_refuse(reason, RP_USAGE,
-                         "--round: calls of %u microbatches are no whole rounds of %u; valid with "
-                         "--accumulate are divisors of --microbatches, and all",
+                         "{round}: calls of %u microbatches are no whole rounds of %u; valid with "
+                         "{accumulate} are divisors of {microbatches}, and all",
                          config->microbatches, round);
     }
     if (config->schedule->traits.overlapping_rounds && all % round != 0) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--round: %u microbatches of a step are no whole rounds of %u, and %s makes "
+            "{round}: %u microbatches of a step are no whole rounds of %u, and %s makes "
             "all rounds equal; valid are divisors of that number, and all",
             all, round, name);
     }
@@ -92,13 +92,13 @@ rp_status rp_compile_check_grain(const rp_schedule_type *schedule, rp_recompute 
         return RP_OK;
     }
     return rp_refuse(reason, RP_USAGE,
-                     "--grain: %s recomputes nothing here; valid are --recompute wait and early",
+                     "{grain}: %s recomputes nothing here; valid are {recompute} wait and early",
                      schedule->name);
 }
 
 void rp_compile_warn_of_grain(const rp_schedule_type *schedule)
 {
-    rp_log_warning("--grain: %s recomputes nothing unless --recompute wait or early says so; "
+    rp_log_warning("{grain}: %s recomputes nothing unless {recompute} wait or early says so; "
                    "layer changes nothing",
                    schedule->name);
 }
@@ -110,7 +110,7 @@ rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recomp
         return RP_OK;
     }
     return rp_refuse(reason, RP_USAGE,
-                     "--recompute: a backward of %s runs on another GPU than its forward and finds "
+                     "{recompute}: a backward of %s runs on another GPU than its forward and finds "
                      "nothing there but the stage's input; valid on hardware are wait and early",
                      schedule->name);
 }
@@ -127,11 +127,11 @@ rp_status rp_compile_check_reductions(const rp_schedule_type *schedule, const rp
     if (fsdp || copies || (!reductions->each_given && !reductions->dtype_given)) {
         return RP_OK;
     }
-    return rp_refuse(
-        reason, RP_USAGE,
-        "--reduce-%s: %s reduces gradients in one way alone, or none; valid with fsdp, "
-        "and with pipelines that have --data-parallel 2 or more",
-        reductions->each_given ? "each" : "dtype", schedule->name);
+    return rp_refuse_setting(reason, RP_USAGE,
+                             reductions->each_given ? "reduce_each" : "reduce_dtype",
+                             "%s reduces gradients in one way alone, or none; valid with fsdp, and "
+                             "with pipelines that have {data_parallel} 2 or more",
+                             schedule->name);
 }
 
 void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, rp_traits *traits)
@@ -162,19 +162,16 @@ void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, 
 /* Options of what the copies of a pipeline do beyond adding up gradients. */
 static rp_status check_copies(const rp_layout *layout, bool asynchronous, rp_reason *reason)
 {
-    const char *option = layout->zero != 0 ? "zero" : "bucket-mb";
     if ((layout->zero != 0 || layout->reduction_bucket != 0) && rp_layout_data(layout) == 1) {
-        return rp_refuse(
-            reason, RP_USAGE,
-            "--%s: one copy has nobody to share with; valid with --data-parallel 2 and "
-            "more",
-            option);
+        return rp_refuse_setting(reason, RP_USAGE, layout->zero != 0 ? "zero" : "bucket_mb",
+                                 "one copy has nobody to share with; valid with {data_parallel} 2 "
+                                 "and more");
     }
     if (layout->zero != 0 && asynchronous) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--zero: shares of weights are gathered when all copies have stepped; valid "
-            "with --optimizer sync");
+            "{zero}: shares of weights are gathered when all copies have stepped; valid "
+            "with {optimizer} sync");
     }
     return RP_OK;
 }
@@ -189,20 +186,20 @@ static rp_status check_cut_experts(const rp_layout *layout, rp_reason *reason)
     if (given > 1 && given != tensor) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--expert-tensor-parallel: %u of %u GPUs that share each layer; valid are all "
+            "{expert_tensor_parallel}: %u of %u GPUs that share each layer; valid are all "
             "of them (%u), and 1",
             given, tensor, tensor);
     }
     if (tensor > 1 && !layout->sequence_parallel) {
         return rp_refuse(reason, RP_USAGE,
-                         "--expert-parallel: with --tensor-parallel each GPU sends its part of the "
-                         "tokens to the experts; valid with --sequence-parallel");
+                         "{expert_parallel}: with {tensor_parallel} each GPU sends its part of the "
+                         "tokens to the experts; valid with {sequence_parallel}");
     }
     if (given == 1 && tensor > 1 && rp_layout_data(layout) > 1 && apart) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--expert-tensor-parallel: whole experts are spread over tensor groups and "
-            "copies, between which --axes %s has pipelines; valid are tdp, dtp, ptd and "
+            "{expert_tensor_parallel}: whole experts are spread over tensor groups and "
+            "copies, between which {axes} %s has pipelines; valid are tdp, dtp, ptd and "
             "pdt",
             rp_axes_text((rp_axes)layout->axes));
     }
@@ -217,8 +214,8 @@ static rp_status check_experts(const rp_layout *layout, const rp_model *model, r
     if (shares == 1) {
         if (layout->expert_tensor_parallel != 0) {
             return rp_refuse(reason, RP_USAGE,
-                             "--expert-tensor-parallel: experts are not spread; valid with "
-                             "--expert-parallel 2 and more");
+                             "{expert_tensor_parallel}: experts are not spread; valid with "
+                             "{expert_parallel} 2 and more");
         }
         return RP_OK;
     }
@@ -229,19 +226,19 @@ static rp_status check_experts(const rp_layout *layout, const rp_model *model, r
     }
     if (!mixture) {
         return rp_refuse(reason, RP_USAGE,
-                         "--expert-parallel: %s has no experts; valid are mixtures of experts "
+                         "{expert_parallel}: %s has no experts; valid are mixtures of experts "
                          "(qwen3-30b-a3b, for example)",
                          model->name);
     }
     if (rp_layout_expert_tensor(layout) != rp_layout_tensor(layout)) {
         return rp_refuse(reason, RP_USAGE,
-                         "--expert-parallel: %u copies of %u GPUs per layer are no whole groups of "
+                         "{expert_parallel}: %u copies of %u GPUs per layer are no whole groups of "
                          "%u; valid are divisors of their product",
                          rp_layout_data(layout), rp_layout_tensor(layout), shares);
     }
     return rp_refuse(reason, RP_USAGE,
-                     "--expert-parallel: %u copies are no whole groups of %u; valid are divisors "
-                     "of --data-parallel",
+                     "{expert_parallel}: %u copies are no whole groups of %u; valid are divisors "
+                     "of {data_parallel}",
                      rp_layout_data(layout), shares);
 }
 
@@ -253,11 +250,11 @@ static rp_status check_sequence(const rp_layout *layout, uint32_t seq_len, rp_re
     }
     if (rp_layout_tensor(layout) == 1) {
         return rp_refuse(reason, RP_USAGE,
-                         "--sequence-parallel: one GPU per layer shares no tokens; valid with "
-                         "--tensor-parallel 2 and more");
+                         "{sequence_parallel}: one GPU per layer shares no tokens; valid with "
+                         "{tensor_parallel} 2 and more");
     }
     return rp_refuse(reason, RP_USAGE,
-                     "--sequence-parallel: %u GPUs cannot share %u tokens of a sequence equally; "
+                     "{sequence_parallel}: %u GPUs cannot share %u tokens of a sequence equally; "
                      "valid are multiples of %u",
                      rp_layout_tensor(layout), seq_len, rp_layout_tensor(layout));
 }
@@ -285,13 +282,13 @@ rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_lay
         return RP_OK;
     }
     bool sharded = rp_is_data_parallel(&schedule->traits);
-    return rp_refuse(reason, RP_USAGE,
-                     "--%s-parallel: %s %s; valid with pipelines whose weights stay on their GPUs "
-                     "(megatron-pp, 1f1b, zbv and others)",
-                     tensor ? "tensor" : "data", schedule->name,
-                     sharded
-                         ? "already spreads one model over all GPUs"
-                         : "keeps weights in host memory, where whole copies alone are modelled");
+    return rp_refuse_setting(
+        reason, RP_USAGE, tensor ? "tensor_parallel" : "data_parallel",
+        "%s %s; valid with pipelines whose weights stay on their GPUs (megatron-pp, 1f1b, zbv and "
+        "others)",
+        schedule->name,
+        sharded ? "already spreads one model over all GPUs"
+                : "keeps weights in host memory, where whole copies alone are modelled");
 }
 
 /* ---- programs ---------------------------------------------------------------------------------

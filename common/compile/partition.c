@@ -66,7 +66,7 @@ rp_status rp_compile_partition_from(const rp_published_source *source, const cha
         }
         return rp_refuse(
             reason, RP_USAGE,
-            "--partition: '%s' is not valid; valid values are %s, and lists such as 3,3,4 "
+            "{partition}: '%s' is not valid; valid values are %s, and lists such as 3,3,4 "
             "or 2,2|0,2,2",
             text, words);
     }
@@ -77,7 +77,7 @@ rp_status rp_compile_partition_from(const rp_published_source *source, const cha
     if (paper && !found) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--partition: the paper lists none for %s with %s; valid values are even%s, "
+            "{partition}: the paper lists none for %s with %s; valid values are even%s, "
             "and lists such as 3,3,4 or 2,2|0,2,2",
             schedule->name, model, strstr(words, "even") + strlen("even"));
     }

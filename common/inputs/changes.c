@@ -57,7 +57,7 @@ static uint32_t list_keys(rp_arena *arena, const char *keys[KINDS * RP_CONFIG_MA
     return count;
 }
 
-static rp_status refuse_key(const char *option, const char *key, rp_arena *arena, rp_reason *reason)
+static rp_status refuse_key(const char *key, rp_arena *arena, rp_reason *reason)
 {
     const char *keys[KINDS * RP_CONFIG_MAX_FIELDS];
     rp_status status;
@@ -70,9 +70,9 @@ static rp_status refuse_key(const char *option, const char *key, rp_arena *arena
     }
     if (status == RP_OK) {
         status =
-            rp_refuse(reason, RP_USAGE, "--%s: unknown key '%s'%s%s%s; valid values are %s", option,
-                      key, nearest != NULL ? ", did you mean '" : "",
-                      nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "", valid.bytes);
+            rp_refuse(reason, RP_USAGE, "{set}: unknown key '%s'%s%s%s; valid values are %s", key,
+                      nearest != NULL ? ", did you mean '" : "", nearest != NULL ? nearest : "",
+                      nearest != NULL ? "'?" : "", valid.bytes);
     }
     rp_text_fini(&valid);
     return status;
@@ -107,7 +107,7 @@ static rp_status read_change(const char *option, const char *text, rp_arena *are
     RP_TRY(rp_arena_copy_text(arena, text, length, &key));
     change->multiply = text[length] == '*';
     if (!find_key(key, change)) {
-        return refuse_key(option, key, arena, reason);
+        return refuse_key(key, arena, reason);
     }
     change->text = text + strlen(change->schema->prefix);
     const rp_config_field *field = &change->schema->fields[change->field];
@@ -187,7 +187,7 @@ static rp_status refuse_result(const rp_change *change, const char *name, double
     const rp_config_field *field = &change->schema->fields[change->field];
     char valid[512];
     return rp_refuse_at(reason, RP_INPUT, name, 0,
-                        "--set %s%s makes '%s' %.15g; valid values are %s", change->schema->prefix,
+                        "{set} %s%s makes '%s' %.15g; valid values are %s", change->schema->prefix,
                         change->text, field->key, value,
                         rp_config_valid_values(field, valid, sizeof valid));
 }
@@ -254,7 +254,7 @@ rp_status rp_changes_apply(const rp_changes *changes, const rp_config_schema *sc
         if (change->multiply && lines[change->field] == 0) {
             return rp_refuse_at(
                 reason, RP_INPUT, name, 0,
-                "--set %s%s: the file has no '%s' to multiply; valid is %s%s=NUMBER",
+                "{set} %s%s: the file has no '%s' to multiply; valid is %s%s=NUMBER",
                 schema->prefix, change->text, field->key, schema->prefix, field->key);
         }
         RP_TRY(change_one(change, name, arena, (char *)object + field->offset, reason));

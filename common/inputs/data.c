@@ -26,15 +26,15 @@
 #endif
 
 const rp_data_kind rp_data_models = {.folder = "models",
-                                     .option = "--model",
+                                     .setting = "{model}",
                                      .noun = "model",
                                      .files = "a file NAME" SUFFIX ", a config.json or its folder"};
 const rp_data_kind rp_data_platforms = {.folder = "platforms",
-                                        .option = "--platform",
+                                        .setting = "{platform}",
                                         .noun = "platform",
                                         .files = "a file NAME" SUFFIX};
 const rp_data_kind rp_data_costs = {
-    .folder = "costs", .option = "--costs", .noun = "cost table", .files = "a file NAME" SUFFIX};
+    .folder = "costs", .setting = "{costs}", .noun = "cost table", .files = "a file NAME" SUFFIX};
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
@@ -302,9 +302,9 @@ static rp_status refuse_name(const rp_data_kind *kind, const char *name, const c
     if (status == RP_OK) {
         const char *nearest = rp_text_nearest(name, names, count);
         rp_log_error("%s: unknown %s '%.80s'%s%s%s; valid values are %sor the path of %s",
-                     kind->option, kind->noun, name, nearest ? ", did you mean '" : "",
-                     nearest ? nearest : "", nearest ? "'?" : "", list.bytes ? list.bytes : "",
-                     kind->files);
+                     rp_log_spell(kind->setting).text, kind->noun, name,
+                     nearest ? ", did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "",
+                     list.bytes ? list.bytes : "", kind->files);
         status = RP_INPUT;
     }
     rp_text_fini(&list);

@@ -223,7 +223,7 @@ static rp_status divide(const rp_model *model, const char *what, uint32_t ranks,
 {
     if (*value % ranks != 0) {
         return rp_refuse(reason, RP_USAGE,
-                         "--tensor-parallel: %s has %s of %u, which %u GPUs cannot share equally; "
+                         "{tensor_parallel}: %s has %s of %u, which %u GPUs cannot share equally; "
                          "valid are divisors of %u",
                          model->name, what, *value, ranks, *value);
     }
@@ -255,7 +255,7 @@ static rp_status cut_layer(rp_model *m, const rp_layout *layout, rp_reason *reas
     if (m->experts % shares != 0) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--expert-parallel: %s has %u experts, which %u GPUs cannot share equally; "
+            "{expert_parallel}: %s has %u experts, which %u GPUs cannot share equally; "
             "valid are divisors of %u",
             m->name, m->experts, shares, m->experts);
     }

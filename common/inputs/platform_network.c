@@ -52,18 +52,19 @@ rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus, r
                                p->adapters > 1 ? p->gpus / p->adapters : 0};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         if (nodes > 1 && groups[i] != 0 && of_server % groups[i] != 0) {
-            cause = "GPUs of a server share links in groups that --gpus would cut; valid are "
+            cause = "GPUs of a server share links in groups that {gpus} would cut; valid are "
                     "multiples of a group";
         }
     }
     if (of_server > p->gpus) {
-        cause = "--gpus counts per server, which has fewer; valid are those of the platform file";
+        cause = "{gpus} counts per server, which has fewer; valid are those of the platform file";
     }
     if ((uint64_t)nodes * of_server > RP_MAX_GPUS) {
         cause = "valid are at most 4096 GPUs in all";
     }
     if (cause != NULL) {
-        return rp_refuse(reason, RP_USAGE, "--nodes: %u servers of %s: %s", nodes, p->name, cause);
+        return rp_refuse(reason, RP_USAGE, "{nodes}: %u servers of %s: %s", nodes, p->name,
+                         rp_log_spell(cause).text);
     }
     bool whole = p->adapters <= 1 || of_server * p->adapters < p->gpus;
     uint32_t adapters = whole ? p->adapters : p->adapters * of_server / p->gpus;

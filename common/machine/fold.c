@@ -28,7 +28,7 @@ static rp_status share(const char *what, const placement *p, uint32_t *count, do
     if (!fits) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--data-parallel: %u GPUs of a stage and %u GPUs of a %s; valid are numbers "
+            "{data_parallel}: %u GPUs of a stage and %u GPUs of a %s; valid are numbers "
             "of which one divides the other",
             p->outer > 1 && !few ? all : p->inner, shared, what);
     }
@@ -38,24 +38,24 @@ static rp_status share(const char *what, const placement *p, uint32_t *count, do
 }
 
 /* GPUs that lie `stride` apart, `node` GPUs in a node. */
-static rp_status make_group(const char *option, const rp_machine *m, uint32_t gpus, uint32_t stride,
-                            uint32_t node, rp_machine_group *group_out, rp_reason *reason)
+static rp_status make_group(const char *setting, const rp_machine *m, uint32_t gpus,
+                            uint32_t stride, uint32_t node, rp_machine_group *group_out,
+                            rp_reason *reason)
 {
     uint32_t larger = stride < node ? node : stride;
     if (gpus > 1 && larger % (stride < node ? stride : node) != 0) {
-        return rp_refuse(
-            reason, RP_USAGE,
-            "--%s: GPUs of a group are %u apart, and a server has %u; valid are numbers "
-            "of which one divides the other",
-            option, stride, node);
+        return rp_refuse_setting(reason, RP_USAGE, setting,
+                                 "GPUs of a group are %u apart, and a server has %u; valid are "
+                                 "numbers of which one divides the other",
+                                 stride, node);
     }
     uint32_t of_node = stride < node ? node / stride : 1;
     of_node = of_node < gpus ? of_node : gpus;
     if (gpus % of_node != 0) {
-        return rp_refuse(
-            reason, RP_USAGE,
-            "--%s: groups of %u GPUs, of which a server has %u; valid are multiples of %u", option,
-            gpus, of_node, of_node);
+        return rp_refuse_setting(
+            reason, RP_USAGE, setting,
+            "groups of %u GPUs, of which a server has %u; valid are multiples of %u", gpus, of_node,
+            of_node);
     }
     uint32_t nodes = gpus / of_node;
     uint32_t apart = stride < node ? 1 : stride / node;
@@ -79,7 +79,7 @@ static rp_status share_leaf(rp_machine *m, const placement *p, uint32_t node, rp
     if (p->outer > 1) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--axes: leaf switches are modelled for pipelines over successive GPUs; valid "
+            "{axes}: leaf switches are modelled for pipelines over successive GPUs; valid "
             "are tdp and dtp");
     }
     RP_TRY(share("leaf switch, in servers,", &nodes, &m->leaf_nodes, &m->leaf_Bps, reason));
@@ -91,12 +91,12 @@ static rp_status make_groups(rp_machine *m, const rp_layout *layout, const rp_st
                              uint32_t node, rp_reason *reason)
 {
     uint32_t experts = rp_layout_expert(layout);
-    RP_TRY(make_group("tensor-parallel", m, rp_layout_tensor(layout), strides->tensor, node,
+    RP_TRY(make_group("tensor_parallel", m, rp_layout_tensor(layout), strides->tensor, node,
                       &m->tensor, reason));
-    RP_TRY(make_group("data-parallel", m, rp_layout_data(layout), strides->data, node, &m->data,
+    RP_TRY(make_group("data_parallel", m, rp_layout_data(layout), strides->data, node, &m->data,
                       reason));
-    RP_TRY(make_group("expert-parallel", m, experts, strides->expert, node, &m->expert, reason));
-    RP_TRY(make_group("expert-parallel", m, rp_layout_replicas(layout), strides->expert * experts,
+    RP_TRY(make_group("expert_parallel", m, experts, strides->expert, node, &m->expert, reason));
+    RP_TRY(make_group("expert_parallel", m, rp_layout_replicas(layout), strides->expert * experts,
                       node, &m->replica, reason));
     m->tensor.algorithm = m->data.algorithm = m->replica.algorithm =
         (rp_collectives)layout->collectives;

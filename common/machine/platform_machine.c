@@ -108,7 +108,7 @@ rp_status rp_platform_need(const rp_platform *platform, const rp_needed_rate *ne
     if (status == RP_OK && missing.length > 0) {
         status =
             rp_refuse(reason, RP_INPUT,
-                      "--platform: %s has %s, %s; valid are platform files with a positive value",
+                      "{platform}: %s has %s, %s; valid are platform files with a positive value",
                       platform->name, missing.bytes, why);
     }
     rp_text_fini(&missing);

@@ -18,7 +18,7 @@ static rp_status check_sizes(const rp_program *p, uint32_t copies)
     uint64_t gpus = (uint64_t)p->gpu_count * copies;
     uint64_t microbatches = (uint64_t)p->microbatch_count * copies;
     if (gpus > RP_MAX_GPUS || microbatches > RP_MAX_MICROBATCHES) {
-        rp_log_error("--data-parallel, --tensor-parallel: a program of %llu GPUs and %llu "
+        rp_log_error("{data_parallel}, {tensor_parallel}: a program of %llu GPUs and %llu "
                      "microbatches, one for each rank; valid are up to %u and %u",
                      (unsigned long long)gpus, (unsigned long long)microbatches, RP_MAX_GPUS,
                      RP_MAX_MICROBATCHES);

@@ -119,7 +119,7 @@ static rp_status check_total(const rp_model *model, const table *t, uint32_t seq
     if (total_s > most_s) {
         return rp_refuse(
             reason, RP_INPUT,
-            "--seq-len: a microbatch of %u sequences of %u tokens takes %.3g s through "
+            "{seq_len}: a microbatch of %u sequences of %u tokens takes %.3g s through "
             "%s; valid are sizes that take at most %.0f s",
             sequences, seq_len, total_s, model->name, most_s);
     }
@@ -212,7 +212,7 @@ static rp_status check_moved(const rp_costs *costs, const table *from, const tab
     /* Backward moves by nearly the same ratio as forward: 8 leaves room. */
     if (!(most * 8 * total_ps <= (double)RP_MAX_MICROBATCH_PS)) {
         return rp_refuse(reason, RP_INPUT,
-                         "--platform: cost table %s would take %.3g times as long there; valid are "
+                         "{platform}: cost table %s would take %.3g times as long there; valid are "
                          "platforms on which a microbatch takes at most %.0f s",
                          costs->name, most, 1e-3 * rp_ps_to_ms(RP_MAX_MICROBATCH_PS));
     }

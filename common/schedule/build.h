@@ -17,7 +17,7 @@ double rp_schedule_footprint(const rp_schedule_config *config, bool lowered, boo
 double rp_program_footprint(uint32_t ops, bool lowered);
 
 /** Settings that a user lowers where a footprint is too large, for the message. */
-#define RP_FOOTPRINT_VALID "fewer --microbatches, --iterations or stages"
+#define RP_FOOTPRINT_VALID "fewer {microbatches}, {iterations} or stages"
 
 /**
  * Makes the program of a schedule; it passes rp_program_check.

@@ -132,7 +132,7 @@ rp_status rp_partition_even(const rp_schedule_type *schedule, const rp_costs *co
 {
     uint32_t least = schedule->stages_per_gpu > 1 ? schedule->stages_per_gpu * gpus : gpus;
     if (stages > RP_MAX_STAGES || (stages == 0 && least > RP_MAX_STAGES)) {
-        return rp_refuse(reason, RP_USAGE, "--stages: %u is out of range; valid values are 1 to %u",
+        return rp_refuse(reason, RP_USAGE, "{stages}: %u is out of range; valid values are 1 to %u",
                          stages, RP_MAX_STAGES);
     }
     if (schedule->separate_backward) {

@@ -60,13 +60,13 @@ rp_status rp_schedule_require(const char *what, const char *name, bool all,
     return refuse_name(what, name, all, reason);
 }
 
-static rp_status check_range(const char *option, uint32_t value, uint32_t high, rp_reason *reason)
+static rp_status check_range(const char *setting, uint32_t value, uint32_t high, rp_reason *reason)
 {
     if (value >= 1 && value <= high) {
         return RP_OK;
     }
-    return rp_refuse(reason, RP_USAGE, "%s: %u is out of range; valid values are 1 to %u", option,
-                     value, high);
+    return rp_refuse_setting(reason, RP_USAGE, setting,
+                             "%u is out of range; valid values are 1 to %u", value, high);
 }
 
 static rp_status check_sum(const char *direction, uint64_t sum, const rp_schedule_config *config,
@@ -77,7 +77,7 @@ static rp_status check_sum(const char *direction, uint64_t sum, const rp_schedul
     }
     return rp_refuse(
         reason, RP_USAGE,
-        "--partition: the %s stages hold %llu layers, the model has %u; valid values are "
+        "{partition}: the %s stages hold %llu layers, the model has %u; valid values are "
         "lists that sum to %u",
         direction, (unsigned long long)sum, config->layers, config->layers);
 }
@@ -97,7 +97,7 @@ static rp_status check_separate(const rp_schedule_type *schedule, const rp_sched
     const rp_partition *partition = config->partition;
     if (partition->backward_count == 0) {
         return rp_refuse(reason, RP_USAGE,
-                         "--partition: %s has backward stages of its own; valid values are "
+                         "{partition}: %s has backward stages of its own; valid values are "
                          "forward|backward lists such as 2,2|0,2,2 (backward in execution order, "
                          "first the head's)",
                          schedule->name);
@@ -112,14 +112,14 @@ static rp_status check_separate(const rp_schedule_type *schedule, const rp_sched
     if (partition->forward_count == 0) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--partition: without forward stages the head's backward stage must hold all "
+            "{partition}: without forward stages the head's backward stage must hold all "
             "%u layers, not %u; valid is |%u",
             config->layers, head, config->layers);
     }
     if (head != 0 && forward != config->layers) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--partition: the forward stages hold %llu layers; valid sums are %u, or %u "
+            "{partition}: the forward stages hold %llu layers; valid sums are %u, or %u "
             "where the head's backward stage runs the forward of its %u layers",
             (unsigned long long)forward, config->layers, config->layers - head, head);
     }
@@ -131,7 +131,7 @@ static rp_status check_data_parallel(const rp_schedule_type *schedule,
 {
     if (config->partition->forward_count == 0) {
         return rp_refuse(reason, RP_USAGE,
-                         "--partition: %s has no stages; valid are lists of layers per stage",
+                         "{partition}: %s has no stages; valid are lists of layers per stage",
                          schedule->name);
     }
     if (config->microbatches % config->gpus == 0) {
@@ -139,7 +139,7 @@ static rp_status check_data_parallel(const rp_schedule_type *schedule,
     }
     return rp_refuse(
         reason, RP_USAGE,
-        "--microbatches: %s gives every GPU as many microbatches: %u on %u GPUs; valid are "
+        "{microbatches}: %s gives every GPU as many microbatches: %u on %u GPUs; valid are "
         "multiples of %u",
         schedule->name, config->microbatches, config->gpus, config->gpus);
 }
@@ -152,7 +152,7 @@ static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_sched
     if (partition->backward_count != 0) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--partition: %s runs a stage's backward where its forward ran; valid values "
+            "{partition}: %s runs a stage's backward where its forward ran; valid values "
             "are one list of layers per stage, without '|'",
             schedule->name);
     }
@@ -164,7 +164,7 @@ static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_sched
     if (exactly != 0 && stages != exactly) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--partition: %s has %s per GPU: %u stages on %u GPUs; valid are exactly %u "
+            "{partition}: %s has %s per GPU: %u stages on %u GPUs; valid are exactly %u "
             "stages",
             schedule->name, exactly == config->gpus ? "one stage" : "two stages", stages,
             config->gpus, exactly);
@@ -173,7 +173,7 @@ static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_sched
     if (stages == 0 || (stages % config->gpus != 0 && !anywhere)) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--partition: %s has equally many stages on every GPU: %u stages on %u GPUs; "
+            "{partition}: %s has equally many stages on every GPU: %u stages on %u GPUs; "
             "valid are multiples of %u stages",
             schedule->name, stages, config->gpus, config->gpus);
     }
@@ -187,21 +187,24 @@ static rp_status check_optimizer(const rp_schedule_type *schedule, const rp_sche
     if (!config->asynchronous || why == NULL) {
         return RP_OK;
     }
-    return rp_refuse(reason, RP_USAGE, "--optimizer: %s: %s; valid is sync", schedule->name, why);
+    return rp_refuse(reason, RP_USAGE, "{optimizer}: %s: %s; valid is sync", schedule->name, why);
 }
 
 rp_status rp_schedule_check(const rp_schedule_type *schedule, const rp_schedule_config *config,
                             rp_reason *reason)
 {
-    RP_TRY(check_range("--gpus", config->gpus, RP_MAX_GPUS, reason));
-    RP_TRY(check_range("--microbatches", config->microbatches, RP_MAX_MICROBATCHES, reason));
-    RP_TRY(check_range("--iterations", config->iterations, RP_MAX_ITERATIONS, reason));
-    RP_TRY(check_range("layers", config->layers, RP_MAX_LAYERS, reason));
+    RP_TRY(check_range("gpus", config->gpus, RP_MAX_GPUS, reason));
+    RP_TRY(check_range("microbatches", config->microbatches, RP_MAX_MICROBATCHES, reason));
+    RP_TRY(check_range("iterations", config->iterations, RP_MAX_ITERATIONS, reason));
+    if (config->layers < 1 || config->layers > RP_MAX_LAYERS) {
+        return rp_refuse(reason, RP_USAGE, "layers: %u is out of range; valid values are 1 to %u",
+                         config->layers, RP_MAX_LAYERS);
+    }
     RP_TRY(check_optimizer(schedule, config, reason));
     const rp_partition *partition = config->partition;
     if (partition->forward_count > RP_MAX_STAGES || partition->backward_count > RP_MAX_STAGES) {
         return rp_refuse(
-            reason, RP_USAGE, "--partition: %u stages; valid are up to %u in one direction",
+            reason, RP_USAGE, "{partition}: %u stages; valid are up to %u in one direction",
             partition->forward_count > partition->backward_count ? partition->forward_count
                                                                  : partition->backward_count,
             RP_MAX_STAGES);

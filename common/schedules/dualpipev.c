@@ -13,7 +13,7 @@ static rp_status check(const rp_schedule_config *config, rp_reason *reason)
     }
     return rp_refuse(
         reason, RP_USAGE,
-        "--microbatches: dualpipev fills both directions with %u on %u GPUs, %u are too "
+        "{microbatches}: dualpipev fills both directions with %u on %u GPUs, %u are too "
         "few; valid are %u and more",
         least, config->gpus, config->microbatches, least);
 }

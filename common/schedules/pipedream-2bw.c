@@ -12,7 +12,7 @@ static rp_status check(const rp_schedule_config *config, rp_reason *reason)
     }
     return rp_refuse(
         reason, RP_USAGE,
-        "--microbatches: pipedream-2bw keeps two versions of the weights, enough for steps "
+        "{microbatches}: pipedream-2bw keeps two versions of the weights, enough for steps "
         "of as many microbatches as GPUs: %u on %u GPUs; valid are %u and more",
         config->microbatches, config->gpus, config->gpus);
 }

@@ -256,8 +256,8 @@ static rp_status check(const rp_schedule_config *config, rp_reason *reason)
 {
     if (config->costs == NULL) {
         return rp_refuse(reason, RP_USAGE,
-                         "--costs: roundpipe-overlap dispatches by time, which needs a cost table; "
-                         "without one valid is --schedule roundpipe --round all");
+                         "{costs}: roundpipe-overlap dispatches by time, which needs a cost table; "
+                         "without one valid is {schedule} roundpipe {round} all");
     }
     return RP_OK;
 }

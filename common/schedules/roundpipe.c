@@ -94,8 +94,8 @@ static rp_status check(const rp_schedule_config *config, rp_reason *reason)
     if (free_first_start && config->costs == NULL) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--round: roundpipe starts a round on the GPU that is free first, which needs "
-            "a cost table; without one valid are --round all and --round-start rotate");
+            "{round}: roundpipe starts a round on the GPU that is free first, which needs "
+            "a cost table; without one valid are {round} all and {round_start} rotate");
     }
     return RP_OK;
 }

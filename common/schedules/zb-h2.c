@@ -12,7 +12,7 @@ static rp_status check(const rp_schedule_config *config, rp_reason *reason)
         return RP_OK;
     }
     return rp_refuse(reason, RP_USAGE,
-                     "--microbatches: zb-h2 fills the pipeline with %u on %u GPUs, %u are too few; "
+                     "{microbatches}: zb-h2 fills the pipeline with %u on %u GPUs, %u are too few; "
                      "valid are %u and more",
                      least, config->gpus, config->microbatches, least);
 }

@@ -26,7 +26,7 @@ static rp_status count_ops(rp_store *store, int64_t run, uint32_t *count_out)
         return rp_store_fail(store, "count ops", code);
     }
     if (ops <= 0 || ops > RP_MAX_OPS) {
-        rp_log_error("%s: %s %" PRId64 "%s; valid are runs stored with --db-ops", store->path,
+        rp_log_error("%s: %s %" PRId64 "%s; valid are runs stored with {db_ops}", store->path,
                      known ? "run" : "there is no run", run, known ? " has no ops" : "");
         return RP_INPUT;
     }

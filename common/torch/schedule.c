@@ -12,7 +12,7 @@ static rp_status check(const rp_schedule_config *config, rp_reason *reason)
         return RP_OK;
     }
     return rp_refuse(reason, RP_USAGE,
-                     "--partition: %u stages, and %s has %u; valid are even and lists of %u stages",
+                     "{partition}: %u stages, and %s has %u; valid are even and lists of %u stages",
                      partition->forward_count + partition->backward_count, csv->name,
                      csv->stage_count, csv->stage_count);
 }

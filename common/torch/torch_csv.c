@@ -12,16 +12,16 @@ static rp_status check_stages(const rp_program *p, bool separate)
 {
     const uint32_t both = RP_STAGE_FORWARD_LAYERS | RP_STAGE_BACKWARD_LAYERS;
     if (p->iteration_count != 1) {
-        rp_log_error("--torch-csv-out: the format has no iterations and the program has %u; valid "
-                     "is --iterations 1",
+        rp_log_error("{torch_csv_out}: the format has no iterations and the program has %u; valid "
+                     "is {iterations} 1",
                      p->iteration_count);
         return RP_USAGE;
     }
     for (uint32_t s = 0; s < p->stage_count && !separate; s++) {
         if ((p->stages[s].roles & both) != both) {
-            rp_log_error("--torch-csv-out: stage %u of %s has no %s; valid are schedules whose "
-                         "stages have both, and with --torch-sidecar F and "
-                         "--allow-multi-rank-stages RoundPipe's, too",
+            rp_log_error("{torch_csv_out}: stage %u of %s has no %s; valid are schedules whose "
+                         "stages have both, and with {torch_sidecar} F and "
+                         "{allow_multi_rank_stages} RoundPipe's, too",
                          s, p->schedule,
                          (p->stages[s].roles & RP_STAGE_FORWARD_LAYERS) != 0 ? "backward"
                                                                              : "forward");
@@ -39,7 +39,7 @@ static rp_status set_ranks(const rp_program *p, rp_torch_csv *csv)
             uint32_t stage = csv->actions[i].stage;
             uint32_t *rank = &csv->stage_ranks[stage];
             if (*rank != RP_TORCH_NONE && *rank != r) {
-                rp_log_error("--torch-csv-out: stage %u of %s runs on GPU %u and on GPU %u; valid "
+                rp_log_error("{torch_csv_out}: stage %u of %s runs on GPU %u and on GPU %u; valid "
                              "are schedules with each stage on one GPU",
                              stage, p->schedule, *rank, r);
                 return RP_USAGE;

@@ -130,7 +130,7 @@ rp_status rpexec_checkpoint_save(rpexec_checkpoints *checkpoints,
 
 static rp_status refuse_folder(const char *folder)
 {
-    rp_log_error("--save: %s: %s; valid are folders that can be written, and names in one", folder,
+    rp_log_error("{save}: %s: %s; valid are folders that can be written, and names in one", folder,
                  strerror(errno));
     return RP_INPUT;
 }
@@ -144,7 +144,7 @@ static rp_status refuse_second(const char *folder, int descriptor)
     process[length > 0 ? length : 0] = '\0';
     process[strcspn(process, "\n")] = '\0';
     bool known = rp_parse_u64(process, 1, INT32_MAX, &number);
-    rp_log_error("--save: %s is in use by another rpexec%s%s; valid are another folder, and this "
+    rp_log_error("{save}: %s is in use by another rpexec%s%s; valid are another folder, and this "
                  "one when that process has ended",
                  folder, known ? ", process " : "", known ? process : "");
     return RP_USAGE;
@@ -207,7 +207,7 @@ static rp_status lock_once(rpexec_checkpoints *c, const char *path, bool *gone_o
     }
     if (!is_lock(c->lock)) {
         give_back(c);
-        rp_log_error("--save: %s is another program's; valid is a folder without " LOCK, path);
+        rp_log_error("{save}: %s is another program's; valid is a folder without " LOCK, path);
         return RP_INPUT;
     }
     if (wait_for_lock(c->lock) != 0) {
@@ -216,7 +216,7 @@ static rp_status lock_once(rpexec_checkpoints *c, const char *path, bool *gone_o
             give_back(c);
             return status;
         }
-        rp_log_warning("--save: %s cannot be locked here (%s); no other rpexec may save there",
+        rp_log_warning("{save}: %s cannot be locked here (%s); no other rpexec may save there",
                        c->folder, strerror(errno));
     }
     *gone_out = fstat(c->lock, &now) == 0 && now.st_nlink == 0;
@@ -257,8 +257,8 @@ static rp_status open_locked(rpexec_checkpoints *c, bool anew, rp_arena *arena)
     }
     RP_TRY(rpexec_run_folder_newest(c->folder, &step));
     if (step != 0 && anew) {
-        rp_log_error("--save: %s has checkpoints of an earlier run (" RPEXEC_STEP "%" PRIu64
-                     "); valid are --resume, which goes on from the newest, and a folder without "
+        rp_log_error("{save}: %s has checkpoints of an earlier run (" RPEXEC_STEP "%" PRIu64
+                     "); valid are {resume}, which goes on from the newest, and a folder without "
                      "any",
                      c->folder, step);
         return RP_USAGE;
@@ -344,7 +344,7 @@ static rp_status check_dtype(const rpexec_safetensors *file, rp_dtype dtype)
     const char *text = rpexec_safetensors_metadata(file, "dtype");
     text = text != NULL ? text : rp_dtype_text(RP_DTYPE_F32); /* all there was */
     if (strcmp(text, rp_dtype_text(dtype)) != 0) {
-        rp_log_error("%s: made with --dtype %s; valid is the same type, not %s", file->path, text,
+        rp_log_error("%s: made with {dtype} %s; valid is the same type, not %s", file->path, text,
                      rp_dtype_text(dtype));
         return RP_INPUT;
     }

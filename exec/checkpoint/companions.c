@@ -77,7 +77,7 @@ static rp_status add_config(const rpexec_origin *origin, const rpexec_model *mod
     rp_text text = {0};
     rp_status status = print_config(origin, model, &text, found_out);
     if (status == RP_OK && !*found_out) {
-        rp_log_warning("--save: no family of Hugging Face's has the layers of %s: its checkpoints "
+        rp_log_warning("{save}: no family of Hugging Face's has the layers of %s: its checkpoints "
                        "are without " CONFIG,
                        model->config->name);
     } else if (status == RP_OK) {

@@ -208,7 +208,7 @@ static rp_status list_steps(DIR *folder, rp_arena *arena, step_list *l)
 static void warn_once(rpexec_checkpoints *c, const char *name, const char *reason)
 {
     if (!c->warned) {
-        rp_log_warning("--save: %s/%s is called as rpexec calls what it removes, but %s: it is "
+        rp_log_warning("{save}: %s/%s is called as rpexec calls what it removes, but %s: it is "
                        "left as it is, and so are others like it",
                        c->folder, name, reason);
     }
@@ -262,7 +262,7 @@ rp_status rpexec_run_folder_newest(const char *path, uint64_t *step_out)
     }
     for (const char *name = next_name(folder); name != NULL; name = next_name(folder)) {
         if (step_of(name, &step) && !is_folder(dirfd(folder), name)) {
-            rp_log_error("--save: %s/%s is a file or a link; valid under this name are folders "
+            rp_log_error("{save}: %s/%s is a file or a link; valid under this name are folders "
                          "that rpexec has saved: move it away",
                          path, name);
             status = RP_INPUT;
@@ -299,7 +299,7 @@ static bool is_free(int parent, const char *folder, const char *name)
     if (!there || is_own_folder(parent, name, step_of(name, &step), reason)) {
         return true;
     }
-    rp_log_error("--save: %s/%s is in the way, and %s; valid under this name is what rpexec saves: "
+    rp_log_error("{save}: %s/%s is in the way, and %s; valid under this name is what rpexec saves: "
                  "move it away",
                  folder, name, reason);
     return false;

@@ -15,7 +15,9 @@ rp_status rpexec_cuda_check(cudaError_t error, const char *call, const char *fil
     bool is_full = error == cudaErrorMemoryAllocation;
     rp_log_error("%s:%d: %s: %s (%s)%s", file, line, call, cudaGetErrorString(error),
                  cudaGetErrorName(error),
-                 is_full ? "; lower --gpu-memory-mb, --microbatch-size or --seq-len" : "");
+                 is_full
+                     ? rp_log_spell("; lower {gpu_memory_mb}, {microbatch_size} or {seq_len}").text
+                     : "");
     return is_full ? RP_NO_MEMORY : RP_TOOL;
 }
 

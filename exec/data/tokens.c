@@ -90,14 +90,14 @@ static rp_status parse_text(const rpexec_tokens_wanted *wanted, rpexec_tokens *t
     if (!wanted->bytes && memchr(t->mapping, '\0', look) != NULL) {
         rp_log_error("%s: no text, and no header of a token file; valid are RPTOKENS, NumPy's "
                      ".npy, llm.c's .bin, Megatron's .bin with its .idx beside it, texts, and with "
-                     "--bytes any file",
+                     "{bytes} any file",
                      t->path);
         return RP_INPUT;
     }
     if (!wanted->bytes && wanted->vocab > TEXT_VOCAB) {
         rp_log_error("%s: a text, and the model has %" PRIu32
                      " tokens; valid are files of its tokens, which " CONVERTER
-                     " makes of texts with its tokenizer.json, or --bytes: each byte a token",
+                     " makes of texts with its tokenizer.json, or {bytes}: each byte a token",
                      t->path, wanted->vocab);
         return RP_INPUT;
     }
@@ -253,14 +253,14 @@ static rp_status check_length(const rpexec_tokens *t)
     uint64_t row = f->row == 1 ? 2 : f->row;
     if (f->row != row || (row != 0 && row != t->seq_len && row - 1 != t->seq_len)) {
         rp_log_error("%s: its rows have %" PRIu64
-                     " tokens; valid are rows of 2 and more, of %" PRIu64 " with --seq-len %" PRIu64
+                     " tokens; valid are rows of 2 and more, of %" PRIu64 " with {seq_len} %" PRIu64
                      ", or %" PRIu64 ": the last one has no label",
                      t->path, f->row, row, row - 1, row);
         return RP_INPUT;
     }
     if (f->documents == f->count && f->count > 1) {
         rp_log_error("%s: each token is a document; valid are documents of 2 tokens and more, or "
-                     "--join-documents",
+                     "{join_documents}",
                      t->path);
         return RP_INPUT;
     }

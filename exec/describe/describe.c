@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+#define MEASURED_HERE "rpexec --platform-out: read and measured on this machine"
+
 #define GIB 1073741824.0
 
 typedef struct description {
@@ -34,8 +36,8 @@ static rp_status describe_gpus(description *d, FILE *stream)
     fputs(found->head, stream);
     d->out = found->out;
     return rp_arena_print(d->arena, &d->out.platform.source,
-                          "rpexec --platform-out: read and measured on this machine; the rest as "
-                          "on %s",
+                          MEASURED_HERE "; the rest as "
+                                        "on %s",
                           found->like);
 }
 
@@ -66,7 +68,7 @@ static rp_status describe_threads(description *d, FILE *stream)
     RP_TRY(rpexec_platform_make(&of, d->arena, &d->out));
     d->out.platform.optimizer_threads = 0;
     d->out.platform.optimizer_thread_gb_per_s = 0;
-    d->out.platform.source = "rpexec --platform-out: read and measured on this machine";
+    d->out.platform.source = MEASURED_HERE;
     note(d, "gpus", "as many as anybody wants");
     d->out.platform.gemm_efficiency = 1;
     d->out.platform.launch_overhead_us = 1;

@@ -26,7 +26,7 @@ rp_status rpexec_gpu_open_attention(rpexec_devices *d)
         return RP_OK;
     }
     if (d->config.attention == RPEXEC_ATTENTION_CUDNN) {
-        rp_log_error("--attention cudnn: %s; valid here are own and auto", why);
+        rp_log_error("{attention} cudnn: %s; valid here are own and auto", why);
         return RP_USAGE;
     }
     d->attention_by = RPEXEC_ATTENTION_OWN;
@@ -62,7 +62,7 @@ static rp_status go_without(rpexec_driver *d, const char *why)
 {
     rpexec_devices *devices = d->devices;
     if (devices->config.attention == RPEXEC_ATTENTION_CUDNN) {
-        rp_log_error("--attention cudnn: %s; valid here are own and auto", why);
+        rp_log_error("{attention} cudnn: %s; valid here are own and auto", why);
         return RP_USAGE;
     }
     char *kept = NULL;

@@ -58,9 +58,10 @@ const char *rpexec_gpu_remedy(const rpexec_devices *d, int error)
 static rp_status make_remedy(rpexec_devices *d)
 {
     return rp_arena_print(d->arena, &d->remedy,
-                          "; lower --gpu-memory-mb (by default a device's free memory but for "
-                          "%" PRIu32 " MiB), --microbatch-size or --seq-len%s",
-                          kept_mib(d), d->config.graphs ? ", or leave out --graphs" : "");
+                          "%s (by default a device's free memory but for %" PRIu32 " MiB)%s%s",
+                          rp_log_spell("; lower {gpu_memory_mb}").text, kept_mib(d),
+                          rp_log_spell(", {microbatch_size} or {seq_len}").text,
+                          d->config.graphs ? rp_log_spell(", or leave out {graphs}").text : "");
 }
 
 void rpexec_gpu_visit(const rpexec_devices *devices, rpexec_gpu *gpu)
@@ -87,13 +88,13 @@ static rp_status require_devices(const rpexec_devices *d)
     int count = 0;
     int error = d->calls->device_count(&count);
     if (error != 0 || count == 0) {
-        rp_log_error("--backend cuda: no device: cudaGetDeviceCount: %s (%s); valid here is host",
+        rp_log_error("{backend} cuda: no device: cudaGetDeviceCount: %s (%s); valid here is host",
                      error != 0 ? d->calls->text(error) : "0 devices", d->calls->versions());
         return RP_USAGE;
     }
     if (!d->config.is_virtual && d->config.gpus > (uint32_t)count) {
-        rp_log_error("--gpus: %" PRIu32 " GPUs, and this machine has %d; valid are 1 to %d, or "
-                     "--virtual-gpus %" PRIu32 ", which splits one of them",
+        rp_log_error("{gpus}: %" PRIu32 " GPUs, and this machine has %d; valid are 1 to %d, or "
+                     "{virtual_gpus} %" PRIu32 ", which splits one of them",
                      d->config.gpus, count, count, d->config.gpus);
         return RP_USAGE;
     }
@@ -112,7 +113,7 @@ static rp_status take_parts(rpexec_devices *d)
     RP_TRY(rpexec_gpu_check(d, d->calls->device_facts(0, &sm_count, &bytes), "cudaMemGetInfo"));
     d->is_split = d->calls->split(0, parts, d->count, split, &why);
     if (!d->is_split) {
-        rp_log_warning("--virtual-gpus: device 0 is not split into green contexts (%s): plain "
+        rp_log_warning("{virtual_gpus}: device 0 is not split into green contexts (%s): plain "
                        "streams, so that the virtual GPUs compete for all %" PRIu32
                        " multiprocessors",
                        why, sm_count);

@@ -122,13 +122,13 @@ rp_status rpexec_gpu_open_exchange(rpexec_devices *d)
         return RP_OK;
     }
     if (d->config.is_virtual) {
-        rp_log_error("--transport nccl: virtual GPUs share a device, which NCCL takes once per "
+        rp_log_error("{transport} nccl: virtual GPUs share a device, which NCCL takes once per "
                      "communicator; valid are auto, copy and staged");
         return RP_USAGE;
     }
     why = lacking(d, &version);
     if (why != NULL && forced) {
-        rp_log_error("--transport nccl: %s; valid here are auto, copy and staged", why);
+        rp_log_error("{transport} nccl: %s; valid here are auto, copy and staged", why);
         return RP_USAGE;
     }
     rp_status status = why == NULL ? open_communicators(d, forced) : RP_OK;
@@ -136,7 +136,7 @@ rp_status rpexec_gpu_open_exchange(rpexec_devices *d)
         return status;
     }
     if (why != NULL || status != RP_OK) {
-        rp_log_warning("--transport auto: collectives are copies and additions: %s",
+        rp_log_warning("{transport} auto: collectives are copies and additions: %s",
                        why != NULL ? why : "NCCL makes no communicators");
         return RP_OK;
     }

@@ -147,7 +147,7 @@ static void make_calls(rpexec_gpu_graphs *g)
 static bool failed(const rpexec_gpu_graphs *g, int error, const char *call)
 {
     if (error != 0 && !atomic_exchange(&g->driver->devices->graphs_failed, true)) {
-        rp_log_warning("--graphs: %s: %s; operators are launched one by one from here on", call,
+        rp_log_warning("{graphs}: %s: %s; operators are launched one by one from here on", call,
                        g->calls->text(error));
     }
     return error != 0;

@@ -70,7 +70,7 @@ rp_status rpexec_host_awake_begin(rp_arena *arena, rpexec_host_awake **awake_out
     RP_TRY(rp_arena_alloc(arena, cores, sizeof *a->keepers, &a->keepers));
     *awake_out = a;
     if (rp_host_processors_limited("")) {
-        rp_log_warning("--bind: this control group may use so much processor time only, so that "
+        rp_log_warning("{bind}: this control group may use so much processor time only, so that "
                        "processors are not kept awake; times vary more");
         return RP_OK;
     }
@@ -99,7 +99,7 @@ void rpexec_host_awake_end(rpexec_host_awake *awake)
         pthread_join(awake->keepers[i].thread, NULL);
     }
     if (atomic_load(&awake->refused)) {
-        rp_log_warning("--bind: the kernel does not run threads at idle priority here, so that "
+        rp_log_warning("{bind}: the kernel does not run threads at idle priority here, so that "
                        "processors are not kept awake; times vary more");
     }
 }

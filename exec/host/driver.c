@@ -163,7 +163,7 @@ static void *run_queue(void *context)
     bool kept = keep_to_core(q);
     pthread_mutex_lock(&d->lock);
     if (!kept) {
-        rp_log_error("--bind: the kernel does not bind threads to processors here");
+        rp_log_error("{bind}: the kernel does not bind threads to processors here");
         fail_locked(d, RP_TOOL);
     }
     while (!d->closing && d->status == RP_OK) {
@@ -219,7 +219,7 @@ static rp_status start_queues(rpexec_driver *d)
     for (uint32_t i = 0; i < p->queue_count; i++) {
         int error = pthread_create(&d->queues[i].thread, NULL, run_queue, &d->queues[i]);
         if (error != 0) {
-            rp_log_error("out of memory or processes: pthread_create: %s; valid are fewer --gpus "
+            rp_log_error("out of memory or processes: pthread_create: %s; valid are fewer {gpus} "
                          "and larger limits (ulimit -v, -u)",
                          strerror(error));
             return RP_NO_MEMORY;

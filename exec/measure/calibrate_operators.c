@@ -373,7 +373,7 @@ static bool has_memory(const rpexec_site *site, uint64_t bytes)
     uint64_t room =
         site->gpu_bytes != 0 ? site->gpu_bytes : rp_host_memory_available("") / 2 / site->gpus;
     if (bytes > room) {
-        rp_log_warning("--record: operators are not measured: one layer of each kind needs %" PRIu64
+        rp_log_warning("{record}: operators are not measured: one layer of each kind needs %" PRIu64
                        " MB, there are %" PRIu64,
                        bytes / 1000000, room / 1000000);
     }

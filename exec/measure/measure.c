@@ -312,8 +312,8 @@ rp_status rpexec_measure(const rpexec_plan *plan, const rp_timeline *timeline,
     measuring m = {.plan = plan, .timeline = timeline, .flops = flops, .skip = skip};
     double *values = NULL;
     if (skip >= plan->program->iteration_count) {
-        rp_log_error("--record: the last program has %u iterations, of which the first does not "
-                     "count; valid are --steps from 2 on",
+        rp_log_error("{record}: the last program has %u iterations, of which the first does not "
+                     "count; valid are {steps} from 2 on",
                      plan->program->iteration_count);
         return RP_USAGE;
     }

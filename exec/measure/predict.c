@@ -44,7 +44,7 @@ rp_status rpexec_predict_conditions(rp_dtype dtype, const rp_model *model, bool 
 static rp_status check_sizes(const char *path, const rp_costs *c, const rpexec_measured *w)
 {
     if (c->layers != w->layers || c->microbatch_size != w->sequences || c->seq_len != w->seq_len) {
-        rp_log_error("--costs: %s was measured with %u layers and microbatches of %u x %u tokens, "
+        rp_log_error("{costs}: %s was measured with %u layers and microbatches of %u x %u tokens, "
                      "this run has %u and %u x %u; valid is a record of the same sizes",
                      path, c->layers, c->microbatch_size, c->seq_len, w->layers, w->sequences,
                      w->seq_len);
@@ -60,7 +60,7 @@ static rp_status check_origin(const char *path, const rp_costs *c, const rpexec_
     size_t model = at != NULL ? (size_t)(at - c->name) : 0;
     if (at != NULL && (strlen(w->model) != model || strncmp(c->name, w->model, model) != 0 ||
                        strcmp(at + 1, w->backend) != 0)) {
-        rp_log_error("--costs: %s was measured with %.*s on the backend %s, this run has %s on %s; "
+        rp_log_error("{costs}: %s was measured with %.*s on the backend %s, this run has %s on %s; "
                      "valid is a record of the same model and backend",
                      path, (int)model, c->name, at + 1, w->model, w->backend);
         return RP_INPUT;
@@ -70,7 +70,7 @@ static rp_status check_origin(const char *path, const rp_costs *c, const rpexec_
     size_t length = says ? strcspn(c->source + before, ";") : 0;
     if (says && (length != strlen(w->conditions) ||
                  strncmp(c->source + before, w->conditions, length) != 0)) {
-        rp_log_error("--costs: %s was measured in %.*s, this run is in %s; valid is a record of "
+        rp_log_error("{costs}: %s was measured in %.*s, this run is in %s; valid is a record of "
                      "the same",
                      path, (int)length, c->source + before, w->conditions);
         return RP_INPUT;
@@ -85,7 +85,7 @@ rp_status rpexec_predict_read(const char *from, const rpexec_measured *wanted, r
     rp_platform platform;
     struct stat status;
     if (stat(from, &status) != 0) {
-        rp_log_error("--costs: %s: %s; valid is a folder that rpexec --record has written", from,
+        rp_log_error("{costs}: %s: %s; valid is a folder that rpexec --record has written", from,
                      strerror(errno));
         return RP_INPUT;
     }
@@ -123,7 +123,7 @@ static rp_status find_rpsim(rp_arena *arena, const char **path_out)
             return RP_OK;
         }
     }
-    rp_log_error("--predict: there is no rpsim in %s; valid are installations and builds with both",
+    rp_log_error("{predict}: there is no rpsim in %s; valid are installations and builds with both",
                  own != NULL ? own : "this program's folder");
     return RP_TOOL;
 }
@@ -137,25 +137,26 @@ static rp_status simulate(const rpexec_prediction *p, const char *program, const
     RP_TRY(find_rpsim(arena, &rpsim));
     RP_TRY(rp_arena_print(arena, &tokens, "%u", p->costs.seq_len));
     RP_TRY(rp_arena_print(arena, &network, "platform.network_gb_per_s=%.17g", p->network_gb_per_s));
-    const char *const arguments[] = {rpsim,
-                                     "--program-in",
-                                     program,
-                                     "--model",
-                                     model,
-                                     "--seq-len",
-                                     tokens,
-                                     "--costs",
-                                     p->costs_path,
-                                     "--platform",
-                                     p->platform_path,
-                                     "--fidelity",
-                                     "hardware",
-                                     "--timeline-out",
-                                     timeline,
-                                     p->network_gb_per_s > 0 ? "--set" : NULL,
-                                     network,
-                                     NULL};
-    const rp_process process = {.argv = arguments, .package = "rpsim"};
+    const struct {
+        const char *setting;
+        const char *value;
+    } settings[] = {{"program-in", program},
+                    {"model", model},
+                    {"seq-len", tokens},
+                    {"costs", p->costs_path},
+                    {"platform", p->platform_path},
+                    {"fidelity", "hardware"},
+                    {"timeline-out", timeline},
+                    {p->network_gb_per_s > 0 ? "set" : NULL, network}};
+    const char *words[2 + sizeof settings / sizeof *settings] = {rpsim};
+    size_t count = 1;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        if (settings[i].setting != NULL) {
+            RP_TRY(rp_arena_print(arena, &words[count++], "--%s=%s", settings[i].setting,
+                                  settings[i].value));
+        }
+    }
+    const rp_process process = {.argv = words, .package = "rpsim"};
     return rp_process_run(&process);
 }
 
@@ -168,7 +169,7 @@ static rp_status make_temporary(rp_arena *arena, const char **path_out)
              folder != NULL && *folder != '\0' ? folder : "/tmp");
     int descriptor = mkstemp(path);
     if (descriptor < 0) {
-        rp_log_error("--predict: %s: %s", path, strerror(errno));
+        rp_log_error("{predict}: %s: %s", path, strerror(errno));
         return RP_IO;
     }
     close(descriptor);

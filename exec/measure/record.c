@@ -26,7 +26,7 @@ rp_status rpexec_record_open(const char *folder, rp_arena *arena, rpexec_record 
     if (mkdir(folder, 0777) == 0) {
         record->made = folder;
     } else if (errno != EEXIST) {
-        rp_log_error("--record: %s cannot be made: %s; valid are folders, and names in one", folder,
+        rp_log_error("{record}: %s cannot be made: %s; valid are folders, and names in one", folder,
                      strerror(errno));
         return RP_INPUT;
     }
@@ -127,7 +127,7 @@ static double busy_pct(const rpexec_recorded *r, double siblings_s)
 static void warn_busy(double pct)
 {
     if (pct > 0) {
-        rp_log_warning("--record: other processes used %.0f %% of the processors meanwhile; the "
+        rp_log_warning("{record}: other processes used %.0f %% of the processors meanwhile; the "
                        "record is marked, and predictions with it are wrong; valid for predictions "
                        "are records of idle machines",
                        pct);

@@ -351,7 +351,7 @@ static rp_status allocate_tensors(const rp_model *c, rp_arena *arena, rpexec_mod
     /* Beside linear layers: norms and tables, biases, the router and its own, sinks. */
     uint64_t tensors = 9 + 2 + 7 + 3 + (4 + 3 * (uint64_t)c->experts) * (1 + pairs);
     if (tensors > MOST_TENSORS) {
-        rp_log_error("--model: the layers of %s have %llu tensors; valid are up to %u", c->name,
+        rp_log_error("{model}: the layers of %s have %llu tensors; valid are up to %u", c->name,
                      (unsigned long long)tensors, MOST_TENSORS);
         return RP_INPUT;
     }

@@ -136,20 +136,20 @@ static rp_status check(const rp_model *c, uint32_t seq_len)
         before = "the family ";
     }
     if (what != NULL) {
-        rp_log_error("--model: %s has %s%s, which the executor does not compute; valid are models "
+        rp_log_error("{model}: %s has %s%s, which the executor does not compute; valid are models "
                      "of the Llama, Mistral, Mixtral, Phi-3, Gemma 2, Gemma 3, Qwen2, Qwen3, "
                      "Qwen3-MoE and gpt-oss families",
                      c->name, before, what);
         return RP_INPUT;
     }
     if (rotated_of(c) % 2 != 0) {
-        rp_log_error("--model: %s has heads of %u, which the rotary embedding cannot halve; valid "
+        rp_log_error("{model}: %s has heads of %u, which the rotary embedding cannot halve; valid "
                      "are even head dimensions",
                      c->name, rotated_of(c));
         return RP_INPUT;
     }
     if (seq_len == 0 || seq_len > c->max_positions) {
-        rp_log_error("--seq-len: %u; valid for %s are 1 to %u", seq_len, c->name, c->max_positions);
+        rp_log_error("{seq_len}: %u; valid for %s are 1 to %u", seq_len, c->name, c->max_positions);
         return RP_INPUT;
     }
     return RP_OK;

@@ -27,7 +27,7 @@ static rp_status check(const rp_model *m, uint32_t ranks)
                                                    n > 1 ? ", " : "", n)
                                 : 0;
     }
-    rp_log_error("--gpus: %u GPUs cannot have equal parts of %s, which has %u heads, %u kv "
+    rp_log_error("{gpus}: %u GPUs cannot have equal parts of %s, which has %u heads, %u kv "
                  "heads, an MLP of %u and %u tokens; valid for tensor parallelism are %s",
                  ranks, m->name, m->heads, m->kv_heads, m->intermediate, m->vocab, valid);
     return RP_USAGE;

@@ -185,7 +185,7 @@ static rp_status plan_backward(rpexec_planner *p, uint32_t op, rpexec_plan_recor
         char name[RP_OP_NAME_SIZE];
         rp_op_name(o, name);
         return rp_refuse(p->reason, RP_USAGE,
-                         "--recompute: %s needs what its forward computed, and that is gone; valid "
+                         "{recompute}: %s needs what its forward computed, and that is gone; valid "
                          "with weights in host memory are wait and early",
                          name);
     }

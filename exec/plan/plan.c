@@ -315,7 +315,7 @@ static rp_status refuse(const rpexec_planner *p, uint32_t op)
                          p->program->schedule, kind);
     }
     return rp_refuse(p->reason, RP_USAGE,
-                     "--schedule: %s has %s ops, which the executor does not run yet; valid are "
+                     "{schedule}: %s has %s ops, which the executor does not run yet; valid are "
                      "pipelines and schedules with weights in host memory",
                      p->program->schedule, kind);
 }
@@ -479,7 +479,7 @@ static rp_status check_stages(const rp_program *program, rp_reason *reason)
     if (program->forward_count == 0 && program->backward_count > 1) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--partition: the first backward stage has all layers and there is no forward "
+            "{partition}: the first backward stage has all layers and there is no forward "
             "stage, so that the others have nothing; valid is one backward stage, or "
             "forward stages");
     }

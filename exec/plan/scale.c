@@ -18,12 +18,16 @@ static rp_status check_queue(const rp_program *p, const rp_queue *queue, bool cl
         if (latest > now || updated[queue->gpu] == now) {
             char name[RP_OP_NAME_SIZE];
             rp_op_name(op, name);
-            return rp_refuse(reason, RP_USAGE,
-                             "%s, but GPU %u has %s after work of another step; valid for %s %s",
-                             clips ? "--clip-norm: gradients of all GPUs are known before a step"
-                                   : "--dtype fp16: all GPUs agree on skipping a step",
-                             queue->gpu, name, p->schedule,
-                             clips ? "is --optimizer sync" : "are fp32 and bf16");
+            return clips ? rp_refuse(reason, RP_USAGE,
+                                     "{clip_norm}: gradients of all GPUs are known before a step, "
+                                     "but GPU %u has %s after work of another step; valid for %s "
+                                     "is {optimizer} sync",
+                                     queue->gpu, name, p->schedule)
+                         : rp_refuse(reason, RP_USAGE,
+                                     "{dtype} fp16: all GPUs agree on skipping a step, but GPU %u "
+                                     "has %s after work of another step; valid for %s are fp32 and "
+                                     "bf16",
+                                     queue->gpu, name, p->schedule);
         }
         updated[queue->gpu] = now;
     }

@@ -7,7 +7,7 @@ static rp_status take_platform(const char *name, uint32_t gpus, rp_arena *arena,
 {
     RP_TRY(rp_platform_load(name, arena, &m->platform));
     if (gpus > m->platform.gpus) {
-        rp_log_error("--gpus: %s has %u GPUs; valid are 1 to %u, or a platform file with more",
+        rp_log_error("{gpus}: %s has %u GPUs; valid are 1 to %u, or a platform file with more",
                      m->platform.name, m->platform.gpus, m->platform.gpus);
         return RP_USAGE;
     }
@@ -27,8 +27,8 @@ rp_status rpexec_machine_load(const char *platform, double link_gb_per_s, uint32
         m.machine.upload_Bps = m.machine.download_Bps = 1e9 * link_gb_per_s;
     }
     if (m.limited && !(m.machine.upload_Bps > 0)) {
-        rp_log_error("--platform: %s has no link_effective_gb_per_s or link_efficiency; valid are "
-                     "platform files with one of them, or --link-gb-per-s",
+        rp_log_error("{platform}: %s has no link_effective_gb_per_s or link_efficiency; valid are "
+                     "platform files with one of them, or {link_gb_per_s}",
                      m.platform.name);
         return RP_INPUT;
     }

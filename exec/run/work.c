@@ -82,7 +82,7 @@ rp_status rpexec_work_program(const rp_resolved *work, const rpexec_model *model
 {
     const char *obstacle = rpexec_work_obstacle(&work->schedule->traits, work->asynchronous);
     if (obstacle != NULL) {
-        return rp_refuse(reason, RP_USAGE, "--schedule: %s: %s; valid is --optimizer sync",
+        return rp_refuse(reason, RP_USAGE, "{schedule}: %s: %s; valid is {optimizer} sync",
                          work->schedule->name, obstacle);
     }
     rp_model counted;

@@ -188,7 +188,7 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
     if (fwd + head_fwd + bwd + head_bwd > most_s) {
         return rp_refuse(
             reason, RP_INPUT,
-            "--seq-len: one microbatch takes %.3g s in one stage by cost table %s; valid "
+            "{seq_len}: one microbatch takes %.3g s in one stage by cost table %s; valid "
             "are sizes that take at most %.0f s",
             fwd + head_fwd + bwd + head_bwd, table->name, most_s);
     }

@@ -488,7 +488,7 @@ static rp_status put_rank(writer *w, rp_arena *arena)
         }
     }
     if (w->file.status == RP_OK && !done) {
-        rp_log_error("--chakra-out: the ops of GPU %" PRIu32 " wait for each other", w->rank);
+        rp_log_error("{chakra_out}: the ops of GPU %" PRIu32 " wait for each other", w->rank);
         return rp_broken();
     }
     return w->file.status;
@@ -518,7 +518,7 @@ rp_status rpsim_chakra_open(const char *prefix, uint32_t gpus, const rp_layout *
     uint64_t ranks = (uint64_t)gpus * rp_layout_gpus(layout);
     *files_out = (rpsim_chakra_files){0};
     if (ranks > RPSIM_CHAKRA_MAX_RANKS) {
-        rp_log_error("--chakra-out: a file for each of %" PRIu64 " GPUs; valid are up to %u GPUs",
+        rp_log_error("{chakra_out}: a file for each of %" PRIu64 " GPUs; valid are up to %u GPUs",
                      ranks, RPSIM_CHAKRA_MAX_RANKS);
         return RP_USAGE;
     }
@@ -558,7 +558,7 @@ rp_status rpsim_chakra_write(const rp_timeline *timeline, int64_t hop_ps, uint64
         status = rp_output_commit(&files->outputs[r]);
     }
     if (status == RP_OK && rpsim_chakra_loses_precision(x)) {
-        rp_log_warning("--chakra-out: durations are whole microseconds there and these are not; "
+        rp_log_warning("{chakra_out}: durations are whole microseconds there and these are not; "
                        "the attributes rp_ns and rp_ps have them exactly");
     }
     return status;

@@ -162,7 +162,7 @@ static rp_status set_layers(const rpsim_ranges *ranges, const rp_partition *part
         return RP_OK;
     }
     if (partition->backward_count != 0 || partition->forward_count != stage_count) {
-        rp_log_error("--partition: %" PRIu32 " stages, and the traces have %" PRIu32
+        rp_log_error("{partition}: %" PRIu32 " stages, and the traces have %" PRIu32
                      "; valid are lists of %" PRIu32 " stages",
                      partition->forward_count + partition->backward_count, stage_count,
                      stage_count);
@@ -173,7 +173,7 @@ static rp_status set_layers(const rpsim_ranges *ranges, const rp_partition *part
         stages[s].layers = partition->forward_layers[s];
         if (stages[s].layers == 0 && &stages[s] != last) {
             rp_log_error_at(ranges->name, 0,
-                            "stage %" PRIu32 " takes time and --partition gives it no layers; "
+                            "stage %" PRIu32 " takes time and {partition} gives it no layers; "
                             "valid are stages with layers, but for the last one",
                             s);
             return RP_INPUT;
@@ -187,7 +187,7 @@ static rp_status set_layers(const rpsim_ranges *ranges, const rp_partition *part
         if (last->layers != 0) {
             return RP_OK;
         }
-        rp_log_error("--partition: no layers at all; valid are lists with one at least");
+        rp_log_error("{partition}: no layers at all; valid are lists with one at least");
         return RP_INPUT;
     }
     last->head_forward_ps = excess(last->ps[RP_TORCH_FORWARD], last->layers, forward_ps, layers);
@@ -269,7 +269,7 @@ rp_status rpsim_kineto_costs(const rpsim_ranges *ranges, const rpsim_range_summa
         layers += stages[s].layers;
     }
     if (layers > RP_MAX_LAYERS) {
-        rp_log_error("--partition: %llu layers; valid are up to %u", (unsigned long long)layers,
+        rp_log_error("{partition}: %llu layers; valid are up to %u", (unsigned long long)layers,
                      RP_MAX_LAYERS);
         return RP_INPUT;
     }

@@ -143,7 +143,7 @@ rp_status rpsim_roundpipe_ends(const rpsim_ranges *ranges, rp_costs *costs)
         rp_log_error_at(ranges->name, 0,
                         "%" PRIu32
                         " layers, of which the first were the embedding and the last the "
-                        "head; valid are three or more, or --ends none",
+                        "head; valid are three or more, or {ends} none",
                         costs->layers);
         return RP_INPUT;
     }

@@ -76,7 +76,7 @@ static rp_status answer(const rpadvise_options *o, rpadvise_search *search)
     }
     if (status == RP_OK && advice.row_count == 0) {
         if (advice.exhausted) {
-            rp_log_error("--budget: within %u simulations nothing that fits was found", o->budget);
+            rp_log_error("{budget}: within %u simulations nothing that fits was found", o->budget);
         } else {
             rp_log_error("nothing fits");
         }

@@ -43,7 +43,7 @@ static rp_status read_ranks(const char *prefix, rp_arena *arena, rpsim_chakra_tr
         }
         RP_TRY(read_rank(path, arena, trace));
     }
-    rp_log_error("--chakra: valid are up to %u ranks", MAX_RANKS);
+    rp_log_error("{chakra}: valid are up to %u ranks", MAX_RANKS);
     return RP_INPUT;
 }
 

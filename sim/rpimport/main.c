@@ -37,7 +37,7 @@ static rp_status read_all(const rpimport_options *o, rpsim_ranges *ranges)
     }
     if (!ranges->on_gpu && !o->statistic_given) {
         rp_log_warning("the traces have ranges of the CPU only, and these include waiting for "
-                       "inputs; --statistic min takes the shortest");
+                       "inputs; {statistic} min takes the shortest");
     }
     return RP_OK;
 }
@@ -50,7 +50,7 @@ static rp_status write_costs(const rpimport_options *o, rpsim_ranges *ranges, rp
     rp_partition partition;
     rp_costs costs;
     if (o->partition != NULL && ranges->roundpipe) {
-        rp_log_error("--partition: RoundPipe's ranges are of layers; valid without it");
+        rp_log_error("{partition}: RoundPipe's ranges are of layers; valid without it");
         return RP_USAGE;
     }
     if (o->partition != NULL) {

@@ -254,14 +254,14 @@ static rp_status load_subject(const rpplan_options *o, rp_arena *arena, subject 
     }
     RP_TRY(rp_costs_load(o->costs, arena, &s->costs));
     if (s->model_known && s->model.layers != s->costs.layers) {
-        rp_log_error("--costs: table %s has %u layers, model %s has %u; valid is a table of the "
+        rp_log_error("{costs}: table %s has %u layers, model %s has %u; valid is a table of the "
                      "same model",
                      s->costs.name, s->costs.layers, s->model.name, s->model.layers);
         return RP_USAGE;
     }
     if (!s->model_known && o->limit_given && o->memory_limit != RP_PLAN_UNLIMITED) {
-        rp_log_error("--memory-limit: without a model no sizes are known; valid is none, or any "
-                     "limit with --model");
+        rp_log_error("{memory_limit}: without a model no sizes are known; valid is none, or any "
+                     "limit with {model}");
         return RP_USAGE;
     }
     return RP_OK;

@@ -130,7 +130,7 @@ static rp_status refuse_key(const char *key, const char *cause)
             used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", list[i].key);
         }
     }
-    rp_log_error("--fit-constants: '%.64s' %s; valid are %swhere the platform file has them", key,
+    rp_log_error("{fit_constants}: '%.64s' %s; valid are %swhere the platform file has them", key,
                  cause, known);
     return RP_USAGE;
 }

@@ -40,8 +40,8 @@ static rp_status check_iterations(const rpsim_study *study, const rpsim_options 
         uint32_t count = row->given != NULL ? row->given->iteration_count : row->run.iterations;
         if (o->gantt_last > count) {
             rp_log_error(
-                "--gantt-iterations: %s has %u iteration%s; valid are 1 to %u, or a larger "
-                "--iterations",
+                "{gantt_iterations}: %s has %u iteration%s; valid are 1 to %u, or a larger "
+                "{iterations}",
                 row->schedule_name, count, count == 1 ? "" : "s", count);
             return RP_USAGE;
         }
@@ -60,7 +60,7 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, const rpsim_options *o,
     RP_TRY(require_one(study, "--chakra-out", o->chakra_out));
     if (o->gantt_out != NULL) {
         if (study->row_count > RP_GANTT_MAX_PANELS) {
-            rp_log_error("--gantt-out: %u runs do not fit one chart; valid are up to %u",
+            rp_log_error("{gantt_out}: %u runs do not fit one chart; valid are up to %u",
                          study->row_count, RP_GANTT_MAX_PANELS);
             return RP_USAGE;
         }
@@ -69,7 +69,7 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, const rpsim_options *o,
     }
     if (o->html_out != NULL) {
         if (study->row_count > RP_PAGE_MAX_RUNS) {
-            rp_log_error("--html-out: %u runs are too many for one page; valid are up to %u",
+            rp_log_error("{html_out}: %u runs are too many for one page; valid are up to %u",
                          study->row_count, RP_PAGE_MAX_RUNS);
             return RP_USAGE;
         }
@@ -92,7 +92,7 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, const rpsim_options *o,
         rp_traits traits = row->given != NULL ? row->given->traits : row->run.schedule->traits;
         traits.layout = row->run.layout;
         if (rp_server_copies(&traits) > 1) {
-            rp_log_error("--chakra-out: hosts of several servers add up gradients, which traces of "
+            rp_log_error("{chakra_out}: hosts of several servers add up gradients, which traces of "
                          "GPUs cannot say; valid are runs on one server");
             return RP_USAGE;
         }
@@ -164,7 +164,7 @@ static rp_status check_legacy(const rpsim_options *o, const rp_program *program,
     if (!o->torch_legacy || !pairs) {
         return RP_OK;
     }
-    rp_log_error("--torch-csv-dialect: the legacy dialect has no overlapped pairs, and %s has "
+    rp_log_error("{torch_csv_dialect}: the legacy dialect has no overlapped pairs, and %s has "
                  "some; valid are compute-only, lowered and lowered-waits",
                  program->schedule);
     return RP_USAGE;
@@ -178,7 +178,7 @@ static rp_status write_torch_csv(const rpsim_study *study, const rpsim_options *
     bool multi_rank = o->setup.multi_rank_stages;
     RP_TRY(rp_torch_csv_of_program(program, multi_rank, study->arena, &csv));
     if (csv.separate && o->torch_lowered) {
-        rp_log_error("--torch-csv-dialect: PyTorch has no lowering for stages with the backward "
+        rp_log_error("{torch_csv_dialect}: PyTorch has no lowering for stages with the backward "
                      "apart, as %s has them; valid is compute-only",
                      program->schedule);
         return RP_USAGE;

@@ -418,9 +418,9 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
     if (program->op_bytes == NULL) {
         return rp_refuse(
             reason, RP_INPUT,
-            "--program-in: hardware fidelity needs a lowered program, this is a compute "
+            "{program_in}: hardware fidelity needs a lowered program, this is a compute "
             "schedule; valid are programs that rpsim --fidelity hardware --program-out "
-            "wrote, or --fidelity stage");
+            "wrote, or {fidelity} stage");
     }
     inputs in = {.model = model};
     RP_TRY(rp_host_memory_allow(rp_program_footprint(program->op_count, true), "the program",

@@ -162,8 +162,8 @@ static rp_status list_inputs(const rpsim_interval_run *run, rpsim_intervals *out
         }
         const rpsim_range *range = &ranges.of[id][kind];
         if (!(range->low > 0)) {
-            rp_log_error("--intervals: ranges.csv has no range for %s, %s; valid are a row for "
-                         "it, and --intervals off",
+            rp_log_error("{intervals}: ranges.csv has no range for %s, %s; valid are a row for "
+                         "it, and {intervals} off",
                          rpsim_input_names[id], rp_provenance_text(kind));
             return RP_INPUT;
         }
@@ -278,11 +278,10 @@ static rp_status simulate_all(const rpsim_interval_run *run, uint64_t seed, uint
     RP_TRY(rp_arena_alloc(arena, jobs, sizeof *s.speeds, &s.speeds));
     RP_TRY(rp_arena_alloc(arena, (size_t)jobs * RPSIM_INPUT_COUNT, sizeof *s.factors, &s.factors));
     RP_TRY(draw_factors(&s, seed, jobs, arena));
-    RP_TRY(rp_host_memory_allow(
-        DRAW_OP_BYTES * run->program->op_count * rp_crew_threads(threads, jobs), "--intervals",
-        "--intervals off, fewer --microbatches or "
-        "--iterations",
-        NULL));
+    RP_TRY(rp_host_memory_allow(DRAW_OP_BYTES * run->program->op_count *
+                                    rp_crew_threads(threads, jobs),
+                                rp_log_spell("{intervals}").text,
+                                "{intervals} off, fewer {microbatches} or {iterations}", NULL));
     RP_TRY(rp_crew_run(threads, jobs, simulate_job, &s));
     out->speeds = s.speeds;
     for (uint32_t i = 0; jobs > out->draws && i < out->input_count; i++) {

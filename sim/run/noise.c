@@ -163,8 +163,9 @@ rp_status rpsim_noise_run(const rpsim_noise *noise, const rp_program *program,
               .values = values_out};
     pthread_t threads[RP_CREW_MAX_THREADS];
     uint32_t wanted = rp_crew_threads(noise->threads, noise->replicas);
-    RP_TRY(rp_host_memory_allow(REPLICA_OP_BYTES * program->op_count * wanted, "--jitter",
-                                "fewer --replicas, --microbatches or --iterations", NULL));
+    RP_TRY(rp_host_memory_allow(REPLICA_OP_BYTES * program->op_count * wanted,
+                                rp_log_spell("{jitter}").text,
+                                "fewer {replicas}, {microbatches} or {iterations}", NULL));
     uint32_t started = 0;
     /* A thread that cannot be had costs time, nothing else: the caller's does all that is left. */
     while (started + 1 < wanted && pthread_create(&threads[started], NULL, work_beside, &c) == 0) {

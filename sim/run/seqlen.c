@@ -106,7 +106,7 @@ void rpsim_seqlen_warn(const rpsim_seqlen *found, const char *schedule)
 {
     for (uint32_t i = 0; i < found->doubt_count; i++) {
         const rpsim_seqlen_doubt *d = &found->doubts[i];
-        rp_log_warning("%s%s--max-seqlen: %u tokens %s although %u %s; the search assumes that "
+        rp_log_warning("%s%s{max_seqlen}: %u tokens %s although %u %s; the search assumes that "
                        "what is longer needs more",
                        schedule != NULL ? schedule : "", schedule != NULL ? ": warning: " : "",
                        d->tokens, d->fits ? "fit" : "do not fit", d->other_tokens,

@@ -36,7 +36,7 @@ static rp_status missing_table(const char *name, rp_arena *arena, rp_reason *rea
     if (status == RP_OK) {
         status =
             rp_refuse(reason, RP_USAGE,
-                      "--costs: stage fidelity needs a cost table and there is no %s; valid values "
+                      "{costs}: stage fidelity needs a cost table and there is no %s; valid values "
                       "are %s, or a file",
                       name, valid.bytes != NULL ? valid.bytes : "");
     }
@@ -75,8 +75,8 @@ static rp_status computed_costs(const rpsim_setup *o, const rp_layout *layout, r
         if (!found) {
             return rp_refuse(
                 reason, RP_USAGE,
-                "--set: there is no table %s whose times could change, they are computed; "
-                "valid are changes of the platform, or --costs NAME|FILE",
+                "{set}: there is no table %s whose times could change, they are computed; "
+                "valid are changes of the platform, or {costs} NAME|FILE",
                 name);
         }
         return load_costs(o, name, arena, in, reason);
@@ -105,14 +105,14 @@ static rp_status check_sizes(const rpsim_setup *o, const rp_costs *costs, rp_rea
 {
     if (o->run.microbatch_size != 0 && o->run.microbatch_size != costs->microbatch_size) {
         return rp_refuse(reason, RP_USAGE,
-                         "--microbatch-size: cost table %s was measured with %u sequences per "
+                         "{microbatch_size}: cost table %s was measured with %u sequences per "
                          "microbatch and stage fidelity does not rescale; valid is %u",
                          costs->name, costs->microbatch_size, costs->microbatch_size);
     }
     if (o->run.seq_len != 0 && o->run.seq_len != costs->seq_len) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--seq-len: cost table %s was measured with sequences of %u tokens and stage "
+            "{seq_len}: cost table %s was measured with sequences of %u tokens and stage "
             "fidelity does not rescale; valid is %u",
             costs->name, costs->seq_len, costs->seq_len);
     }
@@ -133,7 +133,7 @@ static rp_status asked_arithmetic(const rpsim_setup *o, const rp_program *progra
     if (!rp_arithmetic_exists(*asked_out)) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--accumulation: products of %s add up in fp32; valid are fp32, and runs in "
+            "{accumulation}: products of %s add up in fp32; valid are fp32, and runs in "
             "fp16",
             rp_dtype_text(asked_out->dtype));
     }
@@ -157,7 +157,7 @@ static rp_status set_arithmetic(const rpsim_setup *o, rp_arithmetic asked, rp_ar
                        rp_peak_flops_per_s(&half);
     bool given = o->run.dtype_given || o->run.accumulation != RP_ACCUMULATION_USUAL;
     if (table->arithmetic.accumulation == RP_ACCUMULATION_USUAL && given && matters && !o->quiet) {
-        rp_log_warning("--costs: %s does not say what it was measured in: taken as %s; its keys "
+        rp_log_warning("{costs}: %s does not say what it was measured in: taken as %s; its keys "
                        "dtype and accumulation say it",
                        table->name, rp_arithmetic_text(costs->arithmetic));
     }
@@ -194,7 +194,7 @@ static void warn_of_host_work(const rpsim_setup *o, const rpsim_inputs *in)
                 !m->expert_bias;
     for (uint32_t i = 0; many && i < o->schedule_count; i++) {
         if (!o->schedules[i]->traits.one_dispatcher) {
-            rp_log_warning("--model: the host's work for the modules of %s's experts is in the "
+            rp_log_warning("{model}: the host's work for the modules of %s's experts is in the "
                            "times of roundpipe only; others are at most as fast as is said here",
                            m->name);
             return;
@@ -207,27 +207,27 @@ static rp_status check_hardware(const rpsim_setup *o, const rpsim_inputs *in, rp
 {
     if (in->model == NULL) {
         return rp_refuse(reason, RP_USAGE,
-                         "--model: hardware fidelity needs to know the model; valid is --model "
-                         "NAME|FILE beside --costs");
+                         "{model}: hardware fidelity needs to know the model; valid is {model} "
+                         "NAME|FILE beside {costs}");
     }
     if (o->run.round_given && o->run.round != RP_ROUND_ALL) {
         return rp_refuse(reason, RP_USAGE,
-                         "--round: at hardware fidelity a call is one round; valid is all");
+                         "{round}: at hardware fidelity a call is one round; valid is all");
     }
     if (o->run.round_start_given && o->run.round_start != RP_ROUND_START_ROTATE) {
         return rp_refuse(reason, RP_USAGE,
-                         "--round-start: at hardware fidelity a rotation never resets; valid is "
+                         "{round_start}: at hardware fidelity a rotation never resets; valid is "
                          "rotate");
     }
     if (o->run.max_seqlen && in->costs->arithmetic.dtype == RP_DTYPE_F32) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--max-seqlen: what RoundPipe's library allocates is known for 16 bits; valid "
-            "are --dtype fp16 and bf16");
+            "{max_seqlen}: what RoundPipe's library allocates is known for 16 bits; valid "
+            "are {dtype} fp16 and bf16");
     }
     if (o->run.nodes == 0 && o->run.gpus > in->platform_gpus) {
         return rp_refuse(reason, RP_USAGE,
-                         "--gpus: %s has %u GPUs; valid at hardware fidelity are 1 to %u, "
+                         "{gpus}: %s has %u GPUs; valid at hardware fidelity are 1 to %u, "
                          "or a platform file with more",
                          in->platform->name, in->platform_gpus, in->platform_gpus);
     }
@@ -270,7 +270,7 @@ static rp_status give_adapters(const rpsim_setup *o, rp_arena *arena, rp_model *
     if (model->plain_mlp || model->linear_bias || model->layer_norm) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--lora-rank: %s has a plain MLP, biases or LayerNorm, whose adapters nobody "
+            "{lora_rank}: %s has a plain MLP, biases or LayerNorm, whose adapters nobody "
             "has described; valid with models of the other families",
             model->name);
     }
@@ -279,7 +279,7 @@ static rp_status give_adapters(const rpsim_setup *o, rp_arena *arena, rp_model *
     if (model->layers * widths * o->lora_rank > MAX_ADAPTERS) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--lora-rank: adapters of rank %u for %s have up to %.3g parameters; valid are "
+            "{lora_rank}: adapters of rank %u for %s have up to %.3g parameters; valid are "
             "up to %.0g",
             o->lora_rank, model->name, model->layers * widths * o->lora_rank, MAX_ADAPTERS);
     }
@@ -315,7 +315,7 @@ static rp_status check_layers(const rpsim_inputs *in, rp_reason *reason)
     if (in->model != NULL && in->costs->layers != in->model->layers) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--costs: table %s has %u layers, model %s has %u; valid is a table of the same "
+            "{costs}: table %s has %u layers, model %s has %u; valid is a table of the same "
             "model",
             in->costs->name, in->costs->layers, in->model->name, in->model->layers);
     }
@@ -373,8 +373,8 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
         RP_TRY(load_model(o, model, arena, in, reason));
     } else if (o->lora_rank != 0) {
         return rp_refuse(reason, RP_USAGE,
-                         "--lora-rank: the model is not known; valid is --model NAME|FILE beside "
-                         "--costs");
+                         "{lora_rank}: the model is not known; valid is {model} NAME|FILE beside "
+                         "{costs}");
     } else {
         size_t length = strcspn(in->costs->name, "@ "); /* changes follow a blank */
         RP_TRY(rp_arena_copy_text(arena, in->costs->name, length, &in->model_name));
@@ -409,7 +409,7 @@ static rp_status auto_partition(const rpsim_inputs *in, const rp_resolved *run, 
 void rpsim_warn_of_plan(const char *model_name, uint64_t raised_bytes)
 {
     if (raised_bytes != 0) {
-        rp_log_warning("--partition auto: 0.6 of the GPU memory do not hold the largest layer of "
+        rp_log_warning("{partition} auto: 0.6 of the GPU memory do not hold the largest layer of "
                        "%s twice; planned with %llu bytes",
                        model_name, (unsigned long long)raised_bytes);
     }

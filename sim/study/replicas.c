@@ -108,7 +108,7 @@ rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row)
                          .slow_gpu = o->slow_gpu,
                          .slow_factor = o->slow_factor};
     if (isnan(row->result.period_ps)) {
-        rp_log_error("--jitter: one asynchronous iteration of %s has no period; valid are 2 "
+        rp_log_error("{jitter}: one asynchronous iteration of %s has no period; valid are 2 "
                      "iterations or more",
                      row->schedule_name);
         return RP_USAGE;

@@ -1,9 +1,16 @@
 #include "tests/support/assertions.h"
+#include "common/base/log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Messages are those of programs, which name options. */
+__attribute__((constructor)) static void be_a_program(void)
+{
+    rp_log_set_program("rp");
+}
 
 /* Values of the comparison that failed last in this thread, until rp_test_failed takes them. */
 static _Thread_local struct {

@@ -352,7 +352,7 @@ static rp_status refuse_machine(const rp_detected_machine *machine)
         snprintf(seen, sizeof seen, ", though hwloc sees %u GPUs of NVIDIA on PCI",
                  machine->topology.gpus);
     }
-    rp_log_error("--platform detect: no GPU of NVIDIA answers (%s)%s; valid are machines whose "
+    rp_log_error("{platform} detect: no GPU of NVIDIA answers (%s)%s; valid are machines whose "
                  "nvidia-smi lists GPUs, and elsewhere platform files: names of rpsim --list "
                  "platforms, or a path (rpexec --platform-out F describes processors as GPUs)",
                  machine->why_none, seen);
@@ -375,9 +375,8 @@ rp_status rp_detect_write(const char *name, rp_arena *arena, FILE *stream)
     rp_platform *p = &found->out.platform;
     p->name = name;
     RP_TRY(rp_arena_print(arena, &p->source,
-                          "--platform detect: read on this machine, nothing measured; the rest as "
-                          "on %s",
-                          found->like));
+                          "%s: read on this machine, nothing measured; the rest as on %s",
+                          rp_log_spell("{platform} detect").text, found->like));
     p->host_memory_gib = rp_platform_rounded(rp_host_memory_physical() / GIB);
     rp_platform_add_note(&found->out, "host_memory_gib", "read: the system");
     fputs(comment, stream);

@@ -186,9 +186,9 @@ static rp_status refuse_family(const rp_hf_config *config, const char *type, con
                           type, type[0] != '\0' ? "' is not known" : " is said"));
     if (family != NULL) {
         RP_TRY(rp_arena_print(arena, &valid,
-                              "--assume %s, which reads all its keys that say shapes, and the "
-                              "families %s",
-                              family->type, names));
+                              "%s %s, which reads all its keys that say shapes, and the families "
+                              "%s",
+                              rp_log_spell("{assume}").text, family->type, names));
     } else {
         RP_TRY(rp_arena_print(arena, &valid,
                               "files of traces/models, and the families %s; none of them reads %s",
@@ -209,7 +209,7 @@ static rp_status check_assumed(const rp_hf_config *config, rp_arena *arena)
     if (missing == 0) {
         return RP_OK;
     }
-    rp_log_error("%s: --assume: keys of %s are not there, whose defaults are its own: %s; valid "
+    rp_log_error("%s: {assume}: keys of %s are not there, whose defaults are its own: %s; valid "
                  "values are families all of whose sizes the file has",
                  config->path, config->family->type, list);
     return RP_INPUT;
@@ -223,7 +223,7 @@ rp_status rp_hf_choose_family(rp_hf_config *config, const json_t *type, const ch
     const rp_hf_family *assumed = rp_hf_family_of(assume);
     if (family != NULL) {
         if (assume != NULL && family != assumed) {
-            rp_log_warning("%s: --assume: family %s is known and read as itself", config->path,
+            rp_log_warning("%s: {assume}: family %s is known and read as itself", config->path,
                            family->type);
         }
         return rp_hf_set_family(config, family);
@@ -232,14 +232,14 @@ rp_status rp_hf_choose_family(rp_hf_config *config, const json_t *type, const ch
         return refuse_family(config, name, names, proposable, arena);
     }
     if (assumed == NULL) {
-        rp_log_error("--assume: '%.64s' is not a family that is known; valid values are %s", assume,
+        rp_log_error("{assume}: '%.64s' is not a family that is known; valid values are %s", assume,
                      names);
         return RP_USAGE;
     }
     const char *effect = NULL;
     RP_TRY(rp_arena_print(arena, &effect,
-                          "family '%.64s' is not known; it is read as %s, as --assume says", name,
-                          assumed->type));
+                          "family '%.64s' is not known; it is read as %s, as %s says", name,
+                          assumed->type, rp_log_spell("{assume}").text));
     rp_hf_warn(config, "model_type", effect);
     config->assumed = true;
     RP_TRY(rp_hf_set_family(config, assumed));

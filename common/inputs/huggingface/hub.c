@@ -114,10 +114,11 @@ rp_status rp_hf_locate(const char *name_or_path, rp_arena *arena, const char **p
         return RP_OK;
     }
     RP_TRY(find_registered(name_or_path, arena, &registered));
-    rp_log_error("--model: there is no file or folder '%s', and no such model's config.json in "
+    rp_log_error("{model}: there is no file or folder '%s', and no such model's config.json in "
                  "Hugging Face's cache, %s; 'hf download %s config.json' puts it there%s%s",
                  name_or_path, cache, name_or_path,
-                 registered != NULL ? "; this model is built in as --model " : "",
+                 registered != NULL ? rp_log_spell("; this model is built in as {model} ").text
+                                    : "",
                  registered != NULL ? registered : "");
     return RP_INPUT;
 }

@@ -324,7 +324,7 @@ static const key_row keys[] = {
     {"pruned_heads", VALUE, .kind = OBJECT, NULL_TOO, .usual = is_off,
      .effect = "all heads are simulated"},
     {"quantization_config", VALUE, .kind = OBJECT, NULL_TOO, .usual = is_off,
-     .effect = "weights are simulated in the type that --dtype says"},
+     .effect = "weights are simulated in the type that {dtype} says"},
     {"tie_encoder_decoder", VALUE, SWITCH, NULL_TOO, .usual = is_off, .effect = NO_ENCODER},
     {"torchscript", VALUE, SWITCH, NULL_TOO, .usual = is_off,
      .effect = "it is simulated without TorchScript, which unties the head"},

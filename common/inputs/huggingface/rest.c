@@ -61,7 +61,7 @@ static const struct {
     {"no family reads them",
      {"chunk_size_feed_forward", "is_decoder", "is_llama_config", "max_sequence_length",
       "tf_legacy_loss", "use_bfloat16"}},
-    {"--dtype says what is computed in, whatever weights are stored in", {"dtype", "torch_dtype"}},
+    {"the run says what is computed in, whatever weights are stored in", {"dtype", "torch_dtype"}},
     {"all weights come from the checkpoint", {"embedding_initializer_range", "initializer_range"}},
     {"what is computed again has the same values", {"gradient_checkpointing"}},
     {"products are cut into summands: the same up to rounding", {"pretraining_tp"}},
@@ -137,8 +137,9 @@ static rp_status refuse_shape(const rp_hf_config *config, const char *key)
                    config->family->type, known ? "alters" : "sounds as if it alters");
     return rp_hf_refuse(
         config, key, cause,
-        "--assume with a family that reads the key, a file of traces/models, or no such "
-        "key where it alters nothing");
+        rp_log_spell("{assume} with a family that reads the key, a file of traces/models, or no "
+                     "such key where it alters nothing")
+            .text);
 }
 
 rp_status rp_hf_check_rest(const rp_hf_config *config)
@@ -157,7 +158,7 @@ rp_status rp_hf_check_rest(const rp_hf_config *config)
         } else if (rp_hf_not_finite(value) != NULL) {
             rp_hf_warn_not_finite(config, key);
         } else if (effect != NULL && !usual) {
-            rp_hf_warn(config, key, effect);
+            rp_hf_warn(config, key, rp_log_spell(effect).text);
         } else if (known ? shape && !usual : !rp_hf_is_unneeded(key)) {
             rp_hf_warn_unknown(config, key);
         }
@@ -203,7 +204,9 @@ rp_status rp_hf_check_activation(const rp_hf_config *config)
             return rp_hf_refuse(config, names[i],
                                 plain ? "MLPs with that function may have gates, the family's none"
                                       : "MLPs with that function have no gates, the family's do",
-                                "--assume with a family of such MLPs, and a file of traces/models");
+                                rp_log_spell("{assume} with a family of such MLPs, and a file of "
+                                             "traces/models")
+                                    .text);
         }
         if (!fits || (text != NULL && !is_function(text))) {
             rp_hf_warn(config, names[i],

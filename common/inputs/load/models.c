@@ -41,7 +41,7 @@ static rp_status make_gpt(const char *name, rp_arena *arena, rp_model *model_out
                  heads > 0 && layers > 0 && layers <= RP_MAX_LAYERS && hidden % heads == 0 &&
                  hidden / heads % 2 == 0;
     if (!sized) {
-        rp_log_error("--model: '%.80s': valid are gpt:HIDDENxHEADSxLAYERS with heads of an even "
+        rp_log_error("{model}: '%.80s': valid are gpt:HIDDENxHEADSxLAYERS with heads of an even "
                      "size that divide HIDDEN (at most 1048576), and 1 to %u layers, as "
                      "gpt:1024x16x24",
                      name, RP_MAX_LAYERS);
@@ -67,7 +67,7 @@ rp_status rp_model_load_as(const char *name_or_path, const char *assume, rp_aren
     }
     RP_TRY(rp_hf_locate(name_or_path, arena, &name_or_path));
     if (assume != NULL && !rp_hf_is_config(name_or_path)) {
-        rp_log_error("--assume: %.80s has no config.json; valid only with --model "
+        rp_log_error("{assume}: %.80s has no config.json; valid only with {model} "
                      "DIR|config.json",
                      name_or_path);
         return RP_USAGE;

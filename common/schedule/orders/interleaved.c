@@ -21,7 +21,7 @@ rp_status rp_interleaved_check(const rp_schedule_config *config, const char *nam
     uint32_t above = below + config->gpus;
     return rp_refuse(
         reason, RP_USAGE,
-        "--microbatches: %s runs the microbatches in M div P equal groups; "
+        "{microbatches}: %s runs the microbatches in M div P equal groups; "
         "%u in %u groups is no whole number; valid are up to %u, any multiple of %u (such "
         "as %u or %u), and multiples of M div P",
         name, m, group_count(config), 2 * config->gpus - 1, config->gpus, below, above);

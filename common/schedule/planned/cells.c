@@ -305,5 +305,5 @@ rp_status rp_cell_plan_check(const rp_schedule_config *config, const char *name,
         return RP_OK;
     }
     return rp_refuse(reason, RP_USAGE,
-                     "--schedule: %s plans with times; valid are runs with a cost table", name);
+                     "{schedule}: %s plans with times; valid are runs with a cost table", name);
 }

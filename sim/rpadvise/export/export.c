@@ -186,7 +186,7 @@ typedef struct folder {
 
 static rp_status refuse(const char *dir, const char *cause)
 {
-    rp_log_error("--export: %s: %s; valid is a folder that does not exist or is empty", dir, cause);
+    rp_log_error("{export}: %s: %s; valid is a folder that does not exist or is empty", dir, cause);
     return RP_USAGE;
 }
 
@@ -240,7 +240,7 @@ static rp_status check_parent(const char *dir, size_t length)
         parent[rest] = '\0';
     }
     if (access(parent, W_OK | X_OK) != 0) {
-        rp_log_error("--export: %s: %s; valid is a folder that can be written", parent,
+        rp_log_error("{export}: %s: %s; valid is a folder that can be written", parent,
                      strerror(errno));
         return RP_USAGE;
     }
@@ -279,7 +279,7 @@ static rp_status begin(const char *dir, folder *f)
             break;
         }
     }
-    rp_log_error("--export: %s: %s; valid is a folder that can be written", dir, strerror(errno));
+    rp_log_error("{export}: %s: %s; valid is a folder that can be written", dir, strerror(errno));
     return RP_INPUT;
 }
 

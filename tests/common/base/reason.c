@@ -7,6 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of the library. */
+static void setup(void)
+{
+    rp_log_set_program(NULL);
+}
+
+TestSuite(reason, .init = setup);
+
 static rp_status check(int batch, rp_reason *reason)
 {
     return batch > 0 ? RP_OK
@@ -77,6 +85,45 @@ Test(reason, braces_of_data_are_data)
               "a{axes}b");
     cr_expect(eq(str, reason.text, "{gpus}: --axes of a{axes}b, {'descr'}, {}, {Key}, {a-b}, {"));
     cr_expect(eq(str, reason.subject, "axes"));
+}
+
+/* Words that are not known before they are printed, such as those that several messages have. */
+Test(reason, words_are_spelled)
+{
+    cr_expect(eq(str, rp_log_spell("fewer {gpus} or {seq_len}").text, "fewer gpus or seq_len"));
+    rp_log_set_program("rpany");
+    cr_expect(eq(str, rp_log_spell("fewer {gpus} or {seq_len}").text, "fewer --gpus or --seq-len"));
+}
+
+/* Between what it is about and what would be valid. */
+Test(reason, causes_are_found)
+{
+    rp_reason reason = {0};
+    size_t length = 0;
+    rp_refuse(&reason, RP_USAGE, "{schedule}: %s: never ends: why; valid is none", "gpipe");
+    const char *cause = rp_reason_cause(&reason, "gpipe", &length);
+    cr_expect(eq(sz, length, strlen("never ends: why")));
+    cr_expect(eq(int, strncmp(cause, "never ends: why", length), 0));
+    rp_refuse(&reason, RP_USAGE, "ends: why");
+    cause = rp_reason_cause(&reason, NULL, &length);
+    cr_expect(eq(sz, length, strlen("ends: why")));
+    cr_expect(eq(str, cause, "ends: why"));
+}
+
+/* Trials warn of nothing, and who asks whether something was said is told so. */
+Test(reason, warnings_are_muted_and_counted)
+{
+    char messages[256];
+    rp_log_capture_begin(messages, sizeof messages);
+    uint64_t before = rp_log_said();
+    cr_expect(not(rp_log_mute_warnings(true)));
+    rp_log_warning("a");
+    rp_log_error("b");
+    cr_expect(rp_log_mute_warnings(false));
+    rp_log_warning("c");
+    rp_log_capture_end();
+    cr_expect(eq(u64, rp_log_said(), before + 3));
+    cr_expect(eq(str, messages, "b\nwarning: c\n"));
 }
 
 /* As in messages; what has no room is cut, also within the spelled format. */
