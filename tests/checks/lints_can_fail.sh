@@ -268,6 +268,9 @@ for call in 'x = rand()' 'srandom(1)' 't = time(NULL)' 'clock_gettime(0, &t)' 'c
 done
 
 inject includes sim/zz_options.c "a loop over options" <<<'#include <getopt.h>'
+inject settings common/zz_option.c "a library names an option" <<<'    rp_log_error("--gpus: 0");'
+inject settings sim/run/zz_argv.c "a library reads a command line" <<<'int zz(int argc, char **argv)'
+inject settings exec/run/zz_capture.c "a caller that decides captures" <<<'    rp_log_capture_begin(a, sizeof a);'
 inject status exec/zz_broken.c "a silent broken invariant" <<<"    return RP_BROKEN;"
 inject status common/zz_status.c "fprintf(stderr" <<<'    fprintf(stderr, "x");'
 inject status sim/zz_status.c "fputs to stderr" <<<'    fputs("x", stderr);'

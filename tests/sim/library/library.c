@@ -1,5 +1,6 @@
 /* The library's typed interface gives what its command lines give, and refuses what it cannot do.
  */
+#include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
 #include "common/store/store.h"
@@ -438,6 +439,18 @@ Test(library, calls_at_the_wrong_time_are_refused)
     rp_simulation_free(NULL);
     expect_refused(rp_simulation_run(NULL), "no simulation");
     expect_freed();
+}
+
+/* A caller in C has set a setting, and typed no option. */
+Test(library, messages_name_settings_by_their_keys)
+{
+    static const char *const sizes[] = {"--schedule", "gpipe", "--microbatches", "3000000"};
+    static const char *const lists[] = {"--schedule", "gpipe", "--partition", "3,3"};
+    char *text = NULL;
+    rp_log_set_program(NULL);
+    expect_refused(rp_run_json(4, lists, &text), "partition: gpipe has");
+    cr_expect(strstr(rp_last_error(), "--") == NULL, "%s", rp_last_error());
+    expect_refused(rp_run_json(4, sizes, &text), "microbatches");
 }
 
 Test(library, settings_that_cannot_be_are_refused_in_the_words_of_rpsim)
