@@ -59,7 +59,7 @@ static rp_status prepare(const rpsim_question *q, run_inputs *in)
     uint32_t microbatches = rp_resolved_microbatches(&in->run);
     uint32_t sequences = in->run.global_batch / microbatches; /* for the roofline only */
     if (table != NULL && table->layers != in->model.layers) {
-        rp_log_error("--costs: %s has %u layers, model %s %u; valid is a table of the same model",
+        rp_log_error("{costs}: %s has %u layers, model %s %u; valid is a table of the same model",
                      table->name, table->layers, in->model.name, in->model.layers);
         return RP_INPUT;
     }

@@ -70,7 +70,7 @@ static rp_status describe(const rpsim_options *options, rp_arena *arena)
     rp_output output = {0};
     const char *name = NULL;
     if (options->setup.run.gpus != 0) {
-        rp_log_error("--gpus: --platform-out writes the whole server; valid is --set "
+        rp_log_error("{gpus}: {platform_out} writes the whole server; valid is {set} "
                      "platform.gpus=%" PRIu32,
                      options->setup.run.gpus);
         return RP_USAGE;

@@ -455,12 +455,11 @@ rp_status rpsim_study_check_layout(const rpsim_setup *o, const rpsim_inputs *in,
         return RP_OK;
     }
     if (gpus % each != 0) {
-        return rp_refuse(
-            reason, RP_USAGE,
-            "--%s-parallel: %u copies x %u GPUs per layer do not divide %u GPUs; valid "
-            "are numbers whose product does",
-            o->run.tensor_parallel != 0 ? "tensor" : "data", rp_layout_data(&layout),
-            rp_layout_tensor(&layout), gpus);
+        return rp_refuse_setting(reason, RP_USAGE,
+                                 o->run.tensor_parallel != 0 ? "tensor_parallel" : "data_parallel",
+                                 "%u copies x %u GPUs per layer do not divide %u GPUs; valid are "
+                                 "numbers whose product does",
+                                 rp_layout_data(&layout), rp_layout_tensor(&layout), gpus);
     }
     /* With weights in host memory each copy has a host of its own. */
     uint32_t nodes = in->platform->nodes != 0 ? in->platform->nodes : 1;
@@ -468,8 +467,8 @@ rp_status rpsim_study_check_layout(const rpsim_setup *o, const rpsim_inputs *in,
     if (offload && nodes != rp_layout_data(&layout)) {
         return rp_refuse(
             reason, RP_USAGE,
-            "--data-parallel: %u copies of %s, each with its weights in the memory of a "
-            "server, on %u server%s; valid with it are as many copies as --nodes",
+            "{data_parallel}: %u copies of %s, each with its weights in the memory of a "
+            "server, on %u server%s; valid with it are as many copies as {nodes}",
             rp_layout_data(&layout), schedule->name, nodes, nodes == 1 ? "" : "s");
     }
     return rp_model_cut(in->model, &layout, arena, &unused, reason);
@@ -484,7 +483,7 @@ rp_status rpsim_study_check_heads(const rpsim_row *row, rp_reason *reason)
     }
     return rp_refuse(
         reason, RP_USAGE,
-        "--gpus: %s splits the %u attention heads of %s, %u GPUs cannot have equal parts; "
+        "{gpus}: %s splits the %u attention heads of %s, %u GPUs cannot have equal parts; "
         "valid are divisors of %u",
         row->run.schedule->name, row->run.model->heads, row->model_name, row->run.gpus,
         row->run.model->heads);

@@ -28,7 +28,8 @@ rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena 
     RP_TRY(rp_option_list(row->name, text, arena, &names, &o->schedule_count, reason));
     RP_TRY(rp_arena_alloc(arena, o->schedule_count, sizeof *o->schedules, &o->schedules));
     for (uint32_t i = 0; i < o->schedule_count; i++) {
-        RP_TRY(rp_schedule_require("--schedule", names[i], true, &o->schedules[i], reason));
+        RP_TRY(rp_schedule_require(rp_log_spell("{schedule}").text, names[i], true,
+                                   &o->schedules[i], reason));
         for (uint32_t k = 0; k < i; k++) {
             if (o->schedules[k] == o->schedules[i]) {
                 return rp_option_bad(row->name, text, "different schedules", reason);

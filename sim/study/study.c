@@ -25,16 +25,16 @@ static rp_status check_round(const rpsim_setup *o, const rp_schedule_type *sched
 {
     if (schedule->traits.overlapping_rounds && o->run.round_start_given && o->schedule_count == 1) {
         return rp_refuse(reason, RP_USAGE,
-                         "--round-start: %s places rounds by time; valid with roundpipe",
+                         "{round_start}: %s places rounds by time; valid with roundpipe",
                          schedule->name);
     }
     if (schedule->rounds || (!o->run.round_given && !o->run.round_start_given) ||
         o->schedule_count > 1) {
         return RP_OK;
     }
-    return rp_refuse(reason, RP_USAGE,
-                     "%s: %s has no rounds; valid with schedules that have them (roundpipe)",
-                     o->run.round_given ? "--round" : "--round-start", schedule->name);
+    return rp_refuse_setting(reason, RP_USAGE, o->run.round_given ? "round" : "round_start",
+                             "%s has no rounds; valid with schedules that have them (roundpipe)",
+                             schedule->name);
 }
 
 static rp_run_inputs inputs_of(const rpsim_study *study, const rpsim_inputs *in)
@@ -143,33 +143,36 @@ static rp_status add_schedule(rpsim_study *study, const rp_schedule_type *schedu
     const char *why = NULL;
     if (schedule->flushed != NULL && o->all_schedules && !o->run.asynchronous) {
         RP_TRY(rp_arena_print(study->arena, &why,
-                              "flushed after every step it is %s; valid with --optimizer async",
-                              schedule->flushed->name));
+                              "flushed after every step it is %s; valid with %s async",
+                              schedule->flushed->name, rp_log_spell("{optimizer}").text));
         return rpsim_study_refuse(study, name, in->model_name, why, false);
     }
     const char *only_sync = rp_traits_only_synchronous(&schedule->traits);
     if (only_sync != NULL && o->all_schedules && o->run.asynchronous && o->run.hardware) {
-        RP_TRY(rp_arena_print(study->arena, &why, "%s; valid with --optimizer sync", only_sync));
+        RP_TRY(rp_arena_print(study->arena, &why, "%s; valid with %s sync", only_sync,
+                              rp_log_spell("{optimizer}").text));
         return rpsim_study_refuse(study, name, in->model_name, why, false);
     }
     if (schedule->published_as != NULL && o->all_schedules && !o->run.hardware) {
         RP_TRY(rp_arena_print(study->arena, &why,
                               "it differs from %s only in what it moves, which stage fidelity does "
-                              "not model; valid with --fidelity hardware",
-                              schedule->published_as));
+                              "not model; valid with %s hardware",
+                              schedule->published_as, rp_log_spell("{fidelity}").text));
         return rpsim_study_refuse(study, name, in->model_name, why, false);
     }
     if (rp_is_data_parallel(&schedule->traits) && !o->run.hardware) {
         if (o->all_schedules) {
-            return rpsim_study_refuse(study, name, in->model_name,
-                                      "stage fidelity knows no collectives, they would come out "
-                                      "free; valid with --fidelity hardware",
-                                      false);
+            return rpsim_study_refuse(
+                study, name, in->model_name,
+                rp_log_spell("stage fidelity knows no collectives, they would "
+                             "come out free; valid with {fidelity} hardware")
+                    .text,
+                false);
         }
         return rp_refuse(
             reason, RP_USAGE,
-            "--schedule: %s lives on collectives, which stage fidelity does not know; valid "
-            "is --fidelity hardware",
+            "{schedule}: %s lives on collectives, which stage fidelity does not know; valid "
+            "is {fidelity} hardware",
             schedule->name);
     }
     if (o->run.recompute_count != 0) {
@@ -226,7 +229,7 @@ static rp_status read_orders(rpsim_study *study)
     if (csv->separate && !o->multi_rank_stages) {
         rp_log_error_at(study->sidecar->name, 0,
                         "the stages of %s have forward and backward apart and may run on several "
-                        "ranks; valid with --allow-multi-rank-stages",
+                        "ranks; valid with {allow_multi_rank_stages}",
                         path);
         return RP_USAGE;
     }
@@ -270,7 +273,7 @@ static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
     if (o->run.hardware && gpus > row->platform->gpus) {
         return rp_refuse(
             reason, RP_INPUT,
-            "--program-in: %s has %llu GPUs, and %s has %u; valid at hardware fidelity "
+            "{program_in}: %s has %llu GPUs, and %s has %u; valid at hardware fidelity "
             "are platforms with as many",
             o->program_in, (unsigned long long)gpus, row->platform_name, row->platform->gpus);
     }
@@ -283,7 +286,7 @@ static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
     }
     if (batch > UINT32_MAX) {
         return rp_refuse(reason, RP_INPUT,
-                         "--program-in: %llu sequences per step; valid are up to %u",
+                         "{program_in}: %llu sequences per step; valid are up to %u",
                          (unsigned long long)batch, UINT32_MAX);
     }
     row->run = rp_resolved_of_program(program, 1);
@@ -352,7 +355,7 @@ static rp_status check_slow_gpu(const rpsim_study *study, rp_reason *reason)
         uint32_t gpus = study->rows[i].run.gpus;
         if (o->slow_gpu >= gpus) {
             return rp_refuse(reason, RP_USAGE,
-                             "--slow-gpu: %s runs on %u GPUs; valid are GPUs 0 to %u",
+                             "{slow_gpu}: %s runs on %u GPUs; valid are GPUs 0 to %u",
                              study->rows[i].schedule_name, gpus, gpus - 1);
         }
     }
@@ -381,7 +384,7 @@ rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_s
     if (study_out->row_count == 0) {
         return setup->quiet ? RP_USAGE
                             : rp_refuse(reason, RP_USAGE,
-                                        "--schedule: no schedule allows these sizes; see "
+                                        "{schedule}: no schedule allows these sizes; see "
                                         "the warnings for valid ones");
     }
     return RP_OK;
@@ -477,7 +480,7 @@ rp_status rpsim_study_run(rpsim_study *study, rp_reason *reason)
         return RP_INPUT;
     }
     if (kept == 0) {
-        return rp_refuse(reason, RP_INPUT, "--schedule: no schedule can run; the last cause: %s",
+        return rp_refuse(reason, RP_INPUT, "{schedule}: no schedule can run; the last cause: %s",
                          study->refusals[study->refusal_count - 1].reason);
     }
     if (study->setup->all_schedules) {

@@ -6,7 +6,7 @@ source "$(dirname "$0")/lib/lint.sh"
 # What still hands command lines from one program to another.
 argv_users='^sim/(library/|rpadvise/(candidate|layouts|trial|export/|report)|rpsim/(arguments|artefacts|command|report/|study\.c))'
 mapfile -t files < <(lint_files "c h inc" common sim exec |
-    grep -vE '^common/cli/|^exec/(rpexec|cuda/(tests|emulator))/|/(main|options[a-z_]*)\.(c|h|inc)$' | grep -vE "$argv_users")
+    grep -vE '^common/cli/|^exec/(rpexec|cuda/(tests|emulator))/|/(main|options[a-z_]*|[a-z]+_rows)\.(c|h|inc)$' | grep -vE "$argv_users")
 (cd "$lint_root" && { grep -nE '^[^/]*"--[a-z]' "${files[@]}" /dev/null || true; }) |
     { grep -vE '^common/program/read_header\.c:|:[0-9]+:[[:space:]]*(/?\*)' || true; } |
     lint_report "messages name settings by their keys in braces (common/base/log.h)"
