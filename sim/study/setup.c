@@ -47,7 +47,7 @@ rp_status rpsim_text_schedules(const rp_option *row, const void *object, rp_aren
     *text_out = o->all_schedules ? "all" : NULL;
     for (uint32_t i = 0; i < o->schedule_count && !o->all_schedules; i++) {
         RP_TRY(rp_arena_print(arena, text_out, "%s%s%s", i != 0 ? *text_out : "", i != 0 ? "," : "",
-                              o->schedules[i]));
+                              o->schedules[i]->name));
     }
     return RP_OK;
 }
@@ -84,6 +84,7 @@ rp_status rpsim_take_intervals(const rp_option *row, const char *text, rp_arena 
 rp_status rpsim_text_intervals(const rp_option *row, const void *object, rp_arena *arena,
                                const char **text_out)
 {
+    (void)row;
     const rpsim_setup *o = object;
     *text_out = o->intervals_given ? "off" : NULL;
     bool drawn = o->intervals_given && o->intervals != 0;
@@ -112,6 +113,7 @@ rp_status rpsim_take_slow_gpu(const rp_option *row, const char *text, rp_arena *
 rp_status rpsim_text_slow_gpu(const rp_option *row, const void *object, rp_arena *arena,
                               const char **text_out)
 {
+    (void)row;
     const rpsim_setup *o = object;
     return rp_arena_print(arena, text_out, "%u*%.17g", o->slow_gpu, o->slow_factor);
 }
