@@ -151,11 +151,33 @@ rp_status rpsim_take_columns(const rp_option *row, const char *text, rp_arena *a
     return RP_OK;
 }
 
+rp_status rpsim_text_columns(const rp_option *row, const void *object, rp_arena *arena,
+                             const char **text_out)
+{
+    (void)row;
+    const rpsim_setup *o = object;
+    *text_out = o->all_columns ? "all" : NULL;
+    for (uint32_t i = 0; i < o->column_count && !o->all_columns; i++) {
+        RP_TRY(rp_arena_print(arena, text_out, "%s%s%s", i != 0 ? *text_out : "", i != 0 ? "," : "",
+                              o->columns[i]));
+    }
+    return RP_OK;
+}
+
 rp_status rpsim_take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *setup,
                             rp_reason *reason)
 {
     (void)arena;
     return rp_option_tokens(row->name, text, &((rpsim_setup *)setup)->tokens, reason);
+}
+
+rp_status rpsim_text_tokens(const rp_option *row, const void *object, rp_arena *arena,
+                            const char **text_out)
+{
+    (void)row;
+    const rpsim_setup *o = object;
+    *text_out = NULL;
+    return o->tokens != 0 ? rp_arena_print(arena, text_out, "%.17g", o->tokens) : RP_OK;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */

@@ -80,6 +80,10 @@ rp_status rpsim_text_intervals(const rp_option *row, const void *object, rp_aren
                                const char **text_out);
 rp_status rpsim_text_slow_gpu(const rp_option *row, const void *object, rp_arena *arena,
                               const char **text_out);
+rp_status rpsim_text_columns(const rp_option *row, const void *object, rp_arena *arena,
+                             const char **text_out);
+rp_status rpsim_text_tokens(const rp_option *row, const void *object, rp_arena *arena,
+                            const char **text_out);
 rp_status rpsim_take_columns(const rp_option *row, const char *text, rp_arena *arena, void *setup,
                              rp_reason *reason);
 rp_status rpsim_take_tokens(const rp_option *row, const char *text, rp_arena *arena, void *setup,

@@ -20,7 +20,7 @@ static void prepare(bool asynchronous, rpsim_study *study)
                            .models = models,
                            .model_count = 1,
                            .quiet = true};
-    const rp_option *row = &rpsim_setup_rows[0];
+    const rp_option *row = &rpsim_setup_keys.rows[0];
     cr_assert(eq(int, rp_option_assign(row, "all", arena, setup, NULL), RP_OK), "%s", row->name);
     setup->run.recomputes[0] = RP_RECOMPUTE_WAIT;
     setup->run.recompute_count = 1;

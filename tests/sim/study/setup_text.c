@@ -64,6 +64,13 @@ static const struct {
       {"replicas", {"7"}},
       {"slow-gpu", {"0*1.5"}},
       {"seed", {"18446744073709551615"}},
+      {"columns", {"all", "gpus", "schedule,tokens_per_s"}},
+      {"tokens", {"300000000"}},
+      {"usd-per-hour", {"3.5"}},
+      {"explain", {""}},
+      {"timings", {""}},
+      {"torch-sidecar", {"a.json"}},
+      {"allow-multi-rank-stages", {""}},
 };
 #define RUN_TEXTS (sizeof run_texts / sizeof run_texts[0])
 #define SETUP_TEXTS (sizeof setup_texts / sizeof setup_texts[0])
@@ -105,12 +112,12 @@ Test(setup_text, runs)
 
 Test(setup_text, setups)
 {
-    cr_assert(eq(u32, rpsim_setup_row_count, SETUP_TEXTS));
+    cr_assert(eq(u32, rpsim_setup_keys.row_count, SETUP_TEXTS + RUN_TEXTS));
     for (uint32_t i = 0; i < SETUP_TEXTS; i++) {
-        cr_assert(eq(str, (char *)rpsim_setup_rows[i].name, (char *)setup_texts[i].name));
+        cr_assert(eq(str, (char *)rpsim_setup_keys.rows[i].name, (char *)setup_texts[i].name));
         for (int k = 0; k < 4 && setup_texts[i].texts[k] != NULL; k++) {
             rpsim_setup setup = RPSIM_SETUP_INIT;
-            there_and_back(&rpsim_setup_rows[i], setup_texts[i].texts[k], &setup);
+            there_and_back(&rpsim_setup_keys.rows[i], setup_texts[i].texts[k], &setup);
         }
     }
 }
