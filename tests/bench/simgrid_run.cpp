@@ -208,22 +208,22 @@ void bench_run_simgrid(const simgrid_case *of, double least_s, simgrid_result *r
         }
     });
     std::vector<uint32_t> pending(of->pending, of->pending + of->op_count);
-    auto run = [&](double *makespan_s) {
-        std::copy(pending.begin(), pending.end(), of->pending);
-        double from_s = sg::Engine::get_clock();
-        s.begin();
-        engine.run();
-        *makespan_s = s.makespan_s - from_s;
-        return s.ended;
+    double took_s = 0;
+    auto run = [&]() { /* returns the makespan */
+                       std::copy(pending.begin(), pending.end(), of->pending);
+                       double begin_s = cpu_s();
+                       double from_s = sg::Engine::get_clock();
+                       s.begin();
+                       engine.run();
+                       took_s += cpu_s() - begin_s;
+                       return s.makespan_s - from_s;
     };
-    *result_out = {0, 0, 0, 0};
-    uint32_t ended = run(&result_out->makespan_s); /* the warm-up, whose clock begins at 0 */
-    double begin_s = cpu_s();
+    *result_out = {run(), 0, 0, s.ended}; /* the warm-up, whose clock begins at 0 */
+    took_s = 0;
     do {
-        double unused;
-        ended = run(&unused) == ended ? ended : 0;
+        run();
+        result_out->ended = s.ended == result_out->ended ? s.ended : 0;
         result_out->runs++;
-    } while (cpu_s() - begin_s < least_s);
-    result_out->cpu_s = (cpu_s() - begin_s) / result_out->runs;
-    result_out->ended = ended;
+    } while (took_s < least_s);
+    result_out->cpu_s = took_s / result_out->runs;
 }
