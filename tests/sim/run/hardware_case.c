@@ -10,9 +10,12 @@
 
 TestSuite(hardware_case, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
 
-static void prepare(bool asynchronous, rpsim_study *study)
+static void prepare(const char *optimizer, rpsim_study *study)
 {
-    static const char *models[] = {"llama3.1-8b"};
+    const char *const keys[][2] = {{"schedule", "all"},
+                                   {"model", "llama3.1-8b"},
+                                   {"recompute", "wait"},
+                                   {"optimizer", optimizer}};
     rpsim_setup *setup = NULL;
     rp_arena *arena = rp_test_tool_arena();
     cr_assert(eq(int, rp_arena_alloc(arena, 1, sizeof *setup, &setup), RP_OK));
@@ -71,9 +74,10 @@ static void expect_same(const rpsim_row *row, uint32_t iterations)
 
 Test(hardware_case, parts_that_are_left_out_change_no_other)
 {
+    static const char *const optimizers[] = {"sync", "async"};
     for (int i = 0; i < 2; i++) {
         rpsim_study study;
-        prepare(i == 1, &study);
+        prepare(optimizers[i], &study);
         for (uint32_t k = 0; k < study.row_count; k++) {
             expect_same(&study.rows[k], 3);
             expect_same(&study.rows[k], 1);
@@ -87,7 +91,7 @@ Test(hardware_case, parts_that_are_left_out_change_no_other)
 Test(hardware_case, synchronous_runs_repeat_themselves)
 {
     rpsim_study study;
-    prepare(false, &study);
+    prepare("sync", &study);
     for (uint32_t i = 0; i < study.row_count; i++) {
         const rpsim_row *row = &study.rows[i];
         rpsim_result many = run(row, RPSIM_WITHOUT_STEP, RP_STEADY_ITERATIONS);
