@@ -25,7 +25,7 @@ static const char *const REFUSED[] = {
     "resume",        "record",
 };
 
-/* What rpsim alone has of these. */
+/* Options of rpsim alone that give no run, or files. */
 static const char *const REFUSED_OF_RPSIM[] = {"check", "platform-out", "html-out", "timeline-out"};
 
 static bool is_among(const char *name, const char *const *names, size_t count)

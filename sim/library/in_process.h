@@ -39,7 +39,7 @@ rp_status rp_write_text(rp_status (*write)(void *context, FILE *stream), void *c
  * sim/rpsim/in_process.c defines these functions, and rp_run_json.
  */
 
-/** What the command of a run begins with that has come from the library. */
+/** Beginning of the command of a run that the library has made. */
 #define RP_WORDS_BEFORE "rpsim --format json"
 
 /** Words that were read, with the files that they name. */

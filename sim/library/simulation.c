@@ -11,7 +11,7 @@
 /* ---- settings as values -----------------------------------------------------------------------
  */
 
-/* What settings say by keys: the setup, and the command that a store has of it. */
+/* Settings as keys of a setup, and the command that a store has of them. */
 typedef struct keys {
     rp_arena *arena;
     rpsim_setup *setup;
