@@ -7,22 +7,28 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+rp_status rp_test_study_of(int argc, char **argv, rp_arena *arena, rpsim_study *study_out)
+{
+    rpsim_options *options = NULL; /* the study borrows their setup */
+    *study_out = (rpsim_study){.arena = arena};
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *options, &options));
+    RP_TRY(rpsim_options_parse(argc, argv, arena, options, NULL));
+    return rpsim_study_prepare(&options->setup, arena, study_out, NULL);
+}
+
 void rp_test_study(const char *line, rpsim_study *study)
 {
     char *argv[40] = {"rpsim"};
     int argc = 1;
     rp_arena *arena = rp_test_tool_arena();
-    rpsim_options *options = NULL; /* the study borrows their setup */
     const char *copy = NULL;
-    cr_assert(eq(int, rp_arena_alloc(arena, 1, sizeof *options, &options), RP_OK));
     cr_assert(eq(int, rp_arena_copy_text(arena, line, strlen(line), &copy), RP_OK));
     char *rest = NULL;
     for (char *word = strtok_r((char *)(uintptr_t)copy, " ", &rest); word != NULL;
          word = strtok_r(NULL, " ", &rest)) {
         argv[argc++] = word;
     }
-    cr_assert(eq(int, rpsim_options_parse(argc, argv, arena, options, NULL), RP_OK), "%s", line);
-    cr_assert(eq(int, rpsim_study_prepare(&options->setup, arena, study, NULL), RP_OK), "%s", line);
+    cr_assert(eq(int, rp_test_study_of(argc, argv, arena, study), RP_OK), "%s", line);
 }
 
 rp_test_run rp_test_run_row(const rpsim_row *row)

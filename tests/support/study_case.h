@@ -13,6 +13,13 @@ typedef struct rp_test_run {
     rp_machine machine;
 } rp_test_run;
 
+/**
+ * Prepares the study of a command line, the program's name first.
+ * @param study_out rpsim_study_fini, also after a failure; rows and options live in `arena`
+ * @retval as rpsim_options_parse and rpsim_study_prepare
+ */
+rp_status rp_test_study_of(int argc, char **argv, rp_arena *arena, rpsim_study *study_out);
+
 /** Prepares a study of the words of `line`, which must be accepted. Ends with rpsim_study_fini. */
 void rp_test_study(const char *line, rpsim_study *study);
 

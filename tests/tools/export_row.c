@@ -1,7 +1,8 @@
 /* export_row DIR WORDS...: writes what rpadvise exports for one line of rpsim. */
 #include "common/cli/tool.h"
 #include "sim/rpadvise/export/export.h"
-#include "sim/rpsim/arguments.h"
+#include "sim/rpsim/options_internal.h"
+#include "sim/study/study.h"
 
 #include <string.h>
 
@@ -19,12 +20,14 @@ static rp_status line_of(int argc, char **argv, rp_arena *arena, const char **li
 static rp_status run(int argc, char **argv, rp_arena *arena)
 {
     const char *line = NULL;
+    rpsim_options options;
     rpsim_study study;
     if (argc < 2) {
         return RP_USAGE;
     }
     RP_TRY(line_of(argc - 1, argv + 1, arena, &line));
-    rp_status status = rpsim_arguments_study(argc - 1, argv + 1, arena, &study, NULL);
+    RP_TRY(rpsim_options_parse(argc - 1, argv + 1, arena, &options, NULL));
+    rp_status status = rpsim_study_prepare(&options.setup, arena, &study, NULL);
     if (status == RP_OK) {
         status = rpadvise_export(&study.rows[0], line, argv[1], arena);
     }

@@ -2,9 +2,9 @@
  * that the packages gave (golden/exports/packages.py), sizes, rpexec's command, and the folder. */
 #include "sim/rpadvise/export/export.h"
 #include "common/base/log.h"
-#include "sim/rpsim/arguments.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
+#include "tests/support/study_case.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -45,8 +45,7 @@ static rpsim_study study_of(const char *line)
         cr_assert(eq(int, rp_arena_copy_text(rp_test_tool_arena(), word, length, &kept), RP_OK));
         argv[argc++] = (char *)kept;
     }
-    cr_assert(
-        eq(int, rpsim_arguments_study(argc, argv, rp_test_tool_arena(), &study, NULL), RP_OK));
+    cr_assert(eq(int, rp_test_study_of(argc, argv, rp_test_tool_arena(), &study), RP_OK));
     return study;
 }
 
@@ -413,9 +412,9 @@ Test(export, rpexec_starts_from_weights)
     const char *step = in_folder("step-1");
     setenv("RPEXEC", RPEXEC_PATH, 1);
     rp_test_outcome run = rp_test_tool_execute(
-        RPEXEC_PATH, (const char *[]){"rpexec", "--backend", "host", "--gpus", "1", "--model",
-                                      "tiny", "--seq-len", "16", "--steps", "1", "--save", saved,
-                                      NULL});
+        RPEXEC_PATH,
+        (const char *[]){"rpexec", "--backend", "host", "--gpus", "1", "--model", "tiny",
+                         "--seq-len", "16", "--steps", "1", "--save", saved, NULL});
     cr_assert(eq(int, run.status, 0), "%s", run.messages);
     cr_assert(eq(int, rename(print("%s/%s", saved, "step-1"), step), 0));
     cr_assert(eq(int, chdir(rp_test_tool_folder()), 0)); /* a folder without a slash */

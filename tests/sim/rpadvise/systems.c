@@ -6,8 +6,8 @@
 #include "common/schedule/build.h"
 #include "common/torch/torch_csv.h"
 #include "exec/run/runs.h"
-#include "sim/rpsim/arguments.h"
 #include "tests/support/assertions.h"
+#include "tests/support/study_case.h"
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
@@ -35,7 +35,7 @@ static rpsim_study study_of(const char *line)
     for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " ")) {
         argv[argc++] = word;
     }
-    rp_status status = rpsim_arguments_study(argc, argv, rp_test_arena, &study, NULL);
+    rp_status status = rp_test_study_of(argc, argv, rp_test_arena, &study);
     cr_assert(eq(int, status, RP_OK), "%s: %s", line, rp_test_messages);
     return study;
 }

@@ -4,10 +4,10 @@
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
-#include "sim/rpsim/arguments.h"
 #include "sim/study/columns.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
+#include "tests/support/study_case.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -46,7 +46,7 @@ static answer ask(const char *line)
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     char messages[2048]; /* of adapters on experts */
     rp_log_capture_begin(messages, sizeof messages);
-    cr_assert(eq(int, rpsim_arguments_study(count, words, arena, &study, NULL), RP_OK), "%s", line);
+    cr_assert(eq(int, rp_test_study_of(count, words, arena, &study), RP_OK), "%s", line);
     cr_assert(eq(int, rpsim_study_run(&study, NULL), RP_OK), "%s", line);
     rp_log_capture_end();
     const rpsim_row *row = &study.rows[0];
