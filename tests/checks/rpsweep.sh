@@ -43,7 +43,7 @@ expect 0 "rpsim --fidelity stage --gpus 8 --microbatches 9 --model qwen3-1.7b --
 printf 'name: bad\noptions:\n  gpus: 4\n  schedule: pipe\n' >"$work/bad.yaml"
 expect 2 "bad.yaml:4: point 0: --schedule: unknown schedule 'pipe'" "$rpsweep" "$work/bad.yaml" --db "$work/bad.db"
 printf 'name: bad\noptions:\n  schedule: gpipe\n  seq-length: 3\n' >"$work/unknown.yaml"
-expect 2 "unknown.yaml:4: point 0: --seq-length=3: unknown or incomplete option; did you mean --seq-len" "$rpsweep" \
+expect 2 "unknown.yaml:4: point 0: --seq-length=3: unknown or incomplete option" "$rpsweep" \
     "$work/unknown.yaml" --db "$work/bad.db"
 [ ! -e "$work/bad.db" ] || fail "a store for a bad experiment"
 

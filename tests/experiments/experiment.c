@@ -192,10 +192,11 @@ Test(experiment, bad_points)
         const char *message;
     } cases[] = {
         {"gpus: true, schedule: gpipe", "--gpus: the value is missing"},
-        {"gpus: 0, schedule: gpipe", "--gpus '0': valid are integers from 1 to"},
+        {"gpus: 0, schedule: gpipe",
+         "--gpus: '0' is not valid; valid values are integers from 1 to"},
         {"max-seqlen: 3, schedule: gpipe", "--max-seqlen=3: unknown or incomplete option"},
-        {"gpu: 2, schedul: gpipe, zero: 4", "--zero '4': valid "},
-        {"scheduel: gpipe", "did you mean --schedule"},
+        {"gpu: 2, schedul: gpipe, zero: 4", "--zero: '4' is not valid; valid "},
+        {"scheduel: gpipe", "--scheduel=gpipe: unknown or incomplete option"},
         {"schedule: gpipe, fidelity: stage, zero: 0",
          "--zero: valid only with --fidelity hardware"},
         {"schedule: gpipe, usd-per-hour: 2", "--usd-per-hour: valid only with --tokens"},
