@@ -117,7 +117,6 @@ static void resolve_stage(const rp_run *run, rp_resolved *r)
     r->calls = 1;
     r->global_batch = r->microbatches * size;
     r->round = run->round_given ? run->round : r->gpus;
-    r->round_start = run->round_start;
     r->iterations = run->iterations != 0 ? run->iterations
                     : run->asynchronous  ? RP_STEADY_ITERATIONS
                                          : 1;
@@ -159,12 +158,10 @@ static rp_status resolve_hardware(const rp_run *run, const rp_run_inputs *in, rp
     } else if (run->config_paper) {
         RP_TRY(rp_resolve_published(in->recorded_name, run->optimizer_given, r, reason));
     }
-    r->reductions = rp_run_reductions(run);
     r->dtype = r->costs->arithmetic.dtype; /* published runs are of 16 bits, as the usual one */
     r->microbatches = run->microbatches != 0 ? run->microbatches : r->microbatches;
     r->calls = run->accumulate != 0 ? run->accumulate : r->calls;
     r->layer_grain = run->grain_given ? run->layer_grain : r->layer_grain;
-    r->piece_bytes = (uint64_t)run->piece_mb << 20;
     RP_TRY(set_batch(run, r, reason));
     r->round = r->microbatches;
     r->round_start = RP_ROUND_START_ROTATE;
@@ -179,18 +176,13 @@ rp_status rp_resolve(const rp_run *run, const rp_run_inputs *in, const rp_schedu
     const rp_costs *costs = in->costs;
     uint64_t hidden = in->model != NULL ? in->model->hidden : 0;
     uint32_t gpus = run->gpus != 0 && run->nodes == 0 ? run->gpus : in->platform->gpus;
-    rp_resolved r = {
-        .schedule = schedule,
-        .model = in->model,
-        .costs = costs,
-        .layers = costs->layers,
-        .layout = rp_run_layout(run),
-        .seq_len = run->seq_len != 0 ? run->seq_len : costs->seq_len,
-        .asynchronous = run->asynchronous,
-        .recompute = recompute,
-        .boundary_bytes = 2 * hidden * costs->microbatch_size * costs->seq_len,
-        .orders = in->orders,
-    };
+    rp_resolved r = rp_resolved_of_run(run, schedule, in->model);
+    r.costs = costs;
+    r.layers = costs->layers;
+    r.seq_len = run->seq_len != 0 ? run->seq_len : costs->seq_len;
+    r.recompute = recompute;
+    r.boundary_bytes = 2 * hidden * costs->microbatch_size * costs->seq_len;
+    r.orders = in->orders;
     r.gpus = gpus / rp_layout_gpus(&r.layout);
     r.microbatches = run->microbatches != 0 ? run->microbatches : usual_microbatches(r.gpus);
     rp_status status = RP_OK;
