@@ -201,7 +201,7 @@ static rp_status compare_runs(const rpdiff_options *o, rp_arena *arena)
     rp_store_close(store);
     if (status == RP_OK && count == 0) {
         rp_log_error(
-            "%s: no run was predicted; valid are stores with runs of rpexec --predict {db} "
+            "%s: no run was predicted; valid are stores with runs of rpexec --predict --db "
             "of two steps or more",
             o->predicted);
         status = RP_INPUT;

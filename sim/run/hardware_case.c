@@ -419,7 +419,7 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
         return rp_refuse(
             reason, RP_INPUT,
             "{program_in}: hardware fidelity needs a lowered program, this is a compute "
-            "schedule; valid are programs that rpsim --fidelity hardware {program_out} "
+            "schedule; valid are programs that rpsim --fidelity hardware --program-out "
             "wrote, or {fidelity} stage");
     }
     inputs in = {.model = model};
