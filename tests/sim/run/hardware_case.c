@@ -10,12 +10,9 @@
 
 TestSuite(hardware_case, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
 
-static void prepare(const char *optimizer, rpsim_study *study)
+static void prepare(bool asynchronous, rpsim_study *study)
 {
-    const char *const keys[][2] = {{"schedule", "all"},
-                                   {"model", "llama3.1-8b"},
-                                   {"recompute", "wait"},
-                                   {"optimizer", optimizer}};
+    static const char *models[] = {"llama3.1-8b"};
     rpsim_setup *setup = NULL;
     rp_arena *arena = rp_test_tool_arena();
     cr_assert(eq(int, rp_arena_alloc(arena, 1, sizeof *setup, &setup), RP_OK));
@@ -74,10 +71,9 @@ static void expect_same(const rpsim_row *row, uint32_t iterations)
 
 Test(hardware_case, parts_that_are_left_out_change_no_other)
 {
-    static const char *const optimizers[] = {"sync", "async"};
     for (int i = 0; i < 2; i++) {
         rpsim_study study;
-        prepare(optimizers[i], &study);
+        prepare(i == 1, &study);
         for (uint32_t k = 0; k < study.row_count; k++) {
             expect_same(&study.rows[k], 3);
             expect_same(&study.rows[k], 1);
@@ -91,7 +87,7 @@ Test(hardware_case, parts_that_are_left_out_change_no_other)
 Test(hardware_case, synchronous_runs_repeat_themselves)
 {
     rpsim_study study;
-    prepare("sync", &study);
+    prepare(false, &study);
     for (uint32_t i = 0; i < study.row_count; i++) {
         const rpsim_row *row = &study.rows[i];
         rpsim_result many = run(row, RPSIM_WITHOUT_STEP, RP_STEADY_ITERATIONS);
