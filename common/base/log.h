@@ -90,10 +90,10 @@ void rp_log_print(char *buffer, size_t size, const char *file, size_t line, cons
 
 /** A text of ours that goes into a message as an argument, spelled as its format would be. */
 typedef struct rp_log_words {
-    char text[256];
+    char text[512];
 } rp_log_words;
 
-/** @param words of ours, which name settings by their keys in braces. @return cut after 255 bytes
+/** @param words of ours, which name settings by their keys in braces. @return cut after 511 bytes
  */
 rp_log_words rp_log_spell(const char *words);
 

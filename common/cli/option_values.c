@@ -5,15 +5,26 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MOST_NUMBER 40u   /* bytes of a number with a letter behind it */
 #define MOST_EXACT 0x1p53 /* a double has all integers up to here */
 
+rp_log_words rp_option_key(const char *option)
+{
+    rp_log_words key;
+    (void)snprintf(key.text, sizeof key.text, "%s", option);
+    for (char *at = key.text; *at != '\0'; at++) {
+        *at = (char)(*at == '-' ? '_' : *at);
+    }
+    return key;
+}
+
 rp_status rp_option_bad(const char *option, const char *value, const char *valid, rp_reason *reason)
 {
-    return rp_refuse(reason, RP_USAGE, "--%s: '%s' is not valid; valid values are %s", option,
-                     value, valid);
+    return rp_refuse_setting(reason, RP_USAGE, rp_option_key(option).text,
+                             "'%s' is not valid; valid values are %s", value, valid);
 }
 
 rp_status rp_option_factor(const char *option, const char *text, uint32_t count, double high,
@@ -27,10 +38,10 @@ rp_status rp_option_factor(const char *option, const char *text, uint32_t count,
     number[kept] = '\0';
     if (text[length] == '\0' || !rp_parse_u64(number, 0, count - 1, &index) ||
         !rp_parse_double(text + length + 1, 1, high, factor_out)) {
-        return rp_refuse(reason, RP_USAGE,
-                         "--%s: '%s' is not valid; valid values are N*FACTOR, N from 0 to %u and "
-                         "FACTOR from 1 to %g",
-                         option, text, count - 1, high);
+        return rp_refuse_setting(reason, RP_USAGE, rp_option_key(option).text,
+                                 "'%s' is not valid; valid values are N*FACTOR, N from 0 to %u and "
+                                 "FACTOR from 1 to %g",
+                                 text, count - 1, high);
     }
     *index_out = (uint32_t)index;
     return RP_OK;

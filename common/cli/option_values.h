@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/** @return the key of an option's setting: its name with _ for -. */
+rp_log_words rp_option_key(const char *option);
+
 /** Logs "--OPTION: 'VALUE' is not valid; valid values are VALID". @return RP_USAGE */
 rp_status rp_option_bad(const char *option, const char *value, const char *valid,
                         rp_reason *reason);

@@ -482,15 +482,17 @@ static rp_status find_given(const rp_options_program *program, const rp_options 
 static rp_status refuse_combination(const rp_option_rule *rule, const rp_option *given,
                                     const void *options, rp_reason *reason)
 {
-    if (rule->message != NULL) {
-        size_t before = strcspn(rule->message, "@");
-        const char *after = rule->message + before;
-        rp_refuse(reason, RP_USAGE, "%s%s%s%.*s%s%s", given != NULL ? "--" : "",
-                  given != NULL ? given->name : "", given != NULL ? ": " : "", (int)before,
-                  rule->message, rule->subject != NULL ? rule->subject(options) : "",
-                  after + (*after == '@' ? 1 : 0));
+    if (rule->message == NULL) {
+        return RP_USAGE;
     }
-    return about_row(given, RP_USAGE, reason);
+    const rp_log_words words = rp_log_spell(rule->message);
+    size_t before = strcspn(words.text, "@");
+    const char *after = words.text + before + (words.text[before] == '@' ? 1 : 0);
+    const char *subject = rule->subject != NULL ? rule->subject(options) : "";
+    return given != NULL
+               ? rp_refuse_setting(reason, RP_USAGE, rp_option_key(given->name).text, "%.*s%s%s",
+                                   (int)before, words.text, subject, after)
+               : rp_refuse(reason, RP_USAGE, "%.*s%s%s", (int)before, words.text, subject, after);
 }
 
 static const char *output_of(const rp_option *row, const void *options)

@@ -31,11 +31,11 @@ static rp_status check_json(const rpsim_options *o)
 {
     const char *option = text_option(o);
     if (option != NULL) {
-        rp_log_error("--%s: gives text and no JSON; valid with the program rpsim", option);
-        return RP_USAGE;
+        return rp_refuse_setting(NULL, RP_USAGE, rp_option_key(option).text,
+                                 "gives text and no JSON; valid with the program rpsim");
     }
     if (o->format != RPSIM_FORMAT_JSON) {
-        rp_log_error("--format: the result is JSON; valid is json, or none");
+        rp_log_error("{format}: the result is JSON; valid is json, or none");
         return RP_USAGE;
     }
     return RP_OK;

@@ -142,9 +142,9 @@ rp_status rpsim_take_columns(const rp_option *row, const char *text, rp_arena *a
             const char *nearest = rpsim_column_nearest(o->columns[i]);
             return rp_refuse(
                 reason, RP_USAGE,
-                "--%s: there is no column '%s'%s%s; valid are all and the keys of --format "
+                "{columns}: there is no column '%s'%s%s; valid are all and the keys of {format} "
                 "json",
-                row->name, o->columns[i], nearest != NULL ? "; did you mean " : "",
+                o->columns[i], nearest != NULL ? "; did you mean " : "",
                 nearest != NULL ? nearest : "");
         }
     }
@@ -300,73 +300,73 @@ static const char *dtype_of(const void *setup)
 
 static const rp_option_rule rules[] = {
     {.when = has_no_single_source,
-     .message = "--schedule: give either --schedule or --program-in or --torch-csv-in; valid is "
-                "--schedule NAME[,NAME…]|all (rpsim --list schedules), for example: rpsim "
-                "--schedule roundpipe --gpus 8"},
+     .message = "{schedule}: give either {schedule} or {program_in} or {torch_csv_in}; valid is "
+                "{schedule} NAME[,NAME…]|all (rpsim --list schedules), for example: "
+                "rpsim --schedule roundpipe --gpus 8"},
     {.given = "program-in",
      .with_mark = RP_RUN_OF_PROGRAM,
      .message = "the program fixes GPUs, microbatches, partition, stages, recompute, iterations, "
-                "optimizer and round; valid beside it are --model, --platform, --costs and "
+                "optimizer and round; valid beside it are {model}, {platform}, {costs} and "
                 "outputs"},
     {.given = "costs",
      .when = has_models,
      .subject = models_of,
-     .message = "one table does not fit @ models; valid is one --model"},
-    {.given = "stages", .when = is_uneven, .message = "valid only with --partition even"},
+     .message = "one table does not fit @ models; valid is one {model}"},
+    {.given = "stages", .when = is_uneven, .message = "valid only with {partition} even"},
     {.given_mark = RP_RUN_HARDWARE,
      .when = at_stage,
-     .message = "valid only with --fidelity hardware"},
-    {.given = "tune-budget", .when = is_not_tuned, .message = "valid only with --partition tuned"},
+     .message = "valid only with {fidelity} hardware"},
+    {.given = "tune-budget", .when = is_not_tuned, .message = "valid only with {partition} tuned"},
     {.given = "max-seqlen",
      .when = is_tuned,
-     .message = "every length would need a search of its own; valid with it are --partition "
+     .message = "every length would need a search of its own; valid with it are {partition} "
                 "paper, even, auto and lists"},
     {.given = "intervals",
      .when = draws_at_stage,
-     .message = "valid only with --fidelity hardware"},
-    {.given = "replicas", .without = "jitter", .message = "valid only with --jitter CV"},
+     .message = "valid only with {fidelity} hardware"},
+    {.given = "replicas", .without = "jitter", .message = "valid only with {jitter} CV"},
     {.given = "slow-gpu",
      .without = "jitter",
-     .message = "valid only with --jitter CV, 0 without noise"},
-    {.given = "usd-per-hour", .without = "tokens", .message = "valid only with --tokens"},
+     .message = "valid only with {jitter} CV, 0 without noise"},
+    {.given = "usd-per-hour", .without = "tokens", .message = "valid only with {tokens}"},
     {.given = "max-seqlen",
      .when = has_a_length,
-     .message = "valid only with --schedule and --fidelity hardware, without --seq-len"},
+     .message = "valid only with {schedule} and {fidelity} hardware, without {seq_len}"},
     {.given = "collectives",
      .when = has_no_groups,
-     .message = "valid only with --tensor-parallel or --data-parallel above 1"},
+     .message = "valid only with {tensor_parallel} or {data_parallel} above 1"},
     {.given = "reduce-dtype", .when = reduces_half, .message = "valid values are fp32 and bf16"},
     {.given = "accumulation",
      .when = adds_up_half,
      .subject = dtype_of,
-     .message = "products of @ add up in fp32; valid are fp32, and --dtype fp16"},
+     .message = "products of @ add up in fp32; valid are fp32, and {dtype} fp16"},
     {.given = "dtype",
      .with = "program-in",
-     .message = "a program has its own type; valid without --program-in"},
+     .message = "a program has its own type; valid without {program_in}"},
     {.given = "lora-rank",
      .with = "program-in",
-     .message = "a program has its own trained parameters; valid without --program-in"},
+     .message = "a program has its own trained parameters; valid without {program_in}"},
     {.given = "piece-mb",
      .with = "program-in",
-     .message = "a program has its own pieces; valid without --program-in"},
+     .message = "a program has its own pieces; valid without {program_in}"},
     {.given = "torch-csv-in",
      .with_mark = RP_RUN_OF_CSV,
      .message = "the file fixes GPUs, microbatches, stages and their order; valid beside it are "
-                "--partition, --recompute, --iterations, --optimizer, sizes of a microbatch, "
-                "--model, --platform, --costs and outputs"},
+                "{partition}, {recompute}, {iterations}, {optimizer}, sizes of a microbatch, "
+                "{model}, {platform}, {costs} and outputs"},
     {.given = "partition",
      .with = "torch-csv-in",
      .when = has_a_plan,
      .subject = partition_of,
-     .message = "'@' is not valid with --torch-csv-in; valid values are even and lists such as "
+     .message = "'@' is not valid with {torch_csv_in}; valid values are even and lists such as "
                 "3,3,4"},
     {.given = "allow-multi-rank-stages",
      .without = "torch-sidecar",
-     .message = "valid only with --torch-sidecar F, which says which stages these are"},
+     .message = "valid only with {torch_sidecar} F, which says which stages these are"},
     {.given_mark = RP_RUN_OF_SIDECAR,
      .with = "torch-csv-in",
      .when = has_sidecar,
-     .message = "the side-car fixes partition and recompute; valid without --torch-sidecar"},
+     .message = "the side-car fixes partition and recompute; valid without {torch_sidecar}"},
 };
 
 const rp_options_program rpsim_setup_keys = {

@@ -3,8 +3,8 @@
 # lines. Messages are shown and decide nothing: callers that decide take reasons (common/base/reason.h).
 source "$(dirname "$0")/lib/lint.sh"
 
-# What still hands command lines from one program to another.
-argv_users='^sim/(library/|rpadvise/(candidate|layouts|trial|export/|report)|rpsim/(arguments|artefacts|command|report/|study\.c))'
+# The rest of what is rpsim's command line, commands that rpadvise shows, and the library's header for programs in C.
+argv_users='^sim/(library/rpsim\.h|rpadvise/(export/|report)|rpsim/(arguments|command|in_process|artefacts|report/))'
 mapfile -t files < <(lint_files "c h inc" common sim exec |
     grep -vE '^common/cli/|^exec/(rpexec|cuda/(tests|emulator))/|/(main|options[a-z_]*|[a-z]+_rows)\.(c|h|inc)$' | grep -vE "$argv_users")
 (cd "$lint_root" && { grep -nE '^[^/]*"--[a-z]' "${files[@]}" /dev/null || true; }) |
