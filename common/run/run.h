@@ -59,8 +59,8 @@ extern const uint32_t rp_run_row_count;
 const rp_option *rp_run_row(const char *key);
 
 /**
- * Completes a row of a program's table from the run's row of the same name: kind, member, limits and
- * words that it does not say itself. Group, help, key and what reports have are the program's.
+ * Completes a row of a program's table from the run's row of the same name: kind, member, limits
+ * and words that it does not say itself. Group, help, key and what reports have are the program's.
  * @param row of a name that rp_run_row knows; with a member of its own it keeps kind and words, too
  * @param base bytes from the beginning of the program's structure to its rp_run
  */

@@ -55,13 +55,12 @@ static rp_costs find_costs(const rp_model *model, const rp_platform *platform, u
 }
 
 /* As the measured tables: products add up in fp16. */
-static rp_costs roofline_costs(const rp_model *model, const rp_platform *platform,
-                               uint32_t sequences, uint32_t seq_len)
+static rp_costs roofline_costs(const rp_model *model, const rp_platform *platform, uint32_t count,
+                               uint32_t seq_len)
 {
     rp_costs costs;
-    const rp_roof roof = {platform, {RP_DTYPE_F16, RP_ACCUMULATION_F16}};
-    cr_assert(
-        eq(int, rp_roofline_costs(model, &roof, sequences, seq_len, arena, &costs, NULL), RP_OK));
+    const rp_roof on = {platform, {RP_DTYPE_F16, RP_ACCUMULATION_F16}};
+    cr_assert(eq(int, rp_roofline_costs(model, &on, count, seq_len, arena, &costs, NULL), RP_OK));
     return costs;
 }
 
@@ -367,9 +366,8 @@ Test(roofline, moving_to_the_same_gpu_changes_nothing)
         cr_assert(eq(int, rp_arena_print(arena, &table, "%s@rtx4090", names[i]), RP_OK));
         rp_costs measured = load_costs(table);
         rp_costs moved;
-        const rp_roof roof = {&platform, measured.arithmetic};
-        cr_assert(
-            eq(int, rp_moved_costs(&measured, &model, &roof, &roof, arena, &moved, NULL), RP_OK));
+        const rp_roof on = {&platform, measured.arithmetic};
+        cr_assert(eq(int, rp_moved_costs(&measured, &model, &on, &on, arena, &moved, NULL), RP_OK));
         cr_expect(same_times(&measured, &moved), "%s", names[i]);
     }
 }
@@ -428,15 +426,14 @@ Test(roofline, missing_rates)
     rp_model model = load_model("qwen3-8b");
     rp_platform platform = load_platform("h200");
     platform.gemm_efficiency = 0;
-    const rp_roof roof = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}};
+    const rp_roof on = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}};
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int, rp_roofline_costs(&model, &roof, 4, 2048, arena, &costs, NULL), RP_INPUT));
+    cr_expect(eq(int, rp_roofline_costs(&model, &on, 4, 2048, arena, &costs, NULL), RP_INPUT));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "h200 has no gemm_efficiency"), NULL), "%s", message);
     platform = load_platform("h200");
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(
-        eq(int, rp_roofline_costs(&model, &roof, 1, 1u << 30, arena, &costs, NULL), RP_INPUT));
+    cr_expect(eq(int, rp_roofline_costs(&model, &on, 1, 1u << 30, arena, &costs, NULL), RP_INPUT));
     rp_log_capture_end();
     cr_expect(ne(ptr, strstr(message, "valid are sizes"), NULL), "%s", message);
 }
