@@ -140,7 +140,7 @@ static double measured_ms(const rpexec_outcome *out)
       .help = "of all steps, between GPUs", LINE(RATE, 5, ", ", SIZE, 0, " between GPUs"))         \
     X(exchanged_by, text(out->transport), .help = "transport between GPUs; null on the host",      \
       LINE(RATE, 6, ": ", DECIMALS, 0, ""))                                                        \
-    X(processes, whole(o->run.nodes), .help = "number of processes")                                 \
+    X(processes, whole(o->run.nodes), .help = "number of processes")                               \
     X(network_bytes, whole(out->network_bytes), .unit = "bytes",                                   \
       .help = "that processes have sent to each other to sum gradients, together")                 \
     X(grad_norm, reals(out->norms, out->steps),                                                    \

@@ -148,8 +148,8 @@ static rp_status check_bytes(const rpexec_options *o, const rpexec_model *model,
 }
 
 /* True in `same_out` where the schedule, built and lowered here, is the same program. */
-static rp_status is_rebuilt(const rp_resolved *work, const rpexec_model *model,
-                            const rp_program *p, rp_arena *arena, bool *same_out)
+static rp_status is_rebuilt(const rp_resolved *work, const rpexec_model *model, const rp_program *p,
+                            rp_arena *arena, bool *same_out)
 {
     rp_costs costs;
     rp_program *built = NULL;

@@ -8,7 +8,6 @@
 #include "exec/rpexec/train_internal.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MOST_FILE_BYTES ((size_t)64 << 20) /* of files that describe: models, platforms, costs */
@@ -188,8 +187,7 @@ static rp_status compare(const rpexec_trainer *t, const rp_text *own)
 static rp_status add_option(const rpexec_trainer *t, const rp_option *row, rp_text *text)
 {
     char name[64];
-    char *value = NULL;
-    size_t length = 0;
+    char value[4096] = "";
     bool flag = false;
     const char *path = NULL;
     const char *member = (const char *)t->o + row->to.offset;
@@ -199,16 +197,15 @@ static rp_status add_option(const rpexec_trainer *t, const rp_option *row, rp_te
         return add_line(text, name, flag || path != NULL ? "it" : "not got it");
     }
     rp_json json;
-    FILE *stream = open_memstream(&value, &length);
+    FILE *stream = fmemopen(value, sizeof value - 1, "w");
     if (stream == NULL) {
         rp_log_error("%s: no room for its value", name);
         return RP_NO_MEMORY;
     }
     rp_json_begin_document(&json, stream, 0);
     rp_options_write_value(rpexec_command_line(), t->o, row, &json);
-    rp_status status = fclose(stream) == 0 ? add_line(text, name, value) : RP_NO_MEMORY;
-    free(value);
-    return status;
+    (void)fclose(stream);
+    return add_line(text, name, value);
 }
 
 rp_status rpexec_trainer_compare_options(const rpexec_trainer *t)

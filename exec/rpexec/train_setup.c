@@ -207,8 +207,8 @@ static rp_status set_partition(rpexec_trainer *t)
     const rp_schedule_config sizes = rp_resolved_view(&t->work);
     rp_partition even;
     t->work.partition = &t->partition;
-    RP_TRY(rp_compile_partition(o->run.partition, RP_PARTITION_WORDS, t->config.name, 0, o->schedule,
-                                &sizes, t->arena, &t->partition, NULL));
+    RP_TRY(rp_compile_partition(o->run.partition, RP_PARTITION_WORDS, t->config.name, 0,
+                                o->schedule, &sizes, t->arena, &t->partition, NULL));
     if (o->run.partition != NULL) {
         return RP_OK;
     }
