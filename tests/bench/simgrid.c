@@ -236,7 +236,8 @@ static double run_rpsim(const subject *s, double *took_s)
 {
     double begin_s = cpu_s();
     rp_timeline *timeline = NULL;
-    require(rpsim_hardware_run(s->program, &s->costs, &s->machine, &timeline) == RP_OK, "rpsim");
+    require(rpsim_hardware_run(s->program, &s->costs, &s->machine, &timeline, NULL) == RP_OK,
+            "rpsim");
     *took_s += cpu_s() - begin_s;
     int64_t last = 0;
     for (uint32_t i = 0; i < s->program->op_count; i++) {
