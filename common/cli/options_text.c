@@ -97,7 +97,8 @@ static rp_status text_of_value(const rp_option *row, const void *object, rp_aren
             return row->text(row, object, arena, text_out);
         }
     }
-    return rp_broken();
+    rp_log_error("internal error: no text is known of '%s'", row->name);
+    return RP_BROKEN;
 }
 
 rp_status rp_option_text(const rp_option *row, const void *object, rp_arena *arena,

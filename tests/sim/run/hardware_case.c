@@ -10,22 +10,21 @@
 
 TestSuite(hardware_case, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
 
-static void prepare(bool asynchronous, rpsim_study *study)
+static void prepare(const char *optimizer, rpsim_study *study)
 {
-    static const char *models[] = {"llama3.1-8b"};
+    const char *const keys[][2] = {{"schedule", "all"},
+                                   {"model", "llama3.1-8b"},
+                                   {"recompute", "wait"},
+                                   {"optimizer", optimizer}};
     rpsim_setup *setup = NULL;
     rp_arena *arena = rp_test_tool_arena();
     cr_assert(eq(int, rp_arena_alloc(arena, 1, sizeof *setup, &setup), RP_OK));
-    *setup = (rpsim_setup){.run = RP_RUN_INIT,
-                           .models = models,
-                           .model_count = 1,
-                           .quiet = true};
-    const rp_option *row = &rpsim_setup_keys.rows[0];
-    cr_assert(eq(int, rp_option_assign(row, "all", arena, setup, NULL), RP_OK), "%s", row->name);
-    setup->run.recomputes[0] = RP_RECOMPUTE_WAIT;
-    setup->run.recompute_count = 1;
-    setup->run.asynchronous = asynchronous;
-    setup->run.optimizer_given = true;
+    *setup = (rpsim_setup){.run = RP_RUN_INIT, .quiet = true};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        rp_status status =
+            rp_options_set(&rpsim_setup_keys, keys[i][0], keys[i][1], arena, setup, NULL);
+        cr_assert(eq(int, status, RP_OK), "%s", keys[i][0]);
+    }
     cr_assert(eq(int, rpsim_study_prepare(setup, arena, study, NULL), RP_OK));
     cr_assert(gt(u32, study->row_count, 20));
 }
@@ -71,9 +70,10 @@ static void expect_same(const rpsim_row *row, uint32_t iterations)
 
 Test(hardware_case, parts_that_are_left_out_change_no_other)
 {
+    static const char *const optimizers[] = {"sync", "async"};
     for (int i = 0; i < 2; i++) {
         rpsim_study study;
-        prepare(i == 1, &study);
+        prepare(optimizers[i], &study);
         for (uint32_t k = 0; k < study.row_count; k++) {
             expect_same(&study.rows[k], 3);
             expect_same(&study.rows[k], 1);
@@ -87,7 +87,7 @@ Test(hardware_case, parts_that_are_left_out_change_no_other)
 Test(hardware_case, synchronous_runs_repeat_themselves)
 {
     rpsim_study study;
-    prepare(false, &study);
+    prepare("sync", &study);
     for (uint32_t i = 0; i < study.row_count; i++) {
         const rpsim_row *row = &study.rows[i];
         rpsim_result many = run(row, RPSIM_WITHOUT_STEP, RP_STEADY_ITERATIONS);

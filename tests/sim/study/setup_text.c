@@ -120,6 +120,10 @@ Test(setup_text, setups)
             there_and_back(&rpsim_setup_keys.rows[i], setup_texts[i].texts[k], &setup);
         }
     }
+    for (uint32_t i = 0; i < RUN_TEXTS; i++) {
+        cr_assert(eq(str, (char *)rpsim_setup_keys.rows[SETUP_TEXTS + i].name,
+                     (char *)run_texts[i].name));
+    }
 }
 
 /* One copy is what no copies are. */
