@@ -97,8 +97,7 @@ static rp_status text_of_value(const rp_option *row, const void *object, rp_aren
             return row->text(row, object, arena, text_out);
         }
     }
-    rp_log_error("internal error: no text is known of '%s'", row->name);
-    return RP_BROKEN;
+    return rp_broken(); /* a row of a kind whose text is unknown */
 }
 
 rp_status rp_option_text(const rp_option *row, const void *object, rp_arena *arena,
