@@ -143,6 +143,8 @@ done
 "$rpsim" --schedule gpipe "$option" 7 --db "$work/runs.db" >"$work/list" 2>"$work/log" || fail "$option 7 is refused"
 grep -qx 'rpsim: warning: my-option is 7' "$work/log" || fail "$option is not used: $(cat "$work/log")"
 [ "$(sqlite3 "$work/runs.db" "SELECT config_json ->> 'my_option' FROM runs")" = 7 ] || fail "$option is not stored"
+! "$rpsim" --schedule gpipe --fidelity stage "$option" 7 2>"$work/log" || fail "$option: its rule refuses nothing"
+grep -qx "rpsim: $option: valid only with --fidelity hardware" "$work/log" || fail "$option: $(cat "$work/log")"
 ! "$rpsim" --schedule gpipe "$option" 101 2>"$work/log" || fail "$option 101 is accepted"
 grep -q -- "$option: '101' is not valid; valid values are integers from 1 to 100" "$work/log" || fail "$option 101: $(cat "$work/log")"
 
