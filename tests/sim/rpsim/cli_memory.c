@@ -54,6 +54,28 @@ Test(cli_memory, keys)
     json_decref(rows);
 }
 
+/* The options are short for changes of the platform, which say so in its name. */
+Test(cli_memory, memories_of_the_machine)
+{
+    static const char *const pairs[][2] = {
+        {"--gpu-memory 8", "--set platform.memory_gb=8"},
+        {"--host-memory 30.5 --gpu-memory 100",
+         "--set platform.memory_gb=100,platform.host_memory_gb=30.5"},
+    };
+    static const char *const all = "--schedule roundpipe,1f1b --gpus 4 --iterations 2 --format csv "
+                                   "--intervals off";
+    for (size_t i = 0; i < 2; i++) {
+        rp_test_outcome by_option = rp_test_rpsim_after(all, pairs[i][0]);
+        rp_test_outcome by_change = rp_test_rpsim_after(all, pairs[i][1]);
+        cr_assert(eq(int, by_option.status, 0), "%s", by_option.messages);
+        cr_expect(eq(str, (char *)by_option.output, (char *)by_change.output));
+        cr_expect(ne(ptr, strstr(by_option.output, "with memory_gb="), NULL));
+    }
+    rp_test_outcome negative = rp_test_rpsim_after(all, "--gpu-memory -1");
+    cr_expect(eq(int, negative.status, 2));
+    cr_expect(ne(ptr, strstr(negative.messages, "--gpu-memory: '-1' is not valid"), NULL));
+}
+
 /* 16 B per parameter: 20.9 billion do not fit eight 24 GB cards. */
 Test(cli_memory, what_does_not_fit_says_so)
 {

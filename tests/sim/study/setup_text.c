@@ -57,6 +57,8 @@ static const struct {
       {"platform", {"h100x8"}},
       {"costs", {"tiny@rtx4090"}},
       {"set", {"platform.gpus=9", "costs.fwd_ms*1.05,platform.gpus=2"}},
+      {"gpu-memory", {"47.5"}},
+      {"host-memory", {"256"}},
       {"program-in", {"a.prog"}},
       {"torch-csv-in", {"a.csv"}},
       {"intervals", {"off", "10000"}},
