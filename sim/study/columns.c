@@ -168,6 +168,13 @@ static rpsim_field fits_of(const rpsim_memory *m)
                  (rpsim_field){.type = RPSIM_VALUE_BOOL, .uint = m->fits});
 }
 
+/* Of a program whose schedule is not registered: of a system without any. */
+static const rp_traits *traits_of(const rpsim_row *row)
+{
+    static const rp_traits none = {0};
+    return row->run.schedule != NULL ? &row->run.schedule->traits : &none;
+}
+
 static rpsim_field peaks_of(const rpsim_memory *m)
 {
     rpsim_field field = {
@@ -359,6 +366,12 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "first allocation that does not fit, with the bytes needed and usable; else null")   \
     X(peak_gpu_bytes, peaks_of(&row->memory), .unit = "bytes", .help = "array, one per GPU",       \
       STORED("peak_gpu_bytes"), TABLE(HARDWARE, 9, "GPU GB", 1), .shown = gigabytes)               \
+    X(gpu_memory_bytes,                                                                            \
+      asked(o->column_count != 0,                                                                  \
+            known(row->memory.known,                                                               \
+                  whole(rpsim_memory_limits_of(row->platform, traits_of(row), 1).gpu_bytes))),     \
+      .unit = "bytes", .help = "with `--columns` only: limit of `peak_gpu_bytes`",                 \
+      HEADED("GPU limit GB", 1), .shown = gigabytes)                                               \
     X(peak_host_bytes, known(row->memory.known, whole(row->memory.peak_host_bytes)),               \
       .unit = "bytes", .help = "peak of the host", STORED("peak_host_bytes"),                      \
       TABLE(HARDWARE, 10, "host GB", 1), .shown = gigabytes)                                       \

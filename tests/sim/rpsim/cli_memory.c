@@ -76,6 +76,17 @@ Test(cli_memory, memories_of_the_machine)
     cr_expect(ne(ptr, strstr(negative.messages, "--gpu-memory: '-1' is not valid"), NULL));
 }
 
+/* Usable memory is what the platform says, less what it reserves (sim/model.md section 4). */
+Test(cli_memory, limits_beside_peaks)
+{
+    json_t *rows = run("--schedule roundpipe --gpus 4 --iterations 1 --intervals off --columns "
+                       "gpu_memory_bytes,peak_gpu_bytes --set platform.usable_memory_gb=20.5");
+    const json_t *row = json_array_get(rows, 0);
+    cr_expect(eq(sz, json_object_size(row), 2));
+    cr_expect(ieee_ulp_eq(dbl, rp_test_json_number(row, "gpu_memory_bytes"), 20.5e9, 4));
+    json_decref(rows);
+}
+
 /* 16 B per parameter: 20.9 billion do not fit eight 24 GB cards. */
 Test(cli_memory, what_does_not_fit_says_so)
 {
