@@ -33,10 +33,15 @@ double rp_peer_bytes_per_s(const rp_platform *platform)
     return 1e9 * platform->peer_gb_per_s * share;
 }
 
+static double network_Bps(const rp_platform *p)
+{
+    return 1e9 * p->network_gb_per_s * (p->network_efficiency > 0 ? p->network_efficiency : 1);
+}
+
 /* A leaf switch has uplinks for what its adapters can send, over the oversubscription. */
 static double leaf_bytes_per_s(const rp_platform *p)
 {
-    double of_node = 1e9 * p->network_gb_per_s / (p->rails ? p->adapters : 1);
+    double of_node = network_Bps(p) / (p->rails ? p->adapters : 1);
     return p->leaf_nodes == 0 ? 0 : p->leaf_nodes * of_node / p->spine_oversubscription;
 }
 
@@ -70,7 +75,7 @@ rp_machine rp_machine_of(const rp_platform *p)
                         .gpus_per_node = of_node,
                         .sockets = p->sockets,
                         .intersocket_Bps = 1e9 * p->intersocket_gb_per_s,
-                        .network_Bps = 1e9 * p->network_gb_per_s,
+                        .network_Bps = network_Bps(p),
                         .adapters = p->adapters,
                         .leaf_nodes = p->leaf_nodes,
                         .rails = p->rails,

@@ -33,6 +33,19 @@ static double number(const char *options, const char *line, const char *key)
     return value;
 }
 
+/* A share of the rate is a rate. */
+Test(cli_nodes, the_network_reaches_a_share_of_its_rate)
+{
+    static const char *const two = FSDP "--platform h100x8 --nodes 2 --gpus 2 --intervals off";
+    double whole = number(two, "--set platform.network_gb_per_s*1", "makespan_ms");
+    double half = number(two, "--set platform.network_gb_per_s*0.5", "makespan_ms");
+    cr_expect(ieee_ulp_eq(dbl, number(two, "--set platform.network_efficiency=0.5", "makespan_ms"),
+                          half, 4));
+    cr_expect(ieee_ulp_eq(dbl, number(two, "--set platform.network_efficiency=1", "makespan_ms"),
+                          whole, 4));
+    cr_expect(gt(dbl, half, whole));
+}
+
 /* V h + s h + L (12 h^2 + 13 h) + 2 h: MosaicML's published counts, for every length of sequences.
  */
 Test(cli_nodes, mpt_parameters)
