@@ -48,7 +48,7 @@ models=$prefix_dir/share/rpsim/traces/models
 sed 's/^name: .*/name: only-here/' "$models/qwen3-1.7b.yaml" >"$models/only-here.yaml"
 expect 0 '"model":"only-here"' ./with_pkg_config --schedule gpipe --model only-here --costs qwen3-1.7b@rtx4090
 expect 2 "unknown schedule 'roundpip'" ./with_pkg_config --schedule roundpip
-expect 2 "--help" ./with_pkg_config --help
+expect 2 "help: gives text" ./with_pkg_config --help
 expect 2 "standard output" ./with_pkg_config --schedule gpipe --trace-out -
 expect 2 "valid is json" ./with_pkg_config --schedule gpipe --format csv
 # A reader that goes away is an error, and does not end the calling program by a signal.
