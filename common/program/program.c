@@ -142,8 +142,12 @@ bool rp_program_has_separate_backward(const rp_program *program)
 
 bool rp_program_has(const rp_program *program, bool (*is)(rp_op_kind kind))
 {
+    bool wanted[RP_OP_KIND_COUNT];
+    for (uint32_t kind = 0; kind < RP_OP_KIND_COUNT; kind++) {
+        wanted[kind] = is((rp_op_kind)kind);
+    }
     for (uint32_t i = 0; i < program->op_count; i++) {
-        if (is(program->ops[i].kind)) {
+        if (wanted[program->ops[i].kind]) {
             return true;
         }
     }
