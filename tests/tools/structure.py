@@ -15,7 +15,7 @@ copies        functions that copy a run by hand: at least 5 decisions go from a 
 captures      product files, but common/base/log.[ch], that capture the log
 programs      lines that include a header of a program's folder (PROGRAMS) from another folder
 option names  messages of libraries that name an option, "--word", and the names in them; tables
-              of options (*_rows.inc) are not messages
+              of options (*_rows.inc) and help texts of rows are not messages
 op kinds      comparisons with an op kind (== or != RP_OP_..., case RP_OP_...), outside files with
               rows of op kinds (op_*rows.inc, op_rows.[ch], op_kinds.[ch])
 cycles        loops of folders that include each other, with folders cut at 1, 2, 3, ... levels
@@ -34,7 +34,7 @@ import sys
 
 ROOMS = ("common", "sim", "exec", "experiments")
 SUFFIXES = (".c", ".h", ".cc", ".cu", ".cuh", ".inc")
-PROGRAMS = re.compile(r"(sim/rp[a-z]+|sim/library|exec/rpexec|experiments)(?=/)")
+PROGRAMS = re.compile(r"(sim/rp[a-z]+|exec/rpexec|experiments)(?=/)")
 LIBRARIES = re.compile(
     r"(common/(?!cli/)|sim/(run|study|engine|tune|interchange)/|exec/(?!rpexec/))"
 )
@@ -244,7 +244,7 @@ def option_names_of(files):
         if LIBRARIES.match(path) and not path.endswith("_rows.inc"):
             for match in literals.finditer(text):
                 names = re.findall(r"(?<![\w-])--[a-z][a-z-]*", match.group(0))
-                if names:
+                if names and not re.search(r"\.help = \s*$", text[: match.start()]):
                     yield f"{path}:{line_of(text, match.start())}", " ".join(names)
 
 
