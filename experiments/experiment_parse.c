@@ -26,7 +26,11 @@ static const char *const REFUSED[] = {
 };
 
 /* Options of rpsim alone that give no run, or files. */
-static const char *const REFUSED_OF_RPSIM[] = {"check", "platform-out", "html-out", "timeline-out"};
+static const char *const REFUSED_OF_RPSIM[] = {
+    "check",          "platform-out",     "html-out",
+    "timeline-out",   "gantt-iterations", "torch-csv-dialect",
+    "recv-placement", "chakra-host-ops",
+};
 
 static bool is_among(const char *name, const char *const *names, size_t count)
 {

@@ -47,7 +47,7 @@ rp_status rpsweep_outcome_unpack(const char *bytes, size_t length, rp_arena *are
 
 /**
  * Checks a point's options without running it.
- * @retval RP_OK, RP_USAGE (logged, without the file's name), RP_NO_MEMORY
+ * @retval RP_OK, RP_USAGE (refused, without the file's name), RP_NO_MEMORY
  */
 rp_status rpsweep_point_check(const rpsweep_experiment *experiment, const rpsweep_point *point,
                               rp_arena *arena, rp_reason *reason);

@@ -306,24 +306,35 @@ void rp_progress_end(void)
 /* ---- messages ---------------------------------------------------------------------------------
  */
 
-RP_PRINTF(2, 0)
-static void print_message(const char *severity, const char *format, va_list arguments)
+/* @param placed it begins with a place of its own */
+static void begin_message(bool placed)
 {
     flockfile(stderr); /* messages of several threads stay whole lines */
     said++;
     if (current() == NULL) {
         clear_progress();
     }
-    if (place_file != NULL) {
+    if (!placed && place_file != NULL) {
         put_place(place_file, place_line);
-    } else if (current() == NULL) {
+    } else if (!placed && current() == NULL) {
         put(program_name, strlen(program_name));
         put(": ", 2);
     }
-    put(severity, strlen(severity));
-    put_formatted(format, arguments);
+}
+
+static void end_message(void)
+{
     put("\n", 1);
     funlockfile(stderr);
+}
+
+RP_PRINTF(2, 0)
+static void print_message(const char *severity, const char *format, va_list arguments)
+{
+    begin_message(false);
+    put(severity, strlen(severity));
+    put_formatted(format, arguments);
+    end_message();
 }
 
 void rp_log_error(const char *format, ...)
@@ -367,15 +378,10 @@ void rp_log_warning(const char *format, ...)
 RP_PRINTF(3, 0)
 static void print_placed(const char *file, size_t line, const char *format, va_list arguments)
 {
-    flockfile(stderr);
-    said++;
-    if (current() == NULL) {
-        clear_progress();
-    }
+    begin_message(true);
     put_place(file, line);
     put_formatted(format, arguments);
-    put("\n", 1);
-    funlockfile(stderr);
+    end_message();
 }
 
 void rp_log_error_at(const char *file, size_t line, const char *format, ...)
@@ -504,11 +510,9 @@ rp_status rp_refuse_setting(rp_reason *reason, rp_status status, const char *key
 
 rp_status rp_reason_log(const rp_reason *reason)
 {
-    if (reason->placed) {
-        rp_log_error_at(NULL, 0, "%s", reason->text);
-    } else {
-        rp_log_error("%s", reason->text);
-    }
+    begin_message(reason->placed);
+    put(reason->text, strlen(reason->text)); /* as messages are: escaped, without its middle */
+    end_message();
     return reason->status;
 }
 

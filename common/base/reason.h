@@ -12,8 +12,8 @@
 
 #include <stdbool.h>
 
-/** Longest text of a reason; what is longer is cut. */
-#define RP_REASON_BYTES 2048u
+/** Room for a message of log.h, of whose 2,000 bytes each may be shown as four, and its place. */
+#define RP_REASON_BYTES 12288u
 
 /** Longest key of a setting. */
 #define RP_SETTING_BYTES 48u

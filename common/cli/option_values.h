@@ -19,7 +19,7 @@ rp_status rp_option_bad(const char *option, const char *value, const char *valid
  * "3*1.5": a number and a factor of it, written as --set writes one.
  * @param count the number is 0 to count - 1
  * @param high the factor is 1 to high
- * @retval RP_OK, RP_USAGE (logged)
+ * @retval RP_OK, RP_USAGE (refused)
  */
 rp_status rp_option_factor(const char *option, const char *text, uint32_t count, double high,
                            uint32_t *index_out, double *factor_out, rp_reason *reason);
@@ -34,14 +34,14 @@ rp_status rp_option_factor(const char *option, const char *text, uint32_t count,
 bool rp_option_count(const char *text, double thousand, uint64_t low, uint64_t high,
                      uint64_t *count_out);
 
-/** Splits "a,b,c" into the arena. @retval RP_OK, RP_USAGE (an empty item; logged), RP_NO_MEMORY */
+/** Splits "a,b,c" into the arena. @retval RP_OK, RP_USAGE (an empty item), RP_NO_MEMORY */
 rp_status rp_option_list(const char *option, const char *text, rp_arena *arena,
                          const char ***names_out, uint32_t *count_out, rp_reason *reason);
 
 /**
  * Tokens to train on, a number with the letters of rp_option_count, powers of 1000: 300M.
  * @param tokens_out at least 1
- * @retval RP_OK, RP_USAGE (logged)
+ * @retval RP_OK, RP_USAGE (refused)
  */
 rp_status rp_option_tokens(const char *option, const char *text, double *tokens_out,
                            rp_reason *reason);

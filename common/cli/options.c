@@ -282,11 +282,10 @@ static rp_status refuse_unknown(const rp_options_program *program, const char *w
     }
     const char *name = name_in(word);
     const char *nearest = rp_text_nearest(name, names, count);
-    rp_status status =
-        rp_refuse(reason, RP_USAGE,
-                  "%s: unknown or incomplete option%s%s; see %s --help for the valid ones", word,
-                  nearest != NULL ? "; did you mean --" : "", nearest != NULL ? nearest : "",
-                  program->name);
+    rp_status status = rp_refuse(
+        reason, RP_USAGE, "%s: unknown or incomplete option%s%s; see %s --help for the valid ones",
+        word, nearest != NULL ? "; did you mean --" : "", nearest != NULL ? nearest : "",
+        program->name);
     return about(name, strcspn(name, "="), status, reason);
 }
 
@@ -294,10 +293,10 @@ static rp_status refuse_missing(const rp_options_program *program, const char *w
                                 rp_reason *reason)
 {
     const char *name = name_in(word);
-    return about(name, strcspn(name, "="),
-                 rp_refuse(reason, RP_USAGE, "%s: the value is missing; see %s --help", word,
-                           program->name),
-                 reason);
+    return about(
+        name, strcspn(name, "="),
+        rp_refuse(reason, RP_USAGE, "%s: the value is missing; see %s --help", word, program->name),
+        reason);
 }
 
 /* The row with a name, which may be cut as long as only one begins so; RP_OPTIONS_MAX: none. */
@@ -483,14 +482,24 @@ static rp_status refuse_combination(const rp_option_rule *rule, const rp_option 
     if (rule->message == NULL) {
         return RP_USAGE;
     }
-    const rp_log_words words = rp_log_spell(rule->message);
-    size_t before = strcspn(words.text, "@");
+    size_t length = 0;
+    const char *message = rule->message;
+    const char *first = rp_log_find_setting(message, &length);
+    rp_log_words key = {""};
+    if (given != NULL) {
+        key = rp_option_key(given->name);
+    } else if (first == message + 1 && strncmp(first + length, "}: ", 3) == 0) {
+        (void)snprintf(key.text, sizeof key.text, "%.*s", (int)length, first);
+        message = first + length + 3;
+    }
+    const rp_log_words words = rp_log_spell(message);
+    int before = (int)strcspn(words.text, "@");
     const char *after = words.text + before + (words.text[before] == '@' ? 1 : 0);
     const char *subject = rule->subject != NULL ? rule->subject(options) : "";
-    return given != NULL
-               ? rp_refuse_setting(reason, RP_USAGE, rp_option_key(given->name).text, "%.*s%s%s",
-                                   (int)before, words.text, subject, after)
-               : rp_refuse(reason, RP_USAGE, "%.*s%s%s", (int)before, words.text, subject, after);
+    return key.text[0] != '\0'
+               ? rp_refuse_setting(reason, RP_USAGE, key.text, "%.*s%s%s", before, words.text,
+                                   subject, after)
+               : rp_refuse(reason, RP_USAGE, "%.*s%s%s", before, words.text, subject, after);
 }
 
 static const char *output_of(const rp_option *row, const void *options)
@@ -529,8 +538,8 @@ rp_status rp_options_check(const rp_options_program *program, const void *option
         const rp_option *without = NULL;
         bool needs = rule->given != NULL || rule->given_mark != 0;
         bool needs_with = rule->with != NULL || rule->with_mark != 0;
-        RP_TRY(find_given(program, options, rule->given, rule->given_mark, rule->names_last,
-                          &given));
+        RP_TRY(
+            find_given(program, options, rule->given, rule->given_mark, rule->names_last, &given));
         if (needs && given == NULL) {
             continue; /* nearly always */
         }

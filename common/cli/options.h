@@ -158,7 +158,7 @@ typedef struct rp_options {
  * between options, `--` ends the options.
  * @param options begins with an rp_options; holds the defaults
  * @param arena owns words, lists and joined texts; all other texts are borrowed from argv
- * @retval RP_OK, RP_USAGE (logged, with what is valid), RP_NO_MEMORY, RP_BROKEN
+ * @retval RP_OK, RP_USAGE (refused, with what is valid), RP_NO_MEMORY, RP_BROKEN
  */
 rp_status rp_options_parse(const rp_options_program *program, int argc, char **argv,
                            rp_arena *arena, void *options, rp_reason *reason);
@@ -186,7 +186,7 @@ rp_status rp_options_set_count(const rp_options_program *program, const char *ke
  * @param row its members are offsets into `object`
  * @param text of a flag: NULL
  * @param arena owns lists; texts are borrowed
- * @retval RP_OK, RP_USAGE (logged, with what is valid), RP_NO_MEMORY
+ * @retval RP_OK, RP_USAGE (refused, with what is valid), RP_NO_MEMORY
  */
 rp_status rp_option_assign(const rp_option *row, const char *text, rp_arena *arena, void *object,
                            rp_reason *reason);
@@ -212,7 +212,7 @@ rp_status rp_option_text(const rp_option *row, const void *object, rp_arena *are
 rp_status rp_option_add(const rp_option *row, const void *object, rp_arena *arena,
                         struct rp_text *line);
 
-/** Applies the rules in their order. @retval RP_OK, RP_USAGE (logged), RP_BROKEN */
+/** Applies the rules in their order. @retval RP_OK, RP_USAGE (refused), RP_BROKEN */
 rp_status rp_options_check(const rp_options_program *program, const void *options,
                            rp_reason *reason);
 

@@ -70,7 +70,7 @@ void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, 
  * @param stages of the even partition; 0: its default. Not 0: NULL means even
  * @param config costs and sizes; its partition is not read
  * @param partition_out lives in `arena`; rp_schedule_check has not seen it
- * @retval RP_OK, RP_USAGE (logged), RP_INPUT, RP_IO, RP_NO_MEMORY
+ * @retval RP_OK, RP_USAGE (refused), RP_INPUT, RP_IO, RP_NO_MEMORY
  */
 rp_status rp_compile_partition(const char *text, const char *words, const char *model,
                                uint32_t stages, const rp_schedule_type *schedule,
@@ -114,6 +114,6 @@ rp_status rp_compile_lower(const rp_resolved *config, const rp_program *schedule
 /**
  * Builds and lowers the program.
  * @param program_out owned by the caller; passes rp_program_check
- * @retval RP_OK, RP_USAGE (what the schedule does not do, or too large; logged), RP_NO_MEMORY
+ * @retval RP_OK, RP_USAGE (what the schedule does not do, or too large), RP_NO_MEMORY
  */
 rp_status rp_compile(const rp_resolved *config, rp_program **program_out, rp_reason *reason);

@@ -70,7 +70,7 @@ void rp_run_complete_row(rp_option *row, size_t base);
  * Decides what a key stands for, from the text that its option takes.
  * @param text of a flag: NULL
  * @param arena owns what the value points to; texts are borrowed
- * @retval RP_OK, RP_USAGE (no such key or no such value; logged), RP_NO_MEMORY
+ * @retval RP_OK, RP_USAGE (no such key or no such value), RP_NO_MEMORY
  */
 rp_status rp_run_set(rp_run *run, const char *key, const char *text, rp_arena *arena,
                      rp_reason *reason);

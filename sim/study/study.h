@@ -28,7 +28,7 @@ typedef struct rpsim_row {
     uint64_t tune_evaluations;  /**< of --partition tuned; 0 without */
     bool tune_exact;            /**< the search has tried every point of its space */
     unsigned without;           /**< RPSIM_WITHOUT_*; 0: the run has all parts */
-    bool from_program;          /**< --program-in: what config says of rounds is unknown */
+    bool from_program;          /**< --program-in: what `run` says of rounds is unknown */
     rp_program *given;          /**< the program read, until it has run; else NULL */
     rpsim_result result;        /**< program and timeline only when they are kept */
     rpsim_memory memory;        /**< of the result; kept in the study's arena */
@@ -64,7 +64,7 @@ typedef struct rpsim_study {
  * Loads models, platform, cost tables and partitions and checks that every run is allowed. With
  * --schedule all, a schedule that does not allow the sizes is left out with a warning.
  * @param study_out rpsim_study_fini, also after a failure
- * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ * @retval RP_OK, RP_USAGE, RP_INPUT (refused), RP_IO, RP_NO_MEMORY
  */
 rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_study *study_out,
                               rp_reason *reason);

@@ -25,7 +25,7 @@ typedef struct rpsim_inputs {
  * @param model name or path, or NULL: what the cost table says
  * @param program --program-in, whose type and layout the times are of; NULL: of the setup
  * @param inputs_out lives in `arena`; at hardware fidelity its costs are of the run's arithmetic
- * @retval RP_OK, RP_USAGE, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ * @retval RP_OK, RP_USAGE, RP_INPUT (refused), RP_IO, RP_NO_MEMORY
  */
 rp_status rpsim_inputs_load(const rpsim_setup *setup, const char *model, const rp_program *program,
                             rp_arena *arena, rpsim_inputs *inputs_out, rp_reason *reason);

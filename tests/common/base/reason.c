@@ -139,12 +139,37 @@ Test(reason, lines_are_escaped_and_cut)
     cr_expect(strstr(reason.text, "(7999 bytes)") != NULL, "%s", reason.text);
     memset(text, '\n', sizeof text - 1);
     rp_refuse(&reason, RP_INPUT, "a%sb", text);
-    cr_expect(eq(sz, strlen(reason.text), RP_REASON_BYTES - 1));
+    size_t length = strlen(reason.text);
+    cr_expect(gt(sz, length, 2000));
+    cr_expect(reason.text[length - 1] == 'b', "the end of the message is there");
     rp_log_set_program("rpany");
     for (size_t pad = 2000; pad < 2100; pad++) {
         memset(text, 'x', pad);
         (void)snprintf(text + pad, sizeof text - pad, "{global_batch}");
         rp_refuse_setting(&reason, RP_INPUT, "axes", "%s", text);
         cr_expect(strstr(reason.text, "{global_batch}") != NULL, "%s", reason.text);
+    }
+}
+
+/* What is said now and what is said later is the same, however long it is escaped. */
+Test(reason, a_reason_is_logged_as_its_message_would_have_been)
+{
+    static char data[3001];
+    static char at_once[16384];
+    static char later[16384];
+    static const size_t lengths[] = {10, 560, 1900, 3000};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        rp_reason reason = {0};
+        memset(data, '\001', sizeof data);
+        data[lengths[i]] = '\0';
+        rp_log_capture_begin(at_once, sizeof at_once);
+        rp_refuse(NULL, RP_USAGE, "{partition}: '%s' is bad; valid are others", data);
+        rp_log_capture_end();
+        rp_refuse(&reason, RP_USAGE, "{partition}: '%s' is bad; valid are others", data);
+        rp_log_capture_begin(later, sizeof later);
+        rp_reason_log(&reason);
+        rp_log_capture_end();
+        cr_expect(eq(str, later, at_once), "%zu bytes", lengths[i]);
+        cr_expect(ne(ptr, strstr(later, "valid are others\n"), NULL));
     }
 }
