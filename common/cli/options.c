@@ -218,18 +218,20 @@ rp_status rp_option_assign(const rp_option *row, const char *text, rp_arena *are
 rp_status rp_option_check(const rp_option *row, const void *object, rp_reason *reason)
 {
     const char *member = (const char *)object + row->to.offset;
-    char text[32] = "";
+    char text[32];
     uint32_t u32 = 0;
-    double real = 0;
+    double number = 0;
     if (row->kind == RP_OPTION_U32) {
         memcpy(&u32, member, sizeof u32);
-        (void)snprintf(text, sizeof text, "%u", u32);
-        real = u32;
+        number = u32;
     } else if (row->kind == RP_OPTION_REAL) {
-        memcpy(&real, member, sizeof real);
-        (void)snprintf(text, sizeof text, "%g", real);
+        memcpy(&number, member, sizeof number);
     }
-    return real > row->most ? refuse(row, text, reason) : RP_OK;
+    if (number <= row->most) {
+        return RP_OK;
+    }
+    (void)snprintf(text, sizeof text, "%.15g", number);
+    return refuse(row, text, reason);
 }
 
 static rp_status assign_count(const rp_option *row, uint64_t count, rp_arena *arena, void *object,

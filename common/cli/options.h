@@ -199,7 +199,7 @@ rp_status rp_option_check(const rp_option *row, const void *object, rp_reason *r
  * The text that rp_option_assign makes a member's value of.
  * @param text_out borrowed from the object, or in `arena`; of a flag ""; NULL: the value is not
  *        given, or the usual one of a row without `given`
- * @retval RP_OK, RP_NO_MEMORY, RP_BROKEN (no text is known of the row; logged)
+ * @retval RP_OK, RP_NO_MEMORY, RP_BROKEN (no text is known of the row)
  */
 rp_status rp_option_text(const rp_option *row, const void *object, rp_arena *arena,
                          const char **text_out);

@@ -189,9 +189,10 @@ static rp_status set_costs(rpexec_trainer *t)
     const rp_roof roof = {platform, rpexec_trainer_arithmetic(t)};
     rp_status status = rp_find_costs(&t->config, &roof, t->o->run.microbatch_size,
                                      t->o->run.seq_len, t->arena, &costs, &reason);
-    if (status != RP_OK && reason.status == status) {
+    if (status == RP_INPUT || status == RP_USAGE) {
+        const char *why = reason.status == status ? reason.text : "its cost table cannot be read";
         rp_log_warning("partitions balance FLOP counts, not times of %s: %.*s", platform->name,
-                       (int)strcspn(reason.text, ";"), reason.text);
+                       (int)strcspn(why, ";"), why);
         return RP_OK;
     }
     RP_TRY(status);

@@ -151,8 +151,7 @@ static void write_winner(const page *p)
     }
     say(p, 0,
         "Run %s, %s, %s (%u a step): %.0f tokens/s%s%s, with %.1f of %.1f GB on the fullest GPU "
-        "and "
-        "%s of host memory.%s",
+        "and %s of host memory.%s",
         row->trial->candidate.schedule->name, mode_of(&row->trial->candidate),
         sizes_of(p->advice->search, &row->trial->candidate, sizes), out->batch, out->tokens_per_s,
         interval, peak, gb(out->gpu_bytes), gb(out->gpu_limit_bytes), host, price);

@@ -52,13 +52,14 @@ static rp_status write_platform(const rpsim_options *options, const char *name, 
 {
     const rpsim_setup *o = &options->setup;
     const char *from = o->platform != NULL ? o->platform : RPSIM_DEFAULT_PLATFORM;
-    if (strcmp(from, RP_PLATFORM_DETECT) == 0 &&
-        !rp_changes_any(&o->changes, &rp_platform_schema)) {
+    rp_changes changes;
+    RP_TRY(rpsim_setup_all_changes(o, arena, &changes, NULL));
+    if (strcmp(from, RP_PLATFORM_DETECT) == 0 && !rp_changes_any(&changes, &rp_platform_schema)) {
         return rp_detect_write(name, arena, stream);
     }
     rp_platform platform;
     const char *head = NULL;
-    RP_TRY(rp_platform_load_changed(from, &o->changes, arena, &platform, NULL));
+    RP_TRY(rp_platform_load_changed(from, &changes, arena, &platform, NULL));
     RP_TRY(rp_arena_print(arena, &head, "# rpsim --platform-out: %s\n", platform.name));
     platform.name = name;
     rp_platform_write(&platform, head, NULL, 0, stream);

@@ -348,34 +348,13 @@ static rp_status load_costs_of_run(const rpsim_setup *o, const rp_program *progr
                                                 : RP_OK;
 }
 
-/* Those of --set, and the memories that the setup names by themselves. */
-static rp_status changes_of(const rpsim_setup *o, rp_arena *arena, rp_changes *changes_out,
-                            rp_reason *reason)
-{
-    const struct {
-        const char *option;
-        const char *key;
-        double gb;
-    } memories[] = {{"gpu-memory", "platform.memory_gb", o->gpu_memory_gb},
-                    {"host-memory", "platform.host_memory_gb", o->host_memory_gb}};
-    *changes_out = o->changes;
-    for (size_t i = 0; i < sizeof memories / sizeof memories[0]; i++) {
-        const char *text = NULL;
-        if (memories[i].gb > 0) {
-            RP_TRY(rp_arena_print(arena, &text, "%s=%.15g", memories[i].key, memories[i].gb));
-            RP_TRY(rp_changes_add(memories[i].option, text, arena, changes_out, reason));
-        }
-    }
-    return RP_OK;
-}
-
 rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_program *program,
                             rp_arena *arena, rpsim_inputs *in, rp_reason *reason)
 {
     *in = (rpsim_inputs){0};
     rp_platform *platform = NULL;
     rp_changes changes;
-    RP_TRY(changes_of(o, arena, &changes, reason));
+    RP_TRY(rpsim_setup_all_changes(o, arena, &changes, reason));
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *platform, &platform));
     RP_TRY(rpsim_session_platform(o->session,
                                   o->platform != NULL ? o->platform : RPSIM_DEFAULT_PLATFORM,

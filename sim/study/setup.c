@@ -422,3 +422,23 @@ rp_status rpsim_setup_changes(const rpsim_setup *o, rp_arena *arena, const char 
     }
     return RP_OK;
 }
+
+rp_status rpsim_setup_all_changes(const rpsim_setup *o, rp_arena *arena, rp_changes *changes_out,
+                                  rp_reason *reason)
+{
+    const struct {
+        const char *option;
+        const char *key;
+        double gb;
+    } memories[] = {{"gpu-memory", "platform.memory_gb", o->gpu_memory_gb},
+                    {"host-memory", "platform.host_memory_gb", o->host_memory_gb}};
+    *changes_out = o->changes;
+    for (size_t i = 0; i < sizeof memories / sizeof memories[0]; i++) {
+        const char *text = NULL;
+        if (memories[i].gb > 0) {
+            RP_TRY(rp_arena_print(arena, &text, "%s=%.15g", memories[i].key, memories[i].gb));
+            RP_TRY(rp_changes_add(memories[i].option, text, arena, changes_out, reason));
+        }
+    }
+    return RP_OK;
+}

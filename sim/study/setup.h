@@ -60,6 +60,14 @@ rp_status rpsim_setup_schedule(const rp_schedule_type *schedule, rp_arena *arena
  */
 rp_status rpsim_setup_changes(const rpsim_setup *setup, rp_arena *arena, const char **text_out);
 
+/**
+ * The changes of --set, and those that the memories of the machine are short for.
+ * @param changes_out texts in `arena`
+ * @retval RP_OK, RP_USAGE (refused), RP_NO_MEMORY
+ */
+rp_status rpsim_setup_all_changes(const rpsim_setup *setup, rp_arena *arena,
+                                  rp_changes *changes_out, rp_reason *reason);
+
 /** Writes keys and values of the settings that a run's record has beside its columns. */
 void rpsim_setup_write(const rpsim_setup *setup, rp_json *json);
 

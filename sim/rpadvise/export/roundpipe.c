@@ -35,8 +35,8 @@ static rp_status write_module(const rpadvise_job *job, FILE *stream)
             "PARAM_DTYPE = torch.%s\n\n"
             "# Layer 0 is the embedding, the last one the final norm with the head.\n"
             "EXECUTE_PLAN = ModelExecutePlan()\n",
-            rpadvise_export_roundpipe.open, row->run.model->name, scaled ? "GradScaler, " : "", l->gpus,
-            l->calls, l->batch, row->run.seq_len, rpadvise_torch_dtype(row->run.dtype));
+            rpadvise_export_roundpipe.open, row->run.model->name, scaled ? "GradScaler, " : "",
+            l->gpus, l->calls, l->batch, row->run.seq_len, rpadvise_torch_dtype(row->run.dtype));
     write_ranges("EXECUTE_PLAN.fwd_plan", p->forward_layers, p->forward_count, 0, false, 0, stream);
     write_ranges("EXECUTE_PLAN.bwd_plan", p->backward_layers, p->backward_count,
                  row->run.layers + 2, true, 1, stream);

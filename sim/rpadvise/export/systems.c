@@ -371,8 +371,7 @@ static const char *order_refusal(const rpadvise_rule *rule, const rpsim_row *row
                    ? "it always recomputes"
                    : "it recomputes once the gradient has come, never before";
     }
-    if (row->run.recompute != RP_RECOMPUTE_NONE && !row->run.layer_grain &&
-        !rule->stage_grain) {
+    if (row->run.recompute != RP_RECOMPUTE_NONE && !row->run.layer_grain && !rule->stage_grain) {
         return "it recomputes layer by layer";
     }
     return NULL;
@@ -408,8 +407,9 @@ static const char *size_refusal(const rpadvise_rule *rule, const rpsim_row *row)
 bool rpadvise_runs(const rpadvise_systems *systems, const char *system, const rpsim_row *row,
                    const char **why_out)
 {
-    const rpadvise_rule *rule =
-        row->run.schedule != NULL ? rpadvise_systems_rule(systems, system, row->schedule_name) : NULL;
+    const rpadvise_rule *rule = row->run.schedule != NULL
+                                    ? rpadvise_systems_rule(systems, system, row->schedule_name)
+                                    : NULL;
     const char *why = rule == NULL ? "it has no such schedule" : order_refusal(rule, row);
     why = why == NULL ? size_refusal(rule, row) : why;
     why = why == NULL ? model_refusal(rule, row->run.model) : why;

@@ -151,7 +151,7 @@ Test(reason, lines_are_escaped_and_cut)
     }
 }
 
-/* What is said now and what is said later is the same, however long it is escaped. */
+/* A message now and a reason later are the same text, however long it is escaped. */
 Test(reason, a_reason_is_logged_as_its_message_would_have_been)
 {
     static char data[3001];

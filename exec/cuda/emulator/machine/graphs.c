@@ -17,7 +17,7 @@ typedef struct node {
 } node;
 
 /* Work that has been captured; also a graph of it. */
-typedef struct processes {
+typedef struct nodes {
     emulated_stream *stream;
     node *list;
     uint32_t count;
@@ -27,9 +27,9 @@ typedef struct processes {
     uint32_t room; /* units */
     bool invalid;
     atomic_uint under_way; /* launches that have not ended */
-} processes;
+} nodes;
 
-static _Thread_local processes *capturing;
+static _Thread_local nodes *capturing;
 
 bool emulator_is_capturing(void)
 {
@@ -44,25 +44,25 @@ bool emulator_breaks_capture(void)
     return capturing != NULL;
 }
 
-static const void *arguments_of(const processes *n, uint32_t i)
+static const void *arguments_of(const nodes *n, uint32_t i)
 {
     return n->arguments + (size_t)n->list[i].at * ALIGNMENT;
 }
 
-static processes *make(emulated_stream *stream)
+static nodes *make(emulated_stream *stream)
 {
-    processes *n = NULL;
+    nodes *n = NULL;
     if (rp_mem_resize(&n, sizeof *n) != RP_OK) {
         return NULL;
     }
-    *n = (processes){.stream = stream};
+    *n = (nodes){.stream = stream};
     emulator_count(EMULATED_LEFT, 1);
     return n;
 }
 
 int emulator_captured_destroy(void *captured)
 {
-    processes *n = captured;
+    nodes *n = captured;
     rp_mem_release(&n->arguments);
     rp_mem_release(&n->list);
     rp_mem_release(&n);
@@ -79,7 +79,7 @@ int emulator_capture_begin(void *stream)
     return capturing != NULL ? 0 : cudaErrorMemoryAllocation;
 }
 
-static bool append(processes *n, const emulated_work *w)
+static bool append(nodes *n, const emulated_work *w)
 {
     uint32_t units = (uint32_t)(w->bytes + ALIGNMENT - 1) / ALIGNMENT;
     for (uint32_t i = 0; i < units; i++) {
@@ -100,7 +100,7 @@ static bool append(processes *n, const emulated_work *w)
 
 int emulator_capture(emulated_stream *stream, const emulated_work *work)
 {
-    processes *n = capturing;
+    nodes *n = capturing;
     if (n->stream != stream || emulator_machine()->graphs == EMULATED_LAUNCH_FAILS ||
         !append(n, work)) {
         n->invalid = true;
@@ -111,7 +111,7 @@ int emulator_capture(emulated_stream *stream, const emulated_work *work)
 
 int emulator_capture_end(void *stream, void **captured_out)
 {
-    processes *n = capturing;
+    nodes *n = capturing;
     *captured_out = NULL;
     if (n == NULL || n->stream != stream) {
         return cudaErrorUnknown;
@@ -127,12 +127,12 @@ int emulator_capture_end(void *stream, void **captured_out)
 
 int emulator_graph_make(void *captured, void **graph_out)
 {
-    const processes *from = captured;
+    const nodes *from = captured;
     *graph_out = NULL;
     if (emulator_machine()->graphs == EMULATED_MAKE_FAILS) {
         return cudaErrorInvalidValue;
     }
-    processes *n = make(from->stream);
+    nodes *n = make(from->stream);
     for (uint32_t i = 0; n != NULL && i < from->count; i++) {
         const node *k = &from->list[i];
         uint32_t end = i + 1 < from->count ? from->list[i + 1].at : from->units;
@@ -156,7 +156,7 @@ int emulator_graph_make(void *captured, void **graph_out)
 
 static void run_nodes(const void *arguments)
 {
-    processes *n = NULL;
+    nodes *n = NULL;
     memcpy(&n, arguments, sizeof n);
     for (uint32_t i = 0; i < n->count; i++) {
         emulator_delay(n->stream);
@@ -168,7 +168,7 @@ static void run_nodes(const void *arguments)
 /* CUDA would not notice that memory is gone; nor does it mind another stream. */
 int emulator_graph_launch(void *graph, void *stream)
 {
-    processes *n = graph;
+    nodes *n = graph;
     for (uint32_t i = 0; i < n->count; i++) {
         if (n->list[i].can != NULL && !n->list[i].can(arguments_of(n, i))) {
             return cudaErrorIllegalAddress;
@@ -190,7 +190,7 @@ int emulator_graph_launch(void *graph, void *stream)
 /* A graph that is under way is refused and stays, which the tests find. */
 int emulator_graph_destroy(void *graph)
 {
-    processes *n = graph;
+    nodes *n = graph;
     if (atomic_load(&n->under_way) != 0) {
         return cudaErrorUnknown;
     }
