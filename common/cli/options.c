@@ -301,19 +301,21 @@ static rp_status refuse_missing(const rp_options_program *program, const char *w
         reason);
 }
 
-/* The row with a name, which may be cut as long as only one begins so; RP_OPTIONS_MAX: none. */
+/* The row with a name, which may be cut as long as only one begins so, or only its last letter is
+ * cut (--gpu means --gpus beside --gpu-memory); RP_OPTIONS_MAX: none. */
 static uint32_t find_cut(const rp_options_program *program, const char *name, size_t length)
 {
-    uint32_t whole = rp_options_find(program, name, length);
-    uint32_t begun = RP_OPTIONS_MAX;
-    uint32_t count = 0;
-    for (uint32_t i = 0; whole == RP_OPTIONS_MAX && rp_options_row(program, i) != NULL; i++) {
-        if (strncmp(rp_options_row(program, i)->name, name, length) == 0) {
-            begun = i;
-            count++;
-        }
+    uint32_t found = rp_options_find(program, name, length);
+    uint32_t begun = 0;
+    uint32_t last = RP_OPTIONS_MAX;
+    for (uint32_t i = 0; found == RP_OPTIONS_MAX && rp_options_row(program, i) != NULL; i++) {
+        const char *row = rp_options_row(program, i)->name;
+        bool begins = strncmp(row, name, length) == 0;
+        begun += begins;
+        last = begins ? i : last;
+        found = begins && strlen(row) == length + 1 ? i : found;
     }
-    return whole < RP_OPTIONS_MAX ? whole : count == 1 ? begun : RP_OPTIONS_MAX;
+    return found == RP_OPTIONS_MAX && begun == 1 ? last : found;
 }
 
 /* Notes that an option was given; those that repeat have all their texts. */

@@ -197,7 +197,7 @@ Test(experiment, bad_points)
         {"gpus: 0, schedule: gpipe",
          "--gpus: '0' is not valid; valid values are integers from 1 to"},
         {"max-seqlen: 3, schedule: gpipe", "--max-seqlen=3: unknown or incomplete option"},
-        {"gpus: 2, schedul: gpipe, zero: 4", "--zero: '4' is not valid; valid "},
+        {"gpu: 2, schedul: gpipe, zero: 4", "--zero: '4' is not valid; valid "},
         {"scheduel: gpipe", "--scheduel=gpipe: unknown or incomplete option"},
         {"schedule: gpipe, fidelity: stage, zero: 0",
          "--zero: valid only with --fidelity hardware"},
