@@ -28,7 +28,7 @@ source cmake/packaging/without_root.sh
 packages=(build-essential cmake ninja-build pkg-config\|pkgconf libyaml-dev libsqlite3-dev sqlite3
     gnuplot-nox\|gnuplot-qt\|gnuplot-x11 libcriterion-dev libjansson-dev libgsl-dev
     libopenblas-pthread-dev\|libopenblas-dev libhwloc-dev zlib1g-dev
-    universal-ctags cmark-gfm)
+    universal-ctags cmark-gfm python3-pytest)
 
 usage()
 {
@@ -252,7 +252,7 @@ if [ "${1:-}" = run ] && [ "${2:-}" = --prefix ] && [ $# -eq 3 ] && [ -n "$3" ];
     mkdir -p "$prefix" && [ -w "$prefix" ] || fail "--prefix: '$3' cannot be written"
     build_options=(-DRP_TESTS=OFF)
     for i in "${!packages[@]}"; do # those of tests
-        case ${packages[i]} in libcriterion-dev | universal-ctags | cmark-gfm) unset "packages[i]" ;; esac
+        case ${packages[i]} in libcriterion-dev | universal-ctags | cmark-gfm | python3-pytest) unset "packages[i]" ;; esac
     done
     set -- run
 fi

@@ -1,0 +1,98 @@
+"""Fixtures of the checks: tests of whole programs, as a user runs them.
+
+CTest runs each test_NAME.py as checks.NAME: RP_BUILD is the build folder. By hand:
+    RP_BUILD=build/release python3 -m pytest tests/checks/test_NAME.py
+Exit status 77, which CTest counts as skipped, means that every test of the file was skipped.
+"""
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("RP_BUILD", SOURCE / "build/release")).resolve()
+PLACES = {"rpexec": "exec/rpexec", "rpsweep": "experiments/rpsweep"}
+LONG = os.environ.get("RP_LONG", "0") == "1"  # ./bootstrap.sh test --long
+
+
+def program(name):
+    """The path of a built program: rpsim, rpexec, rpsweep ..."""
+    return BUILD / PLACES.get(name, name)
+
+
+@dataclasses.dataclass
+class Ran:
+    """A command that has ended: its exit status and both streams as text."""
+
+    command: list
+    status: int
+    out: str
+    err: str
+
+    @property
+    def said(self):
+        return self.out + self.err
+
+    def __str__(self):
+        words = " ".join(map(str, self.command))
+        return f"{words}\nexit status {self.status}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run(PROGRAM, ARGUMENT..., status=0, out=TEXT, err=TEXT, said=TEXT, env={...}, cwd=, input=, timeout=)
+
+    Runs a built program by its name, or any command by its path, in tmp_path unless cwd says otherwise.
+    Fails unless the exit status is `status` (None: any) and each text given is in its stream (said: in
+    either). env is added to the environment; a value of None removes its name.
+    """
+
+    def ran(name, *arguments, status=0, out="", err="", said="", env=None, cwd=tmp_path, input="", timeout=600):
+        path = program(name) if os.sep not in str(name) and program(name).exists() else name
+        command = [str(path), *map(str, arguments)]
+        environment = {**os.environ, **(env or {})}
+        environment = {key: str(value) for key, value in environment.items() if value is not None}
+        done = subprocess.run(
+            command, cwd=cwd, env=environment, input=input, capture_output=True, text=True, errors="replace",
+            timeout=timeout, check=False,
+        )
+        result = Ran(command, done.returncode, done.stdout, done.stderr)
+        assert status is None or result.status == status, str(result)
+        assert out in result.out and err in result.err and said in result.said, f"no {out or err or said!r} in {result}"
+        return result
+
+    return ran
+
+
+@pytest.fixture
+def source():
+    return SOURCE
+
+
+@pytest.fixture
+def build():
+    return BUILD
+
+
+@pytest.fixture
+def long():
+    return LONG
+
+
+def need(*tools):
+    """Skips the test if a command is not installed."""
+    for tool in tools:
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is missing")
+
+
+def pytest_sessionfinish(session, exitstatus):
+    report = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = report.stats.get("skipped", [])
+    if exitstatus == 0 and skipped and not report.stats.get("passed"):
+        print("\nskipped: " + str(skipped[0].longrepr[2]).removeprefix("Skipped: "))
+        session.exitstatus = 77
