@@ -17,8 +17,8 @@ typedef struct rpsweep_crew rpsweep_crew;
 
 typedef struct rpsweep_crew_config {
     const rpsweep_experiment *experiment;
-    const char *rpexec; /**< the program for executed points */
-    uint32_t jobs;      /**< worker processes, at least 1; not with MPI */
+    const char *rpexec;  /**< the program for executed points */
+    uint32_t jobs;       /**< worker processes, at least 1; not with MPI */
     uint32_t patience_s; /**< MPI: a rank that is silent for so long ends the sweep */
 } rpsweep_crew_config;
 

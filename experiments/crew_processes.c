@@ -29,8 +29,7 @@ struct rpsweep_crew {
     char cause[128];
 };
 
-/* ---- a worker ---------------------------------------------------------------------------------
- */
+/* ---- a worker -------------------------------------------------------------------------------- */
 
 /* false: the other side has gone. */
 static bool read_all(int from, void *to, size_t size)
@@ -89,8 +88,7 @@ static void serve(const rpsweep_crew_config *config, int from, int to)
     rp_text_fini(&text);
 }
 
-/* ---- the sweep's side -------------------------------------------------------------------------
- */
+/* ---- the sweep's side ------------------------------------------------------------------------ */
 
 static void close_ends(worker *w)
 {

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- settings ---------------------------------------------------------------------------------
- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 /* Later ones override earlier ones. */
 static void set(rpsweep_point *point, rpsweep_setting setting)
@@ -57,8 +56,7 @@ static const char *value_of(const rpsweep_point *point, const char *option)
     return NULL;
 }
 
-/* ---- conditions -------------------------------------------------------------------------------
- */
+/* ---- conditions ------------------------------------------------------------------------------ */
 
 static bool is_number(const char *text, double *value_out)
 {
@@ -140,8 +138,7 @@ static rp_status is_included(const rpsweep_experiment *e, const rpsweep_point *p
     return RP_OK;
 }
 
-/* ---- points -----------------------------------------------------------------------------------
- */
+/* ---- points ---------------------------------------------------------------------------------- */
 
 rp_status rpsweep_experiment_point(const rpsweep_experiment *e, uint64_t number, rp_arena *arena,
                                    rpsweep_point *point_out, bool *included_out)

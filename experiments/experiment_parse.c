@@ -13,8 +13,7 @@ static yaml_node_t *node_at(rpsweep_reader *in, int index)
     return yaml_document_get_node(&in->document, index);
 }
 
-/* ---- names of options -------------------------------------------------------------------------
- */
+/* ---- names of options ------------------------------------------------------------------------ */
 
 /* Options that rpsweep itself decides, or that give no run. */
 static const char *const REFUSED[] = {
@@ -81,8 +80,7 @@ static rp_status expect_mapping(const rpsweep_reader *in, const yaml_node_t *nod
     return RP_INPUT;
 }
 
-/* ---- the parts of the file --------------------------------------------------------------------
- */
+/* ---- the parts of the file ------------------------------------------------------------------- */
 
 static rp_status read_base(rpsweep_reader *in, yaml_node_t *node)
 {
@@ -209,8 +207,7 @@ static rp_status read_list(rpsweep_reader *in, yaml_node_t *node)
     return RP_OK;
 }
 
-/* ---- conditions -------------------------------------------------------------------------------
- */
+/* ---- conditions ------------------------------------------------------------------------------ */
 
 static rpsweep_relation relation_of(const char **value)
 {
@@ -270,8 +267,7 @@ static rp_status read_rules(rpsweep_reader *in, yaml_node_t *node, rpsweep_rule 
     return RP_OK;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static rp_status read_program(rpsweep_reader *in, const yaml_node_t *node)
 {

@@ -23,8 +23,7 @@ rp_status rpsweep_refuse(const rpsweep_reader *in, const yaml_node_t *node, cons
     return RP_INPUT;
 }
 
-/* ---- scalars ----------------------------------------------------------------------------------
- */
+/* ---- scalars --------------------------------------------------------------------------------- */
 
 rp_status rpsweep_scalar_text(rpsweep_reader *in, const yaml_node_t *node, size_t most,
                               const char **text_out)
@@ -98,8 +97,7 @@ static rp_status real_number(rpsweep_reader *in, const yaml_node_t *node, double
     return RP_OK;
 }
 
-/* ---- mappings ---------------------------------------------------------------------------------
- */
+/* ---- mappings -------------------------------------------------------------------------------- */
 
 uint32_t rpsweep_pair_count(const yaml_node_t *node)
 {

@@ -18,8 +18,7 @@
 
 #define MESSAGE_BYTES 2048
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static rp_status pack_head(uint64_t number, const char *failure, uint32_t runs, rp_text *message)
 {
@@ -64,8 +63,7 @@ rp_status rpsweep_outcome_unpack(const char *bytes, size_t length, rp_arena *are
     return at == length ? RP_OK : RP_BROKEN;
 }
 
-/* ---- executed ---------------------------------------------------------------------------------
- */
+/* ---- executed -------------------------------------------------------------------------------- */
 
 static void log_end(const char *rpexec, int state, FILE *errors)
 {
@@ -174,8 +172,7 @@ static rp_status execute(const rpsweep_point *point, const char *rpexec, rp_aren
     return status;
 }
 
-/* ---- simulated --------------------------------------------------------------------------------
- */
+/* ---- simulated ------------------------------------------------------------------------------- */
 
 static rp_status make_setup(const rpsweep_point *point, rp_arena *arena, rpsim_setup *setup_out,
                             rp_reason *reason)
@@ -203,8 +200,7 @@ static rp_status simulate(const rpsweep_point *point, const char *command, rpsim
     return rpsim_setup_record(&setup, command, arena, &outcome->runs, &outcome->run_count);
 }
 
-/* ---- both -------------------------------------------------------------------------------------
- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 static rp_status run(const rpsweep_experiment *e, const char *rpexec, rpsim_session *session,
                      uint64_t number, rp_arena *arena, rpsweep_outcome *outcome)

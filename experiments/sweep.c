@@ -65,8 +65,7 @@ static double now_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* ---- which points -----------------------------------------------------------------------------
- */
+/* ---- which points ---------------------------------------------------------------------------- */
 
 /* A combination that is included and of this shard; its command lives in `arena`. */
 static rp_status look_at(const sweep *s, uint64_t number, rp_arena *arena, rpsweep_point *point,
@@ -168,8 +167,7 @@ static rp_status next_point(sweep *s, uint64_t *number_out, bool *there_out)
     return status;
 }
 
-/* ---- storing ----------------------------------------------------------------------------------
- */
+/* ---- storing --------------------------------------------------------------------------------- */
 
 static rp_status commit(sweep *s)
 {
@@ -226,8 +224,7 @@ static rp_status store_outcome(sweep *s, const rpsweep_outcome *outcome, rp_aren
     return due ? commit(s) : RP_OK;
 }
 
-/* ---- workers ----------------------------------------------------------------------------------
- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 static uint32_t workers(const sweep *s)
 {
@@ -313,8 +310,7 @@ static rp_status receive(sweep *s, uint32_t worker, const char *cause)
     return status;
 }
 
-/* ---- progress ---------------------------------------------------------------------------------
- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 static void show_progress(sweep *s, bool last)
 {
@@ -338,8 +334,7 @@ static void show_progress(sweep *s, bool last)
             sum->failed, last ? "\n" : "");
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static bool any_given(const sweep *s)
 {

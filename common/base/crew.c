@@ -56,8 +56,7 @@ uint32_t rp_crew_threads(uint32_t wanted, uint32_t jobs)
 
 rp_status rp_crew_run(uint32_t threads, uint32_t jobs, rp_crew_job run, void *context)
 {
-    crew c = {
-        .jobs = jobs, .run = run, .context = context, .messages = rp_log_destination()};
+    crew c = {.jobs = jobs, .run = run, .context = context, .messages = rp_log_destination()};
     pthread_t started[RP_CREW_MAX_THREADS];
     uint32_t wanted = rp_crew_threads(threads, jobs);
     uint32_t count = 0;

@@ -131,8 +131,7 @@ rp_status rp_host_memory_allow(double bytes, const char *what, const char *valid
                      what, bytes * 0x1p-30, available * 0x1p-30, rp_log_spell(valid).text);
 }
 
-/* ---- processors -------------------------------------------------------------------------------
- */
+/* ---- processors ------------------------------------------------------------------------------ */
 
 /* True where `file` has a number, in the group's folder under `mount` or in one above it. */
 static bool has_number(const char *root, const char *mount, char *group, const char *file)

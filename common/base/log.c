@@ -120,8 +120,7 @@ static size_t without_line_end(const char *text, size_t length)
     return length;
 }
 
-/* ---- settings ---------------------------------------------------------------------------------
- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 #define FORMAT_BYTES 2048u
 
@@ -205,8 +204,7 @@ static void put_place(const char *file, size_t line)
     put(place, strlen(place));
 }
 
-/* ---- progress ---------------------------------------------------------------------------------
- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 #define PROGRESS_FROM_S 1.0
 #define PROGRESS_EVERY_S 0.1
@@ -303,8 +301,7 @@ void rp_progress_end(void)
     }
 }
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* @param placed it begins with a place of its own */
 static void begin_message(bool placed)
@@ -455,8 +452,7 @@ void rp_log_follow(void *destination)
     followed = destination;
 }
 
-/* ---- reasons ----------------------------------------------------------------------------------
- */
+/* ---- reasons --------------------------------------------------------------------------------- */
 
 /* @param file NULL: without a place */
 RP_PRINTF(5, 0)

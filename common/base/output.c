@@ -17,8 +17,7 @@
 #define TEMPORARY_PREFIX ".rp-"
 #define TEMPORARY_SUFFIX ".tmp"
 
-/* ---- files that a signal must not leave -------------------------------------------------------
- */
+/* ---- files that a signal must not leave ------------------------------------------------------ */
 
 /* More than any program has open; what comes beyond stays when a signal ends it. */
 #define MOST_TEMPORARIES 64
@@ -69,8 +68,7 @@ void rp_output_remove_temporaries(void)
     }
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static rp_status refuse(const char *path, int error)
 {

@@ -358,8 +358,7 @@ rp_status rp_options_set_count(const rp_options_program *program, const char *ke
     return note(row, index, NULL, arena, options);
 }
 
-/* ---- words of the command line ------------------------------------------------------------------
- */
+/* ---- words of the command line --------------------------------------------------------------- */
 
 typedef struct scan {
     const rp_options_program *program;

@@ -73,10 +73,10 @@ struct rp_option {
     bool own_setting;  /**< the program writes this setting itself, or none */
     bool output;       /**< a text that names a file to be written: no two may name the same */
     /* Of a program that several processes run together, which compare all other options: */
-    bool own;          /**< each may have its own value; outputs are such, too */
-    bool elsewhere;    /**< a file or folder that may be elsewhere for each: given by all or none */
-    bool repeats;      /**< values add up; the setting is all of them, joined by commas */
-    char letter;       /**< of the short form; 0: none */
+    bool own;       /**< each may have its own value; outputs are such, too */
+    bool elsewhere; /**< a file or folder that may be elsewhere for each: given by all or none */
+    bool repeats;   /**< values add up; the setting is all of them, joined by commas */
+    char letter;    /**< of the short form; 0: none */
     /** Refuses by rp_option_bad or rp_refuse. @param options the program's structure */
     rp_status (*take)(const rp_option *row, const char *text, rp_arena *arena, void *options,
                       rp_reason *reason);

@@ -103,8 +103,7 @@ void rp_options_write_settings(const rp_options_program *program, const void *op
     const rp_options *base = options;
     for (uint32_t i = 0; i < program->row_count; i++) {
         const rp_option *row = &program->rows[i];
-        bool there = all || base->given[i].when != 0 ||
-                     has_value(row->to, options);
+        bool there = all || base->given[i].when != 0 || has_value(row->to, options);
         if (there && program->groups[row->group].settings && !row->own_setting) {
             write_setting(row, options, base->given[i].text, json);
         }

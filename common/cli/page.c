@@ -51,8 +51,7 @@ static void write_line(struct rp_page_wrap *wrap)
     }
 }
 
-/* ---- tables of Markdown -----------------------------------------------------------------------
- */
+/* ---- tables of Markdown ---------------------------------------------------------------------- */
 
 /* Takes the next cell of a row, without the blanks around it. @return its length */
 static size_t next_cell(const char **row)
@@ -136,8 +135,7 @@ static rp_status end_line(struct rp_page_wrap *wrap)
     return RP_OK;
 }
 
-/* ---- the stream -------------------------------------------------------------------------------
- */
+/* ---- the stream ------------------------------------------------------------------------------ */
 
 static ssize_t take(void *cookie, const char *bytes, size_t count)
 {

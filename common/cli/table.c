@@ -54,8 +54,7 @@ rp_status rp_table_number(rp_table *table, double value, int decimals)
                         : rp_table_print(table, "%.*f", decimals, value);
 }
 
-/* ---- widths -----------------------------------------------------------------------------------
- */
+/* ---- widths ---------------------------------------------------------------------------------- */
 
 static uint32_t width_of(const char *text)
 {
@@ -104,8 +103,7 @@ static void leave_out(const rp_table *t, uint32_t width, uint32_t *widths)
     }
 }
 
-/* ---- lines ------------------------------------------------------------------------------------
- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 /* Bytes of the first `width` characters. */
 static int bytes_of(const char *text, uint32_t width)
@@ -237,8 +235,7 @@ void rp_table_write_all(const rp_table *table, uint32_t keys, uint32_t indent, u
     }
 }
 
-/* ---- Markdown ---------------------------------------------------------------------------------
- */
+/* ---- Markdown -------------------------------------------------------------------------------- */
 
 static void write_markdown_cell(const char *cell, FILE *stream)
 {

@@ -6,8 +6,7 @@
 #include "common/schedule/build.h"
 #include "common/schedule/even.h"
 
-/* ---- sizes ------------------------------------------------------------------------------------
- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 /* Bytes per logit of an unfused fp32 cross-entropy where most lives, in the backward of log-softmax
  * (sim/model.md section 4): its fp32 result, the gradients of result and input; the fp32 copy of
@@ -50,8 +49,7 @@ rp_status rp_compile_sizes(const rp_traits *traits, const rp_model *model, uint3
     return RP_OK;
 }
 
-/* ---- rounds -----------------------------------------------------------------------------------
- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 static rp_status check_rounds(const rp_resolved *config, rp_reason *reason)
 {
@@ -115,8 +113,7 @@ rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recomp
                      schedule->name);
 }
 
-/* ---- reductions -------------------------------------------------------------------------------
- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 rp_status rp_compile_check_reductions(const rp_schedule_type *schedule, const rp_layout *layout,
                                       const rp_reductions *reductions, rp_reason *reason)
@@ -156,8 +153,7 @@ void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, 
     }
 }
 
-/* ---- layouts ----------------------------------------------------------------------------------
- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 /* Options of what the copies of a pipeline do beyond adding up gradients. */
 static rp_status check_copies(const rp_layout *layout, bool asynchronous, rp_reason *reason)
@@ -291,8 +287,7 @@ rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_lay
                 : "keeps weights in host memory, where whole copies alone are modelled");
 }
 
-/* ---- programs ---------------------------------------------------------------------------------
- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 static rp_status lower(const rp_resolved *config, const rp_program *schedule, rp_arena *arena,
                        rp_program **program_out, rp_reason *reason)

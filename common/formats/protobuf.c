@@ -81,8 +81,7 @@ rp_protobuf_next rp_protobuf_take(rp_protobuf *message, rp_protobuf_field *field
     return RP_PROTOBUF_FIELD;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void put(rp_protobuf_writer *writer, const void *bytes, size_t length)
 {

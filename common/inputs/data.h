@@ -45,7 +45,7 @@ rp_status rp_data_read_csv(const char *relative, rp_arena *arena, rp_csv *table_
 
 /** One kind of data file. */
 typedef struct rp_data_kind {
-    const char *folder; /**< of a folder of traces */
+    const char *folder;  /**< of a folder of traces */
     const char *setting; /**< that names such a file: its key in braces */
     const char *noun;
     const char *files; /**< whose paths are taken besides, for messages */

@@ -215,8 +215,7 @@ void rp_model_set_seq_len(rp_model *model, uint32_t seq_len)
     }
 }
 
-/* ---- parts of tensor groups --------------------------------------------------------------------
- */
+/* ---- parts of tensor groups ------------------------------------------------------------------ */
 
 static rp_status divide(const rp_model *model, const char *what, uint32_t ranks, uint32_t *value,
                         rp_reason *reason)

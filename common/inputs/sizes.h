@@ -17,9 +17,9 @@ typedef struct rp_sizes {
     uint64_t *expert_gradient_bytes; /**< [layers + 2] of gradient_bytes, likewise */
     uint64_t *dispatch_bytes;        /**< [layers + 2] tokens of a GPU on their way to experts; per
                                           sequence */
-    bool *shared_experts; /**< [layers + 2] some that every token goes through are beside them */
-    uint64_t boundary_bytes;  /**< activation between two layers, per sequence */
-    uint64_t input_bytes;     /**< token ids or labels, per sequence */
+    bool *shared_experts;    /**< [layers + 2] some that every token goes through are beside them */
+    uint64_t boundary_bytes; /**< activation between two layers, per sequence */
+    uint64_t input_bytes;    /**< token ids or labels, per sequence */
     /* Memory only; NULL or 0: not modelled. */
     uint64_t *tape_bytes;      /**< [layers + 2] kept for the backward; per sequence */
     uint64_t *temporary_bytes; /**< [layers + 2] most of a backward beyond its tape; per sequence */

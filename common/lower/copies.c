@@ -62,8 +62,7 @@ bool rp_lower_keeps_gradients(const rp_lowering *l)
     return rp_layout_zero(layout_of(l)) < 2 || !layout_of(l)->reduces_each;
 }
 
-/* ---- which gradients are reduced --------------------------------------------------------------
- */
+/* ---- which gradients are reduced ------------------------------------------------------------- */
 
 static bool has_weight_gradients(const rp_lowering *l, const rp_lower_job *job)
 {
@@ -100,8 +99,7 @@ bool rp_lower_is_split(const rp_lowering *l, const rp_lower_unit *unit)
     return l->jobs[unit->job].reduces && layout_of(l)->reduction_bucket != 0;
 }
 
-/* ---- buckets ----------------------------------------------------------------------------------
- */
+/* ---- buckets --------------------------------------------------------------------------------- */
 
 /* The op of a unit that computes the gradients of a layer, numbered as sizes are. */
 static rp_handle gradients_of(const rp_lower_unit *unit, uint32_t layer)
@@ -181,8 +179,7 @@ static rp_status add_reductions(rp_lowering *l, rp_lower_unit *unit)
     return RP_OK;
 }
 
-/* ---- weights ----------------------------------------------------------------------------------
- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 /* A weight part multiplies gradients and inputs alone. */
 static bool uses_weights(const rp_lowering *l, const rp_lower_unit *unit)
@@ -241,8 +238,7 @@ static rp_status add_update_gather(rp_lowering *l, rp_lower_family family, uint3
     return rp_assembly_wait(l->assembly, *updated, l->update[index], true);
 }
 
-/* ---- in the order of a GPU's queue ------------------------------------------------------------
- */
+/* ---- in the order of a GPU's queue ----------------------------------------------------------- */
 
 typedef struct copies_walk {
     rp_lowering *l;
@@ -306,8 +302,7 @@ rp_status rp_lower_add_copies(rp_lowering *l, uint32_t gpu)
     return RP_OK;
 }
 
-/* ---- buffers ----------------------------------------------------------------------------------
- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 size_t rp_lower_copies_buffers(const rp_lowering *l)
 {

@@ -43,8 +43,7 @@ static rp_status add(const rp_sharded *s, uint32_t gpu, uint32_t queue, rp_op_ki
                            handle_out);
 }
 
-/* ---- ops --------------------------------------------------------------------------------------
- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 /* A root that is kept is gathered with the first stage: embedding, final norm and head. */
 static uint64_t gathered_bytes(const rp_sharded *s, const rp_op *op, bool backward)
@@ -116,8 +115,7 @@ static rp_status add_activation_reduces(const rp_sharded *s, uint32_t gpu, const
                                         bool backward, rp_sharded_unit *extra)
 {
     const rp_program *p = s->l->schedule;
-    uint64_t reduces =
-        rp_program_stage_reduces(p, s->sharding, op->stage, backward, p->recompute);
+    uint64_t reduces = rp_program_stage_reduces(p, s->sharding, op->stage, backward, p->recompute);
     uint64_t sequences = (uint64_t)s->gpus * s->l->sequences[op->microbatch];
     uint64_t bytes = s->l->config->sizes.boundary_bytes * sequences;
     return add(s, gpu, RP_LOWER_PEER, RP_OP_ALL_REDUCE, op,
@@ -175,8 +173,7 @@ static rp_status add_collects(const rp_sharded *s, uint32_t begin, uint32_t end)
     return RP_OK;
 }
 
-/* ---- waits ------------------------------------------------------------------------------------
- */
+/* ---- waits ----------------------------------------------------------------------------------- */
 
 /* All ranks come together: each rank's collective waits for every rank's gate. */
 static rp_status meet(const rp_sharded *s, rp_handle collective, uint32_t index)
@@ -246,8 +243,7 @@ static rp_status connect_units(const rp_sharded *s)
     return RP_OK;
 }
 
-/* ---- the step ---------------------------------------------------------------------------------
- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 static uint64_t all_parameters(const rp_sharded *s)
 {

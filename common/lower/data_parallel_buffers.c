@@ -89,8 +89,7 @@ static uint32_t backward_index(const writer *w, uint32_t gpu, const rp_op *op, u
     return l->unit_of[at] - gpu * w->s->per_gpu;
 }
 
-/* ---- all the time -----------------------------------------------------------------------------
- */
+/* ---- all the time ---------------------------------------------------------------------------- */
 
 /* Weights that a rank holds all the time. */
 static uint64_t kept_weights(const writer *w)
@@ -156,8 +155,7 @@ static void put_steps(const writer *w, uint32_t gpu)
     }
 }
 
-/* ---- units ------------------------------------------------------------------------------------
- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 /* A layer that is larger than what may be live comes on top of that while it runs, when nothing is
  * prefetched; the head until its backward is over. */

@@ -43,8 +43,7 @@ size_t rp_lower_layer_buffers(const rp_lowering *l)
     return most;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* Until when a layer's input, or the head's tape, stays on the GPU of a pipeline's stage. */
 static rp_handle end_of_layer(const writer *w, uint32_t part_index)
@@ -90,8 +89,7 @@ void rp_lower_put_layered_forward(const rp_lowering *l, rp_program *program,
     }
 }
 
-/* ---- backward ---------------------------------------------------------------------------------
- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 void rp_lower_put_layered_backward(const rp_lowering *l, rp_program *program,
                                    const rp_lower_unit *unit, rp_handle release)

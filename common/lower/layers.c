@@ -36,8 +36,7 @@ static uint16_t head_layer(const rp_lowering *l)
     return (uint16_t)(l->config->sizes.layers + 1);
 }
 
-/* ---- parts ------------------------------------------------------------------------------------
- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 /* Ops of one layer each that a unit's stage can be divided into. */
 static uint32_t layers_of(const rp_lowering *l, const rp_lower_unit *unit)
@@ -81,8 +80,7 @@ rp_status rp_lower_find_parts(rp_lowering *l, rp_lower_unit *unit)
     return list_layers(l, unit, unit->split_count, &unit->splits);
 }
 
-/* ---- ops --------------------------------------------------------------------------------------
- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static rp_status add_op(rp_lowering *l, uint32_t queue, const rp_lower_unit *unit, rp_op_kind kind,
                         uint16_t layer, uint8_t flags, uint64_t bytes, rp_handle *handle_out)
@@ -203,8 +201,7 @@ rp_status rp_lower_add_layer_downloads(rp_lowering *l, rp_lower_unit *unit)
     return RP_OK;
 }
 
-/* ---- waits ------------------------------------------------------------------------------------
- */
+/* ---- waits ----------------------------------------------------------------------------------- */
 
 static rp_status wait(rp_lowering *l, rp_handle op, rp_handle target, bool control)
 {
@@ -260,8 +257,7 @@ rp_status rp_lower_connect_layers(rp_lowering *l, const rp_lower_unit *unit)
     return RP_OK;
 }
 
-/* ---- ops in flight ----------------------------------------------------------------------------
- */
+/* ---- ops in flight --------------------------------------------------------------------------- */
 
 static void issue_upload(rp_lower_flight *flight)
 {

@@ -43,17 +43,17 @@ typedef struct rp_lower_unit {
     uint32_t job;
     rp_handle compute_first;
     rp_handle compute_last;
-    rp_handle forward;    /**< its FORWARD op, RP_NO_HANDLE where it has none */
-    rp_handle up_act;     /**< upload, or RECV */
-    rp_handle up_grad;    /**< likewise */
-    bool received;        /**< its input or gradient comes by RECV */
-    rp_handle down_out;   /**< boundary activation or gradient: download, or SEND */
-    rp_handle down_last;  /**< the last of its downloads */
-    rp_handle reduce;     /**< of its tensor group: its result is complete behind it */
+    rp_handle forward;   /**< its FORWARD op, RP_NO_HANDLE where it has none */
+    rp_handle up_act;    /**< upload, or RECV */
+    rp_handle up_grad;   /**< likewise */
+    bool received;       /**< its input or gradient comes by RECV */
+    rp_handle down_out;  /**< boundary activation or gradient: download, or SEND */
+    rp_handle down_last; /**< the last of its downloads */
+    rp_handle reduce;    /**< of its tensor group: its result is complete behind it */
     rp_handle gather[RP_LOWER_FAMILIES]; /**< of its weights, from the copies that share them
                                               (ZeRO-3) */
-    uint32_t part_count;  /**< 0: not layer by layer */
-    rp_lower_part *parts; /**< in the order in which they run */
+    uint32_t part_count;                 /**< 0: not layer by layer */
+    rp_lower_part *parts;                /**< in the order in which they run */
     /** Gradients of weights that are reduced layer after layer: `last` of each layer's op, from the
      * last layer to the first. 0: of all layers at once. Units with parts have them there. */
     uint32_t split_count;
@@ -92,12 +92,12 @@ typedef struct rp_lowering {
     bool layers;   /**< units that can go layer by layer do */
     bool offload;  /**< weights come up per job; boundaries go through the host and stay there */
     uint32_t host_queue;
-    uint32_t tensor_queues; /**< of GPU 0's tensor group, those of the others follow; 0: none */
-    uint32_t data_queues;   /**< likewise of data groups */
-    uint32_t expert_queues; /**< of copies that share experts */
+    uint32_t tensor_queues;  /**< of GPU 0's tensor group, those of the others follow; 0: none */
+    uint32_t data_queues;    /**< likewise of data groups */
+    uint32_t expert_queues;  /**< of copies that share experts */
     uint32_t replica_queues; /**< of copies that have the same experts */
-    uint32_t calls;         /**< per iteration */
-    uint32_t network_queue; /**< of the hosts of copies; 0: there are none */
+    uint32_t calls;          /**< per iteration */
+    uint32_t network_queue;  /**< of the hosts of copies; 0: there are none */
     uint32_t unit_count;
     rp_lower_unit *units; /**< queue after queue, as the schedule has them */
     uint32_t *unit_of;    /**< [op of the schedule] */
@@ -109,7 +109,7 @@ typedef struct rp_lowering {
     rp_handle *refresh;  /**< [iteration][layers + 2] */
     rp_handle *collect;  /**< [iteration][layers + 2] */
     rp_handle *update;   /**< [iteration][gpu] of resident weights */
-    rp_handle *updated; /**< [iteration][gpu][family] its weights are new: `update`, or a gather */
+    rp_handle *updated;  /**< [iteration][gpu][family] its weights are new: `update`, or a gather */
     uint64_t *trained_bytes;    /**< [gpu][family] of resident weights that it trains */
     struct rp_sharded *sharded; /**< data-parallel systems; otherwise NULL */
 } rp_lowering;

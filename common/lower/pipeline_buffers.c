@@ -70,8 +70,7 @@ static void put_moved(const buffer_writer *w, rp_buffer_kind kind, uint32_t plac
     }
 }
 
-/* ---- jobs and whole GPUs ----------------------------------------------------------------------
- */
+/* ---- jobs and whole GPUs --------------------------------------------------------------------- */
 
 static void put_job(const buffer_writer *w, const rp_lower_job *job)
 {
@@ -192,8 +191,7 @@ static void put_gpu(const buffer_writer *w, uint32_t gpu)
     }
 }
 
-/* ---- units ------------------------------------------------------------------------------------
- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 /* Per sequence, of all layers at once. */
 static uint64_t tape_of(const rp_lowering *l, uint32_t stage, bool backward)
@@ -388,8 +386,7 @@ static void put_inside(const buffer_writer *w, const rp_lower_job *job, const rp
     }
 }
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static void keep(const buffer_writer *w, rp_handle saved)
 {

@@ -23,8 +23,7 @@ static rp_status add(rp_lowering *l, uint32_t queue, rp_op_kind kind, const rp_o
     return rp_assembly_add(l->assembly, queue, &op, bytes, handle_out);
 }
 
-/* ---- parameters -------------------------------------------------------------------------------
- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 typedef struct piece_list {
     uint64_t *bytes;
@@ -208,8 +207,7 @@ static rp_status end_job(rp_lowering *l, rp_lower_job *job)
                gradient_bytes(l, job), &job->param_grads_down);
 }
 
-/* ---- units ------------------------------------------------------------------------------------
- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 static uint32_t gpu_of(const rp_lowering *l, uint32_t op)
 {
@@ -366,8 +364,7 @@ static rp_status add_unit(rp_lowering *l, const rp_lower_job *job, rp_lower_unit
     return add_forward_downloads(l, job, unit);
 }
 
-/* ---- resident weights -------------------------------------------------------------------------
- */
+/* ---- resident weights ------------------------------------------------------------------------ */
 
 /* Working weights that a GPU trains; one that has embedding and tied head trains their table once.
  */
@@ -420,8 +417,7 @@ static rp_status add_update(rp_lowering *l, uint32_t gpu, const rp_lower_job *jo
     return RP_OK;
 }
 
-/* ---- the host ---------------------------------------------------------------------------------
- */
+/* ---- the host -------------------------------------------------------------------------------- */
 
 static rp_status add_host(rp_lowering *l, rp_op_kind kind, uint32_t iteration, uint32_t layer,
                           uint64_t bytes, rp_handle *handle_out)

@@ -28,8 +28,7 @@ static const rp_lower_unit *backward_unit(const rp_lowering *l, const rp_op *op,
         &l->producers, op->iteration, position, op->microbatch)]]];
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------
- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* The download that put a separate backward stage's input into host memory: by the forward stage
  * that computed it. The head's stage goes on where the forward stages end, unless it recomputes
@@ -126,8 +125,7 @@ static rp_status connect_downloads(rp_lowering *l, const rp_lower_unit *unit)
     return RP_OK;
 }
 
-/* ---- two inputs and two outputs in flight (executor.md 1.3) -----------------------------------
- */
+/* ---- two inputs and two outputs in flight (executor.md 1.3) ---------------------------------- */
 
 /* The second unit before `unit` that may have transfers, among `before` units; NULL: there is none.
  */
@@ -191,8 +189,7 @@ static rp_status connect_units(rp_lowering *l)
     return RP_OK;
 }
 
-/* ---- jobs, calls and the host -----------------------------------------------------------------
- */
+/* ---- jobs, calls and the host ---------------------------------------------------------------- */
 
 /* One process that steps synchronously takes the whole step by itself: it hands out no stage
  * before all weights are refreshed, and collects nothing before all stages are handed out. */

@@ -27,8 +27,7 @@ int64_t rp_machine_collective_ps(const rp_machine *m, uint32_t gpus, rp_op_kind 
     return m->collective_latency_ps + rp_op_kind_passes(kind) * ring;
 }
 
-/* ---- groups of a layout -----------------------------------------------------------------------
- */
+/* ---- groups of a layout ---------------------------------------------------------------------- */
 
 /* A step whose bytes leave a node spread over the group's GPUs there, and a leaf over all of them
  * below it. `away` is what all of them send together, of each of the op's bytes. */

@@ -62,11 +62,10 @@ static rp_status make_group(const char *setting, const rp_machine *m, uint32_t g
     uint32_t below = m->leaf_nodes == 0 ? nodes : apart < m->leaf_nodes ? m->leaf_nodes / apart : 1;
     double Bps = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps;
     bool part = of_node < node && m->collective_part_Bps > 0;
-    *group_out =
-        (rp_machine_group){.gpus = gpus,
-                           .of_node = of_node,
-                           .leaf_nodes = below < nodes ? below : nodes,
-                           .Bps = part ? m->collective_part_Bps : Bps};
+    *group_out = (rp_machine_group){.gpus = gpus,
+                                    .of_node = of_node,
+                                    .leaf_nodes = below < nodes ? below : nodes,
+                                    .Bps = part ? m->collective_part_Bps : Bps};
     return RP_OK;
 }
 

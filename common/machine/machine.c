@@ -23,8 +23,7 @@ uint32_t rp_copy_engine(const rp_machine *machine, const rp_queue *queue)
                                              : RP_NO_ENGINE;
 }
 
-/* ---- links ------------------------------------------------------------------------------------
- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 /* Numbers of the links, in this order: upload and download of each GPU, the bus of each GPU's
  * collectives, the host's and that of each kind of host op alone, DRAM of each socket, up and down
@@ -187,8 +186,7 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
     return rp_network_create(capacities, n->count, RP_PICOSECONDS, network_out, reason);
 }
 
-/* ---- routes -----------------------------------------------------------------------------------
- */
+/* ---- routes ---------------------------------------------------------------------------------- */
 
 /* The longest: PCIe links, switches, root complexes (these three also both directions together),
  * network ports and leaf switches of two GPUs, their ports. */
@@ -399,8 +397,7 @@ static rp_status create_routes(const rp_program *program, const link_numbers *n,
     return RP_OK;
 }
 
-/* ---- ops that differ from their queue ---------------------------------------------------------
- */
+/* ---- ops that differ from their queue -------------------------------------------------------- */
 
 /* The GPU whose download an upload waits for; otherwise its own. */
 static uint32_t writer_of(const rp_program *p, uint32_t op, uint32_t gpu)

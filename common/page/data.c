@@ -19,8 +19,7 @@
 
 #define EXACT_PS (INT64_C(1) << 53)
 
-/* ---- numbers ----------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 typedef struct packer {
     rp_text bytes;
@@ -55,8 +54,7 @@ static int64_t unit_of(const rp_timeline *timeline)
     return last_ps < EXACT_PS ? 1 : 1000;
 }
 
-/* ---- ops --------------------------------------------------------------------------------------
- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 /* An op with what its columns need. */
 typedef struct op_view {
@@ -171,8 +169,7 @@ static void put_path(packer *p, const rp_page_causes *causes, int64_t unit_ps)
     }
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Bytes that come (or go, negative) at a moment. */
 typedef struct change {
@@ -254,8 +251,7 @@ static rp_status put_memory(packer *p, const rp_timeline *t, int64_t unit_ps, rp
     return p->status;
 }
 
-/* ---- compressed text --------------------------------------------------------------------------
- */
+/* ---- compressed text ------------------------------------------------------------------------- */
 
 static void write_base64(const unsigned char *bytes, size_t length, FILE *stream)
 {
@@ -300,8 +296,7 @@ rp_status rp_page_write_ops(const rp_page_run *run, const rp_page_causes *causes
     return status;
 }
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static void write_kinds(rp_json *json)
 {

@@ -39,8 +39,7 @@ void rp_page_write_text(const char *text, FILE *stream)
     }
 }
 
-/* ---- tables -----------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* Numbers stand at the right; "-" and nothing count as such. */
 static bool is_number(const char *text)
@@ -99,8 +98,7 @@ static void write_table(const rp_page *page, const rp_page_table *t, FILE *strea
     fprintf(stream, "</tbody></table></div>\n%s</section>\n", t->folded ? "</details>" : "");
 }
 
-/* ---- marks of page.html -----------------------------------------------------------------------
- */
+/* ---- marks of page.html ---------------------------------------------------------------------- */
 
 static rp_status write_title(const writer *w)
 {

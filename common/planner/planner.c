@@ -67,8 +67,7 @@ bool rp_plan_mode_parse(const char *text, rp_plan_mode *mode_out)
     return false;
 }
 
-/* ---- input ------------------------------------------------------------------------------------
- */
+/* ---- input ----------------------------------------------------------------------------------- */
 
 static const char *origin(const rp_plan_input *input)
 {
@@ -193,8 +192,7 @@ static rp_status planner_init(const rp_plan_input *input, rp_arena *arena, plann
     return set_caps(p, reason);
 }
 
-/* ---- packing ----------------------------------------------------------------------------------
- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 static bool fits(const planner *p, const lane *l, uint32_t begin, uint32_t end, int64_t cap)
 {
@@ -260,8 +258,7 @@ static packing pack(const planner *p, int64_t cap)
     return packed;
 }
 
-/* ---- search -----------------------------------------------------------------------------------
- */
+/* ---- search ---------------------------------------------------------------------------------- */
 
 static uint32_t stages_of(const packing *packed)
 {
@@ -342,8 +339,7 @@ rp_status rp_plan_make(const rp_plan_input *input, rp_arena *arena, rp_plan *pla
     return RP_OK;
 }
 
-/* ---- candidates -------------------------------------------------------------------------------
- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 /* Visits the windows of one array with scale <= sum <= top; both ends only move forward. Writes
  * their sums where `sums` is not NULL; stops counting above RP_PLAN_MAX_WINDOWS. */

@@ -29,8 +29,7 @@ rp_status rp_check_violated_op(const rp_checker *c, rp_rule rule, uint32_t op)
     return RP_INVALID_PROGRAM;
 }
 
-/* ---- header, stages, chains, queues -----------------------------------------------------------
- */
+/* ---- header, stages, chains, queues ---------------------------------------------------------- */
 
 static rp_status check_header(const rp_program *p)
 {
@@ -172,8 +171,7 @@ static rp_status check_queues(rp_checker *c)
     return next == p->op_count ? RP_OK : rp_check_violated(RP_RULE_QUEUE_RANGE, "op", next);
 }
 
-/* ---- ops --------------------------------------------------------------------------------------
- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static rp_status check_join(const rp_checker *c, const rp_queue *queue, uint32_t i)
 {
@@ -278,8 +276,7 @@ static rp_status check_ops(rp_checker *c)
     return RP_OK;
 }
 
-/* ---- waits ------------------------------------------------------------------------------------
- */
+/* ---- waits ----------------------------------------------------------------------------------- */
 
 static rp_status check_waits(const rp_checker *c)
 {

@@ -37,7 +37,7 @@
                      "and in no lowered program")                                                  \
     X(UNIT_SHAPE, "a backward must be preceded by just the pre-work that its stage needs")         \
     X(UNIT_LAYERS, "a unit that goes layer by layer must take its stage's layers in order, each "  \
-                   "recomputed right before its backward, or all before the first")               \
+                   "recomputed right before its backward, or all before the first")                \
     X(PREWORK_ALONE, "pre-work must be joined to its backward")                                    \
     X(WAIT_RANGE, "the waits must cover the list of waits one after the other")                    \
     X(WAIT_TARGET, "the op waited for does not exist")                                             \

@@ -18,8 +18,7 @@ bool rp_check_names_layer(const rp_program *p, const rp_op *op)
     return p->op_bytes != NULL && kind && (block || head);
 }
 
-/* ---- the order of layers ----------------------------------------------------------------------
- */
+/* ---- the order of layers --------------------------------------------------------------------- */
 
 typedef struct layered_unit {
     const rp_checker *c;

@@ -1,8 +1,7 @@
 /* The validator's third part: buffer lifetimes and freedom from cycles. */
 #include "common/program/check_internal.h"
 
-/* ---- buffers ----------------------------------------------------------------------------------
- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 /* Of one microbatch all backwards come after all forwards: the chains have been checked. */
 static bool forward_then_backward(const rp_op *alloc, const rp_op *release)
@@ -191,8 +190,7 @@ rp_status rp_check_buffers(const rp_checker *c)
     return count == 0 ? RP_OK : check_open(c, queue_of, found, count);
 }
 
-/* ---- cycles -----------------------------------------------------------------------------------
- */
+/* ---- cycles ---------------------------------------------------------------------------------- */
 
 /* state[op]: what has become of it. Queues that wait for the same op form a list. */
 enum {

@@ -2,8 +2,7 @@
 #include "common/base/log.h"
 #include "common/program/check_internal.h"
 
-/* ---- the work: once, in whole units, after what it needs --------------------------------------
- */
+/* ---- the work: once, in whole units, after what it needs ------------------------------------- */
 
 static rp_status check_once(rp_checker *c)
 {
@@ -175,8 +174,7 @@ static rp_status check_other_queue(const rp_checker *c, const rp_queue *queue)
     return RP_OK;
 }
 
-/* ---- peer transfers ---------------------------------------------------------------------------
- */
+/* ---- peer transfers -------------------------------------------------------------------------- */
 
 static rp_status check_receive(const rp_checker *c, uint32_t op, uint8_t *received)
 {

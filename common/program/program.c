@@ -293,8 +293,8 @@ uint32_t rp_program_op_reduces(const rp_program *p, uint32_t index)
         return rp_op_repeat(op);
     }
     const rp_op *pass = &p->ops[rp_wait_op(p->waits[op->wait_begin])];
-    uint32_t count = rp_program_stage_reduces(p, &p->traits.sharding, op->stage,
-                                              rp_op_kind_is_backward((rp_op_kind)pass->kind),
-                                              p->recompute);
+    uint32_t count =
+        rp_program_stage_reduces(p, &p->traits.sharding, op->stage,
+                                 rp_op_kind_is_backward((rp_op_kind)pass->kind), p->recompute);
     return count != 0 ? count : 1;
 }

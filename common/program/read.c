@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- stages and chains ------------------------------------------------------------------------
- */
+/* ---- stages and chains ----------------------------------------------------------------------- */
 
 /* The key has been read: one number of sequences for each microbatch. */
 static rp_status read_lowered(rp_reader *r)
@@ -126,8 +125,7 @@ static rp_status read_chain(rp_reader *r, const char *key, uint16_t **chain_out,
     return RP_OK;
 }
 
-/* ---- queues, ops, buffers ---------------------------------------------------------------------
- */
+/* ---- queues, ops, buffers -------------------------------------------------------------------- */
 
 static rp_status read_queue(rp_reader *r)
 {
@@ -406,8 +404,7 @@ static rp_status read_body(rp_reader *r)
     return RP_OK;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static rp_status set_capacities(rp_reader *r)
 {

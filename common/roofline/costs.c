@@ -300,8 +300,7 @@ rp_status rp_costs_for_run(const rp_costs *measured, const rp_model *model, cons
     return RP_OK;
 }
 
-/* ---- which rule -------------------------------------------------------------------------------
- */
+/* ---- which rule ------------------------------------------------------------------------------ */
 
 static rp_status find_platform(const char *gpu, rp_arena *arena, rp_platform *platform_out,
                                bool *found_out)

@@ -407,8 +407,7 @@ void rp_layer_flop(const rp_model *model, uint32_t layer, uint32_t sequences, ui
     }
 }
 
-/* ---- rates ------------------------------------------------------------------------------------
- */
+/* ---- rates ----------------------------------------------------------------------------------- */
 
 rp_status rp_roofline_check(const rp_roof *roof, rp_reason *reason)
 {

@@ -56,8 +56,7 @@ rp_status rp_resolved_split(const rp_resolved *run, rp_arena *arena, uint32_t **
     return RP_OK;
 }
 
-/* ---- from decisions to a run ------------------------------------------------------------------
- */
+/* ---- from decisions to a run ----------------------------------------------------------------- */
 
 static uint32_t usual_microbatches(uint32_t gpus)
 {
@@ -195,8 +194,7 @@ rp_status rp_resolve(const rp_run *run, const rp_run_inputs *in, const rp_schedu
     return status;
 }
 
-/* ---- from a program to its run ----------------------------------------------------------------
- */
+/* ---- from a program to its run --------------------------------------------------------------- */
 
 rp_resolved rp_resolved_of_program(const rp_program *program, uint32_t calls)
 {

@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* ---- values with rules of their own ------------------------------------------------------------
- */
+/* ---- values with rules of their own ---------------------------------------------------------- */
 
 static rp_run *run_of(const rp_option *row, size_t member, void *object)
 {
@@ -175,8 +174,7 @@ rp_status rp_run_check(const rp_run *run, rp_reason *reason)
     return RP_OK;
 }
 
-/* ---- what several decisions say together ------------------------------------------------------
- */
+/* ---- what several decisions say together ----------------------------------------------------- */
 
 bool rp_run_is_tuned(const rp_run *run)
 {

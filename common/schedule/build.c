@@ -116,8 +116,7 @@ void rp_emit_backward_weight(rp_emitter *e, uint32_t stage, uint32_t microbatch)
     emit(e, RP_OP_BACKWARD_WEIGHT, stage, microbatch, 0);
 }
 
-/* ---- stages and chains ------------------------------------------------------------------------
- */
+/* ---- stages and chains ----------------------------------------------------------------------- */
 
 static void set_pipeline_stages(const rp_partition *partition, rp_program *program)
 {
@@ -201,8 +200,7 @@ static rp_status set_units(const rp_schedule_type *schedule, rp_program *program
     return RP_OK;
 }
 
-/* ---- pass 1: ops ------------------------------------------------------------------------------
- */
+/* ---- pass 1: ops ----------------------------------------------------------------------------- */
 
 static uint64_t ops_per_microbatch(const rp_emitter *e)
 {
@@ -298,8 +296,7 @@ static rp_status emit_orders(const rp_schedule_type *schedule, const rp_schedule
     return RP_OK;
 }
 
-/* ---- pass 2: waits ----------------------------------------------------------------------------
- */
+/* ---- pass 2: waits --------------------------------------------------------------------------- */
 
 /* The queue's own order already covers producers before `op` in the same queue. */
 static inline void add_wait(rp_emitter *e, const rp_queue *queue, uint32_t producer)
@@ -406,8 +403,7 @@ static void build_barrier_waits(rp_emitter *e)
     }
 }
 
-/* ---- buffers ----------------------------------------------------------------------------------
- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 /* The forward stage that computes `layer`; the last one for the head's input. */
 static uint32_t forward_stage_of(const rp_program *program, uint32_t layer)
@@ -476,8 +472,7 @@ static rp_status build_buffers(const rp_schedule_config *config, bool separate, 
     return RP_OK;
 }
 
-/* ---- the build --------------------------------------------------------------------------------
- */
+/* ---- the build ------------------------------------------------------------------------------- */
 
 static rp_status fill(const rp_schedule_type *schedule, const rp_schedule_config *config,
                       rp_arena *scratch, rp_program *program, rp_reason *reason)

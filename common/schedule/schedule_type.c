@@ -217,8 +217,7 @@ rp_status rp_schedule_check(const rp_schedule_type *schedule, const rp_schedule_
     return schedule->check != NULL ? schedule->check(config, reason) : RP_OK;
 }
 
-/* ---- stage times ------------------------------------------------------------------------------
- */
+/* ---- stage times ----------------------------------------------------------------------------- */
 
 static int64_t sum_layers(const int64_t *ps, const rp_stage *stage)
 {
@@ -284,8 +283,7 @@ rp_status rp_partition_of_program(const rp_program *program, rp_arena *arena,
     return RP_OK;
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Bytes per stage and microbatch in either direction, with its ops, waits, buffers, timeline and
  * what lowering, engine and metrics keep; at layer grain for each layer beyond the first. Measured

@@ -55,7 +55,7 @@ static const char *const cached_sql[RP_STORE_CACHED_COUNT] = {
     [UNDO_POINT] = "DELETE FROM points WHERE id = ?",
 };
 
-/* ---- adding ---- */
+/* ---- adding ---------------------------------------------------------------------------------- */
 
 /* Binds in the order of the columns; the first failure sticks. */
 typedef struct binder {
@@ -292,7 +292,7 @@ rp_status rp_store_add_run(rp_store *store, const rp_store_run *run,
     return status == RP_OK || id == 0 ? status : undo(store, status, UNDO_RUN, id);
 }
 
-/* ---- experiments ---- */
+/* ---- experiments ----------------------------------------------------------------------------- */
 
 static rp_status put_experiment(rp_store *store, const char *name, const char *question,
                                 const char *file, int64_t *id_out, uint64_t *points_out)

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- runs -------------------------------------------------------------------------------------
- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static rp_status text_at(sqlite3_stmt *statement, int column, rp_arena *arena, const char **out)
 {
@@ -128,8 +127,7 @@ rp_status rp_store_read_runs(rp_store *store, int64_t point, rp_arena *arena,
     return status;
 }
 
-/* ---- merging ----------------------------------------------------------------------------------
- */
+/* ---- merging --------------------------------------------------------------------------------- */
 
 static rp_status merge_point(rp_store *store, rp_store *from, int64_t experiment,
                              sqlite3_stmt *points, uint64_t *added)

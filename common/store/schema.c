@@ -108,7 +108,7 @@ const char *const rp_store_tables[] = {
     "  microbatch_size, seq_len, platform, fidelity, recompute, optimizer, latest, changes,"
     "  jitter_cv, program, max_seqlen)"
     "  WHERE latest AND changes IS NULL AND jitter_cv IS NULL AND program = 'rpsim';"
-    TRIGGERS("", ""),
+    /* and its triggers */ TRIGGERS("", ""),
 
     "CREATE INDEX points_failed ON points (experiment_id, "
     "command) WHERE failure IS NOT NULL;",

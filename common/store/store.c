@@ -21,7 +21,7 @@
 #define CACHE_KIB "65536" /* the indexes of a million runs: they are not written in order */
 #define RETRY_MS 10       /* between attempts that SQLite does not wait for by itself */
 
-/* ---- calls ---- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* Meaning of a result code for the user: his input is at fault, or the machine. */
 static rp_status status_of(int code)
@@ -130,7 +130,7 @@ static rp_status query(rp_store *store, const char *doing, const char *sql, int6
     return status;
 }
 
-/* ---- opening ---- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static rp_status refuse(const rp_store *store, const char *cause)
 {
@@ -381,7 +381,7 @@ static rp_status open_unwritable(rp_store *store)
     return RP_OK;
 }
 
-/* ---- the interface ---- */
+/* ---- the interface --------------------------------------------------------------------------- */
 
 static rp_status open_with(const char *path, int wait_ms, rp_status (*open)(rp_store *),
                            rp_store **store_out)

@@ -80,7 +80,7 @@ static const char *category(rp_op_kind kind)
     }
 }
 
-/* ---- preparation ---- */
+/* ---- preparation ----------------------------------------------------------------------------- */
 
 static rp_status assign_threads(writer *w)
 {
@@ -203,7 +203,7 @@ static rp_status collect_events(writer *w)
     return RP_OK;
 }
 
-/* ---- writing ---- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void begin_event(rp_json *json, const char *phase, const char *name)
 {

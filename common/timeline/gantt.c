@@ -77,7 +77,7 @@ typedef struct picture {
     bool colour_used[RP_GANTT_COLOUR_COUNT];
 } picture;
 
-/* ---- paths ---- */
+/* ---- paths ----------------------------------------------------------------------------------- */
 
 const char *rp_plots_root(void)
 {
@@ -124,7 +124,7 @@ rp_status rp_gantt_check_path(const char *what, const char *path)
     return RP_OK;
 }
 
-/* ---- layout ---- */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 static uint32_t count_rows(const picture *p)
 {
@@ -188,7 +188,7 @@ static bool label_fits(const picture *p, const rp_gantt_box *box)
     return width_px(p, box) >= DIGIT_EM * p->label_px * digits + LABEL_MARGIN;
 }
 
-/* ---- script ---- */
+/* ---- script ---------------------------------------------------------------------------------- */
 
 /* A gnuplot string in single quotes, in which only the quote itself is special. */
 static void write_quoted(FILE *script, const char *text)
@@ -436,7 +436,7 @@ static rp_status write_script(picture *p, const char *type)
     return RP_OK;
 }
 
-/* ---- drawing ---- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 static rp_status run_gnuplot(FILE *script, FILE *output)
 {

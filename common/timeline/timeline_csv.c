@@ -71,7 +71,7 @@ void rp_timeline_write_csv(const rp_timeline *timeline, FILE *stream)
     }
 }
 
-/* ---- reading ---- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 size_t rp_timeline_csv_most_bytes(const rp_program *program)
 {

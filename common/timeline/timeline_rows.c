@@ -19,8 +19,7 @@ bool rp_timeline_row_kinds(const char *queue, const char *kind, rp_timeline_row 
     return q < RP_QUEUE_KIND_COUNT && known;
 }
 
-/* ---- a program of rows ------------------------------------------------------------------------
- */
+/* ---- a program of rows ----------------------------------------------------------------------- */
 
 static bool same_queue(const rp_timeline_row *a, const rp_timeline_row *b)
 {
@@ -93,8 +92,7 @@ void rp_read_timeline_fini(rp_read_timeline *read)
     *read = (rp_read_timeline){0};
 }
 
-/* ---- CSV --------------------------------------------------------------------------------------
- */
+/* ---- CSV ------------------------------------------------------------------------------------- */
 
 typedef struct columns {
     uint32_t op, queue, gpu, kind, stage, microbatch, iteration, start, end;

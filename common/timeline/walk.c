@@ -94,8 +94,7 @@ static void find_causes(const rp_walk *w, uint32_t op, causes *c)
     }
 }
 
-/* ---- walking ----------------------------------------------------------------------------------
- */
+/* ---- walking --------------------------------------------------------------------------------- */
 
 typedef struct walker {
     const rp_walk *walk;
@@ -223,8 +222,7 @@ void rp_walk_back(const rp_walk *walk, uint32_t op, int64_t from_ps, int64_t to_
     flush(&w);
 }
 
-/* ---- setting up -------------------------------------------------------------------------------
- */
+/* ---- setting up ------------------------------------------------------------------------------ */
 
 /* Both queues are in the order of time. */
 static void find_engine_before(rp_walk *w, const rp_queue *queue, const rp_queue *other)

@@ -13,7 +13,7 @@
 #include "common/timeline/timeline.h"
 
 /** X(enumerator, words): why an op did not begin earlier. */
-#define RP_DELAY_LIST(X)                                                                          \
+#define RP_DELAY_LIST(X)                                                                           \
     X(START, "nothing: it began as soon as it could")                                              \
     X(QUEUE, "the op before it in its queue,")                                                     \
     X(DATA, "a tensor of")                                                                         \

@@ -70,8 +70,7 @@ uint32_t rp_torch_at(const rp_torch_csv *csv, const rp_torch_tables *tables, uin
                          : table[(size_t)stage * csv->microbatch_count + microbatch];
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------
- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 /* Type of the action that a stage has M of. */
 static uint8_t work_of(const rp_torch_csv *csv, uint32_t stage)
@@ -139,8 +138,7 @@ static rp_status make_tables(const rp_torch_csv *csv, rp_arena *arena, rp_torch_
     return RP_OK;
 }
 
-/* ---- rules, cell by cell ----------------------------------------------------------------------
- */
+/* ---- rules, cell by cell --------------------------------------------------------------------- */
 
 static uint32_t find(const checker *c, rp_torch_type type, const rp_torch_action *a)
 {
@@ -305,8 +303,7 @@ static rp_status check_action(checker *c, uint32_t index)
     return RP_OK;
 }
 
-/* ---- actions that must be there in the end ----------------------------------------------------
- */
+/* ---- actions that must be there in the end --------------------------------------------------- */
 
 /* True where stages s and s + 1 exchange tensors: they lie on different ranks. */
 static bool crosses(const rp_torch_csv *csv, uint32_t stage)

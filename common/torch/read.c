@@ -70,8 +70,7 @@ static rp_status refuse(const reader *r, const char *cell, const char *cause, co
     return RP_INPUT;
 }
 
-/* ---- one cell ---------------------------------------------------------------------------------
- */
+/* ---- one cell -------------------------------------------------------------------------------- */
 
 /* Decimal digits; the end of the number, or NULL where there is none or it is `limit` or more. */
 static const char *take_number(const char *at, uint32_t limit, uint32_t *value_out)
@@ -252,8 +251,7 @@ static rp_status add_cell(reader *r, const char *raw, size_t length)
     return *action == '(' ? add_pair(r, action, cell) : add_action(r, action, cell, false);
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static rp_status read_row(reader *r)
 {

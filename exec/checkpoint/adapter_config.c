@@ -20,8 +20,7 @@
 #define MOST_RANK 65536
 #define MOST_ALPHA 1e6
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* Modules by the last part of their names, each once: PEFT puts adapters on all that end so, those
  * of every expert, too. Experts' joined ones are parameters of a module (exec/model/layout.c). */
@@ -104,8 +103,7 @@ rp_status rpexec_adapter_config_print(const rpexec_model *model, const char *bas
     return rp_text_append(text, "\n", 1);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool is_anything(const json_t *value)
 {
@@ -223,8 +221,7 @@ static rp_status check_pattern(const rp_hf_config *r, const char *key, double tw
                : rp_hf_refuse(r, key, "", "none, and twice the adapters' number for " GATE_UP);
 }
 
-/* ---- modules ----------------------------------------------------------------------------------
- */
+/* ---- modules --------------------------------------------------------------------------------- */
 
 #define PREFIX "base_model.model.model.layers."
 #define NOT_KNOWN UINT32_MAX /* modules by a pattern */
@@ -366,8 +363,7 @@ rp_status rpexec_adapters_check(const rpexec_adapters *adapters, const rp_model 
     return RP_INPUT;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------
- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 typedef struct reading {
     rpexec_adapters *adapters;

@@ -18,8 +18,7 @@
 
 #define LOCK ".lock"
 
-/* ---- saving -----------------------------------------------------------------------------------
- */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 static rp_status write_training(rpexec_state *s, const rpexec_progress *progress,
                                 const char *folder, rp_arena *arena)
@@ -125,8 +124,7 @@ rp_status rpexec_checkpoint_save(rpexec_checkpoints *checkpoints,
     return status;
 }
 
-/* ---- the lock ---------------------------------------------------------------------------------
- */
+/* ---- the lock -------------------------------------------------------------------------------- */
 
 static rp_status refuse_folder(const char *folder)
 {
@@ -296,8 +294,7 @@ void rpexec_checkpoints_close(rpexec_checkpoints *c)
     give_back(c);
 }
 
-/* ---- resuming ---------------------------------------------------------------------------------
- */
+/* ---- resuming -------------------------------------------------------------------------------- */
 
 static rp_status number_of(const rpexec_safetensors *file, const char *key, uint64_t *value_out)
 {

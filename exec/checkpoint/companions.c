@@ -51,8 +51,7 @@ static rp_status add(rpexec_companion_list *c, const char *name, const rp_text *
     return RP_OK;
 }
 
-/* ---- the configuration ------------------------------------------------------------------------
- */
+/* ---- the configuration ----------------------------------------------------------------------- */
 
 static rp_status print_config(const rpexec_origin *origin, const rpexec_model *model, rp_text *text,
                               bool *found_out)
@@ -119,8 +118,7 @@ static rp_status add_adapters(const rpexec_origin *origin, const rpexec_model *m
     return status;
 }
 
-/* ---- files that are carried along -------------------------------------------------------------
- */
+/* ---- files that are carried along ------------------------------------------------------------ */
 
 /* A file of another name may stand among others' tokenizers. */
 static bool has_neighbours(const char *config)
@@ -185,8 +183,7 @@ rp_status rpexec_companions_gather(const rpexec_origin *origin, const rpexec_mod
     return RP_OK;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 rp_status rpexec_companions_write(const rpexec_companion_list *list, const char *folder)
 {

@@ -61,8 +61,7 @@ rp_status rpexec_companions_write(const rpexec_companion_list *list, const char 
 /** @return true of the names that files of a list may have. */
 bool rpexec_companion_is_file(const char *name);
 
-/* ---- inside of exec/checkpoint, and for tests -------------------------------------------------
- */
+/* ---- inside of exec/checkpoint, and for tests ------------------------------------------------ */
 
 /**
  * Prints a config.json from a model's sizes, which rpexec_config_load reads back as the same model.

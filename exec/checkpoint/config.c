@@ -16,8 +16,7 @@ static rp_status refuse(const rp_hf_config *r, const char *key, const char *vali
     return rp_hf_refuse(r, key, "", valid);
 }
 
-/* ---- the rotary embedding ---------------------------------------------------------------------
- */
+/* ---- the rotary embedding -------------------------------------------------------------------- */
 
 /* All four must be there: transformers refuses files without, too. */
 static rp_status read_llama3(const rp_hf_config *r, rp_rope_scale *scale)
@@ -278,8 +277,7 @@ static rp_status read_rope(const rp_hf_config *r, rp_arena *arena, rp_model *m)
     return status;
 }
 
-/* ---- the model --------------------------------------------------------------------------------
- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 /* Read here or by rp_hf_read_shapes, and computed. */
 static const char *const computed[] = {"model_type",          "num_hidden_layers",

@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* ---- values on which training does not depend -------------------------------------------------
- */
+/* ---- values on which training does not depend ------------------------------------------------ */
 
 static bool is_null(const rp_hf_config *r, const json_t *value)
 {

@@ -8,8 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* ---- tables -----------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 typedef enum kind {
     FIXED,          /* `json`, whatever the model */
@@ -91,8 +90,7 @@ static const struct {
 static const char *const torch_types[] = {
     [RP_DTYPE_F32] = "float32", [RP_DTYPE_BF16] = "bfloat16", [RP_DTYPE_F16] = "float16"};
 
-/* ---- config.json of a model that came without one ---------------------------------------------
- */
+/* ---- config.json of a model that came without one -------------------------------------------- */
 
 static bool fits(const rp_hf_family *f, const rp_model *m)
 {
@@ -211,8 +209,7 @@ rp_status rpexec_config_print(const rp_model *model, rp_dtype dtype, rp_text *te
     return RP_OK;
 }
 
-/* ---- config.json that is carried along --------------------------------------------------------
- */
+/* ---- config.json that is carried along ------------------------------------------------------- */
 
 static size_t string_end(const rp_text *text, size_t at)
 {

@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- parts ------------------------------------------------------------------------------------
- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static uint64_t elements_of(const rpexec_joined *part)
 {
@@ -26,8 +25,7 @@ rp_status rpexec_weights_joined_name(const char *own, const rpexec_tensor *tenso
     return rp_arena_print(arena, name_out, "%.*s%s", before, own, tensor->part->name);
 }
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* The joined tensor of that name, of which there are few behind one another; `count`: none. */
 static uint32_t find(const rpexec_writable *tensors, uint32_t count, const char *name)
@@ -117,8 +115,7 @@ void rpexec_weights_put_together(const rpexec_writable *t, void *to)
     }
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 rp_status rpexec_held_make(rpexec_held *held, const rpexec_model *model, rp_arena *arena)
 {
@@ -239,8 +236,7 @@ rp_status rpexec_held_check(const rpexec_held *held, const rpexec_layer *layer,
     return RP_OK;
 }
 
-/* ---- MXFP4 ------------------------------------------------------------------------------------
- */
+/* ---- MXFP4 ----------------------------------------------------------------------------------- */
 
 #define BLOCK 32u       /* values that share a scale */
 #define BLOCK_BYTES 16u /* two values a byte */

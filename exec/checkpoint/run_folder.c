@@ -35,8 +35,7 @@ rp_status rpexec_run_folder_sync(const char *path)
     return error == 0 ? RP_OK : rpexec_run_folder_failed(path, "fsync");
 }
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static bool number_of(const char *text, uint64_t *number_out)
 {
@@ -78,8 +77,7 @@ static bool is_folder(int parent, const char *name)
     return fstatat(parent, name, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(about.st_mode);
 }
 
-/* ---- removal ----------------------------------------------------------------------------------
- */
+/* ---- removal --------------------------------------------------------------------------------- */
 
 /* NULL: it cannot be opened, or is no folder. */
 static DIR *open_inside(int parent, const char *name)
@@ -168,8 +166,7 @@ static void remove_named(int parent, const char *name)
     }
 }
 
-/* ---- the run's folder -------------------------------------------------------------------------
- */
+/* ---- the run's folder ------------------------------------------------------------------------ */
 
 /* Steps of checkpoints, descending. */
 typedef struct step_list {

@@ -31,8 +31,7 @@ const char *rpexec_safetensors_dtype(rp_dtype dtype)
     return dtypes[dtype].name;
 }
 
-/* ---- the header -------------------------------------------------------------------------------
- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static rp_status refuse(const char *path, const char *cause)
 {
@@ -329,8 +328,7 @@ rp_status rpexec_safetensors_parse(const char *path, const unsigned char *bytes,
     return status;
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static rp_status read_at(const char *path, int descriptor, uint64_t at, size_t bytes, void *to)
 {
@@ -425,8 +423,7 @@ const char *rpexec_safetensors_metadata(const rpexec_safetensors *file, const ch
     return NULL;
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are taken as they are");
 

@@ -16,8 +16,7 @@
 /* Text that PEFT puts before the names of a model's modules. */
 #define ADAPTER_PREFIX "base_model.model."
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static rp_status name_of(const rpexec_model *model, uint32_t layer, const rpexec_tensor *tensor,
                          const char *prefix, rp_arena *arena, const char **name_out)
@@ -108,8 +107,7 @@ rp_status rpexec_weights_not_finite(const rpexec_state *state, rp_arena *arena,
     return RP_OK;
 }
 
-/* ---- files of a folder ------------------------------------------------------------------------
- */
+/* ---- files of a folder ----------------------------------------------------------------------- */
 
 typedef struct folder {
     const char *path;
@@ -280,8 +278,7 @@ static rp_status open_folder(folder *f, bool adapters)
     return RP_OK;
 }
 
-/* ---- loading ----------------------------------------------------------------------------------
- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static rp_status check_shape(const char *path, const rpexec_stored *stored,
                              const rpexec_tensor *tensor)

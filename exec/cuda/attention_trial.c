@@ -129,8 +129,7 @@ static rp_status measure(data *d, rpexec_attention_trial *trial_out)
     return RP_OK;
 }
 
-/* ---- comparing --------------------------------------------------------------------------------
- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 /* Two arrays of the GPU, by pieces on the host. */
 typedef struct pair {

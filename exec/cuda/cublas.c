@@ -63,8 +63,7 @@ struct rpexec_cublas {
     uint32_t next; /* to be replaced */
 };
 
-/* ---- the library ------------------------------------------------------------------------------
- */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
@@ -181,8 +180,7 @@ void rpexec_cublas_close(rpexec_cublas *cublas)
     memset(cublas, 0, sizeof *cublas);
 }
 
-/* ---- shapes -----------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static cudaDataType_t data_type(rp_dtype dtype)
 {

@@ -38,8 +38,7 @@ struct rpexec_cudnn {
     uint16_t slots[SLOTS]; /* by hash: the pack's number + 1; 0: free */
 };
 
-/* ---- the library ------------------------------------------------------------------------------
- */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 /* One library in a process, which stays: with it go the kernels that GPUs have of it. */
 static struct {
@@ -168,8 +167,7 @@ void rpexec_cudnn_close(rpexec_cudnn *c)
     memset(c, 0, sizeof *c);
 }
 
-/* ---- plans ------------------------------------------------------------------------------------
- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static rpexec_cudnn_plan *find_plan(rpexec_cudnn *c, const rpexec_attention_sizes *sizes)
 {
@@ -216,8 +214,7 @@ rp_status rpexec_cudnn_plan_for(rpexec_cudnn *c, const rpexec_attention_sizes *s
     return RP_OK;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------
- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static uint32_t hash_of(const rpexec_cudnn_plan *plan, const void *const *memory)
 {

@@ -11,8 +11,7 @@ enum { ENGINES = 8, NOTES = 16, AXES = 4 };
 /* Short names of cuDNN's. */
 #define VALUE(name) RPEXEC_CUDNN_##name
 
-/* ---- objects ----------------------------------------------------------------------------------
- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 /* The first failure stays; nothing more is asked of cuDNN after it. */
 static void check(rpexec_cudnn_plan *p, unsigned status, const char *call, unsigned what)
@@ -76,8 +75,7 @@ static rpexec_cudnn_object finish(rpexec_cudnn_plan *p, rpexec_cudnn_object obje
     return object;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------
- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* [sequence, head, row, column]. */
 typedef struct shape {
@@ -152,8 +150,7 @@ static rpexec_cudnn_object between(rpexec_cudnn_plan *p, unsigned dtype, int64_t
     return tensor(p, 100 + p->count, dtype, &s, VIRTUAL);
 }
 
-/* ---- operations -------------------------------------------------------------------------------
- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 typedef struct operations {
     rpexec_cudnn_plan *p;
@@ -236,8 +233,7 @@ static rpexec_cudnn_object of_rows(operations *o, unsigned mode, rpexec_cudnn_ob
     return y;
 }
 
-/* ---- the graph --------------------------------------------------------------------------------
- */
+/* ---- the graph ------------------------------------------------------------------------------- */
 
 /* scores := scores where the key is no later than the query, `masked` elsewhere. */
 static rpexec_cudnn_object mask(operations *o, rpexec_cudnn_object scores)
@@ -294,8 +290,7 @@ static void make_graph(const rpexec_cudnn_target *target, unsigned dtype, rpexec
     finish(p, p->graph, VALUE(BACKEND_OPERATIONGRAPH_DESCRIPTOR));
 }
 
-/* ---- plans ------------------------------------------------------------------------------------
- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 /* The engines for the graph, the best first. @return their number */
 static int64_t ask(const rpexec_cudnn_target *target, rpexec_cudnn_plan *p,

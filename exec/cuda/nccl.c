@@ -42,8 +42,7 @@ static char reason[1024];
 #define TEXT(x) TEXT_OF(x)
 #define SONAME "libnccl.so." TEXT(NCCL_MAJOR)
 
-/* ---- the library ------------------------------------------------------------------------------
- */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 static void *open_library(void)
 {
@@ -127,8 +126,7 @@ const char *rpexec_cuda_nccl_text(int error)
                            : f.ncclGetErrorString((ncclResult_t)(error - RPEXEC_NCCL_ERRORS));
 }
 
-/* ---- communicators ----------------------------------------------------------------------------
- */
+/* ---- communicators --------------------------------------------------------------------------- */
 
 static int open_all(uint32_t count, const int *devices, void **communicators_out)
 {
@@ -155,8 +153,7 @@ static int async_error(void *communicator)
     return result == ncclInProgress ? 0 : error_of(result);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------
- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static ncclDataType_t type_of(rp_dtype dtype)
 {

@@ -45,8 +45,7 @@ static void *scratch(rpexec_lane *lane, size_t bytes)
     return lane->scratch;
 }
 
-/* ---- norms ------------------------------------------------------------------------------------
- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 static void cuda_rms_norm(rpexec_lane *lane, uint64_t rows, uint32_t width, float eps, bool shifted,
                           const void *x, const void *weight, void *y, float *r)
@@ -79,8 +78,7 @@ static void cuda_bias_weight(rpexec_lane *lane, uint64_t rows, uint32_t width, c
     cuda_rms_norm_weight(lane, rows, width, NULL, NULL, dy, wide, dbias);
 }
 
-/* ---- products ---------------------------------------------------------------------------------
- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 static void own_products(rpexec_lane *lane, const rpexec_cuda_products *products, const void *a,
                          const void *b, void *c)
@@ -171,8 +169,7 @@ static void cuda_experts_linear_weight(rpexec_lane *lane, const rpexec_routing *
     experts_product(lane, RPEXEC_CUDA_WEIGHT, r, m, dy, x, true, wide, dweights);
 }
 
-/* ---- attention --------------------------------------------------------------------------------
- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 /* By type and sizes only: another choice would be other bits. */
 static bool by_tensor_cores(const rpexec_lane *lane, const rpexec_attention_sizes *sizes)
@@ -235,8 +232,7 @@ static void cuda_sinks_weight(rpexec_lane *lane, uint64_t tokens, uint32_t heads
     }
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static void cuda_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
                         uint32_t head_dim, uint32_t turned, const float *cosines,
@@ -342,8 +338,7 @@ static void cuda_adam(rpexec_lane *lane, const rpexec_adam_factors *factors,
     DO(rpexec_cuda_adam(&target, factors, update));
 }
 
-/* ---- tokens and experts -----------------------------------------------------------------------
- */
+/* ---- tokens and experts ---------------------------------------------------------------------- */
 
 static void cuda_embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
                        const void *table, void *x)

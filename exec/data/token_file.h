@@ -17,11 +17,11 @@ typedef struct rpexec_token_file {
     uint32_t width;              /**< bytes per token: 1, 2, 4 or 8 */
     bool is_signed;
     uint64_t count;
-    uint32_t vocab;                /**< that the tokens are of; 0: the file does not say */
-    uint64_t row;                  /**< tokens of each row of a table of sequences; 0: one stream */
-    bool labelled; /**< of a table: behind its tokens, as theirs are, lie their labels, which
-                        RPEXEC_IGNORED says there are none for */
-    uint64_t documents;            /**< 0: the file does not say where they begin */
+    uint32_t vocab;     /**< that the tokens are of; 0: the file does not say */
+    uint64_t row;       /**< tokens of each row of a table of sequences; 0: one stream */
+    bool labelled;      /**< of a table: behind its tokens, as theirs are, lie their labels, which
+                             RPEXEC_IGNORED says there are none for */
+    uint64_t documents; /**< 0: the file does not say where they begin */
     const unsigned char *starts;   /**< of each document: its first token, or its first sequence */
     const unsigned char *pointers; /**< of each sequence: its first byte; NULL: there are none */
     uint64_t sequences;            /**< of the pointers */

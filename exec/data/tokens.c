@@ -159,10 +159,10 @@ static rp_status refuse_token(const rpexec_tokens *t, uint64_t index, uint32_t v
                  "%s: make the file with its own tokenizer (" CONVERTER ")",
                  t->path, label ? "label" : "token", label ? index - t->file.count : index,
                  negative ? "-" : "", negative ? -value : value, vocab - 1,
-                 label                             ? ", and -100 for none"
-                 : negative && t->file.row != 0    ? ", and -100 behind a row's text (labels of "
-                                                     "their own: numpy.stack([input_ids, labels]))"
-                                                   : "");
+                 label                          ? ", and -100 for none"
+                 : negative && t->file.row != 0 ? ", and -100 behind a row's text (labels of "
+                                                  "their own: numpy.stack([input_ids, labels]))"
+                                                : "");
     return RP_INPUT;
 }
 
@@ -364,10 +364,8 @@ static rp_status check_rows(const rpexec_tokens *t)
 rp_status rpexec_tokens_open(const char *path, const rpexec_tokens_wanted *wanted, rp_arena *arena,
                              rpexec_tokens *tokens_out)
 {
-    rpexec_tokens t = {.path = path,
-                       .seq_len = wanted->seq_len,
-                       .seed = wanted->seed,
-                       .padding = wanted->padding};
+    rpexec_tokens t = {
+        .path = path, .seq_len = wanted->seq_len, .seed = wanted->seed, .padding = wanted->padding};
     const char *index_path = NULL;
     rp_status status = map_both(path, arena, &t, &index_path);
     status = status == RP_OK ? parse(index_path, wanted, &t) : status;

@@ -77,8 +77,7 @@ static rp_status describe_threads(description *d, FILE *stream)
     return RP_OK;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* Keys of the separate rates. */
 static const char *const rate_keys[] = {[RPEXEC_HOST_ADAM] = "host_adam_gb_per_s",

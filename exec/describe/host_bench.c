@@ -1,7 +1,7 @@
 #include "exec/describe/host_bench.h"
 
-#include "common/base/host_limits.h"
 #include "common/base/crew.h"
+#include "common/base/host_limits.h"
 #include "common/base/median.h"
 #include "common/lower/lower.h"
 #include "exec/measure/platform.h"

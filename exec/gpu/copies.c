@@ -16,8 +16,7 @@ unsigned char *rpexec_gpu_memory(rpexec_driver *d, uint32_t place)
     return host ? d->devices->host : d->devices->gpus[place].arena;
 }
 
-/* ---- beside the queues ------------------------------------------------------------------------
- */
+/* ---- beside the queues ----------------------------------------------------------------------- */
 
 rp_status rpexec_gpu_shared(rpexec_driver *d, uint64_t bytes, void *memory_out)
 {
@@ -115,8 +114,7 @@ const void *rpexec_gpu_read(rpexec_driver *d, uint32_t op, const void *from, uin
     return done ? q->bounce : NULL;
 }
 
-/* ---- over the host ----------------------------------------------------------------------------
- */
+/* ---- over the host --------------------------------------------------------------------------- */
 
 /* Events on another GPU's side, and a stream where the copy goes over the host. */
 static int open_theirs(rpexec_gpu_queue *q, uint32_t gpu)
@@ -240,8 +238,7 @@ static void copy_over_host(rpexec_gpu_queue *q, uint32_t other_gpu, bool sends, 
     (void)rpexec_gpu_tried(d, c->enter(&q->gpu->part), "cuCtxSetCurrent");
 }
 
-/* ---- in queues --------------------------------------------------------------------------------
- */
+/* ---- in queues ------------------------------------------------------------------------------- */
 
 void rpexec_gpu_copy_between(rpexec_gpu_queue *q, uint32_t to_gpu, void *to, uint32_t from_gpu,
                              const void *from, uint64_t bytes)

@@ -80,8 +80,7 @@ void rpexec_gpu_leave(const rpexec_devices *devices, rpexec_gpu *gpu)
     }
 }
 
-/* ---- taking hold ------------------------------------------------------------------------------
- */
+/* ---- taking hold ----------------------------------------------------------------------------- */
 
 static rp_status require_devices(const rpexec_devices *d)
 {
@@ -214,8 +213,7 @@ rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices
     return RP_OK;
 }
 
-/* ---- giving back ------------------------------------------------------------------------------
- */
+/* ---- giving back ----------------------------------------------------------------------------- */
 
 /* Failures are of no interest any more. */
 static void give_back_gpu(const rpexec_devices *d, rpexec_gpu *gpu)
@@ -287,8 +285,7 @@ void rpexec_gpu_count_graphs(const rpexec_devices *d, rpexec_graph_counts *count
     }
 }
 
-/* ---- a program's needs ------------------------------------------------------------------------
- */
+/* ---- a program's needs ----------------------------------------------------------------------- */
 
 /* Grows only: the programs of a run need about as much as each other. */
 static rp_status need_memory(const rpexec_devices *d, uint64_t bytes, const char *what,
@@ -466,8 +463,7 @@ rp_status rpexec_gpu_prepare(rpexec_driver *d)
     return RP_OK;
 }
 
-/* ---- clocks -----------------------------------------------------------------------------------
- */
+/* ---- clocks ---------------------------------------------------------------------------------- */
 
 /* The host's clock is read before and after an event whose time on the GPU's clock is known: the
  * closer the two readings, the better. */

@@ -17,8 +17,7 @@ static const rp_program *program_of(const rpexec_driver *d)
     return d->config.plan->program;
 }
 
-/* ---- failures ---------------------------------------------------------------------------------
- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 static void wake_all(rpexec_driver *d)
 {
@@ -58,8 +57,7 @@ bool rpexec_gpu_tried(rpexec_driver *d, int error, const char *call)
     return false;
 }
 
-/* ---- turns ------------------------------------------------------------------------------------
- */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
 void rpexec_gpu_hold(rpexec_gpu_queue *q)
 {
@@ -90,8 +88,7 @@ static void gpu_aside(rpexec_driver *d, uint32_t op, bool waits)
     }
 }
 
-/* ---- queues -----------------------------------------------------------------------------------
- */
+/* ---- queues ---------------------------------------------------------------------------------- */
 
 /* An op that is waited for and has not been enqueued (of the host: not ended); op_count: none. */
 static uint32_t missing(const rpexec_driver *d, uint32_t op)
@@ -245,8 +242,7 @@ static void *run_queue(void *context)
     return NULL;
 }
 
-/* ---- opening and closing ----------------------------------------------------------------------
- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static void give_events(rpexec_driver *d)
 {
@@ -469,8 +465,7 @@ static rp_status gpu_open(const rpexec_driver_config *config, rpexec_perform per
     return RP_OK;
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static rp_status gpu_submit(rpexec_driver *d, uint32_t op)
 {

@@ -40,8 +40,7 @@
 #define ABORT_S 5
 #define ENQUEUE_S 1
 
-/* ---- choosing ---------------------------------------------------------------------------------
- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 /* NULL: NCCL can be had. */
 static const char *lacking(const rpexec_devices *d, const char **version_out)
@@ -189,8 +188,7 @@ void rpexec_gpu_close_exchange(rpexec_devices *d)
     }
 }
 
-/* ---- failures ---------------------------------------------------------------------------------
- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 typedef struct aborting {
     const rpexec_devices *devices;
@@ -265,8 +263,7 @@ int rpexec_gpu_exchange_error(const rpexec_devices *d)
     return error;
 }
 
-/* ---- groups -----------------------------------------------------------------------------------
- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 /* Calls of one thread that are enqueued together, while it has the lock. */
 typedef struct group {
@@ -344,8 +341,7 @@ static void close_group(group *g)
     g->well = rpexec_gpu_tried(g->driver, g->error, "ncclGroupEnd") && g->well;
 }
 
-/* ---- collectives ------------------------------------------------------------------------------
- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 /* One array of a collective, as all ranks have come with it. */
 typedef struct cut {
@@ -454,8 +450,7 @@ void rpexec_gpu_collect_by_nccl(rpexec_gpu_queue *q, const rpexec_gpu_meeting *m
     (void)rpexec_gpu_tried(d, d->calls->enter(&q->gpu->part), "cudaSetDevice");
 }
 
-/* ---- from one GPU to another ------------------------------------------------------------------
- */
+/* ---- from one GPU to another ----------------------------------------------------------------- */
 
 /* One of the streams is the queue's own, the other one the other GPU's `aside`: that GPU's own
  * queues are other threads' to enqueue in, and have their places already for what waits for this

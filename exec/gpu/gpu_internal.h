@@ -29,7 +29,7 @@ typedef struct rpexec_gpu {
     uint32_t event_count;
     void *base; /**< an event, and when it happened on the host's clock */
     double base_ns;
-    void *exchanged; /**< an event behind what NCCL was given last; NULL: its order is enough */
+    void *exchanged;    /**< an event behind what NCCL was given last; NULL: its order is enough */
     bool has_exchanged; /**< the event has been recorded */
 } rpexec_gpu;
 

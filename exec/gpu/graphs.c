@@ -47,8 +47,7 @@ struct rpexec_gpu_graphs {
     rpexec_graph_counts counts;
 };
 
-/* ---- runs that are known ----------------------------------------------------------------------
- */
+/* ---- runs that are known --------------------------------------------------------------------- */
 
 static uint64_t hash_of(const uint64_t *words, uint32_t length)
 {
@@ -134,8 +133,7 @@ static void make_room(rpexec_gpu_graphs *g)
     g->full = false;
 }
 
-/* ---- launching --------------------------------------------------------------------------------
- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 static void make_calls(rpexec_gpu_graphs *g)
 {
@@ -219,8 +217,7 @@ void rpexec_gpu_graphs_flush(rpexec_gpu_graphs *g)
     g->noted_length = g->noted_calls = 0;
 }
 
-/* ---- noting -----------------------------------------------------------------------------------
- */
+/* ---- noting ---------------------------------------------------------------------------------- */
 
 static bool lies_in(uint64_t address, const unsigned char *memory, uint64_t bytes)
 {
@@ -265,8 +262,7 @@ static void ask_squares(rpexec_call_taker *taker, uint64_t count, const void *x,
     g->operators->squares(g->lane, count, x, sum);
 }
 
-/* ---- opening and closing ----------------------------------------------------------------------
- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 rp_status rpexec_gpu_graphs_open(const rpexec_cuda_calls *calls, rp_arena *arena,
                                  rpexec_gpu_graphs **graphs_out)

@@ -34,8 +34,7 @@ struct rpexec_gpu_peers {
 
 typedef enum verdict { RIGHT, WRONG, HANGS, FAILS } verdict;
 
-/* ---- resources --------------------------------------------------------------------------------
- */
+/* ---- resources ------------------------------------------------------------------------------- */
 
 static bool went(rpexec_gpu_peers *p, int error, const char *call)
 {
@@ -110,8 +109,7 @@ bool rpexec_gpu_close_peers(rpexec_devices *d)
     return true;
 }
 
-/* ---- one pair ---------------------------------------------------------------------------------
- */
+/* ---- one pair -------------------------------------------------------------------------------- */
 
 /* Different for each copy, so that what lies there from another one is not taken for it. */
 static void fill_pattern(unsigned char *pattern, uint64_t number)
@@ -188,8 +186,7 @@ static verdict try_pair(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t o
     return found;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static void report(const rpexec_gpu_peers *p, const rpexec_devices *d, verdict found, uint32_t one,
                    uint32_t other, uint32_t bad)

@@ -468,8 +468,7 @@ void rpexec_host_attention_backward(rpexec_lane *lane, const rpexec_attention_si
     }
 }
 
-/* ---- sinks, of every storage type -------------------------------------------------------------
- */
+/* ---- sinks, of every storage type ------------------------------------------------------------ */
 
 static float value_at(const rpexec_lane *lane, const void *array, uint64_t index)
 {

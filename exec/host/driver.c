@@ -36,8 +36,8 @@ struct rpexec_driver {
     rp_arena *arena;
     unsigned char **memories; /* [gpu + 1] */
     queue *queues;
-    uint32_t started;         /* threads */
-    rpexec_links *links;      /* NULL: not limited */
+    uint32_t started;    /* threads */
+    rpexec_links *links; /* NULL: not limited */
     rpexec_host_meetings *meetings;
     pthread_mutex_t lock;
     pthread_cond_t all_ended;
@@ -61,8 +61,7 @@ static int64_t thread_ns(void)
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------
- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static const rp_program *program_of(const rpexec_driver *d)
 {
@@ -118,8 +117,7 @@ static void tell(rpexec_driver *d, uint32_t op)
     }
 }
 
-/* ---- queues -----------------------------------------------------------------------------------
- */
+/* ---- queues ---------------------------------------------------------------------------------- */
 
 static void run_one(queue *q)
 {
@@ -177,8 +175,7 @@ static void *run_queue(void *context)
     return NULL;
 }
 
-/* ---- the watchdog -----------------------------------------------------------------------------
- */
+/* ---- the watchdog ---------------------------------------------------------------------------- */
 
 static void dump(const rpexec_driver *d)
 {
@@ -209,8 +206,7 @@ static void wait_a_while(rpexec_driver *d)
     }
 }
 
-/* ---- the interface ----------------------------------------------------------------------------
- */
+/* ---- the interface --------------------------------------------------------------------------- */
 
 /* A thread per queue; what they need beside the arenas. */
 static rp_status start_queues(rpexec_driver *d)

@@ -48,8 +48,7 @@ static void narrow(const rpexec_lane *lane, const float *from, void *array, uint
     }
 }
 
-/* ---- routing ----------------------------------------------------------------------------------
- */
+/* ---- routing --------------------------------------------------------------------------------- */
 
 static void softmax(uint32_t count, const float *logits, float *p)
 {
@@ -193,8 +192,7 @@ void rpexec_host_scatter(rpexec_lane *lane, const rpexec_routing *r, uint32_t wi
     }
 }
 
-/* ---- experts ----------------------------------------------------------------------------------
- */
+/* ---- experts --------------------------------------------------------------------------------- */
 
 /* Gate and up within their limits; without a limit `most` is infinity, and `more` 0. */
 static inline float limited_gate(float gate, float most)

@@ -11,8 +11,7 @@
 #define MATRIX_ROWS 512u
 #define PIECE 4096u
 
-/* ---- scratch ----------------------------------------------------------------------------------
- */
+/* ---- scratch --------------------------------------------------------------------------------- */
 
 static uint64_t larger(uint64_t a, uint64_t b)
 {
@@ -95,8 +94,7 @@ size_t rpexec_host_half_scratch(const rpexec_model *model, uint64_t tokens)
     return larger(larger(linear, attention), larger(pieces, embedding));
 }
 
-/* ---- matrices ---------------------------------------------------------------------------------
- */
+/* ---- matrices -------------------------------------------------------------------------------- */
 
 static void half_linear(rpexec_lane *lane, uint64_t rows, uint32_t in, uint32_t out, const void *x,
                         const void *weight, const void *base, void *y)
@@ -159,8 +157,7 @@ static void half_linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, ui
     }
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static uint64_t rows_at_a_time(uint32_t width)
 {
@@ -305,8 +302,7 @@ static void half_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t v
     }
 }
 
-/* ---- sequences --------------------------------------------------------------------------------
- */
+/* ---- sequences ------------------------------------------------------------------------------- */
 
 static void half_rotate(rpexec_lane *lane, uint32_t sequences, uint32_t seq_len, uint32_t heads,
                         uint32_t head_dim, uint32_t turned, const float *cosines,
@@ -385,8 +381,7 @@ static void half_attention_backward(rpexec_lane *lane, const rpexec_attention_si
     }
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static uint64_t piece_of(uint64_t count, uint64_t first)
 {
@@ -520,8 +515,7 @@ static void half_adam(rpexec_lane *lane, const rpexec_adam_factors *factors,
     }
 }
 
-/* ---- the embedding ----------------------------------------------------------------------------
- */
+/* ---- the embedding --------------------------------------------------------------------------- */
 
 static void half_embed(rpexec_lane *lane, uint64_t tokens, uint32_t width, const int32_t *ids,
                        const void *table, void *x)

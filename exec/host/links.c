@@ -93,8 +93,7 @@ void rpexec_links_stop(rpexec_links *links)
     }
 }
 
-/* ---- all below: the lock is held --------------------------------------------------------------
- */
+/* ---- all below: the lock is held ------------------------------------------------------------- */
 
 /* Tells the flows that have ended by now. A tag is where its copy wants to be told. */
 static void settle(rpexec_links *links, int64_t time_ns)
@@ -148,8 +147,7 @@ static void end_turn(rpexec_links *links, uint32_t number)
     }
 }
 
-/* ---- copies -----------------------------------------------------------------------------------
- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 static rp_status carry(rpexec_links *links, uint32_t route, uint32_t engine_number, void *to,
                        const void *from, uint64_t bytes, int64_t *begin_ns_out)

@@ -25,8 +25,7 @@ struct rpexec_host_meetings {
     unsigned char *scratch; /* of pairs, one half each */
 };
 
-/* ---- copies -----------------------------------------------------------------------------------
- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 /* From another GPU's memory. */
 static void fetch(void *context, uint32_t to_rank, void *to, uint32_t from_rank, const void *from,
@@ -56,8 +55,7 @@ static void fetch_table(void *context, uint32_t to_rank, void *to, uint32_t from
     memcpy(to, from, bytes);
 }
 
-/* ---- opening and closing ----------------------------------------------------------------------
- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static uint64_t pair_scratch(const rpexec_plan *plan)
 {
@@ -129,8 +127,7 @@ void rpexec_host_meetings_close(rpexec_host_meetings *m)
     for_each(m, rpexec_host_group_close);
 }
 
-/* ---- collectives ------------------------------------------------------------------------------
- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 rp_status rpexec_host_meetings_run(rpexec_host_meetings *m, uint32_t gpu,
                                    const rpexec_collective *c, uint64_t *moved_out)

@@ -44,8 +44,7 @@ static double thread_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- threads' work: amounts, per second of processor time ------------------------------------
- */
+/* ---- threads' work: amounts, per second of processor time ------------------------------------ */
 
 static double multiply(rp_dtype dtype, float *a)
 {
@@ -119,8 +118,7 @@ static double refresh(rp_dtype dtype, float *a)
     return COUNT;
 }
 
-/* ---- alone and together -----------------------------------------------------------------------
- */
+/* ---- alone and together ---------------------------------------------------------------------- */
 
 static rp_status measure_rate(void *context, uint32_t thread)
 {

@@ -28,8 +28,7 @@ static const char *const beside_texts[] = {
 #undef BESIDE_TEXT
 };
 
-/* ---- the line ---------------------------------------------------------------------------------
- */
+/* ---- the line -------------------------------------------------------------------------------- */
 
 static double deviation(uint32_t count, const double *bytes, const double *seconds, double overhead,
                         double slope)
@@ -65,8 +64,7 @@ rpexec_link_fit rpexec_link_fit_of(uint32_t count, const double *bytes, const do
     return fit;
 }
 
-/* ---- copies -----------------------------------------------------------------------------------
- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 /* Successive copies of one kind. */
 typedef struct series {

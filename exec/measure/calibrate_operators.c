@@ -106,8 +106,7 @@ static memory cut(const measuring *m, unsigned char *base, uint64_t *bytes_out)
     return at;
 }
 
-/* ---- a phase ----------------------------------------------------------------------------------
- */
+/* ---- a phase --------------------------------------------------------------------------------- */
 
 static void update(const measuring *m, const rpexec_compute *c, const memory *at)
 {
@@ -234,8 +233,7 @@ static rp_status list_calls(measuring *m)
     return RP_OK;
 }
 
-/* ---- the trial --------------------------------------------------------------------------------
- */
+/* ---- the trial ------------------------------------------------------------------------------- */
 
 static rp_status fill_with_pattern(const measuring *m, rpexec_driver *driver, void *to,
                                    uint64_t values, const void *pattern)
@@ -306,8 +304,7 @@ static rp_status run_trial(measuring *m, uint32_t repetitions, uint64_t bytes)
     return rpexec_trial_run(&m->trial, prepare_memory, perform, m);
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Of one call, over the repetitions behind the first. */
 static double median_s(const measuring *m, uint32_t call, uint32_t repetitions)
@@ -364,8 +361,7 @@ static rp_status collect_rows(const measuring *m, uint32_t repetitions,
     return RP_OK;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static bool has_memory(const rpexec_site *site, uint64_t bytes)
 {
@@ -433,8 +429,7 @@ double rpexec_operators_attention(const rpexec_operator_costs *costs, bool backw
     return seconds > 0 ? flop / seconds : 0;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------
- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static double mean_s(const int64_t *ps, uint32_t count)
 {

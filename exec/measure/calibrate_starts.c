@@ -121,8 +121,7 @@ rp_status rpexec_calibrate_starts(const rpexec_site *site, rp_arena *arena,
     return measure_starts(&m, starts_out);
 }
 
-/* ---- of a run ---------------------------------------------------------------------------------
- */
+/* ---- of a run -------------------------------------------------------------------------------- */
 
 rp_status rpexec_starts_of_run(const rpexec_plan *plan, const rp_timeline *t, uint32_t skip,
                                rp_arena *arena, rpexec_starts *starts)

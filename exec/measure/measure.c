@@ -65,8 +65,7 @@ static int64_t duration(const rp_timeline *t, uint32_t op)
     return t->work_ps != NULL ? t->work_ps[op] : t->end_ps[op] - t->start_ps[op];
 }
 
-/* ---- compute ----------------------------------------------------------------------------------
- */
+/* ---- compute --------------------------------------------------------------------------------- */
 
 static bool counts(const measuring *m, uint32_t op)
 {
@@ -181,8 +180,7 @@ static rp_status measure_compute(measuring *m, rp_arena *arena, rp_costs *costs_
     return set_costs(m, arena, costs_out);
 }
 
-/* ---- transfers --------------------------------------------------------------------------------
- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 static bool moves(const measuring *m, uint32_t op)
 {
@@ -302,8 +300,7 @@ static double flop_rate(const int64_t *flop_ps, const int64_t *ps, uint32_t laye
     return time_ps > 0 ? 1e12 * flop / time_ps : 0;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 rp_status rpexec_measure(const rpexec_plan *plan, const rp_timeline *timeline,
                          const rp_costs *flops, uint32_t skip, rp_arena *arena, rp_costs *costs_out,
@@ -337,8 +334,7 @@ rp_status rpexec_measure(const rpexec_plan *plan, const rp_timeline *timeline,
     return RP_OK;
 }
 
-/* ---- executed FLOP ----------------------------------------------------------------------------
- */
+/* ---- executed FLOP --------------------------------------------------------------------------- */
 
 /* @param flops of one sequence, of what `op`'s GPU computes with */
 static double executed(const rpexec_plan *plan, const rp_costs *flops, uint32_t op)

@@ -45,8 +45,7 @@ static bool has_links(const rpexec_platform_of *of)
     return of->machine->limited || on_gpus(of);
 }
 
-/* ---- where rates are from ---------------------------------------------------------------------
- */
+/* ---- where rates are from -------------------------------------------------------------------- */
 
 /* A rate, 0 where it is not known, and the note that says where it is from. Its first word counts
  * (common/inputs/platform_write.h): what no trial and no op of that kind has shown is assumed. */
@@ -112,8 +111,7 @@ static source link_of(const rpexec_platform_of *of, rpexec_way way, const double
         {of->host->copy_Bps, "assumed: as one thread copies"});
 }
 
-/* ---- links ------------------------------------------------------------------------------------
- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 static double fitted(const rpexec_link_rates *links, rpexec_way way, rpexec_beside beside)
 {
@@ -267,8 +265,7 @@ static void set_starts(const rpexec_starts *s, rp_noted_platform *p)
     rp_platform_add_note(p, "op_wake_us", "measured: likewise");
 }
 
-/* ---- GPUs and the host ------------------------------------------------------------------------
- */
+/* ---- GPUs and the host ----------------------------------------------------------------------- */
 
 static void set_compute(const rpexec_platform_of *of, rp_noted_platform *out)
 {

@@ -15,8 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- what was recorded ------------------------------------------------------------------------
- */
+/* ---- what was recorded ----------------------------------------------------------------------- */
 
 rp_status rpexec_predict_conditions(rp_dtype dtype, const rp_model *model, bool half_accumulation,
                                     rpexec_attention_by attention, rp_arena *arena,
@@ -109,8 +108,7 @@ rp_status rpexec_predict_read(const char *from, const rpexec_measured *wanted, r
     return RP_OK;
 }
 
-/* ---- rpsim ------------------------------------------------------------------------------------
- */
+/* ---- rpsim ----------------------------------------------------------------------------------- */
 
 /* Installed in the same folder; in a build tree one above. */
 static rp_status find_rpsim(rp_arena *arena, const char **path_out)

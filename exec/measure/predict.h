@@ -12,8 +12,8 @@ typedef struct rpexec_prediction {
     const char *costs_path;
     const char *platform_path;
     rp_costs costs;
-    bool bound;      /**< GPUs' threads stayed on a core each (--bind) */
-    double busy_pct; /**< rp_platform.recorded_busy_pct */
+    bool bound;              /**< GPUs' threads stayed on a core each (--bind) */
+    double busy_pct;         /**< rp_platform.recorded_busy_pct */
     double network_gb_per_s; /**< as recorded; 0: by one process. rpexec_predict simulates what it
                                   finds here */
 } rpexec_prediction;

@@ -52,8 +52,7 @@ void rpexec_record_fini(rpexec_record *record)
     }
 }
 
-/* ---- costs ------------------------------------------------------------------------------------
- */
+/* ---- costs ----------------------------------------------------------------------------------- */
 
 static void print_list(FILE *stream, const char *key, const int64_t *ps, uint32_t count)
 {
@@ -89,8 +88,7 @@ static void print_costs(const rpexec_recorded *r, const rp_costs *c, double busy
             rp_accumulation_text(r->arithmetic.accumulation));
 }
 
-/* ---- the platform -----------------------------------------------------------------------------
- */
+/* ---- the platform ---------------------------------------------------------------------------- */
 
 /* Measurements of links, starts and operators, beside the run but for `run`. */
 typedef struct calibration {
@@ -164,8 +162,7 @@ static rp_status print_platform(const rpexec_recorded *r, const rpexec_rates *ra
     return RP_OK;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* GPUs reach each other: threads with memory of their own do, and devices with or without help. */
 static bool has_peers(const rpexec_recorded *r)

@@ -45,8 +45,7 @@ rp_status rpexec_trial_add(rpexec_trial *t, const rpexec_trial_op *op, const uin
     return RP_OK;
 }
 
-/* ---- the program ------------------------------------------------------------------------------
- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 typedef struct running {
     rpexec_trial *trial;
@@ -133,8 +132,7 @@ static rp_status make_plan(running *r, rp_arena *arena)
     return RP_OK;
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static rp_status perform(void *context, uint32_t op, rpexec_lane *lane)
 {

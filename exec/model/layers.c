@@ -42,8 +42,7 @@ static uint32_t body_end(const rpexec_model *m, uint32_t end)
     return end > 0 && is_head(m, end - 1) ? end - 1 : end;
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------
- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 uint64_t rpexec_tape_bytes(const rpexec_model *m, uint32_t layer, uint64_t tokens)
 {
@@ -141,8 +140,7 @@ uint64_t rpexec_stage_scratch_bytes(const rpexec_model *m, uint32_t begin, uint3
     return most;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static uint64_t tokens_of(const rpexec_compute *c, const rpexec_stage_data *data)
 {
@@ -324,8 +322,7 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
     }
 }
 
-/* ---- backward ---------------------------------------------------------------------------------
- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* Where the weight part finds what the input part left of a layer. */
 static void *weight_tape_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)

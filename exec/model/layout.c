@@ -55,8 +55,7 @@ static void add_tensor(rpexec_layer *layer, const char *name, uint64_t rows, uin
     layer->floats += padded(rows * columns);
 }
 
-/* ---- parts of joined tensors ------------------------------------------------------------------
- */
+/* ---- parts of joined tensors ----------------------------------------------------------------- */
 
 typedef enum joined_kind { JOINED_WEIGHT, JOINED_BIAS, JOINED_A, JOINED_B } joined_kind;
 
@@ -125,8 +124,7 @@ static rp_status join(rpexec_model *model, rpexec_block_tensor which, joined_kin
     return RP_OK;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------
- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static void add_block(rpexec_model *model, rpexec_block_tensor which, const char *name,
                       uint64_t rows, uint64_t columns, rpexec_initial initial)

@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- models that can be cut -------------------------------------------------------------------
- */
+/* ---- models that can be cut ------------------------------------------------------------------ */
 
 static bool divides(uint32_t ranks, const rp_model *m)
 {
@@ -65,8 +64,7 @@ rp_status rpexec_slice_create(const rpexec_model *whole, uint32_t ranks, uint32_
     return rpexec_model_lay_out(&s->config, arena, &s->model);
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------
- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* Into how many parts a tensor is cut that is not a table. */
 static uint32_t parts_of(const rpexec_tensor *whole, const rpexec_tensor *part)

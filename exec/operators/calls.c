@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- work that a call asks for ----------------------------------------------------------------
- */
+/* ---- work that a call asks for --------------------------------------------------------------- */
 
 static double area(double rows, double columns)
 {
@@ -70,8 +69,7 @@ static double experts_values(const rpexec_routing *r, const rpexec_matrices *m)
 
 /* clang-format on */
 
-/* ---- kinds of parameters: how each is put into words and taken from them ----------------------
- */
+/* ---- kinds of parameters: how each is put into words and taken from them --------------------- */
 
 /* A call that is being put together. */
 typedef struct writer {
@@ -161,8 +159,7 @@ STRUCTURE(FACTORS, rpexec_adam_factors, (F32, beta1), (F32, one_minus_beta1), (F
 STRUCTURE(UPDATE, rpexec_update, (OUT_F32, master), (OUT, weights), (IN, gradients), (OUT_F32, m),
           (OUT_F32, v), (F32, scale), (U64, count))
 
-/* ---- calls ------------------------------------------------------------------------------------
- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 #define NUMBER_OF(name, ...) OPERATOR_##name,
 enum { RPEXEC_OPERATOR_LIST(NUMBER_OF) };
@@ -254,8 +251,8 @@ static void ask_squares(rpexec_lane *lane, uint64_t count, const void *x, rpexec
 }
 
 #define ENTRY(name, ...) .name = note_##name,
-const rpexec_operators rpexec_noting_operators = {
-    RPEXEC_OPERATOR_LIST(ENTRY).squares = ask_squares};
+const rpexec_operators rpexec_noting_operators = {RPEXEC_OPERATOR_LIST(ENTRY).squares =
+                                                      ask_squares};
 
 static uint32_t number_of(const uint64_t *call)
 {

@@ -22,8 +22,7 @@ static inline float float_of(uint32_t bits)
     return value;
 }
 
-/* ---- bf16: the upper half of an fp32 ----------------------------------------------------------
- */
+/* ---- bf16: the upper half of an fp32 --------------------------------------------------------- */
 
 RPEXEC_VECTOR
 static void widen_bf16(uint64_t count, const uint16_t *restrict from, float *restrict to)
@@ -45,8 +44,7 @@ static void narrow_bf16(uint64_t count, const float *restrict from, uint16_t *re
     }
 }
 
-/* ---- fp16: 1 sign, 5 exponent (bias 15), 10 fraction bits -------------------------------------
- */
+/* ---- fp16: 1 sign, 5 exponent (bias 15), 10 fraction bits ------------------------------------ */
 
 RPEXEC_VECTOR
 static void widen_fp16(uint64_t count, const uint16_t *restrict from, float *restrict to)
@@ -81,8 +79,7 @@ static void narrow_fp16(uint64_t count, const float *restrict from, uint16_t *re
     }
 }
 
-/* ---- fp16 by the processor's own instructions, where it has them: the same bits -----------------
- */
+/* ---- fp16 by the processor's own instructions, where it has them: the same bits -------------- */
 
 #ifdef F16C
 

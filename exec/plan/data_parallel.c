@@ -64,8 +64,7 @@ static uint32_t *root_of(const rpexec_planner *p, const rp_op *op)
     return &p->sharding->roots[row + op->microbatch];
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------
- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 static uint64_t shard_values(const rpexec_planner *p, uint32_t gpu, uint32_t begin, uint32_t end)
 {
@@ -120,8 +119,7 @@ rp_status rpexec_plan_check_bytes(const rpexec_planner *p, uint32_t op, uint32_t
         name, (unsigned long long)p->program->op_bytes[op], (unsigned long long)right);
 }
 
-/* ---- jobs -------------------------------------------------------------------------------------
- */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 /* The op of a kind on the same GPU whose result `op` takes: its data wait. */
 static uint32_t taken(const rpexec_planner *p, uint32_t op, rp_op_kind kind)
@@ -146,9 +144,9 @@ static bool same_unit(const rp_op *a, const rp_op *b)
 /* A job is a stage's forward or backward of one microbatch, with what is gathered for it. */
 static void find_compute_jobs(rpexec_planner *p, const rp_queue *compute)
 {
-    uint32_t kept_from = rp_sharding_kept_from(p->sharding->sharding, p->program->recompute,
-                                               p->sizes.weight_bytes, layer_count(p) - 2,
-                                               rp_dtype_bytes(p->plan->model->dtype));
+    uint32_t kept_from =
+        rp_sharding_kept_from(p->sharding->sharding, p->program->recompute, p->sizes.weight_bytes,
+                              layer_count(p) - 2, rp_dtype_bytes(p->plan->model->dtype));
     uint32_t job = NO_JOB;
     uint32_t last = RP_NO_OP;
     for (uint32_t op = compute->op_begin; op < compute->op_end; op++) {
@@ -270,8 +268,7 @@ rp_status rpexec_plan_sharded_jobs(rpexec_planner *p, rp_arena *scratch)
     return find_gradient_jobs(p);
 }
 
-/* ---- ops --------------------------------------------------------------------------------------
- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 rp_status rpexec_plan_sharded_compute(rpexec_planner *p, uint32_t op)
 {

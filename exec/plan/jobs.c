@@ -184,8 +184,7 @@ rp_status rpexec_plan_find_jobs(rpexec_planner *p, rp_arena *scratch)
     return RP_OK;
 }
 
-/* ---- gradients in host memory -----------------------------------------------------------------
- */
+/* ---- gradients in host memory ---------------------------------------------------------------- */
 
 void rpexec_plan_slot(rpexec_planner *p, uint32_t op)
 {

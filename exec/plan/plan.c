@@ -9,8 +9,7 @@
 #define NO RPEXEC_NO_TENSOR
 #define NO_JOB UINT32_MAX
 
-/* ---- tensors ----------------------------------------------------------------------------------
- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 void rpexec_plan_use(rpexec_planner *p, uint32_t value, uint32_t op)
 {
@@ -144,8 +143,7 @@ rp_status rpexec_plan_refuse_stray(const rpexec_planner *p, uint32_t op)
                      op, name);
 }
 
-/* ---- transfers --------------------------------------------------------------------------------
- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 static uint32_t taken(const rp_program *program, uint32_t op, rp_op_kind kind, rp_op_kind or_kind)
 {
@@ -288,8 +286,7 @@ static rp_status plan_gradients(rpexec_planner *p, uint32_t op)
     return RP_OK;
 }
 
-/* ---- other ops --------------------------------------------------------------------------------
- */
+/* ---- other ops ------------------------------------------------------------------------------- */
 
 static rp_status plan_update(rpexec_planner *p, uint32_t op)
 {
@@ -327,9 +324,9 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
     if (kind == RP_QUEUE_DATA && p->plan->data * p->plan->servers > 1) {
         return rpexec_plan_gradient_reduce(p, op);
     }
-    return p->plan->slices == NULL          ? refuse(p, op)
-           : kind == RP_QUEUE_TENSOR        ? RP_OK /* as the lowering has cut the model */
-                                            : rpexec_plan_activation_reduces(p, op);
+    return p->plan->slices == NULL   ? refuse(p, op)
+           : kind == RP_QUEUE_TENSOR ? RP_OK /* as the lowering has cut the model */
+                                     : rpexec_plan_activation_reduces(p, op);
 }
 
 /* clang-format off */
@@ -364,8 +361,7 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
 
 RP_OP_ROWS_CHECK(PLANNERS);
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static rp_status plan_op(rpexec_planner *p, uint32_t op)
 {

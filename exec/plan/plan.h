@@ -153,9 +153,9 @@ typedef struct rpexec_plan {
     bool resident;              /**< weights, gradients and Adam's moments stay on the GPUs */
     rpexec_sharded *sharded; /**< data-parallel systems; otherwise NULL, and `resident` is false */
     rpexec_slice *slices;    /**< [gpu_count] tensor parallelism; otherwise NULL */
-    uint32_t tensor; /**< GPUs that share each layer; 1: none do */
-    uint32_t data;   /**< copies of the pipeline; 1 of data-parallel systems */
-    uint32_t servers; /**< processes that have as many copies, or a pool of GPUs each */
+    uint32_t tensor;         /**< GPUs that share each layer; 1: none do */
+    uint32_t data;           /**< copies of the pipeline; 1 of data-parallel systems */
+    uint32_t servers;        /**< processes that have as many copies, or a pool of GPUs each */
 } rpexec_plan;
 
 /** The GPUs of an axis that one of them is in a collective with: `groups` groups of `ranks`. */

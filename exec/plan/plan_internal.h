@@ -33,7 +33,7 @@ typedef struct rpexec_planner {
     rpexec_plan_limits limits;
     rp_arena *arena;
     rp_reason *reason; /**< of the caller */
-    rp_sizes sizes; /**< that the program counts with: of tensors without padding */
+    rp_sizes sizes;    /**< that the program counts with: of tensors without padding */
     rp_producers producers;
     bool offload;
     rpexec_plan_record *records; /**< [iteration][stage][microbatch] */

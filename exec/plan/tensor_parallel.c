@@ -108,8 +108,7 @@ void rpexec_plan_exchange(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
     }
 }
 
-/* ---- copies -----------------------------------------------------------------------------------
- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 static rpexec_job *job_of(const rpexec_planner *p, uint32_t gpu, uint32_t stage)
 {
@@ -131,9 +130,8 @@ rp_status rpexec_plan_gradient_reduce(rpexec_planner *p, uint32_t op)
         return rpexec_plan_refuse_stray(p, op);
     }
     if (p->plan->tensor == 1) { /* otherwise the program counts padding that slices have not */
-        RP_TRY(
-            rpexec_plan_check_bytes(p, op, p->plan->data * p->plan->servers, 2,
-                                    rpexec_plan_counted_bytes(p, job->begin, job->end, true)));
+        RP_TRY(rpexec_plan_check_bytes(p, op, p->plan->data * p->plan->servers, 2,
+                                       rpexec_plan_counted_bytes(p, job->begin, job->end, true)));
     }
     uint64_t values = rpexec_model_trained(rpexec_plan_model(p->plan, gpu), job->begin, job->end);
     task->job = (uint32_t)(job - p->plan->jobs);

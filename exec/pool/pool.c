@@ -48,8 +48,7 @@ uint32_t rpexec_pool_threads(uint32_t cores)
     return cores - cores / 8;
 }
 
-/* ---- threads ----------------------------------------------------------------------------------
- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void work_on(rpexec_pool *pool, share *own)
 {
@@ -146,8 +145,7 @@ static void start(rpexec_pool *pool)
     }
 }
 
-/* ---- passes -----------------------------------------------------------------------------------
- */
+/* ---- passes ---------------------------------------------------------------------------------- */
 
 /* Each node's share is as large as its part of the threads. */
 static void deal(rpexec_pool *pool, uint64_t pieces)
@@ -201,8 +199,7 @@ void rpexec_pool_run(rpexec_pool *pool, uint64_t count, rpexec_pool_piece run, v
     }
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------
- */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
 static void close_pool(void *context)
 {

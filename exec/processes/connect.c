@@ -86,8 +86,7 @@ static rp_status failed(const char *what)
     return RP_TOOL;
 }
 
-/* ---- who and where ----------------------------------------------------------------------------
- */
+/* ---- who and where --------------------------------------------------------------------------- */
 
 static rp_status introduce(const char *build, introduction *own)
 {
@@ -211,8 +210,7 @@ static rp_status listen_for(const party *p, int *socket_out, address *own)
     return RP_OK;
 }
 
-/* ---- greetings --------------------------------------------------------------------------------
- */
+/* ---- greetings ------------------------------------------------------------------------------- */
 
 /* Small messages go at once; a machine that is gone is noticed within seconds (watch.c, too). */
 static void set_up(int s)
@@ -263,8 +261,7 @@ static void keep(const party *p, call *c)
     c->socket = -1;
 }
 
-/* ---- calling ----------------------------------------------------------------------------------
- */
+/* ---- calling --------------------------------------------------------------------------------- */
 
 static void begin_call(const party *p, call *c, int64_t now)
 {
@@ -313,8 +310,7 @@ static void go_on_calling(party *p, call *c, int64_t now)
     }
 }
 
-/* ---- being called -----------------------------------------------------------------------------
- */
+/* ---- being called ---------------------------------------------------------------------------- */
 
 static void send_away(party *p, uint32_t caller)
 {
@@ -370,8 +366,7 @@ static bool listen_to(const party *p, call *c)
     return c->known && greet(p, c);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* @return processes that are not connected yet */
 static uint32_t missing(const party *p, uint32_t begin, uint32_t end)

@@ -25,8 +25,7 @@ static int64_t until_ns;
 static pid_t launcher;        /* 0: nobody is looked at */
 static int launcher_end = -1; /* readable when it has ended; -1: the kernel has no such thing */
 
-/* ---- who has launched this process -------------------------------------------------------------
- */
+/* ---- who has launched this process ----------------------------------------------------------- */
 
 /* @return true where a process's environment, as it began, has one of the variables */
 static bool has_rank(pid_t process)
@@ -83,8 +82,7 @@ static pid_t find_launcher(void)
     return process;
 }
 
-/* ---- the thread that looks ---------------------------------------------------------------------
- */
+/* ---- the thread that looks ------------------------------------------------------------------- */
 
 static void look_at_time(void)
 {

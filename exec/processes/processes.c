@@ -18,8 +18,7 @@ int64_t rpexec_processes_now_ns(void)
     return t.tv_sec * SECOND + t.tv_nsec;
 }
 
-/* ---- failures ---------------------------------------------------------------------------------
- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 /* Others are told once, and whoever waits here waits no more. */
 static void give_up(rpexec_processes *n, uint32_t culprit)
@@ -92,8 +91,7 @@ void rpexec_processes_handle(rpexec_processes *n, const rpexec_processes_handler
     }
 }
 
-/* ---- together ---------------------------------------------------------------------------------
- */
+/* ---- together -------------------------------------------------------------------------------- */
 
 /* With the lock: until every process has a count as high as this one's. */
 static rp_status wait_for_all(rpexec_processes *n, const uint64_t *counts)
@@ -152,8 +150,7 @@ rp_status rpexec_processes_share(rpexec_processes *n, uint32_t root, void *array
     return status;
 }
 
-/* ---- facts ------------------------------------------------------------------------------------
- */
+/* ---- facts ----------------------------------------------------------------------------------- */
 
 void rpexec_processes_note_step(rpexec_processes *n, uint64_t step)
 {
@@ -221,8 +218,7 @@ uint64_t rpexec_processes_sent_bytes(rpexec_processes *n)
     return bytes;
 }
 
-/* ---- opening and closing ----------------------------------------------------------------------
- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static rp_status start_thread(pthread_t *thread, void *(*run)(void *), void *context, bool *runs)
 {

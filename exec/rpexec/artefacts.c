@@ -47,8 +47,7 @@ rp_status rpexec_artefacts_open(const rpexec_options *o, rpexec_artefacts *a)
     return o->db != NULL ? rp_store_open_before(o->db, &a->store) : RP_OK;
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static rp_status write_trace(const rpexec_run_made *run, rp_output *output)
 {
@@ -75,8 +74,7 @@ static rp_status write_gantt(const rpexec_run_made *run, const rp_metrics *metri
     return rp_gantt_write(&panel, 1, run->options->gantt_out);
 }
 
-/* ---- the store --------------------------------------------------------------------------------
- */
+/* ---- the store ------------------------------------------------------------------------------- */
 
 static rp_status measure_spread(const rpexec_outcome *out, rp_arena *arena,
                                 rpexec_spread *spread_out)
@@ -194,8 +192,7 @@ static rp_status store_run(const rpexec_run_made *made, const rp_metrics *measur
     return rp_store_add_run(artefacts->store, &run, o->db_ops ? made->timeline : NULL);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 rp_status rpexec_artefacts_write(const rpexec_run_made *run, rp_arena *arena, rpexec_artefacts *a)
 {

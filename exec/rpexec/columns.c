@@ -6,8 +6,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* ---- makers of fields -------------------------------------------------------------------------
- */
+/* ---- makers of fields ------------------------------------------------------------------------ */
 
 static rpexec_field text(const char *value)
 {
@@ -50,8 +49,7 @@ static rpexec_field known(bool is_known, rpexec_field field)
     return is_known ? field : (rpexec_field){.type = RPEXEC_VALUE_NULL};
 }
 
-/* ---- values that take more than an expression -------------------------------------------------
- */
+/* ---- values that take more than an expression ------------------------------------------------ */
 
 static rpexec_field peaks_of(const rpexec_outcome *out)
 {
@@ -90,8 +88,7 @@ static double measured_ms(const rpexec_outcome *out)
     return out->predicted_iteration_ms / (1 + out->prediction_error_pct / 100);
 }
 
-/* ---- the columns of a run ---------------------------------------------------------------------
- */
+/* ---- the columns of a run -------------------------------------------------------------------- */
 
 #define STORED(name) .metric = name
 #define LINE(which, at, text_before, style, count, text_after)                                     \
@@ -261,8 +258,7 @@ double rpexec_field_number(const rpexec_field *field)
     return NAN;
 }
 
-/* ---- the columns of a step --------------------------------------------------------------------
- */
+/* ---- the columns of a step ------------------------------------------------------------------- */
 
 #define EXACT(style, count) .exact = RPEXEC_##style, .exact_digits = count
 #define TABLE(at, text_before, columns, style, count, text_after)                                  \
@@ -315,8 +311,7 @@ rpexec_loss_line rpexec_outcome_step(const rpexec_outcome *out, uint32_t index)
                               .eval_loss = NAN};
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 const char *rpexec_print_size(double bytes, char text[static RPEXEC_SIZE_TEXT])
 {

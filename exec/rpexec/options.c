@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- values with rules of their own ------------------------------------------------------------
- */
+/* ---- values with rules of their own ---------------------------------------------------------- */
 
 static rp_status take_schedule(const rp_option *row, const char *text, rp_arena *arena,
                                void *options, rp_reason *reason)
@@ -394,8 +393,7 @@ const rp_options_program *rpexec_command_line(void)
     return &command_line;
 }
 
-/* ---- defaults that depend on others ------------------------------------------------------------
- */
+/* ---- defaults that depend on others ---------------------------------------------------------- */
 
 /* All of the machine's devices; a backend that has none runs four GPUs. */
 static uint32_t default_gpus(const rpexec_backend_type *backend)

@@ -13,8 +13,7 @@ static bool is_lowered(const rp_program *program)
     return program->op_bytes != NULL && program->sequences != NULL;
 }
 
-/* ---- settings of the program ------------------------------------------------------------------
- */
+/* ---- settings of the program ----------------------------------------------------------------- */
 
 /* All that a run needs to know of a schedule beyond its program; a data-parallel system's order is
  * known, too. */
@@ -107,8 +106,7 @@ rp_status rpexec_program_in_read(rpexec_options *options, rp_arena *arena, rp_pr
     return RP_OK;
 }
 
-/* ---- fit to the model -------------------------------------------------------------------------
- */
+/* ---- fit to the model ------------------------------------------------------------------------ */
 
 /* Of parameters the plan knows more (exec/plan/plan.h): which layers they are. */
 static bool op_fits(const rp_program *p, const rp_sizes *sizes, uint32_t op)
@@ -210,8 +208,7 @@ rp_status rpexec_program_in_fit(const rpexec_options *o, const rpexec_model *mod
     return RP_OK;
 }
 
-/* ---- needs of every op ------------------------------------------------------------------------
- */
+/* ---- needs of every op ----------------------------------------------------------------------- */
 
 static bool lies_in(const rpexec_plan *plan, uint32_t value, uint32_t place)
 {

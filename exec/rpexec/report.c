@@ -37,8 +37,7 @@ rpexec_device_name rpexec_report_device(const rpexec_options *o)
     return name;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void write_field(rp_json *json, const rpexec_field *field)
 {
@@ -103,8 +102,7 @@ void rpexec_report_settings(const rpexec_options *o, FILE *stream)
     write_json(&result, 0, stream);
 }
 
-/* ---- text -------------------------------------------------------------------------------------
- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static const rpexec_column *part_at(rpexec_line line, uint32_t place)
 {

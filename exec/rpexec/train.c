@@ -23,8 +23,7 @@
  * program. */
 #define SEGMENT_STEPS 8u
 
-/* ---- one segment ------------------------------------------------------------------------------
- */
+/* ---- one segment ----------------------------------------------------------------------------- */
 
 static void fill_random(const rpexec_trainer *t, uint64_t place, uint32_t count, int32_t *ids,
                         int32_t *labels)
@@ -177,8 +176,7 @@ static uint64_t cap_of(const rpexec_trainer *t)
     return t->o->gpu_memory_mb != 0 ? (uint64_t)t->o->gpu_memory_mb << 20 : there;
 }
 
-/* ---- sessions ---------------------------------------------------------------------------------
- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 /* Gives devices and memory back; program and plan stay. The state is whole afterwards. */
 static rp_status stop_session(rpexec_trainer *t)
@@ -279,8 +277,7 @@ static rp_status run_session(rpexec_trainer *t, const rpexec_batch *batches, uin
     return RP_OK;
 }
 
-/* ---- segments ---------------------------------------------------------------------------------
- */
+/* ---- segments -------------------------------------------------------------------------------- */
 
 /* Small programs are measured on the same devices: the session gives them back. */
 static rp_status record(rpexec_trainer *t, const rp_timeline *timeline, uint32_t skip)
@@ -353,8 +350,8 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_i
     t->progress.place += (uint64_t)steps * t->batch;
     if (status == RP_OK && whole && rpexec_trainer_evaluates(t, done, steps)) {
         status = rpexec_trainer_evaluate(t, done, steps);
-        t->line.eval_loss = status == RP_OK ? t->outcome->eval_losses[t->outcome->evaluations - 1]
-                                            : NAN;
+        t->line.eval_loss =
+            status == RP_OK ? t->outcome->eval_losses[t->outcome->evaluations - 1] : NAN;
         rpexec_loss_log_add(&t->losses, &t->line);
     }
     status = status == RP_OK ? save_when_due(t, done, steps, last) : status;
@@ -372,8 +369,7 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_i
     return status;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* By the timeline, the first step left out where there are more: memory is touched in it, kernels
  * are loaded. The other time of segments is in wall_tokens_per_s alone. */

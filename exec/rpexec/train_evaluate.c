@@ -83,8 +83,7 @@ static rp_status run_refreshed(rpexec_trainer *t, double *loss_out)
     void *working = NULL;
     rp_arena *arena = NULL;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status =
-        rp_arena_alloc_raw(arena, values, rp_dtype_bytes(t->model.dtype), &working);
+    rp_status status = rp_arena_alloc_raw(arena, values, rp_dtype_bytes(t->model.dtype), &working);
     if (status == RP_OK) {
         rpexec_state_copy_working(s, working, false);
         for (uint32_t i = 0; i < t->model.layer_count; i++) {

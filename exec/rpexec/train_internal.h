@@ -27,10 +27,10 @@ typedef struct rpexec_session {
 #define RPEXEC_TAG_END (UINT64_C(1) << 63)
 
 typedef struct rpexec_trainer {
-    rpexec_options *o; /* what a program or the paper decides is filled in */
+    rpexec_options *o;           /* what a program or the paper decides is filled in */
     rpexec_processes *processes; /* NULL: one process */
-    uint64_t sent_before; /* bytes that the process has sent before it trains */
-    int signal;          /* that has come before a segment ended, as process 0 has seen it */
+    uint64_t sent_before;        /* bytes that the process has sent before it trains */
+    int signal; /* that has come before a segment ended, as process 0 has seen it */
     rp_arena *arena;
     rp_model config;
     rpexec_model model;
@@ -51,26 +51,26 @@ typedef struct rpexec_trainer {
     rpexec_record record;
     rpexec_load load; /* when the first step began */
     rp_partition partition;
-    rpexec_tokens tokens; /* mapping NULL: random ones */
+    rpexec_tokens tokens;    /* mapping NULL: random ones */
     rpexec_tokens evaluated; /* --eval-data */
     rpexec_progress progress;
     rpexec_adam adam;
     rpexec_outcome *outcome;
     double *reference_losses, *reference_norms; /* likewise */
     float *gradients[2]; /* --check: of the first step, ours and the reference's; NULL: none */
-    double seconds; /* of all segments */
+    double seconds;      /* of all segments */
     rpexec_checkpoints checkpoints;
-    rpexec_adapters adapters; /* that the run begins with; rank 0: none are read */
-    rpexec_origin origin; /* of the model */
+    rpexec_adapters adapters;     /* that the run begins with; rank 0: none are read */
+    rpexec_origin origin;         /* of the model */
     rpexec_companions companions; /* of the checkpoints; none without --save */
     rpexec_loss_log losses;
     rpexec_loss_line line; /* of the step that has ended last */
     uint64_t steps_before; /* of the optimizer: those of the steps that have ended */
     uint32_t ended;        /* steps of this run */
-    double began_s;      /* by the host's clock: the run */
-    double step_began_s; /* and the step that runs */
+    double began_s;        /* by the host's clock: the run */
+    double step_began_s;   /* and the step that runs */
     rpexec_session session;
-    rp_timeline *timeline; /* of the last segment; NULL: none */
+    rp_timeline *timeline;  /* of the last segment; NULL: none */
     rp_timeline *predicted; /* of the same, simulated; NULL: none */
     rpexec_artefacts artefacts;
     const rpexec_driver_type *driver;

@@ -12,8 +12,7 @@
 
 #define MOST_FILE_BYTES ((size_t)64 << 20) /* of files that describe: models, platforms, costs */
 
-/* ---- the program ------------------------------------------------------------------------------
- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static uint64_t hash_bytes(uint64_t hash, const char *bytes, size_t count)
 {
@@ -71,8 +70,7 @@ rp_status rpexec_train_together(rpexec_options *options, const rpexec_launch *la
     return status == RP_OK ? left : status;
 }
 
-/* ---- comparison -------------------------------------------------------------------------------
- */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 /* A line of what is compared: a name, a tab, a value. */
 static rp_status add_line(rp_text *text, const char *name, const char *value)
@@ -288,8 +286,7 @@ rp_status rpexec_trainer_compare_inputs(const rpexec_trainer *t)
     return status;
 }
 
-/* ---- training ---------------------------------------------------------------------------------
- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 rp_status rpexec_trainer_share_state(rpexec_trainer *t)
 {

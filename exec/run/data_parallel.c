@@ -66,8 +66,7 @@ static bool gathers(const rpexec_run *r)
     return sharding_of(r)->forward_gathers != 0;
 }
 
-/* ---- weights ----------------------------------------------------------------------------------
- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static list list_of(const rpexec_run *r, uint32_t gpu)
 {
@@ -197,8 +196,7 @@ rp_status rpexec_run_sharded_upload(rpexec_run *r, uint32_t op, rpexec_lane *lan
     return RP_OK;
 }
 
-/* ---- gradients --------------------------------------------------------------------------------
- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 /* The sum in place; then this rank's shares of it join those of the step. */
 rp_status rpexec_run_sharded_reduce(rpexec_run *r, uint32_t op, rpexec_lane *lane)
@@ -261,8 +259,7 @@ rp_status rpexec_run_sharded_collect(rpexec_run *r, uint32_t op, rpexec_lane *la
     return RP_OK;
 }
 
-/* ---- the step ---------------------------------------------------------------------------------
- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 /* On the host: of all that the ranks have sent down. The op does all of it, so that it may be one
  * pass, unless gradients have been collected as they came. A barrier where the GPUs have stepped.
@@ -396,8 +393,7 @@ rp_status rpexec_run_sharded_update(rpexec_run *r, uint32_t op, rpexec_lane *lan
     return RP_OK;
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------
- */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
 /* Between the state and what a rank has of a stage for Adam: masters and moments. */
 static void move_piece(rpexec_run *r, const rpexec_update *update, uint64_t whole, uint64_t moments,

@@ -69,12 +69,10 @@ void rpexec_driver_delay(const rpexec_driver_config *config, uint32_t op)
     }
 }
 
-bool rpexec_driver_is_idle(const rpexec_driver_config *config, void *context,
-                           int64_t *last_end_ns)
+bool rpexec_driver_is_idle(const rpexec_driver_config *config, void *context, int64_t *last_end_ns)
 {
     int64_t now = rpexec_driver_now_ns();
-    if (config->watchdog_s == 0 ||
-        now - *last_end_ns <= INT64_C(1000000000) * config->watchdog_s) {
+    if (config->watchdog_s == 0 || now - *last_end_ns <= INT64_C(1000000000) * config->watchdog_s) {
         return false;
     }
     bool excused = config->excused != NULL && config->excused(context);

@@ -105,10 +105,10 @@ typedef struct rpexec_driver_config {
     bool (*excused)(void *context); /**< the run waits for other processes, which have a limit of
                                          their own: it is not given up; NULL: there are none.
                                          @param context that of `perform` */
-    bool bound;                /**< host: GPU g's threads run on core g modulo the cores alone */
-    bool poison;               /**< memory that no tensor has yet is filled with NaN */
-    bool unbounded;            /**< GPUs: ops are enqueued as soon as they can be, however many of
-                                    their queue have not ended */
+    bool bound;     /**< host: GPU g's threads run on core g modulo the cores alone */
+    bool poison;    /**< memory that no tensor has yet is filled with NaN */
+    bool unbounded; /**< GPUs: ops are enqueued as soon as they can be, however many of
+                         their queue have not ended */
 } rpexec_driver_config;
 
 /**
@@ -220,8 +220,7 @@ void rpexec_driver_delay(const rpexec_driver_config *config, uint32_t op);
 
 /** @return true where a run is to be given up: nothing has ended for config->watchdog_s, and
  * nothing excuses that. @param last_end_ns when something has; an excuse counts as that */
-bool rpexec_driver_is_idle(const rpexec_driver_config *config, void *context,
-                           int64_t *last_end_ns);
+bool rpexec_driver_is_idle(const rpexec_driver_config *config, void *context, int64_t *last_end_ns);
 
 /** Logs that `op` has failed, unless it is another process that has. */
 void rpexec_driver_log_failure(const rpexec_plan *plan, uint32_t op, rp_status status);

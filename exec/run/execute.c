@@ -7,8 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- workers ----------------------------------------------------------------------------------
- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 /* A thread that submits: one per GPU, and one for the host's queues. */
 typedef struct worker {
@@ -177,8 +176,7 @@ static void follow(rpexec_run *r)
     }
 }
 
-/* ---- other processes --------------------------------------------------------------------------
- */
+/* ---- other processes ------------------------------------------------------------------------- */
 
 enum { VERDICT }; /* kinds of messages */
 
@@ -282,8 +280,7 @@ static rp_status run_workers(rpexec_run *r, rp_arena *arena)
     return status;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static uint64_t batch_bytes(const rpexec_run *r)
 {
@@ -390,8 +387,7 @@ void rpexec_execution_close(rpexec_run *r)
     rp_arena_destroy(r->arena);
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* As if the program had not run. */
 static rp_status rewind_run(rpexec_run *r)

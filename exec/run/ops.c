@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* ---- where things are -------------------------------------------------------------------------
- */
+/* ---- where things are ------------------------------------------------------------------------ */
 
 void *rpexec_run_at(const rpexec_run *r, uint32_t value)
 {
@@ -50,8 +49,7 @@ static uint64_t job_values(const rpexec_run *r, const rpexec_job *job)
     return r->e->state->trained[job->end] - r->e->state->trained[job->begin];
 }
 
-/* ---- transfers --------------------------------------------------------------------------------
- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 void rpexec_run_copy(rpexec_run *r, uint32_t op, void *to, const void *from, uint64_t bytes)
 {
@@ -134,8 +132,7 @@ static rp_status move_gradients(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     return RP_OK;
 }
 
-/* ---- compute ----------------------------------------------------------------------------------
- */
+/* ---- compute --------------------------------------------------------------------------------- */
 
 /* Weights and gradients, or their fp32 sums, of the layers that an op works on, among those of its
  * job. */
@@ -263,8 +260,7 @@ static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     return ranks.status;
 }
 
-/* ---- the host ---------------------------------------------------------------------------------
- */
+/* ---- the host -------------------------------------------------------------------------------- */
 
 /* Gradients of a layer; where calls overlap those of one call after the other. */
 static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)

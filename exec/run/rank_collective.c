@@ -36,8 +36,7 @@ typedef struct part {
     uint64_t moved;
 } part;
 
-/* ---- the host's memory ------------------------------------------------------------------------
- */
+/* ---- the host's memory ----------------------------------------------------------------------- */
 
 static void host_copy(void *context, uint32_t rank, void *to, const void *from, uint64_t bytes)
 {
@@ -118,8 +117,7 @@ void rpexec_host_group_abort(rpexec_host_group *g)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* ---- meeting ----------------------------------------------------------------------------------
- */
+/* ---- meeting --------------------------------------------------------------------------------- */
 
 /* The rank that has come with something else than rank 0; `ranks`: none. */
 static uint32_t stranger(const rpexec_host_group *g)
@@ -214,8 +212,7 @@ static rp_status meet_again(rpexec_host_group *g, uint32_t rank)
     return status;
 }
 
-/* ---- moving -----------------------------------------------------------------------------------
- */
+/* ---- moving ---------------------------------------------------------------------------------- */
 
 static const post *post_of(const part *p, uint32_t rank)
 {

@@ -101,22 +101,20 @@ void rpexec_run_adam(const rpexec_run *r, rpexec_lane *lane, const rpexec_run_st
         to = apart && to < update->count ? to : update->count;
         rpexec_adam adam = step->adam;
         adam.weight_decay = apart && vectors ? 0 : adam.weight_decay;
-        const rpexec_update part = {
-            .master = update->master + at,
-            .weights = rpexec_element(dtype, update->weights, at),
-            .gradients = rpexec_element_const(dtype, update->gradients, at),
-            .m = update->m + at,
-            .v = update->v + at,
-            .scale = update->scale,
-            .count = to - at};
+        const rpexec_update part = {.master = update->master + at,
+                                    .weights = rpexec_element(dtype, update->weights, at),
+                                    .gradients = rpexec_element_const(dtype, update->gradients, at),
+                                    .m = update->m + at,
+                                    .v = update->v + at,
+                                    .scale = update->scale,
+                                    .count = to - at};
         const rpexec_adam_factors factors = rpexec_adam_factors_of(&adam, step->number);
         r->operators->adam(lane, &factors, &part);
         at = to;
     }
 }
 
-/* ---- tied tables ------------------------------------------------------------------------------
- */
+/* ---- tied tables ----------------------------------------------------------------------------- */
 
 /* Gradients of one of the copies of a tied table: the head's, or the embedding's. */
 static void *table_of(const rpexec_run *r, const rpexec_job *job, bool head)

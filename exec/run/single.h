@@ -26,8 +26,8 @@ typedef struct rpexec_single {
     bool asynchronous; /**< weights of iteration t are those of step t - 2 (executor.md 1.8) */
     const rpexec_operators *operators;
     rpexec_lane *lane;
-    double *losses; /**< [iterations] mean over the valid tokens */
-    double *norms;  /**< [iterations] of the gradients, before clipping; NULL: not wanted */
+    double *losses;         /**< [iterations] mean over the valid tokens */
+    double *norms;          /**< [iterations] of the gradients, before clipping; NULL: not wanted */
     float *first_gradients; /**< [trained values] of the first iteration; NULL: not wanted */
 } rpexec_single;
 

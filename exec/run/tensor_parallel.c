@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* ---- collectives inside of ops ----------------------------------------------------------------
- */
+/* ---- collectives inside of ops --------------------------------------------------------------- */
 
 static rp_status collect_along(rpexec_run *r, uint32_t op, rpexec_axis axis,
                                rpexec_collective_kind kind, rp_dtype dtype,
@@ -80,8 +79,7 @@ static rp_status reduce_over_processes(rpexec_run *r, uint32_t op, const rpexec_
     uint64_t begin = rpexec_share(all.count, r->plan->data, rank);
     uint64_t values = rpexec_share(all.count, r->plan->data, rank + 1) - begin;
     void *share = rpexec_element(dtype, all.to, begin);
-    const rpexec_collective_array scattered = {
-        .from = all.from, .to = share, .count = all.count};
+    const rpexec_collective_array scattered = {.from = all.from, .to = share, .count = all.count};
     const rpexec_collective_array gathered = {.from = share, .to = all.to, .count = all.count};
     uint64_t tag = rpexec_run_tag(RPEXEC_TAG_JOB, (uint32_t)(job - r->plan->jobs));
     RP_TRY(collect_along(r, op, RPEXEC_AXIS_DATA, RPEXEC_REDUCE_SCATTER, dtype, &scattered, 1));
@@ -103,8 +101,7 @@ rp_status rpexec_run_reduce_gradients(rpexec_run *r, uint32_t op, rpexec_lane *l
     return reduce_over_processes(r, op, job, all);
 }
 
-/* ---- the step ---------------------------------------------------------------------------------
- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 static uint64_t values_of(const rpexec_run *r, const rpexec_job *job)
 {
@@ -189,7 +186,6 @@ static rp_status sum_layer(rpexec_run *r, uint32_t op, rpexec_lane *lane, const 
     }
     return count == 0 ? RP_OK : collect(r, op, RPEXEC_ALL_REDUCE, dtype, arrays, count);
 }
-
 
 /* A rank's part of the whole model's gradients. */
 static rp_status keep(rpexec_run *r, uint32_t op, const rpexec_update *update,
@@ -277,8 +273,7 @@ rp_status rpexec_run_update_slices(rpexec_run *r, uint32_t op, rpexec_lane *lane
     return RP_OK;
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------
- */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
 rp_status rpexec_run_open_slices(rpexec_run *r)
 {

@@ -57,8 +57,7 @@ const char *rpexec_work_obstacle(const rp_traits *traits, bool asynchronous)
 }
 
 /* @param counted the model with its numbers of parameters, for as long as the result is used */
-static rp_resolved of_model(const rp_resolved *work, const rpexec_model *model,
-                                  rp_model *counted)
+static rp_resolved of_model(const rp_resolved *work, const rpexec_model *model, rp_model *counted)
 {
     rp_resolved config = *work;
     *counted = *model->config;

@@ -27,8 +27,7 @@ rp_status rpexec_pass_array(rp_arena *arena, uint32_t number, uint64_t count, si
     return RP_OK;
 }
 
-/* ---- past the caches --------------------------------------------------------------------------
- */
+/* ---- past the caches ------------------------------------------------------------------------- */
 
 /* Copies what is in a cache to where nobody reads it soon. */
 static void stream(void *to, const void *from, size_t bytes)
@@ -72,8 +71,7 @@ static uint64_t block_of(rp_dtype dtype, const void *to, uint64_t left)
     return values < left ? values : left;
 }
 
-/* ---- zeroes -----------------------------------------------------------------------------------
- */
+/* ---- zeroes ---------------------------------------------------------------------------------- */
 
 typedef struct zeroing {
     unsigned char *to;
@@ -92,8 +90,7 @@ void rpexec_pass_zero(rpexec_pool *pool, uint64_t count, size_t width, void *to)
     rpexec_pool_run(pool, count, zero_piece, &z);
 }
 
-/* ---- collecting -------------------------------------------------------------------------------
- */
+/* ---- collecting ------------------------------------------------------------------------------ */
 
 typedef struct collecting {
     rp_dtype dtype;
@@ -180,8 +177,7 @@ void rpexec_pass_squares(rpexec_pool *pool, rp_dtype dtype, uint64_t count, cons
     rpexec_squares_merge(&all, sum);
 }
 
-/* ---- refreshing -------------------------------------------------------------------------------
- */
+/* ---- refreshing ------------------------------------------------------------------------------ */
 
 /* `values` masters as working weights, once or twice. */
 static void write_working(rp_dtype dtype, uint64_t values, const float *masters, void *to,
@@ -224,8 +220,7 @@ void rpexec_pass_refresh(rpexec_pool *pool, rp_dtype dtype, uint64_t count, cons
     rpexec_pool_run(pool, count, refresh_piece, &r);
 }
 
-/* ---- Adam -------------------------------------------------------------------------------------
- */
+/* ---- Adam ------------------------------------------------------------------------------------ */
 
 typedef struct stepping {
     const rpexec_adam_factors *factors;

@@ -146,8 +146,7 @@ static rp_status initialise(rpexec_state *s, uint64_t seed, bool base)
 {
     if (s->model->rank == 0) {
         for (uint32_t i = 0; i < s->model->layer_count; i++) {
-            rpexec_model_initialise(s->model, i, seed, base, s->pool,
-                                    s->master + s->trained[i]);
+            rpexec_model_initialise(s->model, i, seed, base, s->pool, s->master + s->trained[i]);
         }
         return RP_OK;
     }
@@ -279,8 +278,7 @@ static void step_fused(rpexec_state *s, uint32_t layer, uint64_t at,
                              .working = rpexec_element(dtype, trained_working(s, layer), at)};
     step.slice.gradients = NULL;
     if (tied) {
-        step.copy =
-            rpexec_element(dtype, trained_working(s, head), own_floats(s, head) + at);
+        step.copy = rpexec_element(dtype, trained_working(s, head), own_floats(s, head) + at);
     }
     rpexec_pass_run_step(s->pool, factors, &step);
 }

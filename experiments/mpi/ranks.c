@@ -30,8 +30,7 @@ static double looked_s; /* last */
 static double signed_s; /* when this rank has given its last sign */
 static bool lost;       /* somebody is silent */
 
-/* ---- signs of life ----------------------------------------------------------------------------
- */
+/* ---- signs of life --------------------------------------------------------------------------- */
 
 static double now_s(void)
 {
@@ -139,8 +138,7 @@ static void leave_environment(void)
     (void)unsetenv("PMI_SIZE");
 }
 
-/* ---- a worker ---------------------------------------------------------------------------------
- */
+/* ---- a worker -------------------------------------------------------------------------------- */
 
 /* A message of any length from rank 0; its bytes live in `arena`. */
 static rp_status receive_bytes(int tag, rp_arena *arena, char **bytes_out, int *length_out)
@@ -244,8 +242,7 @@ static rp_status work(rp_arena *arena)
     return RP_OK;
 }
 
-/* ---- rank 0 -----------------------------------------------------------------------------------
- */
+/* ---- rank 0 ---------------------------------------------------------------------------------- */
 
 static bool begun;
 
@@ -333,8 +330,7 @@ static const rpsweep_crew_type ranks = {
     .open = open_crew, .size = crew_size, .give = give, .next = next, .close = close_crew};
 const rpsweep_crew_type *const rpsweep_crew_mpi = &ranks;
 
-/* ---- begin and end ----------------------------------------------------------------------------
- */
+/* ---- begin and end --------------------------------------------------------------------------- */
 
 /* Set by Open MPI's mpirun, and by PMI for MPICH and Slurm's srun. Without them nobody else is
  * there, and starting MPI would only cost time. */

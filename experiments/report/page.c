@@ -1,6 +1,6 @@
 /* The page of a store. */
-#include "common/base/version.h"
 #include "common/page/page.h"
+#include "common/base/version.h"
 #include "experiments/report/internal.h"
 
 #include <inttypes.h>

@@ -4,8 +4,7 @@
 
 #define NO_GPU UINT32_MAX
 
-/* ---- items that the workers issue -------------------------------------------------------------
- */
+/* ---- items that the workers issue ------------------------------------------------------------ */
 
 typedef enum item_kind {
     ITEM_JOB,      /* clone a stage's modules; `index` is the job */
@@ -138,8 +137,7 @@ static void list_gpu(rpsim_dispatcher *d, uint32_t gpu, const gpu_queues *queues
     d->workers[gpu].end = *count;
 }
 
-/* ---- the order of jobs ------------------------------------------------------------------------
- */
+/* ---- the order of jobs ----------------------------------------------------------------------- */
 
 /* Iteration, then call (by its first microbatch), then place in the chain of stages. */
 typedef struct rank {
@@ -198,8 +196,7 @@ static rp_status order_jobs(rpsim_dispatcher *d, rp_arena *arena)
     return RP_OK;
 }
 
-/* ---- issuing ----------------------------------------------------------------------------------
- */
+/* ---- issuing --------------------------------------------------------------------------------- */
 
 static uint32_t chunk_launches(const op_state *op, uint32_t chunk)
 {
@@ -354,8 +351,7 @@ static void clear_news(rpsim_dispatcher *d)
     d->news.holds = false;
 }
 
-/* ---- the engine's side ------------------------------------------------------------------------
- */
+/* ---- the engine's side ----------------------------------------------------------------------- */
 
 static uint32_t launches_of(const rpsim_dispatcher *d, const rp_op *op)
 {

@@ -29,7 +29,7 @@ typedef struct queue_state {
     uint32_t flows; /* of its op that have not ended */
     uint32_t step;  /* of its op, where that is a group's collective */
     uint32_t engine;
-    int64_t free_ps;      /* its next op begins no earlier */
+    int64_t free_ps;               /* its next op begins no earlier */
     const rp_machine_group *group; /* of its collectives; NULL: all GPUs, or none */
     int64_t held_from_ps; /* its op waits for its next chunk to be launched; -1: it does not */
 } queue_state;
@@ -72,8 +72,7 @@ typedef struct engine {
     rp_reason *reason; /* of the caller */
 } engine;
 
-/* ---- events -----------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void stop_too_long(engine *e)
 {
@@ -93,8 +92,7 @@ static void push_event(engine *e, int64_t now_ps, int64_t after_ps, uint32_t op,
                                              .tag = (uint64_t)kind << 32 | op});
 }
 
-/* ---- ops --------------------------------------------------------------------------------------
- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static void start_flow(engine *e, uint32_t op, uint32_t route, double bytes, int64_t now_ps)
 {
@@ -357,8 +355,8 @@ static void end_compute(engine *e, uint32_t op, int64_t now_ps)
 static bool another_step(const engine *e, queue_state *q, uint32_t op)
 {
     rp_collective_step steps[RP_COLLECTIVE_STEPS];
-    return ++q->step < rp_machine_group_steps(e->machine, q->group, (rp_op_kind)e->ops[op].kind,
-                                              steps);
+    return ++q->step <
+           rp_machine_group_steps(e->machine, q->group, (rp_op_kind)e->ops[op].kind, steps);
 }
 
 static void end_flow(engine *e, uint32_t op, int64_t now_ps)
@@ -422,8 +420,7 @@ static void run_events(engine *e)
     }
 }
 
-/* ---- setting up -------------------------------------------------------------------------------
- */
+/* ---- setting up ------------------------------------------------------------------------------ */
 
 static rp_status index_dependents(engine *e, rp_arena *arena)
 {
@@ -463,13 +460,13 @@ static rp_status prepare_engine(engine *e, rp_arena *arena, rp_reason *reason)
     RP_TRY(rp_machine_check(p, e->machine, reason));
     for (uint32_t q = 0; q < p->queue_count; q++) {
         const rp_queue *queue = &p->queues[q];
-        e->queues[q] = (queue_state){.next = queue->op_begin,
-                                     .end = queue->op_end,
-                                     .computes = queue->kind == RP_QUEUE_COMPUTE,
-                                     .engine = rp_copy_engine(e->machine, queue),
-                                     .group = rp_machine_group_of(e->machine,
-                                                                  (rp_queue_kind)queue->kind),
-                                     .held_from_ps = -1};
+        e->queues[q] =
+            (queue_state){.next = queue->op_begin,
+                          .end = queue->op_end,
+                          .computes = queue->kind == RP_QUEUE_COMPUTE,
+                          .engine = rp_copy_engine(e->machine, queue),
+                          .group = rp_machine_group_of(e->machine, (rp_queue_kind)queue->kind),
+                          .held_from_ps = -1};
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
             e->ops[i].queue = q;
             e->end_ps[i] = -1;

@@ -177,9 +177,9 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
     bool head = (stage->roles & RP_STAGE_HEAD) != 0;
     double of_head = head ? s->factor : 0;
     double head_fwd = of_head * scale(seconds(table->head_fwd_ps), 0, 0, 1, s->tokens);
-    double head_bwd = of_head * (scale(seconds(table->head_bwd_ps), s->fixed_head_bwd, 0, 1,
-                                       s->tokens) +
-                                 s->loss);
+    double head_bwd =
+        of_head *
+        (scale(seconds(table->head_bwd_ps), s->fixed_head_bwd, 0, 1, s->tokens) + s->loss);
     double head_collective = head ? s->collective_head_bwd : 0;
     double collective_bwd = 0;
     add_collectives(stage, s, &head_fwd, &collective_bwd);

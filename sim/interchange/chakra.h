@@ -67,7 +67,7 @@ enum {
 /** Most ranks that are exported: each has a file that is open. */
 #define RPSIM_CHAKRA_MAX_RANKS 512u
 
-/* ---- export ---- */
+/* ---- export ---------------------------------------------------------------------------------- */
 
 typedef struct rpsim_chakra_export rpsim_chakra_export;
 
@@ -129,7 +129,7 @@ rp_status rpsim_chakra_write(const rp_timeline *timeline, int64_t hop_ps, uint64
 /** Drops what was not written; zeroes are allowed. */
 void rpsim_chakra_discard(rpsim_chakra_files *files);
 
-/* ---- import ---- */
+/* ---- import ---------------------------------------------------------------------------------- */
 
 /** A node as it was read. */
 typedef struct rpsim_chakra_node {

@@ -18,8 +18,7 @@ static rp_status bad(const rpsim_chakra_trace *t, const rpsim_chakra_node *node,
     return RP_INPUT;
 }
 
-/* ---- dependencies -----------------------------------------------------------------------------
- */
+/* ---- dependencies ---------------------------------------------------------------------------- */
 
 static int compare_ids(const void *a, const void *b)
 {
@@ -68,8 +67,7 @@ static rp_status resolve_rank(rpsim_chakra_trace *t, uint32_t rank)
     return RP_OK;
 }
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static int compare_keys(const rpsim_chakra_node *x, const rpsim_chakra_node *y)
 {
@@ -135,8 +133,7 @@ static rp_status match_messages(rpsim_chakra_trace *t, rp_arena *arena)
     return RP_OK;
 }
 
-/* ---- collectives ------------------------------------------------------------------------------
- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 static int compare_collectives(const void *a, const void *b)
 {

@@ -84,8 +84,7 @@ static rp_status index_program(builder *b, rp_arena *arena)
     return RP_OK;
 }
 
-/* ---- without the host -------------------------------------------------------------------------
- */
+/* ---- without the host ------------------------------------------------------------------------ */
 
 /* The op of a GPU that ends last is kept. */
 static void add_to_frontier(const builder *b, uint32_t *frontier, uint32_t op)
@@ -158,8 +157,7 @@ static rp_status find_frontiers(builder *b, rp_arena *arena)
     return RP_OK;
 }
 
-/* ---- waits ------------------------------------------------------------------------------------
- */
+/* ---- waits ----------------------------------------------------------------------------------- */
 
 static rp_handle handle(const builder *b, uint32_t op, uint32_t copy)
 {
@@ -206,8 +204,7 @@ static rp_status add_wait(const builder *b, uint32_t op, uint32_t copy, rp_wait 
     return RP_OK;
 }
 
-/* ---- the program ------------------------------------------------------------------------------
- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static rp_status add_queues(builder *b, rp_arena *arena, uint32_t *first_compute_out)
 {

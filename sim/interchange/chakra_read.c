@@ -83,8 +83,7 @@ static rp_status bad_node(const reader *r, const rpsim_chakra_node *node, const 
     return RP_INPUT;
 }
 
-/* ---- attributes -------------------------------------------------------------------------------
- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static bool is_integer(const rp_protobuf_field *value)
 {
@@ -154,8 +153,7 @@ static rp_status take_attribute(const reader *r, rp_protobuf message, draft *d)
     return value.number == 0 ? RP_OK : take_value(r, &name, &value, d);
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static rp_status add_dependency(reader *r, uint64_t id)
 {
@@ -289,8 +287,7 @@ static rp_status read_node(reader *r, rp_protobuf message)
     return RP_OK;
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static rp_status check_metadata(const reader *r, rp_protobuf message)
 {

@@ -45,8 +45,7 @@ typedef struct engine {
     int64_t now_ps;
 } engine;
 
-/* ---- events -----------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void push_end(engine *e, uint32_t node)
 {
@@ -55,8 +54,7 @@ static void push_end(engine *e, uint32_t node)
                                            .tag = node});
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static bool takes_turns(const rpsim_chakra_node *node)
 {
@@ -139,8 +137,7 @@ static void finish(engine *e, uint32_t index)
     }
 }
 
-/* ---- setting up -------------------------------------------------------------------------------
- */
+/* ---- setting up ------------------------------------------------------------------------------ */
 
 rpsim_chakra_rates rpsim_chakra_platform_rates(const rp_platform *platform)
 {
@@ -298,8 +295,7 @@ static rp_status prepare(engine *e, const rpsim_chakra_rates *rates, rp_arena *a
     return set_times(e, rates);
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void account(const engine *e, const rpsim_chakra_node *node, uint32_t index,
                     rpsim_chakra_rank *rank)

@@ -21,8 +21,7 @@ typedef struct writer {
     rp_protobuf_writer file;
 } writer;
 
-/* ---- ids --------------------------------------------------------------------------------------
- */
+/* ---- ids ------------------------------------------------------------------------------------- */
 
 /* Ops have their own numbers; then come two numbers for each wait, and one for each delay. */
 static uint64_t send_id(const rpsim_chakra_export *x, uint32_t wait)
@@ -40,8 +39,7 @@ static uint64_t delay_id(const rpsim_chakra_export *x, uint32_t op)
     return send_id(x, x->program->wait_count) + op;
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static void begin_attribute(writer *w, const char *name)
 {
@@ -145,8 +143,7 @@ static void put_message(writer *w, uint32_t wait, bool sends)
     end_node(w);
 }
 
-/* ---- process groups ---------------------------------------------------------------------------
- */
+/* ---- process groups -------------------------------------------------------------------------- */
 
 /* Group `index` of a layout's axis; its ranks are `first`, `first` + `stride`, … */
 typedef struct group {
@@ -311,8 +308,7 @@ static rpsim_chakra_type type_of(rp_op_kind kind)
     return collective ? RPSIM_CHAKRA_COLL : of_way[rp_op_kinds[kind].way];
 }
 
-/* ---- a rank -----------------------------------------------------------------------------------
- */
+/* ---- a rank ---------------------------------------------------------------------------------- */
 
 /* The waits of an op, and of an overlapped forward those of the op that it begins with, too. */
 static uint32_t waits_end(const rp_program *p, uint32_t op)
@@ -509,8 +505,7 @@ rp_status rpsim_chakra_encode(rpsim_chakra_export *x, uint32_t rank, rp_arena *a
     return status;
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 rp_status rpsim_chakra_open(const char *prefix, uint32_t gpus, const rp_layout *layout,
                             rp_arena *arena, rpsim_chakra_files *files_out)

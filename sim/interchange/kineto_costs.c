@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- summaries --------------------------------------------------------------------------------
- */
+/* ---- summaries ------------------------------------------------------------------------------- */
 
 static int compare_keys(const rpsim_range *x, const rpsim_range *y)
 {
@@ -77,8 +76,7 @@ rp_status rpsim_ranges_summarise(rpsim_ranges *ranges, rp_arena *arena,
     return RP_OK;
 }
 
-/* ---- the table --------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* Times of a stage; -1: there is none. */
 typedef struct stage_times {
@@ -291,8 +289,7 @@ rp_status rpsim_kineto_costs(const rpsim_ranges *ranges, const rpsim_range_summa
     return set_overlap(summaries, count, stages, statistic, arena, costs_out);
 }
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void write_list(FILE *stream, const char *key, const int64_t *ps, uint32_t count)
 {

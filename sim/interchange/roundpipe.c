@@ -9,8 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- ranges -----------------------------------------------------------------------------------
- */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 
 static const struct action {
     const char *range; /* as the profiler has it */
@@ -160,8 +159,7 @@ rp_status rpsim_roundpipe_ends(const rpsim_ranges *ranges, rp_costs *costs)
     return RP_OK;
 }
 
-/* ---- the timer --------------------------------------------------------------------------------
- */
+/* ---- the timer ------------------------------------------------------------------------------- */
 
 #define RECORD "  new record: "
 #define ESTIMATE " ms  new estimate: "

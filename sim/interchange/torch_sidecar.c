@@ -15,7 +15,7 @@
 
 #define NAME_BYTES "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-"
 
-/* ---- which stages a rank runs ---- */
+/* ---- which stages a rank runs ---------------------------------------------------------------- */
 
 /* Ascending stages of a row; `seen` has room for all stages and is zero before and after. */
 static uint32_t stages_of_row(const rp_torch_csv *csv, uint32_t rank, uint8_t *seen,
@@ -34,7 +34,7 @@ static uint32_t stages_of_row(const rp_torch_csv *csv, uint32_t rank, uint8_t *s
     return count;
 }
 
-/* ---- writing ---- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void write_layers(rp_json *json, const rp_program *p, const uint16_t *chain, uint32_t count)
 {
@@ -107,7 +107,7 @@ rp_status rpsim_sidecar_write(const rp_program *p, const rp_torch_csv *csv, rp_a
     return RP_OK;
 }
 
-/* ---- reading ---- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static rp_status bad(const rpsim_sidecar *s, const char *key, const char *valid)
 {
@@ -296,7 +296,7 @@ rp_status rpsim_sidecar_read(const char *name, const char *text, size_t length, 
     return status;
 }
 
-/* ---- beside a CSV ---- */
+/* ---- beside a CSV ---------------------------------------------------------------------------- */
 
 void rpsim_sidecar_apply(const rpsim_sidecar *sidecar, rp_torch_csv *csv)
 {

@@ -14,8 +14,7 @@ static _Thread_local char messages[MESSAGES_BYTES];
 static _Thread_local char warnings[MESSAGES_BYTES];
 static _Thread_local char cause[MESSAGES_BYTES];
 
-/* ---- the host's settings ----------------------------------------------------------------------
- */
+/* ---- the host's settings --------------------------------------------------------------------- */
 
 static pthread_once_t locale_once = PTHREAD_ONCE_INIT;
 static locale_t plain_locale;
@@ -61,8 +60,7 @@ void rp_call_begin(rp_call *call)
     rp_log_capture_begin(messages, sizeof messages);
 }
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void append(char *text, const char *line, size_t length)
 {

@@ -10,8 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static rp_status find_names(rp_kind kind, rp_arena *arena, const char ***names_out,
                             uint32_t *count_out)
@@ -85,8 +84,7 @@ void rp_free_names(char **names)
     rp_mem_release(&names);
 }
 
-/* ---- loading ----------------------------------------------------------------------------------
- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static rp_status read_input(rp_input *input)
 {
@@ -159,8 +157,7 @@ void rp_input_free(rp_input *input)
     }
 }
 
-/* ---- what they say ----------------------------------------------------------------------------
- */
+/* ---- what they say --------------------------------------------------------------------------- */
 
 rp_kind rp_input_kind(const rp_input *input)
 {

@@ -10,8 +10,7 @@
 
 #include <stdatomic.h>
 
-/* ---- inputs -----------------------------------------------------------------------------------
- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 struct rp_input {
     rp_arena *arena; /* holds the input, too */
@@ -32,8 +31,7 @@ const rp_input *rp_input_share(const rp_input *input);
 rp_status rp_refuse_key(const char *function, const char *key, const char *const *names,
                         size_t count);
 
-/* ---- simulations ------------------------------------------------------------------------------
- */
+/* ---- simulations ----------------------------------------------------------------------------- */
 
 typedef struct rp_op_list {
     rp_timed_op *ops; /* NULL: nobody has asked */

@@ -150,8 +150,7 @@ rp_code rp_simulation_text(const rp_simulation *simulation, uint32_t index, cons
     return rp_call_end(&call, status);
 }
 
-/* ---- timelines --------------------------------------------------------------------------------
- */
+/* ---- timelines ------------------------------------------------------------------------------- */
 
 /* The latest of the op before in the queue and of all that it waits for. Of equals the op before:
  * the queue is busy without a gap. */

@@ -23,8 +23,7 @@ extern "C" {
 #define RP_API
 #endif
 
-/* ---- version ----------------------------------------------------------------------------------
- */
+/* ---- version --------------------------------------------------------------------------------- */
 
 /** Version of this header. Before 1.0 a new MINOR may change functions; a new PATCH does not. */
 #define RP_VERSION_MAJOR 0
@@ -34,8 +33,7 @@ extern "C" {
 /** @return version of the library that runs, "MAJOR.MINOR.PATCH"; static. */
 RP_API const char *rp_version(void);
 
-/* ---- errors -----------------------------------------------------------------------------------
- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /** Outcome of a call; the same numbers as the exit statuses of rpsim. */
 typedef enum rp_code {
@@ -58,8 +56,7 @@ RP_API const char *rp_last_error(void);
  */
 RP_API const char *rp_last_warnings(void);
 
-/* ---- a command line ---------------------------------------------------------------------------
- */
+/* ---- a command line -------------------------------------------------------------------------- */
 
 /**
  * Does what `rpsim ARGUMENTS --format json` does and gives what that prints. Files that options
@@ -77,8 +74,7 @@ RP_API int rp_run_json(int argc, const char *const *argv, char **json_out);
 /** Frees what a function has given as `json_out`. NULL is allowed. */
 RP_API void rp_free_json(char *json);
 
-/* ---- inputs -----------------------------------------------------------------------------------
- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 /** Things with names that the data folder and the library know. */
 typedef enum rp_kind {
@@ -134,8 +130,7 @@ RP_API const char *rp_input_name(const rp_input *input);
  */
 RP_API rp_code rp_input_number(const rp_input *input, const char *key, double *number_out);
 
-/* ---- simulations ------------------------------------------------------------------------------
- */
+/* ---- simulations ----------------------------------------------------------------------------- */
 
 /**
  * What to simulate. Begin with RP_SETTINGS_INIT. 0 and NULL stand for rpsim's default, which
@@ -261,8 +256,7 @@ RP_API rp_code rp_simulation_number(const rp_simulation *simulation, uint32_t in
 RP_API rp_code rp_simulation_text(const rp_simulation *simulation, uint32_t index, const char *key,
                                   const char **text_out);
 
-/* ---- timelines --------------------------------------------------------------------------------
- */
+/* ---- timelines ------------------------------------------------------------------------------- */
 
 #define RP_NO_OP UINT32_MAX
 

@@ -8,8 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- settings as values -----------------------------------------------------------------------
- */
+/* ---- settings as values ---------------------------------------------------------------------- */
 
 /* Settings as keys of a setup, and the command that a store has of them. */
 typedef struct keys {
@@ -123,8 +122,7 @@ static rp_status set_keys(rp_simulation *s, const rp_settings *settings)
     return status;
 }
 
-/* ---- preparing --------------------------------------------------------------------------------
- */
+/* ---- preparing ------------------------------------------------------------------------------- */
 
 /* A caller that was compiled with an older header has fewer members; what it lacks is 0. */
 static rp_status read_settings(const rp_settings *given, rp_settings *settings_out)
@@ -229,8 +227,7 @@ void rp_simulation_free(rp_simulation *s)
     rp_arena_destroy(s->arena);
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static rp_status run(rp_simulation *s)
 {

@@ -8,8 +8,7 @@
 
 #define NEARLY 1e-6 /* of equal shares of one memory, the one that needs less of the other */
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* A row of this mode; of an asynchronous run also a synchronous one of the schedule that is as
  * fast: then stale weights buy nothing. */
@@ -108,8 +107,7 @@ static rp_status run_rows(rpadvise_advice *a)
     return RP_OK;
 }
 
-/* ---- fronts -----------------------------------------------------------------------------------
- */
+/* ---- fronts ---------------------------------------------------------------------------------- */
 
 static rp_status set_memory_front(rpadvise_advice *a)
 {
@@ -163,8 +161,7 @@ static rp_status set_batch_front(rpadvise_search *s, rpadvise_advice *a)
     return RP_OK;
 }
 
-/* ---- what rules the others out ----------------------------------------------------------------
- */
+/* ---- what rules the others out --------------------------------------------------------------- */
 
 double rpadvise_shortfall(const rpadvise_outcome *o)
 {
@@ -356,8 +353,7 @@ static rp_status make_notes(rpadvise_advice *a)
     return RP_OK;
 }
 
-/* ---- where nothing fits -----------------------------------------------------------------------
- */
+/* ---- where nothing fits ---------------------------------------------------------------------- */
 
 rp_status rpadvise_run_least(const rpadvise_search *s, const rpadvise_family *family,
                              rpadvise_trial *trial_out)

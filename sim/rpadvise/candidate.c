@@ -57,8 +57,7 @@ rp_status rpadvise_candidate_setup(const rpsim_setup *work, const rpadvise_candi
     return rp_run_check(&setup->run, reason);
 }
 
-/* ---- as a command line ------------------------------------------------------------------------
- */
+/* ---- as a command line ----------------------------------------------------------------------- */
 
 /* Rows in the order in which they are shown: the work, the server, then what was found. */
 static const char *const shown[] = {

@@ -15,8 +15,7 @@
 #define SHORT_SYNC 1    /* iterations: all synchronous ones are equal, to 1e-6 */
 #define SHORT_ASYNC 4   /* within 4 % of a steady state */
 
-/* ---- sizes ------------------------------------------------------------------------------------
- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 uint32_t rpadvise_target(const rpadvise_search *s, const rpadvise_candidate *c)
 {
@@ -55,8 +54,7 @@ uint32_t rpadvise_allowed(rpadvise_search *s, uint32_t wanted)
     return wanted < left ? wanted : (uint32_t)left;
 }
 
-/* ---- steps 1 and 2: families ------------------------------------------------------------------
- */
+/* ---- steps 1 and 2: families ----------------------------------------------------------------- */
 
 static bool may_differ(const rp_schedule_type *schedule, uint32_t partition)
 {

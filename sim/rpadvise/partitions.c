@@ -167,8 +167,7 @@ static rp_status list_neighbours(const char *text, rp_arena *arena, neighbours *
     return add_splits(n, &p, &forward);
 }
 
-/* ---- the way ----------------------------------------------------------------------------------
- */
+/* ---- the way --------------------------------------------------------------------------------- */
 
 typedef struct descent {
     rpadvise_search *search;

@@ -19,8 +19,7 @@ typedef struct page {
     FILE *stream;
 } page;
 
-/* ---- words ------------------------------------------------------------------------------------
- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 /* A paragraph; what follows its first line is indented. */
 RP_PRINTF(3, 4) static void say(const page *p, uint32_t indent, const char *format, ...)
@@ -90,8 +89,7 @@ static const rpsim_interval *interval_of(const rpadvise_row *row)
     return intervals != NULL ? &intervals->speed : NULL;
 }
 
-/* ---- the answer -------------------------------------------------------------------------------
- */
+/* ---- the answer ------------------------------------------------------------------------------ */
 
 static void write_question(const page *p)
 {
@@ -185,8 +183,7 @@ static void write_command(const page *p, const char *command)
     fputs("\n\n", p->stream);
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 enum { KEEP_SOMETIMES = 1, KEEP_OFTEN, KEEP_USUALLY, KEEP };
 
@@ -280,8 +277,7 @@ static void write_undecided(const page *p)
     fputs(any ? "\n" : "", p->stream);
 }
 
-/* ---- trades -----------------------------------------------------------------------------------
- */
+/* ---- trades ---------------------------------------------------------------------------------- */
 
 static rp_status add_point(const rpadvise_trial *point, double best, rp_table *table)
 {
@@ -348,8 +344,7 @@ static rp_status write_trades(const page *p)
                         a->batch_count + 1);
 }
 
-/* ---- the others -------------------------------------------------------------------------------
- */
+/* ---- the others ------------------------------------------------------------------------------ */
 
 static bool lacks_gpu(const rpadvise_outcome *o)
 {
@@ -439,8 +434,7 @@ static void write_notes(const page *p)
     fputs(a->note_count != 0 ? "\n" : "", p->stream);
 }
 
-/* ---- changes ----------------------------------------------------------------------------------
- */
+/* ---- changes --------------------------------------------------------------------------------- */
 
 #define CHANGE_SIZE 96u
 
@@ -510,8 +504,7 @@ static void write_changes(const page *p)
     fputc('\n', p->stream);
 }
 
-/* ---- nothing fits -----------------------------------------------------------------------------
- */
+/* ---- nothing fits ---------------------------------------------------------------------------- */
 
 /* Remedies that were tried: the fastest of short runs. */
 static void write_remedies(const page *p)

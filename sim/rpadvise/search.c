@@ -19,8 +19,7 @@
 #define MOST_ROUNDS 4u            /* of neighbours, while there are new ones */
 #define SYNCHRONOUS_ITERATIONS 2u /* all are equal */
 
-/* ---- order ------------------------------------------------------------------------------------
- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 /* Runs that fit go first, then the faster, then the synchronous; equals in the order in which they
  * were thought of. */
@@ -47,8 +46,7 @@ static void insert_sorted(rpadvise_trial *trials, uint32_t *count, const rpadvis
     (*count)++;
 }
 
-/* ---- step 3: at the batch that is asked for ---------------------------------------------------
- */
+/* ---- step 3: at the batch that is asked for -------------------------------------------------- */
 
 typedef struct worklist {
     rpadvise_trial *trials; /* [MOST_SCREENED] */
@@ -178,8 +176,7 @@ static rp_status screen(rpadvise_search *s)
     return RP_OK;
 }
 
-/* ---- step 4: as rpsim runs them ---------------------------------------------------------------
- */
+/* ---- step 4: as rpsim runs them -------------------------------------------------------------- */
 
 const rpadvise_trial *rpadvise_search_find(const rpadvise_search *search,
                                            const rpadvise_candidate *candidate)

@@ -13,8 +13,7 @@
 
 #define PROGRESS_EVERY 16
 
-/* ---- one trial --------------------------------------------------------------------------------
- */
+/* ---- one trial ------------------------------------------------------------------------------- */
 
 static uint64_t largest(const uint64_t *values, uint32_t count)
 {
@@ -167,8 +166,7 @@ static rp_status run_trial(const rpadvise_bench *bench, rpadvise_trial *trial)
     return status;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 typedef struct batch {
     rpadvise_bench *bench;

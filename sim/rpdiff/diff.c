@@ -6,8 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- the same ops -----------------------------------------------------------------------------
- */
+/* ---- the same ops ---------------------------------------------------------------------------- */
 
 static bool same_op(const rp_program *a, const rp_program *b, uint32_t op)
 {
@@ -44,8 +43,7 @@ static rp_status check_same(const rp_program *a, const rp_program *b, const char
     return RP_OK;
 }
 
-/* ---- comparing --------------------------------------------------------------------------------
- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static double took(const rp_timeline *t, uint32_t op)
 {

@@ -16,8 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- reading a timeline -----------------------------------------------------------------------
- */
+/* ---- reading a timeline ---------------------------------------------------------------------- */
 
 /* A record has its program, too. */
 static rp_status read_folder(const char *folder, rp_arena *arena, rp_read_timeline *out)
@@ -84,8 +83,7 @@ static rp_status read_timeline(const char *name, rp_arena *arena, rp_read_timeli
     return RP_OK;
 }
 
-/* ---- pictures ---------------------------------------------------------------------------------
- */
+/* ---- pictures -------------------------------------------------------------------------------- */
 
 static const char *const side_names[2] = {"predicted", "measured"};
 
@@ -142,8 +140,7 @@ static rp_status write_gantt(const rpdiff_options *o, const rpsim_diff *d)
     return rp_gantt_write(panels, 2, o->gantt_out);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static rp_status compare_to(const rpdiff_options *o, const rp_read_timeline sides[2],
                             rp_arena *arena, outputs *out)

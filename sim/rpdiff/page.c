@@ -9,8 +9,7 @@
 #define PS_PER_MS 1e9
 #define COLUMNS 4u
 
-/* ---- tables -----------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* A table of times that grows row by row. */
 typedef struct builder {
@@ -106,8 +105,7 @@ static rp_status make_worst(const rpsim_diff *d, rp_arena *arena, rp_page_table 
     return RP_OK;
 }
 
-/* ---- the page ---------------------------------------------------------------------------------
- */
+/* ---- the page -------------------------------------------------------------------------------- */
 
 rp_status rpsim_diff_page_write(const rpsim_diff *d, const char *const names[2],
                                 const char *command, rp_arena *arena, FILE *stream)

@@ -8,8 +8,7 @@
 
 #define PS_PER_MS 1e9
 
-/* ---- for people -------------------------------------------------------------------------------
- */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 /* Predicted, measured and error; all tables begin with them. */
 #define TIMES                                                                                      \
@@ -106,8 +105,7 @@ rp_status rpsim_diff_print(const rpsim_diff *d, rp_arena *arena, FILE *stream)
     return status;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void write_time(rp_json *json, const rpsim_diff_time *time)
 {

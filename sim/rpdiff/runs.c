@@ -10,8 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- comparing --------------------------------------------------------------------------------
- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static bool same_group(const rp_store_prediction *a, const rp_store_prediction *b)
 {
@@ -97,8 +96,7 @@ rp_status rpsim_diff_runs_compare(const rp_store_prediction *runs, uint32_t coun
     return RP_OK;
 }
 
-/* ---- for people -------------------------------------------------------------------------------
- */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 static rp_status print_order(const rpsim_diff_order *o, rp_arena *arena, const rp_page *page)
 {
@@ -152,8 +150,7 @@ rp_status rpsim_diff_runs_print(const rpsim_diff_runs *r, rp_arena *arena, FILE 
     return status;
 }
 
-/* ---- CSV --------------------------------------------------------------------------------------
- */
+/* ---- CSV ------------------------------------------------------------------------------------- */
 
 static void write_group(const char *kind, const rp_store_prediction *p, FILE *stream)
 {
@@ -199,8 +196,7 @@ void rpsim_diff_runs_write_csv(const rpsim_diff_runs *r, FILE *stream)
     }
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void write_configuration(const rpsim_diff_configuration *c, rp_json *json)
 {

@@ -60,8 +60,7 @@ static double tolerance_of(const rp_plan_input *input)
     return (double)input->tolerance_num / (double)input->tolerance_den;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void write_stages(rp_json *json, const char *key, const rp_interval *stages, uint32_t count)
 {
@@ -159,8 +158,7 @@ static void write_instances(const planned *plans, const rpplan_instances *instan
     rp_json_end_document(&json);
 }
 
-/* ---- table ------------------------------------------------------------------------------------
- */
+/* ---- table ----------------------------------------------------------------------------------- */
 
 static rp_status add_stages(const char *direction, const rp_interval *stages, uint32_t count,
                             const int64_t *time_ps, const uint64_t *bytes, rp_table *table)
@@ -234,8 +232,7 @@ static rp_status print_table(const planned *p, const subject *s, rp_arena *arena
     return status;
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static rp_status load_subject(const rpplan_options *o, rp_arena *arena, subject *s)
 {

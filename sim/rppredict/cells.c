@@ -109,12 +109,12 @@ static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
     if (c->gpus != UINT32_MAX) {
         RP_TRY(rp_csv_u64(&c->csv, row, c->gpus, 1, gpus, &gpus));
     }
-    *q = (rpsim_question){.framework = cell(c, row, COLUMN_FRAMEWORK),
-                          .model = cell(c, row, COLUMN_MODEL),
-                          .run = {.gpus = (uint32_t)gpus,
-                                  .costs = find_table(c->inputs, cell(c, row, COLUMN_MODEL))},
-                          .file = c->csv.name,
-                          .line = c->csv.lines[row]};
+    *q = (rpsim_question){
+        .framework = cell(c, row, COLUMN_FRAMEWORK),
+        .model = cell(c, row, COLUMN_MODEL),
+        .run = {.gpus = (uint32_t)gpus, .costs = find_table(c->inputs, cell(c, row, COLUMN_MODEL))},
+        .file = c->csv.name,
+        .line = c->csv.lines[row]};
     RP_TRY(rp_schedule_require("framework", rp_published_schedule(q->framework), false,
                                &q->run.schedule, NULL));
     q->longest = strcmp(cell(c, row, COLUMN_LENGTH), "longest") == 0;
@@ -126,8 +126,7 @@ static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
     for (int column = COLUMN_BATCH; column < COLUMNS; column++) {
         empty += cell(c, row, column)[0] == '\0' ? 1 : 0;
     }
-    RP_TRY(empty == COLUMNS - COLUMN_BATCH ? published_run(q)
-                                           : given_run(c, row, &q->run));
+    RP_TRY(empty == COLUMNS - COLUMN_BATCH ? published_run(q) : given_run(c, row, &q->run));
     const char *dtype = c->dtype != UINT32_MAX ? rp_csv_cell(&c->csv, row, c->dtype) : "";
     if (*dtype != '\0' && !rp_dtype_parse(dtype, &q->run.dtype)) {
         return refuse(c, row, "column dtype; valid values are fp16, bf16, fp32 and an empty cell");

@@ -82,8 +82,7 @@ typedef struct fitter {
     bool needed[MOST];   /* without it the runs cannot be explained as well */
 } fitter;
 
-/* ---- constants --------------------------------------------------------------------------------
- */
+/* ---- constants ------------------------------------------------------------------------------- */
 
 /* Rates that stand for several: a link that was measured each way, a host's parts of a step. */
 static const struct {
@@ -192,8 +191,7 @@ static double log_high(const rpsim_fit_constant *c)
     return log(c->high / c->before);
 }
 
-/* ---- runs -------------------------------------------------------------------------------------
- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 /* @param x [constant_count] logarithms over the platform's values; NULL: the constants' values */
 static rp_status answer(fitter *f, const double *x, uint32_t count)
@@ -219,8 +217,7 @@ static rp_status residuals(void *context, const double *x, double *r)
     return RP_OK;
 }
 
-/* ---- what the runs say ------------------------------------------------------------------------
- */
+/* ---- what the runs say ----------------------------------------------------------------------- */
 
 /* Bounds of a search. */
 typedef struct bounds {
@@ -447,8 +444,7 @@ static rp_status fit_constants(fitter *f)
     return refuse_unexplained(f);
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static rp_status refuse_row(const rp_csv *csv, uint32_t row, const char *what)
 {

@@ -15,10 +15,16 @@
 /* One server, and several, whose network is known (traces/platforms). */
 static const char *const platforms[] = {"a100-80x8", "a100-80x8-hdr"};
 
-
-static const char *const columns[] = {"hidden", "heads", "layers", "seq_len", "gpus",
-                                      "tensor_parallel", "data_parallel", "pipeline_parallel",
-                                      "microbatch_size", "global_batch"};
+static const char *const columns[] = {"hidden",
+                                      "heads",
+                                      "layers",
+                                      "seq_len",
+                                      "gpus",
+                                      "tensor_parallel",
+                                      "data_parallel",
+                                      "pipeline_parallel",
+                                      "microbatch_size",
+                                      "global_batch"};
 
 enum { HIDDEN, HEADS, LAYERS, SEQ_LEN, GPUS, TENSOR, DATA, PIPELINE, SIZE, BATCH, NUMBERS };
 
@@ -81,8 +87,7 @@ static rp_status read_rows(reader *r)
     return RP_OK;
 }
 
-/* ---- runs -------------------------------------------------------------------------------------
- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
 {
@@ -144,8 +149,7 @@ rp_status rpsim_predict_megatron(const char *folder, rp_arena *arena, rpsim_mega
     return rpsim_predict_rows(&r.csv, predict_row, &r);
 }
 
-/* ---- the report -------------------------------------------------------------------------------
- */
+/* ---- the report ------------------------------------------------------------------------------ */
 
 rpsim_megatron_errors rpsim_megatron_group(const rpsim_megatron *megatron, const char *group,
                                            uint32_t tensor_parallel)

@@ -49,8 +49,7 @@ static const char *const groups[] = {"async",
                                      "baselines-set",
                                      "mobius"};
 
-/* ---- cells ------------------------------------------------------------------------------------
- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static rp_status cell_u32(const rp_csv *csv, uint32_t row, const char *column, uint32_t *value_out)
 {
@@ -254,8 +253,7 @@ rp_status rpsim_predict(const char *folder, uint32_t draws, rp_arena *arena,
     return answer_cells(&p);
 }
 
-/* ---- the report -------------------------------------------------------------------------------
- */
+/* ---- the report ------------------------------------------------------------------------------ */
 
 double rpsim_prediction_mape(const rpsim_prediction *prediction, const char *group,
                              uint32_t *cells_out)

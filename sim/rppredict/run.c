@@ -43,9 +43,9 @@ static rp_status choose_partition(run_inputs *in, bool longest)
     bool found = false;
     const char *name = schedule->published_as != NULL ? schedule->published_as : schedule->name;
     RP_TRY(rp_partition_published(name, in->model.name, in->arena, &in->partition, &found));
-    return found ? RP_OK
-                 : rp_partition_even(schedule, &in->costs, gpus, 0, in->arena, &in->partition,
-                                     NULL);
+    return found
+               ? RP_OK
+               : rp_partition_even(schedule, &in->costs, gpus, 0, in->arena, &in->partition, NULL);
 }
 
 static rp_status prepare(const rpsim_question *q, run_inputs *in)

@@ -8,9 +8,9 @@
 #include "common/timeline/gantt.h"
 #include "common/timeline/timeline_csv.h"
 #include "common/torch/torch_csv.h"
-#include "sim/study/record.h"
 #include "sim/rpsim/report/page.h"
 #include "sim/rpsim/report/report.h"
+#include "sim/study/record.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -96,8 +96,8 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, const rpsim_options *o,
                          "GPUs cannot say; valid are runs on one server");
             return RP_USAGE;
         }
-        RP_TRY(rpsim_chakra_open(o->chakra_out, row->run.gpus, &row->run.layout,
-                                 study->arena, &artefacts_out->chakra));
+        RP_TRY(rpsim_chakra_open(o->chakra_out, row->run.gpus, &row->run.layout, study->arena,
+                                 &artefacts_out->chakra));
     }
     if (writes_sidecar(o)) {
         RP_TRY(rp_output_open(o->setup.torch_sidecar, &artefacts_out->sidecar));
@@ -207,8 +207,7 @@ static rp_status store_rows(const rpsim_study *study, bool ops, const char *comm
         rp_store_run run;
         status = rpsim_row_record(study, &study->rows[i], command, &run);
         if (status == RP_OK) {
-            status = rp_store_add_run(
-                store, &run, ops ? study->rows[i].result.timeline : NULL);
+            status = rp_store_add_run(store, &run, ops ? study->rows[i].result.timeline : NULL);
         }
     }
     return rp_store_end(store, status);
@@ -225,8 +224,7 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const rpsim_options *o
         const rpsim_row *row = &study->rows[0];
         rpsim_chakra_host host = o->chakra_delay ? RPSIM_CHAKRA_HOST_DELAY : RPSIM_CHAKRA_HOST_KEEP;
         RP_TRY(rpsim_chakra_write(row->result.timeline, row->run.costs->hop_ps,
-                                  row->run.boundary_bytes, host, study->arena,
-                                  &artefacts->chakra));
+                                  row->run.boundary_bytes, host, study->arena, &artefacts->chakra));
     }
     if (o->trace_out != NULL) {
         RP_TRY(write_trace(study, &artefacts->trace));

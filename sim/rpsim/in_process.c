@@ -10,8 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- what has no place in a process of others ---------------------------------------------------
- */
+/* ---- what has no place in a process of others ------------------------------------------------ */
 
 /* Option that asks for text; NULL: none. */
 static const char *text_option(const rpsim_options *o)
@@ -56,8 +55,7 @@ static rp_status check_outputs(const rpsim_options *o)
     return RP_OK;
 }
 
-/* ---- words ------------------------------------------------------------------------------------
- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 /* Copies, with an empty place for the program's name before them. */
 static rp_status copy_words(const char *const *words, int count, rp_arena *arena, char ***argv_out)
@@ -110,8 +108,7 @@ rp_status rp_words_run(const rp_words *words, const char *command, rpsim_study *
     return rpsim_command_simulate(study, &words->options, command);
 }
 
-/* ---- a command line ---------------------------------------------------------------------------
- */
+/* ---- a command line -------------------------------------------------------------------------- */
 
 typedef struct line {
     int argc;

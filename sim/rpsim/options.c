@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* ---- values with rules of their own ------------------------------------------------------------
- */
+/* ---- values with rules of their own ---------------------------------------------------------- */
 
 static rp_status take_gantt_iterations(const rp_option *row, const char *text, rp_arena *arena,
                                        void *options, rp_reason *reason)

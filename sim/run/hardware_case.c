@@ -386,8 +386,7 @@ rp_status rpsim_hardware_case_run(const rp_resolved *run, const rp_platform *pla
     double begin_s = rpsim_clock_s();
     inputs in = {.run = run, .model = run->model};
     const rp_schedule_config view = rp_resolved_view(run);
-    rpsim_result result = {.separate_backward = run->schedule->separate_backward,
-                           .period_ps = NAN};
+    rpsim_result result = {.separate_backward = run->schedule->separate_backward, .period_ps = NAN};
     /* of all iterations, before one by itself is built */
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&view, true, run->layer_grain),
                                 run->schedule->name, RP_FOOTPRINT_VALID, reason));

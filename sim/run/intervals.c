@@ -80,8 +80,7 @@ static double value(const rp_platform *platform, const key *k)
     return number;
 }
 
-/* ---- which inputs -----------------------------------------------------------------------------
- */
+/* ---- which inputs ---------------------------------------------------------------------------- */
 
 static unsigned thing_of_kind(const rp_program *program, rp_op_kind kind)
 {
@@ -173,8 +172,7 @@ static rp_status list_inputs(const rpsim_interval_run *run, rpsim_intervals *out
     return RP_OK;
 }
 
-/* ---- one draw ---------------------------------------------------------------------------------
- */
+/* ---- one draw -------------------------------------------------------------------------------- */
 
 typedef struct scene {
     const rpsim_interval_run *run;
@@ -226,8 +224,8 @@ static rp_status simulate(const rpsim_interval_run *run, const double *factors, 
     rp_platform platform = scale_platform(run->platform, factors);
     RP_TRY(scale_table(run->resolved->costs, factors[RPSIM_INPUT_LAYERS], factors[RPSIM_INPUT_HEAD],
                        arena, &costs));
-    RP_TRY(rpsim_hardware_period(run->program, &costs, &platform, run->resolved, arena,
-                                 &period_ps, NULL));
+    RP_TRY(rpsim_hardware_period(run->program, &costs, &platform, run->resolved, arena, &period_ps,
+                                 NULL));
     *speed_out = run->period_ps / period_ps * factors[RPSIM_INPUT_RUN];
     return RP_OK;
 }
@@ -243,8 +241,7 @@ static rp_status simulate_job(void *context, uint32_t job)
     return status;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 /* First the draws, then each input by itself at both ends. */
 static rp_status draw_factors(const scene *s, uint64_t seed, uint32_t jobs, rp_arena *arena)

@@ -53,8 +53,7 @@ void rpsim_kept_destroy(rpsim_kept *kept)
     }
 }
 
-/* ---- the same origin --------------------------------------------------------------------------
- */
+/* ---- the same origin ------------------------------------------------------------------------- */
 
 static bool same_list(const void *a, const void *b, size_t count, size_t size)
 {
@@ -131,8 +130,7 @@ static rp_status copy_origin(rp_arena *arena, const rp_schedule_type *schedule,
     return RP_OK;
 }
 
-/* ---- programs ---------------------------------------------------------------------------------
- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 static bool same_program(const rp_program *a, const rp_program *b)
 {

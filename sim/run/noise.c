@@ -30,8 +30,7 @@ typedef struct crew {
     _Atomic int status;    /* of the first failure; others stop */
 } crew;
 
-/* ---- factors ----------------------------------------------------------------------------------
- */
+/* ---- factors --------------------------------------------------------------------------------- */
 
 static uint32_t fmix32(uint32_t x)
 {
@@ -102,8 +101,7 @@ rp_status rpsim_noise_strata(uint64_t seed, uint32_t coordinate, uint32_t count,
     return RP_OK;
 }
 
-/* ---- replicas ---------------------------------------------------------------------------------
- */
+/* ---- replicas -------------------------------------------------------------------------------- */
 
 static rp_status run_replicas(crew *c, gsl_rng *generator, double *factors)
 {
@@ -178,8 +176,7 @@ rp_status rpsim_noise_run(const rpsim_noise *noise, const rp_program *program,
     return (rp_status)atomic_load(&c.status);
 }
 
-/* ---- statistics -------------------------------------------------------------------------------
- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 static rp_status sort(const double *values, uint32_t count, rp_arena *arena, double **sorted_out)
 {

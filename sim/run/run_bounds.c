@@ -51,8 +51,7 @@ rp_status rpsim_bounds_stage(const rp_schedule_type *schedule, const rp_schedule
     return rpsim_lower_bound(producers, times, &bounds_out->ps[RPSIM_BOUND_OPS]);
 }
 
-/* ---- hardware fidelity ------------------------------------------------------------------------
- */
+/* ---- hardware fidelity ----------------------------------------------------------------------- */
 
 /* Layer times for each number of sequences that a microbatch has. */
 static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_bound_work *work,

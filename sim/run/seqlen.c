@@ -89,8 +89,7 @@ static rp_status check_monotone(const search *s, uint32_t good, uint32_t bad, rp
 }
 
 rp_status rpsim_seqlen_search(rp_resolved *resolved, const rp_platform *platform, rp_arena *arena,
-                              rpsim_seqlen *found_out, rpsim_result *result_out,
-                              rp_reason *reason)
+                              rpsim_seqlen *found_out, rpsim_result *result_out, rp_reason *reason)
 {
     search s = {resolved, platform, arena};
     uint32_t good = 0;

@@ -43,8 +43,7 @@ typedef struct rpsim_seqlen {
  * @retval RP_OK, RP_BROKEN (a program without buffers), and as rpsim_hardware_case_run
  */
 rp_status rpsim_seqlen_search(rp_resolved *run, const rp_platform *platform, rp_arena *arena,
-                              rpsim_seqlen *found_out, rpsim_result *result_out,
-                              rp_reason *reason);
+                              rpsim_seqlen *found_out, rpsim_result *result_out, rp_reason *reason);
 
 /** Warns of doubts. @param schedule named before them; NULL: none */
 void rpsim_seqlen_warn(const rpsim_seqlen *found, const char *schedule);

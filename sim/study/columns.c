@@ -11,8 +11,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* ---- quantities of a row ----------------------------------------------------------------------
- */
+/* ---- quantities of a row --------------------------------------------------------------------- */
 
 double rpsim_row_microbatch_size(const rpsim_row *row)
 {
@@ -67,8 +66,7 @@ static bool knows_communication(const rpsim_row *row)
     return rpsim_row_of_one_iteration(row) || row->run.stage;
 }
 
-/* ---- makers of fields -------------------------------------------------------------------------
- */
+/* ---- makers of fields ------------------------------------------------------------------------ */
 
 static rpsim_field text(const char *value)
 {
@@ -111,8 +109,7 @@ static rpsim_field asked(bool is_asked, rpsim_field field)
     return is_asked ? field : (rpsim_field){.type = RPSIM_VALUE_ABSENT};
 }
 
-/* ---- values that take more than an expression -------------------------------------------------
- */
+/* ---- values that take more than an expression ------------------------------------------------ */
 
 static rpsim_field round_of(const rpsim_row *row)
 {
@@ -235,8 +232,7 @@ static void write_beats(const rpsim_study *study, const rpsim_row *row, rp_json 
     rp_json_end_object(json);
 }
 
-/* ---- what the tables show instead of a value --------------------------------------------------
- */
+/* ---- what the tables show instead of a value ------------------------------------------------- */
 
 /* Percent of the GPUs' time. */
 static double share(const rpsim_field *field, const rpsim_row *row)
@@ -259,8 +255,7 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     return 1e-9 * (double)field->uint;
 }
 
-/* ---- the columns ------------------------------------------------------------------------------
- */
+/* ---- the columns ----------------------------------------------------------------------------- */
 
 #define STORED(name) .metric = name
 #define TABLE(which, where, head, digits)                                                          \

@@ -18,8 +18,7 @@
  * of which they are 80 %. */
 #define UNIFORM_VARIANCE (1 / (0.8 * 0.8 * 12))
 
-/* ---- pairs ------------------------------------------------------------------------------------
- */
+/* ---- pairs ----------------------------------------------------------------------------------- */
 
 static const rpsim_input *find(const rpsim_intervals *intervals, rpsim_input_id id)
 {
@@ -96,8 +95,7 @@ rpsim_decision rpsim_decide(const rpsim_intervals *a, double scale_a, const rpsi
     return decision;
 }
 
-/* ---- the table's notes ------------------------------------------------------------------------
- */
+/* ---- the table's notes ----------------------------------------------------------------------- */
 
 static int most_first(const void *a, const void *b)
 {

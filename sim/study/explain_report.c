@@ -34,8 +34,7 @@ rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena, rp_reason *reason)
     return RP_OK;
 }
 
-/* ---- resources --------------------------------------------------------------------------------
- */
+/* ---- resources ------------------------------------------------------------------------------- */
 
 static const struct {
     const char *key;
@@ -109,8 +108,7 @@ static double percent(int64_t part_ps, double whole_ps)
     return whole_ps > 0 ? 100.0 * (double)part_ps / whole_ps : 0.0;
 }
 
-/* ---- where the time goes ----------------------------------------------------------------------
- */
+/* ---- where the time goes --------------------------------------------------------------------- */
 
 typedef struct ranked {
     int64_t ps;
@@ -231,8 +229,7 @@ static void write_worst(const rpsim_explanation *e, FILE *stream)
     fputc('\n', stream);
 }
 
-/* ---- critical path ----------------------------------------------------------------------------
- */
+/* ---- critical path --------------------------------------------------------------------------- */
 
 static void write_path_line(const rpsim_explanation *e, uint32_t kind, FILE *stream)
 {
@@ -265,8 +262,7 @@ static void write_path(const rpsim_explanation *e, FILE *stream)
     }
 }
 
-/* ---- remedies ---------------------------------------------------------------------------------
- */
+/* ---- remedies -------------------------------------------------------------------------------- */
 
 typedef struct remedy {
     const char *text;
@@ -344,8 +340,7 @@ static void write_remedies(const rpsim_explained *x, FILE *stream)
     }
 }
 
-/* ---- bounds -----------------------------------------------------------------------------------
- */
+/* ---- bounds ---------------------------------------------------------------------------------- */
 
 static void write_bounds(const rpsim_row *row, FILE *stream)
 {

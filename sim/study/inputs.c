@@ -387,8 +387,7 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
     return o->run.hardware ? check_hardware(o, in, reason) : check_sizes(o, in->costs, reason);
 }
 
-/* ---- partitions -------------------------------------------------------------------------------
- */
+/* ---- partitions ------------------------------------------------------------------------------ */
 
 /* The planner is RoundPipe's: its plans have backward stages of their own. Other schedules get the
  * even partition. */
@@ -438,8 +437,7 @@ rp_status rpsim_inputs_partition(const rpsim_setup *o, const rpsim_inputs *in, r
                                    partition_out, reason);
 }
 
-/* ---- layouts ----------------------------------------------------------------------------------
- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 /* The pipeline has the GPUs that copies and tensor groups leave. */
 rp_status rpsim_study_check_layout(const rpsim_setup *o, const rpsim_inputs *in,

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- refusals ---------------------------------------------------------------------------------
- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 rp_status rpsim_study_refuse(rpsim_study *study, const char *schedule, const char *model,
                              const char *reason, bool warn)
@@ -28,8 +27,7 @@ rp_status rpsim_study_refuse(rpsim_study *study, const char *schedule, const cha
     return rp_arena_copy_text(study->arena, reason, strlen(reason), &refusal->reason);
 }
 
-/* ---- order ------------------------------------------------------------------------------------
- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 bool rpsim_row_may_fit(const rpsim_row *row)
 {
@@ -137,8 +135,7 @@ uint32_t rpsim_study_order(const rpsim_study *study, uint32_t begin, uint32_t *o
     return count;
 }
 
-/* ---- flips ------------------------------------------------------------------------------------
- */
+/* ---- flips ----------------------------------------------------------------------------------- */
 
 static double standing_of(const rpsim_study *study, const rpsim_row *like, rp_recompute recompute,
                           const char *schedule)
@@ -390,8 +387,7 @@ rp_status rpsim_comparison_make(const rpsim_study *study, uint32_t first,
     return RP_OK;
 }
 
-/* ---- reversals --------------------------------------------------------------------------------
- */
+/* ---- reversals ------------------------------------------------------------------------------- */
 
 static double lesser(const rpsim_reversal *r)
 {

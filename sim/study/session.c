@@ -104,8 +104,7 @@ rpsim_kept *rpsim_session_programs(rpsim_session *session)
     return session != NULL ? session->programs : NULL;
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static const void *find(const files *list, const char *name, const char *more)
 {

@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- values with rules of their own ------------------------------------------------------------
- */
+/* ---- values with rules of their own ---------------------------------------------------------- */
 
 rp_status rpsim_take_schedules(const rp_option *row, const char *text, rp_arena *arena, void *setup,
                                rp_reason *reason)

@@ -17,8 +17,7 @@
 
 #define DEFAULT_MODEL "qwen3-1.7b"
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static rp_status check_round(const rpsim_setup *o, const rp_schedule_type *schedule,
                              rp_reason *reason)
@@ -390,8 +389,7 @@ rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_s
     return RP_OK;
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* Rows that keep their programs cannot share them. */
 static rp_status run_row(const rpsim_setup *o, rp_arena *arena, rpsim_row *row,

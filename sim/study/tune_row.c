@@ -12,8 +12,7 @@
  */
 #define OVERFLOW_PS 1e18
 
-/* ---- objectives -------------------------------------------------------------------------------
- */
+/* ---- objectives ------------------------------------------------------------------------------ */
 
 static rp_status run_stage(const rp_program *program, const rp_schedule_config *config,
                            rp_arena *scratch, double *ps_out)
@@ -66,8 +65,7 @@ static rp_status hardware_objective(const void *context, const rp_schedule_confi
     return RP_OK;
 }
 
-/* ---- the space --------------------------------------------------------------------------------
- */
+/* ---- the space ------------------------------------------------------------------------------- */
 
 typedef struct space {
     const rpsim_setup *setup;

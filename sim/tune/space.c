@@ -100,8 +100,7 @@ bool rpsim_tune_holds(const rpsim_tune_input *in, const rp_partition *p)
            within(p->backward_layers + 1, p->backward_count - 1, in->max_backward);
 }
 
-/* ---- number of points -------------------------------------------------------------------------
- */
+/* ---- number of points ------------------------------------------------------------------------ */
 
 static uint64_t add_saturated(uint64_t a, uint64_t b)
 {
@@ -173,8 +172,7 @@ uint64_t rpsim_tune_space(const rpsim_tune_input *in)
     return multiply(points, (uint64_t)in->round_count * in->start_count);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 typedef struct walker {
     const rpsim_tune_input *in;

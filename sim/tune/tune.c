@@ -60,8 +60,7 @@ static rp_status evaluate(const rpsim_tune_input *in, const rpsim_tune_candidate
     return evaluate_point(in, &point, ps_out);
 }
 
-/* ---- all points -------------------------------------------------------------------------------
- */
+/* ---- all points ------------------------------------------------------------------------------ */
 
 typedef struct share {
     const rpsim_tune_input *in;
@@ -93,8 +92,7 @@ static rp_status enumerate(search *s, uint32_t chain, rp_arena *scratch)
     return rpsim_tune_walk(s->in, &c, visit, &mine);
 }
 
-/* ---- threshold accepting ----------------------------------------------------------------------
- */
+/* ---- threshold accepting --------------------------------------------------------------------- */
 
 static uint32_t stages_of(uint32_t layers, uint32_t most)
 {
@@ -258,8 +256,7 @@ static rp_status refine(search *s, uint32_t number, rp_arena *scratch)
     return accept_thresholds(s->in, &ch, scratch, &s->shares[number]);
 }
 
-/* ---- the search -------------------------------------------------------------------------------
- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 static rp_status in_scratch(void *context, uint32_t job,
                             rp_status (*run)(search *, uint32_t, rp_arena *))

@@ -46,8 +46,7 @@ static void check(rp_status status, const char *what)
     }
 }
 
-/* ---- statistics -------------------------------------------------------------------------------
- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 static int by_value(const void *a, const void *b)
 {
@@ -66,8 +65,7 @@ static void print(const char *quantity, const char *of, double *samples, int cou
     fflush(stdout);
 }
 
-/* ---- passes against copies ---------------------------------------------------------------------
- */
+/* ---- passes against copies ------------------------------------------------------------------- */
 
 typedef struct arrays {
     float *p, *g, *m, *v;
@@ -224,8 +222,7 @@ static void bench_passes(rp_arena *arena, int repetitions, uint64_t mib)
     }
 }
 
-/* ---- a block's forward ------------------------------------------------------------------------
- */
+/* ---- a block's forward ----------------------------------------------------------------------- */
 
 static double gemm_s;
 

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- parameters ---------------------------------------------------------------------------------
- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 typedef struct slow_list {
     slow_parameter *items;
@@ -59,8 +58,7 @@ slow_parameter *slow_decoder_parameters(const slow_decoder *m, int *count_out, s
     return list.items;
 }
 
-/* ---- one run ------------------------------------------------------------------------------------
- */
+/* ---- one run --------------------------------------------------------------------------------- */
 
 /* Everything a block computes, kept: x -> n1 -> q0, k0, v -> (norm) q1, k1 -> (turned) q, k -> o ->
  * u = x + o Wo -> n2 -> g, p -> s -> y = u + s Wdown. */

@@ -9,8 +9,7 @@
 static const char magic[8] = {'R', 'P', 'G', 'R', 'A', 'D', '\r', '\n'};
 #define VERSION 1u
 
-/* ---- the cases ----------------------------------------------------------------------------------
- */
+/* ---- the cases ------------------------------------------------------------------------------- */
 
 typedef struct slow_case {
     const char *name;
@@ -137,8 +136,7 @@ void slow_golden_free(slow_golden *g)
     *g = (slow_golden){.count = 0};
 }
 
-/* ---- the format: one walk over all fields, for writing and for reading --------------------------
- */
+/* ---- the format: one walk over all fields, for writing and for reading ----------------------- */
 
 typedef struct slow_walk {
     FILE *stream;

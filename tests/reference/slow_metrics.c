@@ -85,7 +85,7 @@ static void slow_measure_gpu(const slow_sim *sim, int gpu, slow_result *result)
     slow_add_gap(&marks, idle_from, result->makespan_ps, result);
 }
 
-/* ---- lower bound ---- */
+/* ---- lower bound ----------------------------------------------------------------------------- */
 
 /* tail[i]: the longest path from op i's end to the end of a non-empty unit, 0 where op i is the
  * last one itself, -1 where op i is empty and nothing non-empty comes after it. */

@@ -36,7 +36,7 @@ typedef struct slow_attention_sizes {
     int sequences, seq_len, heads, kv_heads, head_dim;
     double scale; /* of scores; 0: 1 / sqrt(h) */
     double cap;   /* c: scaled scores s become c tanh(s / c); 0: none */
-    int window; /* keys that a query sees, its own included; 0: all up to it */
+    int window;   /* keys that a query sees, its own included; 0: all up to it */
 } slow_attention_sizes;
 
 /* o = softmax(causal mask of q k^T / sqrt(h)) v; q, o [T, heads, h], k, v [T, kv_heads, h]. Query

@@ -36,8 +36,7 @@ typedef struct search {
     seen **buckets;
 } search;
 
-/* ---- properties of a state --------------------------------------------------------------------
- */
+/* ---- properties of a state ------------------------------------------------------------------- */
 
 /* GPUs that have run nothing are interchangeable: only the first of them is tried. */
 static bool is_used(const partial *p, const slow_instance *in, int gpu)
@@ -116,8 +115,7 @@ static int64_t least_end(const search *s, const partial *p)
     return left == 0 ? best : slow_max(best, (sum + left + in->gpus - 1) / in->gpus);
 }
 
-/* ---- states that are no better than others ----------------------------------------------------
- */
+/* ---- states that are no better than others --------------------------------------------------- */
 
 static int list_times(const search *s, const partial *p, int64_t *times)
 {
@@ -186,8 +184,7 @@ static bool is_new(search *s, const partial *p)
     return true;
 }
 
-/* ---- the search -------------------------------------------------------------------------------
- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 typedef struct choice {
     int job, gpu;

@@ -28,7 +28,7 @@ int64_t slow_min(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* ---- which sizes the rules allow ---- */
+/* ---- which sizes the rules allow ------------------------------------------------------------- */
 
 static int slow_sum(const int *layers, int count)
 {
@@ -105,7 +105,7 @@ static bool slow_allowed(const slow_config *config)
                                               : slow_baseline_allowed(config);
 }
 
-/* ---- costs of the stages ---- */
+/* ---- costs of the stages --------------------------------------------------------------------- */
 
 static int64_t slow_layer_sum(const int64_t *times, int first, int count)
 {
@@ -176,7 +176,7 @@ int64_t slow_duration(const slow_sim *sim, const slow_op *op)
     return work->pre + work->body;
 }
 
-/* ---- the ops, in the order of their queues ---- */
+/* ---- the ops, in the order of their queues --------------------------------------------------- */
 
 static int *slow_id_at(const slow_sim *sim, bool backward, int iteration, int stage, int microbatch)
 {
@@ -287,7 +287,7 @@ static void slow_emit_round(slow_sim *sim, int iteration, int first_gpu, int fro
     }
 }
 
-/* ---- running the queues ---- */
+/* ---- running the queues ---------------------------------------------------------------------- */
 
 int slow_dependencies(const slow_sim *sim, const slow_op *op, int ids_out[2])
 {
@@ -448,7 +448,7 @@ static void slow_run_roundpipe(slow_sim *sim, int iteration, int *first_gpu)
     }
 }
 
-/* ---- putting it together ---- */
+/* ---- putting it together --------------------------------------------------------------------- */
 
 static void slow_init(slow_sim *sim, const slow_config *config)
 {

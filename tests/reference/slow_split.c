@@ -16,7 +16,7 @@ static void put(slow_rows *rows, int rank, char type, int stage, int microbatch)
     rows->counts[rank] = count + 1;
 }
 
-/* ---- one stage per rank ---- */
+/* ---- one stage per rank ---------------------------------------------------------------------- */
 
 static int least(int a, int b)
 {
@@ -44,7 +44,7 @@ static void make_1f1b(slow_rows *rows, int rank, int warmup, int lag)
     }
 }
 
-/* ---- interleaved ---- */
+/* ---- interleaved ----------------------------------------------------------------------------- */
 
 static void make_zb1p(slow_rows *rows, int rank, int chunks)
 {
@@ -82,7 +82,7 @@ static void make_zb1p(slow_rows *rows, int rank, int chunks)
     free(pending);
 }
 
-/* ---- V-shaped: a step is written as a text such as "Fa Ic Wc", run so many times ---- */
+/* ---- V-shaped: a step is written as a text such as "Fa Ic Wc", run so many times ------------- */
 
 typedef struct slow_v {
     slow_rows *rows;
@@ -175,7 +175,7 @@ static void make_dualpipev(slow_rows *rows, int rank)
     repeat(&v, rank + 1, "q");
 }
 
-/* ---- V with slots ---- */
+/* ---- V with slots ---------------------------------------------------------------------------- */
 
 typedef struct slow_slot {
     int slot;
@@ -231,7 +231,7 @@ static void make_v_half(slow_rows *rows, int i)
     make_slots(rows, i, offsets);
 }
 
-/* ---- all of them ---- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static bool is(const char *a, const char *b)
 {
@@ -293,7 +293,7 @@ void slow_rows_free(slow_rows *rows)
     free(rows->counts);
 }
 
-/* ---- running them ---- */
+/* ---- running them ---------------------------------------------------------------------------- */
 
 static int rank_of(const slow_rows *rows, int stage)
 {

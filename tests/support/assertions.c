@@ -106,7 +106,7 @@ static int order_str(const char *a, const char *b)
         keep_both(relation, text_##Tag(a), text_##Tag(b));                                         \
         return false;                                                                              \
     }
-#define COMPARE_VALUES(Tag, Type) COMPARE(Tag, Type, a == b, a < b, a > b)
+#define COMPARE_VALUES(Tag, Type) COMPARE(Tag, Type, a == b, a<b, a> b)
 RP_TEST_VALUE_TAGS(COMPARE_VALUES)
 COMPARE(str, const char *, order_str(a, b) == 0, order_str(a, b) < 0, order_str(a, b) > 0)
 

@@ -37,14 +37,7 @@
     ROW(dbl, double)                                                                               \
     ROW(ptr, const void *)
 
-enum rp_test_relation {
-    RP_TEST_EQ,
-    RP_TEST_NE,
-    RP_TEST_LT,
-    RP_TEST_LE,
-    RP_TEST_GT,
-    RP_TEST_GE
-};
+enum rp_test_relation { RP_TEST_EQ, RP_TEST_NE, RP_TEST_LT, RP_TEST_LE, RP_TEST_GT, RP_TEST_GE };
 
 /** rp_test_compare_TAG: whether `actual` stands in `relation` to `expected`. Where not, both are
  * kept for rp_test_failed. */

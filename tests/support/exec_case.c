@@ -35,19 +35,19 @@ rp_model rp_test_decoder(uint32_t layers, bool tied, bool qk_norm)
 }
 
 rp_resolved rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
-                               uint32_t iterations)
+                         uint32_t iterations)
 {
     const rp_schedule_type *type = rp_schedule_find(schedule);
     cr_assert(type != NULL, "%s", schedule);
     return (rp_resolved){.schedule = type,
-                               .gpus = gpus,
-                               .calls = 1,
-                               .microbatches = microbatches,
-                               .microbatch_size = 1,
-                               .iterations = iterations,
-                               .round = RP_ROUND_ALL,
-                               .recompute = type->default_recompute,
-                               .piece_bytes = 1500};
+                         .gpus = gpus,
+                         .calls = 1,
+                         .microbatches = microbatches,
+                         .microbatch_size = 1,
+                         .iterations = iterations,
+                         .round = RP_ROUND_ALL,
+                         .recompute = type->default_recompute,
+                         .piece_bytes = 1500};
 }
 
 void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterations,
@@ -129,8 +129,8 @@ static rp_status execute_on(const rp_program *program, const rp_test_twist *twis
     rpexec_plan *plan = &run->plan;
     const rpexec_driver_type *type =
         twist->driver_type != NULL ? twist->driver_type : &rpexec_host_driver;
-    const rpexec_plan_limits limits = {.cap_bytes = twist->cap_bytes, .chunk = type->chunk,
-                                       .clips = adam_of(twist).clip_norm > 0};
+    const rpexec_plan_limits limits = {
+        .cap_bytes = twist->cap_bytes, .chunk = type->chunk, .clips = adam_of(twist).clip_norm > 0};
     RP_TRY(rpexec_plan_create(program, &run->model, &limits, arena, plan, NULL));
     program = plan->program; /* of all GPUs of a layout */
     if (twist->observe) {
@@ -195,8 +195,7 @@ static rp_status execute(const rp_program *program, const rp_test_twist *twist, 
 }
 
 rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                          const rp_resolved *work, const rp_test_twist *twist,
-                          rp_test_run *run)
+                          const rp_resolved *work, const rp_test_twist *twist, rp_test_run *run)
 {
     static const rp_test_twist none = {0};
     rp_costs costs;
@@ -229,8 +228,7 @@ rp_status rp_test_single(rp_arena *arena, const rp_model *config, uint32_t seq_l
 }
 
 rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t seq_len,
-                              const rp_resolved *work, const rp_test_twist *twist,
-                              rp_test_run *run)
+                              const rp_resolved *work, const rp_test_twist *twist, rp_test_run *run)
 {
     rpexec_lane lane;
     uint32_t of_copy = rp_resolved_microbatches(work);

@@ -11,7 +11,7 @@ rp_model rp_test_decoder(uint32_t layers, bool tied, bool qk_norm);
 /** Work of one call with a sequence per microbatch and the schedule's own recompute mode, uploaded
  * in small pieces; a name of no schedule ends the test. */
 rp_resolved rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatches,
-                               uint32_t iterations);
+                         uint32_t iterations);
 
 typedef struct rp_test_run {
     rpexec_model model;

@@ -140,7 +140,7 @@ void rp_test_process_leaves(void)
     atomic_store(&ours->left, true);
 }
 
-/* ---- ports ---- */
+/* ---- ports ----------------------------------------------------------------------------------- */
 
 /* @return true where a process has the socket of this inode open */
 static bool has_socket(pid_t process, unsigned long inode)
@@ -189,7 +189,7 @@ uint16_t rp_test_process_port(const rp_test_processes *p, uint32_t rank, uint32_
     return (uint16_t)port;
 }
 
-/* ---- ends ---- */
+/* ---- ends ------------------------------------------------------------------------------------ */
 
 void rp_test_processes_wait(rp_test_processes *p, double limit_s, rp_test_process_end *ends_out)
 {

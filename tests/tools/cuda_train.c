@@ -72,14 +72,14 @@ static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double
     rp_test_run right;
     const rp_schedule_type *schedule = rp_schedule_find(t->schedule);
     const rp_resolved work = {.schedule = schedule,
-                                    .gpus = t->gpus,
-                                    .calls = 1,
-                                    .microbatches = 4,
-                                    .microbatch_size = 1,
-                                    .iterations = t->graphs ? 6 : 2,
-                                    .round = RP_ROUND_ALL,
-                                    .recompute = schedule->default_recompute,
-                                    .piece_bytes = 20000};
+                              .gpus = t->gpus,
+                              .calls = 1,
+                              .microbatches = 4,
+                              .microbatch_size = 1,
+                              .iterations = t->graphs ? 6 : 2,
+                              .round = RP_ROUND_ALL,
+                              .recompute = schedule->default_recompute,
+                              .piece_bytes = 20000};
     rpexec_driver_type type = *rpexec_cuda_driver();
     rp_test_twist on_gpu = {
         .dtype = t->dtype, .driver_type = &type, .devices = {.is_virtual = true}};
@@ -120,15 +120,15 @@ static int check_late(const char *schedule, rp_dtype dtype)
     rp_model config = rp_test_decoder(2, false, true);
     const rp_schedule_type *type = rp_schedule_find(schedule);
     const rp_resolved work = {.schedule = type,
-                                    .gpus = 2,
-                                    .calls = 1,
-                                    .microbatches = 4,
-                                    .microbatch_size = 1,
-                                    .iterations = 3,
-                                    .round = RP_ROUND_ALL,
-                                    .recompute = type->default_recompute,
-                                    .piece_bytes = 20000,
-                                    .peer_gpus = UINT32_MAX};
+                              .gpus = 2,
+                              .calls = 1,
+                              .microbatches = 4,
+                              .microbatch_size = 1,
+                              .iterations = 3,
+                              .round = RP_ROUND_ALL,
+                              .recompute = type->default_recompute,
+                              .piece_bytes = 20000,
+                              .peer_gpus = UINT32_MAX};
     rp_test_twist twist = {.dtype = dtype,
                            .driver_type = rpexec_cuda_driver(),
                            .watchdog_s = 60,
@@ -161,13 +161,13 @@ static int check_deep(rp_dtype dtype)
         (uint64_t)config.hidden * 4 * 64 + (uint64_t)2 * 64 * config.hidden;
     const rp_schedule_type *schedule = rp_schedule_find("1f1b");
     const rp_resolved work = {.schedule = schedule,
-                                    .gpus = 2,
-                                    .calls = 1,
-                                    .microbatches = MICROBATCHES,
-                                    .microbatch_size = 1,
-                                    .iterations = 1,
-                                    .round = RP_ROUND_ALL,
-                                    .recompute = schedule->default_recompute};
+                              .gpus = 2,
+                              .calls = 1,
+                              .microbatches = MICROBATCHES,
+                              .microbatch_size = 1,
+                              .iterations = 1,
+                              .round = RP_ROUND_ALL,
+                              .recompute = schedule->default_recompute};
     const rp_test_twist on_gpu = {
         .dtype = dtype, .driver_type = rpexec_cuda_driver(), .devices = {.is_virtual = true}};
     const rp_test_twist plain = {.dtype = dtype};
@@ -203,14 +203,14 @@ static rp_status attend(rp_arena *arena, const char *schedule, rp_dtype dtype, u
     config = rp_test_decoder(1, true, true);
     const rp_schedule_type *type = rp_schedule_find(schedule);
     const rp_resolved work = {.schedule = type,
-                                    .gpus = 2,
-                                    .calls = 1,
-                                    .microbatches = 2,
-                                    .microbatch_size = 2,
-                                    .iterations = iterations,
-                                    .round = RP_ROUND_ALL,
-                                    .recompute = type->default_recompute,
-                                    .piece_bytes = 20000};
+                              .gpus = 2,
+                              .calls = 1,
+                              .microbatches = 2,
+                              .microbatch_size = 2,
+                              .iterations = iterations,
+                              .round = RP_ROUND_ALL,
+                              .recompute = type->default_recompute,
+                              .piece_bytes = 20000};
     rpexec_driver_type driver = *rpexec_cuda_driver();
     const rp_test_twist twist = {
         .dtype = dtype,

@@ -56,7 +56,7 @@ static uint32_t draw(uint32_t below) /* splitmix64 */
     return (uint32_t)((z ^ (z >> 31)) % below);
 }
 
-/* ---- running a program ---- */
+/* ---- running a program ----------------------------------------------------------------------- */
 
 static double now_s(void)
 {
@@ -121,7 +121,7 @@ static int run(char **words, const char *messages)
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
 }
 
-/* ---- requirements ---- */
+/* ---- requirements ---------------------------------------------------------------------------- */
 
 static char *read_file(const char *path, size_t *length_out)
 {
@@ -216,7 +216,7 @@ static void try_words(char **words, uint32_t number)
     (void)mkdir(out, 0777);
 }
 
-/* ---- damaging files ---- */
+/* ---- damaging files -------------------------------------------------------------------------- */
 
 typedef struct text {
     char *bytes;
@@ -271,12 +271,34 @@ static void insert_many(text *t, size_t at)
 
 static void damage(text *t)
 {
-    static const char *const values[] = {
-        "-1", "0", "1", "2", "1.5", "-0.0", "1e400", "-1e308", "1e-320", "nan", "inf", "null",
-        "18446744073709551616", "9223372036854775807", "4294967296", "65537", "2147483648", "0x10",
-        "1e18", "true", "\"\"", "[]", "{}", "../../etc/passwd", "/dev/zero"};
-    static const char *const bytes[] = {"\n", "\r\n", "\t", "\x1b[31m", "\x7f", "\x01", "\xff",
-                                        "\xc2\x9b", "\xe2\x80\xae", "\xef\xbb\xbf", "\"", "#"};
+    static const char *const values[] = {"-1",
+                                         "0",
+                                         "1",
+                                         "2",
+                                         "1.5",
+                                         "-0.0",
+                                         "1e400",
+                                         "-1e308",
+                                         "1e-320",
+                                         "nan",
+                                         "inf",
+                                         "null",
+                                         "18446744073709551616",
+                                         "9223372036854775807",
+                                         "4294967296",
+                                         "65537",
+                                         "2147483648",
+                                         "0x10",
+                                         "1e18",
+                                         "true",
+                                         "\"\"",
+                                         "[]",
+                                         "{}",
+                                         "../../etc/passwd",
+                                         "/dev/zero"};
+    static const char *const bytes[] = {"\n",           "\r\n",         "\t",   "\x1b[31m",
+                                        "\x7f",         "\x01",         "\xff", "\xc2\x9b",
+                                        "\xe2\x80\xae", "\xef\xbb\xbf", "\"",   "#"};
     size_t begin;
     size_t length;
     size_t other;
@@ -458,13 +480,55 @@ static void read_options(program *p)
 static const char *draw_absurd(void)
 {
     static char longest[100001];
-    static const char *const values[] = {
-        "", "-", "--", "-1", "0", "0.5", "1e400", "nan", "-inf", "18446744073709551616",
-        "99999999999999999999999", "9223372036854775808", ",", ",,", "1,,2", "|", "a,b,c", "3|3",
-        "\n", "a\nb", "\x1b[2J", "\x7f", "\xff\xfe", "\xe2\x80\xae", ("\xc2\x9b" "31m"), "%s%n",
-        "/",
-        ".", "..", "/dev/null", "/dev/zero", "/proc/self/mem", "no/such/file", "all", "none", "*",
-        "0*0", "1*1e400", "=", "gpus=8", "1/0", "2/1", "0x10", "1e3", " 8", "8 ", "+8", "-0"};
+    static const char *const values[] = {"",
+                                         "-",
+                                         "--",
+                                         "-1",
+                                         "0",
+                                         "0.5",
+                                         "1e400",
+                                         "nan",
+                                         "-inf",
+                                         "18446744073709551616",
+                                         "99999999999999999999999",
+                                         "9223372036854775808",
+                                         ",",
+                                         ",,",
+                                         "1,,2",
+                                         "|",
+                                         "a,b,c",
+                                         "3|3",
+                                         "\n",
+                                         "a\nb",
+                                         "\x1b[2J",
+                                         "\x7f",
+                                         "\xff\xfe",
+                                         "\xe2\x80\xae",
+                                         ("\xc2\x9b"
+                                          "31m"),
+                                         "%s%n",
+                                         "/",
+                                         ".",
+                                         "..",
+                                         "/dev/null",
+                                         "/dev/zero",
+                                         "/proc/self/mem",
+                                         "no/such/file",
+                                         "all",
+                                         "none",
+                                         "*",
+                                         "0*0",
+                                         "1*1e400",
+                                         "=",
+                                         "gpus=8",
+                                         "1/0",
+                                         "2/1",
+                                         "0x10",
+                                         "1e3",
+                                         " 8",
+                                         "8 ",
+                                         "+8",
+                                         "-0"};
     uint32_t which = draw(COUNT_OF(values) + 2);
     memset(longest, 'x', sizeof longest - 1);
     return which < COUNT_OF(values) ? values[which] : longest;
@@ -472,11 +536,38 @@ static const char *draw_absurd(void)
 
 static const char *draw_known(void)
 {
-    static const char *const names[] = {
-        "gpipe", "1f1b", "roundpipe", "zbv", "dualpipev", "zero2", "fsdp", "megatron-tp", "mobius",
-        "interleaved-1f1b", "gpipe,roundpipe", "tiny", "qwen3-1.7b", "rtx4090x8", "h200",
-        "qwen3-1.7b@rtx4090", "even", "paper", "auto", "early", "wait", "none", "0*2", "host",
-        "link_gb_per_s=20", "1,1", "2,2", "14,14", "1/2", "schedules", "models", "best"};
+    static const char *const names[] = {"gpipe",
+                                        "1f1b",
+                                        "roundpipe",
+                                        "zbv",
+                                        "dualpipev",
+                                        "zero2",
+                                        "fsdp",
+                                        "megatron-tp",
+                                        "mobius",
+                                        "interleaved-1f1b",
+                                        "gpipe,roundpipe",
+                                        "tiny",
+                                        "qwen3-1.7b",
+                                        "rtx4090x8",
+                                        "h200",
+                                        "qwen3-1.7b@rtx4090",
+                                        "even",
+                                        "paper",
+                                        "auto",
+                                        "early",
+                                        "wait",
+                                        "none",
+                                        "0*2",
+                                        "host",
+                                        "link_gb_per_s=20",
+                                        "1,1",
+                                        "2,2",
+                                        "14,14",
+                                        "1/2",
+                                        "schedules",
+                                        "models",
+                                        "best"};
     return names[draw(COUNT_OF(names))];
 }
 
@@ -563,7 +654,7 @@ int main(int argc, char **argv)
     }
     for (uint32_t i = first; i < first + count; i++) {
         random_state = seed * 0x9E3779B97F4A7C15u + i;
-            (files ? try_file : try_command)(i);
+        (files ? try_file : try_command)(i);
     }
     printf("%u %s: %u ran, %u failed, %u were refused, slowest %.1f s; %d are wrong\n", count,
            argv[1], ended[0], ended[1], ended[2], slowest_s, failures);

@@ -116,8 +116,7 @@ Test(failed_before, leaks)
     cr_assert(false, "the first cause");
 }
 
-/* ---- assertions.h: what must fail, and what must not ------------------------------------------
- */
+/* ---- assertions.h: what must fail, and what must not ----------------------------------------- */
 
 TestSuite(assertions);
 Test(assertions, fail)

@@ -144,17 +144,17 @@ static int check_training(void)
         rp_test_run trained;
         rp_test_run plain;
         rp_resolved w = {.schedule = schedule,
-                               .gpus = 3,
-                               .calls = 1 + i / 6,
-                               .microbatches = 6,
-                               .microbatch_size = 1,
-                               .iterations = 3,
-                               .round = RP_ROUND_ALL,
-                               .asynchronous = i == 0,
-                               .recompute = schedule->default_recompute,
-                               .layer_grain = i % 2 != 0,
-                               .piece_bytes = 20000,
-                               .peer_gpus = i % 3 == 2 ? UINT32_MAX : 0};
+                         .gpus = 3,
+                         .calls = 1 + i / 6,
+                         .microbatches = 6,
+                         .microbatch_size = 1,
+                         .iterations = 3,
+                         .round = RP_ROUND_ALL,
+                         .asynchronous = i == 0,
+                         .recompute = schedule->default_recompute,
+                         .layer_grain = i % 2 != 0,
+                         .piece_bytes = 20000,
+                         .peer_gpus = i % 3 == 2 ? UINT32_MAX : 0};
         static const rp_machine machine = {.upload_Bps = 2e8,
                                            .download_Bps = 2e8,
                                            .host_Bps = 1e9,
@@ -192,12 +192,12 @@ static int check_collectives(void)
         rp_arena *arena = NULL;
         rp_test_run runs[2];
         rp_resolved w = {.schedule = schedule,
-                               .gpus = cut ? 4 : 3,
-                               .calls = 1,
-                               .microbatches = cut ? 8 : 6,
-                               .microbatch_size = 1,
-                               .iterations = 2,
-                               .recompute = schedule->default_recompute};
+                         .gpus = cut ? 4 : 3,
+                         .calls = 1,
+                         .microbatches = cut ? 8 : 6,
+                         .microbatch_size = 1,
+                         .iterations = 2,
+                         .recompute = schedule->default_recompute};
         rp_dtype dtype = i < 2 ? RP_DTYPE_F16 : RP_DTYPE_F32;
         rp_test_twist plain = {.dtype = dtype};
         rp_test_twist twist = {.dtype = dtype, .delay_seed = i, .delay_us = 300};
@@ -231,15 +231,15 @@ static int check_gpu_driver(void)
         rp_test_run run;
         bool graphs = i % 3 != 0;
         rp_resolved w = {.schedule = schedule,
-                               .gpus = 2,
-                               .calls = 1,
-                               .microbatches = 4,
-                               .microbatch_size = 1,
-                               .iterations = graphs ? 4 : 2,
-                               .round = RP_ROUND_ALL,
-                               .recompute = schedule->default_recompute,
-                               .piece_bytes = 20000,
-                               .peer_gpus = i % 5 == 1 ? UINT32_MAX : 0};
+                         .gpus = 2,
+                         .calls = 1,
+                         .microbatches = 4,
+                         .microbatch_size = 1,
+                         .iterations = graphs ? 4 : 2,
+                         .round = RP_ROUND_ALL,
+                         .recompute = schedule->default_recompute,
+                         .piece_bytes = 20000,
+                         .peer_gpus = i % 5 == 1 ? UINT32_MAX : 0};
         const emulated_machine machine = {.devices = 2,
                                           .green = i == 1 || i == 6,
                                           .peers = i >= 5,
@@ -343,7 +343,7 @@ static int check_pool(void)
     return 0;
 }
 
-/* ---- the library --------------------------------------------------------------------------- */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 typedef struct caller {
     pthread_t thread;

@@ -28,8 +28,7 @@ typedef struct description {
     rp_arena *arena;
 } description;
 
-/* ---- a GPU that is known, or like one ----------------------------------------------------------
- */
+/* ---- a GPU that is known, or like one -------------------------------------------------------- */
 
 /* "NVIDIA GeForce RTX 4090" is rtx4090. */
 static void shorten(const char *name, char *text, size_t size)
@@ -140,8 +139,7 @@ static void note(description *d, const char *key, const char *text)
     rp_platform_add_note(d->out, key, text);
 }
 
-/* ---- GPUs --------------------------------------------------------------------------------------
- */
+/* ---- GPUs ------------------------------------------------------------------------------------ */
 
 static void set_memory(description *d, const rp_gpu_facts *gpu)
 {
@@ -318,8 +316,7 @@ rp_status rp_detect_gpus(const rp_detected_machine *machine, double up_Bps, doub
     return RP_OK;
 }
 
-/* ---- the machine -------------------------------------------------------------------------------
- */
+/* ---- the machine ----------------------------------------------------------------------------- */
 
 rp_status rp_detect_machine(rp_arena *arena, rp_detected_machine *machine_out)
 {

@@ -51,8 +51,7 @@ rp_status rp_hf_missing(const rp_hf_config *config, rp_arena *arena, uint32_t *c
     return RP_OK;
 }
 
-/* ---- families that fit ------------------------------------------------------------------------
- */
+/* ---- families that fit ----------------------------------------------------------------------- */
 
 #define MOST_NAMES 16u
 
@@ -197,8 +196,7 @@ static rp_status refuse_family(const rp_hf_config *config, const char *type, con
     return rp_hf_refuse(config, "model_type", cause, valid);
 }
 
-/* ---- the family -------------------------------------------------------------------------------
- */
+/* ---- the family ------------------------------------------------------------------------------ */
 
 /* All sizes must be the file's own. */
 static rp_status check_assumed(const rp_hf_config *config, rp_arena *arena)

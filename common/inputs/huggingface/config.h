@@ -103,7 +103,7 @@ typedef struct rp_hf_config {
     json_t *defaults;     /**< the family's keys; NULL: no family yet */
     rp_hf_cursor *cursor; /**< of the file; NULL: searches begin at its start */
     rp_reason *reason; /**< of who tries a family, who is not warned either; NULL: nobody tries */
-    bool assumed;         /**< the file's own family is another one, which is unknown */
+    bool assumed;      /**< the file's own family is another one, which is unknown */
 } rp_hf_config;
 
 /** @return true for what is read as a Hugging Face model: a path that ends in .json, and a folder.
@@ -143,8 +143,7 @@ rp_status rp_hf_model_parse(const char *name, const char *bytes, size_t length, 
  */
 rp_status rp_hf_find_recorded(rp_arena *arena, rp_model *model);
 
-/* ---- for readers of such files ----------------------------------------------------------------
- */
+/* ---- for readers of such files --------------------------------------------------------------- */
 
 /** A reader of an open file. @param context the caller's */
 typedef rp_status (*rp_hf_reader)(rp_hf_config *config, rp_arena *arena, void *context,

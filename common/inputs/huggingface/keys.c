@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- usual values -----------------------------------------------------------------------------
- */
+/* ---- usual values ---------------------------------------------------------------------------- */
 
 /* No value of it changes what is simulated. */
 static bool is_any(const rp_hf_config *r, const json_t *value)
@@ -106,8 +105,7 @@ static bool is_decoder(const rp_hf_config *r, const json_t *value)
     return found;
 }
 
-/* ---- types ------------------------------------------------------------------------------------
- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 typedef enum value_kind {
     ANY,

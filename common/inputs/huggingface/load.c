@@ -60,8 +60,7 @@ bool rp_hf_is_config(const char *name_or_path)
             (is_in(name_or_path, "%s/%s", FILE_NAME) && !is_registered(name_or_path)));
 }
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 /* With the characters and the length that names in files of rpsim may have. */
 static rp_status plain_name(const char *text, size_t length, rp_arena *arena, const char **name_out)
@@ -118,8 +117,7 @@ static rp_status name_model(const char *path, rp_arena *arena, const char **name
     return plain_name(last, strlen(last), arena, name_out);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static rp_status read_text(const rp_text *text, const char *path, rp_hf_reader reader,
                            void *context, rp_arena *arena, rp_model *model)
@@ -155,8 +153,7 @@ rp_status rp_hf_read(const char *path, rp_hf_reader reader, void *context, rp_ar
     return status;
 }
 
-/* ---- simulated models -------------------------------------------------------------------------
- */
+/* ---- simulated models ------------------------------------------------------------------------ */
 
 /* Rotation alters no shape: a name that is not known, and numbers, are left as they are. */
 static rp_status read_rope(const rp_hf_config *config, rp_model *model)
@@ -274,8 +271,7 @@ static rp_status read_model(rp_hf_config *config, rp_arena *arena, void *context
     return status;
 }
 
-/* ---- models that have been measured -----------------------------------------------------------
- */
+/* ---- models that have been measured ---------------------------------------------------------- */
 
 static bool same_shapes(const rp_model *a, const rp_model *b)
 {

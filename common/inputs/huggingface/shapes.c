@@ -32,8 +32,7 @@ static const char *own_name(const rp_hf_config *r, const char *const *names)
     return *names;
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------
- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 static rp_status read_heads(const rp_hf_config *r, rp_model *m)
 {
@@ -145,8 +144,7 @@ static rp_status read_norms(const rp_hf_config *r, rp_model *m)
     return RP_OK;
 }
 
-/* ---- experts ----------------------------------------------------------------------------------
- */
+/* ---- experts --------------------------------------------------------------------------------- */
 
 static rp_status count_experts(const rp_hf_config *r, rp_model *m)
 {
@@ -313,8 +311,7 @@ static rp_status read_experts(const rp_hf_config *r, shapes *s)
     return RP_OK;
 }
 
-/* ---- windows ----------------------------------------------------------------------------------
- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 /* Chunks are no windows. */
 static rp_status place_types(const rp_hf_config *r, const json_t *types, shapes *s)
@@ -424,8 +421,7 @@ static rp_status read_windows(const rp_hf_config *r, shapes *s)
     return RP_OK;
 }
 
-/* ---- kinds of layers --------------------------------------------------------------------------
- */
+/* ---- kinds of layers ------------------------------------------------------------------------- */
 
 static bool same(const layer *a, const layer *b)
 {

@@ -11,8 +11,7 @@
 #define SHOWN_BYTES 64u  /* of a key, in a message */
 #define MOST_MISSES 256u /* searches through a whole file */
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* Where the string at `at`, which begins with a quote, ends: behind its closing one. */
 static size_t string_end(const rp_text *text, size_t at)
@@ -161,8 +160,7 @@ void rp_hf_warn_not_finite(const rp_hf_config *config, const char *key)
     }
 }
 
-/* ---- parsing ----------------------------------------------------------------------------------
- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 /* Python writes numbers that JSON has not; jansson is given them as strings that begin with a
  * character of nobody's. */
@@ -238,8 +236,7 @@ const char *rp_hf_not_finite(const json_t *value)
     return found;
 }
 
-/* ---- objects ----------------------------------------------------------------------------------
- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 static rp_status no_memory(const rp_hf_config *config)
 {
@@ -311,8 +308,7 @@ rp_status rp_hf_set_family(rp_hf_config *config, const rp_hf_family *family)
     return rp_hf_rewind(config);
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 const json_t *rp_hf_get(const rp_hf_config *config, const char *key)
 {

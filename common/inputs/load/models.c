@@ -10,8 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- GPTs by their size -----------------------------------------------------------------------
- */
+/* ---- GPTs by their size ---------------------------------------------------------------------- */
 
 #define GPT "gpt:"
 #define GPT_FILE "configs/gpt.yaml"

@@ -20,8 +20,8 @@ rp_status rp_platform_load_changed(const char *name_or_path, const rp_changes *c
     RP_TRY(rp_arena_print(arena, &place, "%s", rp_log_spell("{platform} detect").text));
     rp_status status = rp_detect_text(arena, &text);
     if (status == RP_OK) {
-        status = rp_platform_parse_changed(name_or_path, place, &text, changes, arena,
-                                           platform_out, reason);
+        status = rp_platform_parse_changed(name_or_path, place, &text, changes, arena, platform_out,
+                                           reason);
     }
     rp_text_fini(&text);
     return status;

@@ -241,7 +241,7 @@ static inline int64_t rp_group_end(const rp_group *group, uint64_t key)
     double left = rp_key_service(key) - group->service;
     double ticks = left > 0 ? left / group->rate + 0.5 : 0;
     int64_t end;
-    bool never = ticks >= 0x1p63 ||
-                 __builtin_add_overflow(group->since_ticks, (int64_t)ticks, &end);
+    bool never =
+        ticks >= 0x1p63 || __builtin_add_overflow(group->since_ticks, (int64_t)ticks, &end);
     return never ? RP_NEVER : end;
 }

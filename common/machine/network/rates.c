@@ -199,8 +199,8 @@ static bool limit_holds(rp_network *network, rp_link *link)
  * or are new, those from `begin` on, are looked at. */
 static bool is_limited(rp_network *network, uint32_t begin)
 {
-    bool holds = network->limit != NULL &&
-                 network->limit->member_count == network->reached_group_count;
+    bool holds =
+        network->limit != NULL && network->limit->member_count == network->reached_group_count;
     for (uint32_t i = 0; i < network->start_count && holds; i++) {
         const rp_group *group = &network->groups[network->starts[i]];
         for (uint32_t k = 0; k < group->hop_count && holds; k++) {

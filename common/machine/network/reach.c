@@ -7,7 +7,7 @@
  * not the result, so a search now and then is enough. */
 #define SEARCH_EVERY 16u
 
-/* ---- Links and the groups on them ---- */
+/* ---- Links and the groups on them ------------------------------------------------------------ */
 
 static void list(rp_network *network, rp_link *link, rp_hop *hop, rp_member member)
 {
@@ -63,7 +63,7 @@ void rp_network_relink(rp_network *network, uint32_t index)
     group->solved_flows = group->flows.count;
 }
 
-/* ---- Reaching ---- */
+/* ---- Reaching -------------------------------------------------------------------------------- */
 
 static void reach_link(rp_network *network, rp_link *link)
 {

@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* ---- cells to run -----------------------------------------------------------------------------
- */
+/* ---- cells to run ---------------------------------------------------------------------------- */
 
 static int64_t hop_ps(const rp_cells *c, uint32_t from, uint32_t to)
 {
@@ -111,8 +110,7 @@ rp_status rp_cells_make(const rp_schedule_config *config, const rp_program *prog
     return RP_OK;
 }
 
-/* ---- orders -----------------------------------------------------------------------------------
- */
+/* ---- orders ---------------------------------------------------------------------------------- */
 
 rp_status rp_cell_order_make(const rp_cells *c, rp_arena *arena, rp_cell_order *order_out)
 {

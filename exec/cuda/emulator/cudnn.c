@@ -42,8 +42,7 @@ static bool is(const char *what)
     return mode != NULL && strcmp(mode, what) == 0;
 }
 
-/* ---- attributes -------------------------------------------------------------------------------
- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 typedef struct rule {
     unsigned object, name, type;
@@ -197,8 +196,7 @@ unsigned cudnnBackendSetAttribute(rpexec_cudnn_object object, unsigned name, uns
     return status;
 }
 
-/* ---- finalizing -------------------------------------------------------------------------------
- */
+/* ---- finalizing ------------------------------------------------------------------------------ */
 
 static bool is_handle(uint64_t word)
 {
@@ -228,8 +226,7 @@ unsigned cudnnBackendFinalize(rpexec_cudnn_object object)
     return why == NULL ? VALUE(STATUS_SUCCESS) : refuse(VALUE(STATUS_BAD_PARAM), why);
 }
 
-/* ---- engines ----------------------------------------------------------------------------------
- */
+/* ---- engines --------------------------------------------------------------------------------- */
 
 static unsigned name_engines(const emulated_cudnn *heuristics, int64_t room, int64_t *count,
                              emulated_cudnn *const *configs)
@@ -281,8 +278,7 @@ unsigned cudnnBackendGetAttribute(const rpexec_cudnn_object object, unsigned nam
     return refuse(VALUE(STATUS_BAD_PARAM), "no such attribute");
 }
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* The addresses of all tensors that have memory, no others, and as aligned as was said. */
 static unsigned make_job(const emulated_cudnn *graph, const emulated_cudnn *pack, emulated_job *job)
@@ -353,8 +349,7 @@ unsigned cudnnBackendExecute(rpexec_cudnn_handle handle, rpexec_cudnn_object pla
                : VALUE(STATUS_BAD_PARAM);
 }
 
-/* ---- handles and objects ----------------------------------------------------------------------
- */
+/* ---- handles and objects --------------------------------------------------------------------- */
 
 size_t cudnnGetVersion(void)
 {

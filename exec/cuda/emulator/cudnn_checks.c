@@ -5,8 +5,7 @@
 
 #define VALUE(name) RPEXEC_CUDNN_##name
 
-/* ---- shapes -----------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static int64_t dim(const emulated_cudnn *tensor, int axis)
 {
@@ -109,8 +108,7 @@ static const char *check_operation(const emulated_cudnn *op)
     return fits ? NULL : "tensors that do not fit";
 }
 
-/* ---- graphs -----------------------------------------------------------------------------------
- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 static bool is_operation(unsigned type)
 {

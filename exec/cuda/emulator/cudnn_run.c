@@ -45,8 +45,7 @@ static array *array_of(arrays *all, const emulated_cudnn *tensor)
     return a;
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* 16 bits: which; otherwise fp32, or whole numbers, which fp32 holds. */
 static rp_dtype dtype_of(const emulated_cudnn *tensor)
@@ -116,8 +115,7 @@ static void move(const emulated_job *job, array *a, bool writes)
     }
 }
 
-/* ---- operations -------------------------------------------------------------------------------
- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 /* The value of a smaller array that belongs to a place in a larger one. */
 static float spread(const array *a, const int64_t at[EMULATED_AXES])

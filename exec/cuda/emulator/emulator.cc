@@ -89,7 +89,7 @@ alignas(64) static unsigned char shared_memory[EMULATOR_MOST_SHARED];
 static void *scheduler;
 static unsigned int current;
 static unsigned int thread_count;
-static int counted; /* of the last counting barrier */
+static int counted;   /* of the last counting barrier */
 static bool reversed; /* the kernel that runs */
 static bool reverses; /* launches from now on */
 static void (*call_now)(const void *);
@@ -360,8 +360,7 @@ extern "C" int emulator_barrier_count(int value)
     return result;
 }
 
-extern "C" void emulator_copy_async(void *shared, const void *global, size_t bytes,
-                                    bool valid)
+extern "C" void emulator_copy_async(void *shared, const void *global, size_t bytes, bool valid)
 {
     fiber *f = &fibers[current];
     if (f->copy_count == MOST_COPIES) {

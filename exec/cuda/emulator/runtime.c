@@ -5,8 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <string.h>
 
-/* ---- devices ----------------------------------------------------------------------------------
- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 static bool is_device(int device)
 {
@@ -95,8 +94,7 @@ const char *cudaGetErrorName(cudaError_t error)
                                                 : "cudaSuccess";
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
@@ -158,8 +156,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
                           : cudaErrorInvalidResourceHandle;
 }
 
-/* ---- streams and events -----------------------------------------------------------------------
- */
+/* ---- streams and events ---------------------------------------------------------------------- */
 
 cudaError_t emulated_launch(cudaStream_t stream, void (*run)(const void *arguments),
                             const void *arguments, size_t bytes)
@@ -229,8 +226,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
     return emulator_event_elapsed(ms, from, to);
 }
 
-/* ---- captures and graphs ----------------------------------------------------------------------
- */
+/* ---- captures and graphs --------------------------------------------------------------------- */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {

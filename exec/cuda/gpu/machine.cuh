@@ -111,8 +111,7 @@ __device__ inline float reciprocal(float x)
     return y;
 }
 
-/* ---- tensor cores (PTX ISA, warp-level matrix instructions; compute capability 8.0 and above) ---
- */
+/* ---- tensor cores (PTX ISA, warp-level matrix instructions; compute capability 8.0 and above)  */
 
 /** d += a b of the warp: a 16 x 16 row-major, b 16 x 8 column-major, d 16 x 8. With g = lane / 4
  * and t = lane % 4 a lane has a[0] = (g, 2t) and (g, 2t + 1), a[1] eight rows below, a[2] eight

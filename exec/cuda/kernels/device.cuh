@@ -117,8 +117,7 @@ __device__ inline float sigmoid(float x)
     return reciprocal(1.0f + expf(-x));
 }
 
-/* ---- on the host ------------------------------------------------------------------------------
- */
+/* ---- on the host ----------------------------------------------------------------------------- */
 
 template <typename... P> static bool aligned(size_t bytes, const P *...pointers)
 {

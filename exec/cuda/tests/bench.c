@@ -32,8 +32,7 @@ typedef struct bench {
 
 typedef void (*bench_operator)(const bench *b);
 
-/* ---- operators --------------------------------------------------------------------------------
- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 static const rpexec_attention_sizes attention_sizes = {
     TOKENS / SEQUENCE, SEQUENCE, HEADS, KV_HEADS, HEAD, 0, 0, 0};
@@ -172,8 +171,7 @@ static void experts_linear_weight(const bench *b)
     b->op->experts_linear_weight(b->lane, &b->routing, &matrices, b->x[2], b->x[0], false, b->x[1]);
 }
 
-/* ---- measuring --------------------------------------------------------------------------------
- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static int ascending(const void *a, const void *b)
 {
@@ -304,8 +302,7 @@ static rp_status measure_experts(const bench *b, double size)
     return measure(b, "experts_linear_weight", experts_linear_weight, bytes + size * weights, flop);
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Random values of a type, repeated over a tensor. */
 static rp_status fill(rp_dtype dtype, rp_arena *arena, size_t bytes, void *to)

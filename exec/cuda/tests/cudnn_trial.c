@@ -192,8 +192,7 @@ static void test_addresses(void)
     expect(left() == 0, "objects are left after calls");
 }
 
-/* ---- the emulator -----------------------------------------------------------------------------
- */
+/* ---- the emulator ---------------------------------------------------------------------------- */
 
 static const rpexec_cudnn_functions *f;
 

@@ -97,8 +97,7 @@ void trial_allow(trial *t, uint32_t tensor, double length, double loose)
     t->tensors[tensor].loose = loose;
 }
 
-/* ---- comparison -------------------------------------------------------------------------------
- */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 /* Largest relative error of rounding to the type. */
 static double unit(rp_dtype dtype)
@@ -177,8 +176,7 @@ static bool compare(trial *t, uint32_t number)
     return false;
 }
 
-/* ---- on the GPU -------------------------------------------------------------------------------
- */
+/* ---- on the GPU ------------------------------------------------------------------------------ */
 
 static size_t room_of(const trial_tensor *x)
 {

@@ -125,7 +125,7 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
             "- The simulation overlaps %s; DeepSpeed's `overlap_comm` is left at its default.\n"
             "- Units of the partition have no option: ZeRO works on buckets and on modules.\n",
             row->run.schedule->traits.sharding.overlap ? "gathers with compute"
-                                                   : "no collective with compute");
+                                                       : "no collective with compute");
     } else {
         rpadvise_note(
             stream,

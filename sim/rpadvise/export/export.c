@@ -23,8 +23,7 @@ static const rpadvise_exporter *const exporters[] = {
 
 #define EXPORTER_COUNT (sizeof exporters / sizeof exporters[0])
 
-/* ---- what writers share ------------------------------------------------------------------------
- */
+/* ---- what writers share ---------------------------------------------------------------------- */
 
 const char *rpadvise_torch_dtype(rp_dtype dtype)
 {
@@ -96,8 +95,7 @@ void rpadvise_note_sizes(const rpadvise_job *job, FILE *stream)
     }
 }
 
-/* ---- README ------------------------------------------------------------------------------------
- */
+/* ---- README ---------------------------------------------------------------------------------- */
 
 /* The way that a step's work is laid out. */
 static void write_sizes(const rpadvise_job *job, FILE *stream)
@@ -172,8 +170,7 @@ static void write_readme(const rpadvise_job *job, const char *const *whys, FILE 
     }
 }
 
-/* ---- the folder --------------------------------------------------------------------------------
- */
+/* ---- the folder ------------------------------------------------------------------------------ */
 
 /* Files in a folder beside the one that it becomes. */
 typedef struct folder {

@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* ---- the table -------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* Columns of the table, and the words that each may have: one of them, or a list. */
 typedef enum column {
@@ -254,8 +253,7 @@ const rpadvise_rule *rpadvise_systems_rule(const rpadvise_systems *systems, cons
     return NULL;
 }
 
-/* ---- a row and its conditions ------------------------------------------------------------------
- */
+/* ---- a row and its conditions ---------------------------------------------------------------- */
 
 rpadvise_layout rpadvise_layout_of(const rpsim_row *row)
 {

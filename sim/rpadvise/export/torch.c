@@ -4,8 +4,7 @@
 #include "sim/interchange/torch_sidecar.h"
 #include "sim/rpadvise/export/files_internal.h"
 
-/* ---- pipelining --------------------------------------------------------------------------------
- */
+/* ---- pipelining ------------------------------------------------------------------------------ */
 
 typedef rp_status print_orders(const rp_program *program, const rp_torch_csv *csv, rp_arena *arena,
                                FILE *stream);
@@ -83,8 +82,7 @@ const rpadvise_exporter rpadvise_export_torch_pipelining = {
     .notes = write_pipelining_notes,
 };
 
-/* ---- FSDP --------------------------------------------------------------------------------------
- */
+/* ---- FSDP ------------------------------------------------------------------------------------ */
 
 static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
 {

@@ -44,8 +44,7 @@ static const char *first_line(const char *text, char line[static FACT_SIZE])
     return line;
 }
 
-/* ---- kinds ------------------------------------------------------------------------------------
- */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 /* "1.72B", "14.9M"; nothing for 0. */
 static void add_count(facts *f, uint64_t count)
@@ -139,8 +138,7 @@ static const list_type types[] = {
     {"costs", COLUMNS(costs_columns), describe_costs},
 };
 
-/* ---- the list ---------------------------------------------------------------------------------
- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 static rp_status name_all(const list_type *type, rp_arena *arena, const char ***names_out,
                           uint32_t *count_out)

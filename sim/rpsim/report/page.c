@@ -22,8 +22,7 @@ typedef struct maker {
     rp_arena *arena;
 } maker;
 
-/* ---- cells ------------------------------------------------------------------------------------
- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static rp_status number_cell(const maker *m, double value, int decimals, const char **cell_out)
 {
@@ -67,8 +66,7 @@ static rp_status field_cell(const maker *m, const rpsim_field *field, const char
     return RP_OK;
 }
 
-/* ---- the runs ---------------------------------------------------------------------------------
- */
+/* ---- the runs -------------------------------------------------------------------------------- */
 
 /* Its schedule, and what else sets it apart from the others. */
 static rp_status name_run(const maker *m, const rpsim_row *row, const char **name_out)
@@ -115,11 +113,10 @@ static uint32_t choose_columns(const maker *m, const rpsim_column **chosen)
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
         for (uint32_t c = 0; c < rpsim_column_count; c++) {
             const rpsim_column *column = &rpsim_columns[c];
-            bool hidden =
-                (strcmp(keys[k], "model") == 0 && m->study->setup->model_count < 2) ||
-                (column->tables == RPSIM_TABLE_RANK && !m->study->setup->all_schedules) ||
-                (column->tables == RPSIM_TABLE_INTERVALS && row->intervals == NULL) ||
-                (column->tables == RPSIM_TABLE_HARDWARE && row->run.stage);
+            bool hidden = (strcmp(keys[k], "model") == 0 && m->study->setup->model_count < 2) ||
+                          (column->tables == RPSIM_TABLE_RANK && !m->study->setup->all_schedules) ||
+                          (column->tables == RPSIM_TABLE_INTERVALS && row->intervals == NULL) ||
+                          (column->tables == RPSIM_TABLE_HARDWARE && row->run.stage);
             if (strcmp(keys[k], column->key) == 0 && !hidden) {
                 chosen[count++] = column;
             }
@@ -138,7 +135,7 @@ static uint32_t rows_of_table(const rpsim_study *study, uint32_t begin)
            (!study->setup->all_schedules ||
             (study->rows[end].run.recompute == first->run.recompute &&
              study->rows[end].run.costs == first->run.costs &&
-            strcmp(study->rows[end].model_name, first->model_name) == 0))) {
+             strcmp(study->rows[end].model_name, first->model_name) == 0))) {
         end++;
     }
     return end - begin;
@@ -256,8 +253,7 @@ static rp_status make_shares_table(const maker *m, uint32_t number, rp_page_tabl
     return RP_OK;
 }
 
-/* ---- the page ---------------------------------------------------------------------------------
- */
+/* ---- the page -------------------------------------------------------------------------------- */
 
 static rp_page_memory memory_of(const rpsim_row *row)
 {
@@ -350,8 +346,7 @@ static rp_status make_title(const maker *m, const char **title_out)
         RP_TRY(rp_arena_print(m->arena, &model, "%u models", m->study->setup->model_count));
     }
     return rp_arena_print(m->arena, title_out, "%s: %s, %u GPUs%s%s", name, model,
-                          rpsim_row_gpus(row),
-                          row->platform_name != NULL ? " of " : "",
+                          rpsim_row_gpus(row), row->platform_name != NULL ? " of " : "",
                           row->platform_name != NULL ? row->platform_name : "");
 }
 
@@ -362,8 +357,8 @@ rp_status rpsim_page_write(const rpsim_study *study, const char *command, FILE *
     rp_page_run *runs = NULL;
     rp_page_table *tables = NULL;
     RP_TRY(rp_arena_alloc(m.arena, study->row_count, sizeof *runs, &runs));
-    RP_TRY(rp_arena_alloc(m.arena, (1 + TABLES_OF_RUN) * study->row_count, sizeof *tables,
-                          &tables));
+    RP_TRY(
+        rp_arena_alloc(m.arena, (1 + TABLES_OF_RUN) * study->row_count, sizeof *tables, &tables));
     RP_TRY(make_runs_tables(&m, tables, &page.table_count));
     for (uint32_t i = 0; i < study->row_count; i++) {
         const rpsim_row *row = &study->rows[i];

@@ -122,7 +122,7 @@ static void write_fixed(const rpsim_study *study, const rpsim_row *like, FILE *s
     fprintf(stream, ", grain %s, partition %s\n",
             !o->run.grain_given  ? "as usual"
             : o->run.layer_grain ? "layer"
-                             : "stage",
+                                 : "stage",
             o->run.partition != NULL ? o->run.partition : "as published or even");
     if (!like->run.stage) {
         write_pointer(study, like, stream);

@@ -4,17 +4,16 @@
 
 #include "common/base/units.h"
 #include "common/formats/csv.h"
+#include "sim/rpsim/report/table.h"
 #include "sim/study/columns.h"
 #include "sim/study/explain_report.h"
 #include "sim/study/ranking.h"
-#include "sim/rpsim/report/table.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-/* ---- CSV -----------------------------------------------------------------------------
- */
+/* ---- CSV ------------------------------------------------------------------------------------- */
 
 static void write_csv_value(const rpsim_study *study, const rpsim_row *row,
                             const rpsim_field *field, FILE *stream)
@@ -54,8 +53,7 @@ static void write_csv(const rpsim_study *study, FILE *stream)
     }
 }
 
-/* ---- key=value: the artifact's log (formats.md 4) -------------------------------------------
- */
+/* ---- key=value: the artifact's log (formats.md 4) -------------------------------------------- */
 
 static void write_kv_part(const char *name, int64_t ps, double gpu_time_ps, FILE *stream)
 {
@@ -97,8 +95,7 @@ static rp_status write_kv(const rpsim_study *study, FILE *stream)
     return RP_OK;
 }
 
-/* ---- for people --------------------------------------------------------------------------------
- */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 /* One comparison per model. They are simulated before the first line is written: it may fail. */
 static rp_status write_page(const rpsim_study *study, const rp_page *page)
@@ -152,8 +149,7 @@ rp_status rpsim_report_write(const rpsim_study *study, rpsim_format format, FILE
     return rp_broken();
 }
 
-/* ---- --check ------------------------------------------------------------------------------------
- */
+/* ---- --check --------------------------------------------------------------------------------- */
 
 void rpsim_report_check(const rpsim_study *study, FILE *stream)
 {

@@ -2,10 +2,10 @@
 
 #include "common/base/units.h"
 #include "common/cli/table.h"
+#include "sim/rpsim/report/table_notes.h"
 #include "sim/study/columns.h"
 #include "sim/study/decided.h"
 #include "sim/study/ranking.h"
-#include "sim/rpsim/report/table_notes.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -32,8 +32,7 @@ typedef struct layout {
     uint32_t heading_count;
 } layout;
 
-/* ---- columns ----------------------------------------------------------------------------------
- */
+/* ---- columns --------------------------------------------------------------------------------- */
 
 static bool is_joined(const layout *l, uint32_t i)
 {
@@ -124,8 +123,7 @@ static rp_status lay_out_asked(const rpsim_study *study, layout *l)
     return RP_OK;
 }
 
-/* ---- cells ------------------------------------------------------------------------------------
- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static void write_value(const rpsim_study *study, const rpsim_row *row, const rpsim_column *column,
                         char cell[static CELL_SIZE])
@@ -208,8 +206,7 @@ static unsigned tables_of(const rpsim_study *study, const rpsim_row *row)
     return tables | (o->all_schedules ? RPSIM_TABLE_RANK : 0);
 }
 
-/* ---- groups -----------------------------------------------------------------------------------
- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 /* The row of the highest rate, or of the longest sequence, among those that may fit. */
 static void find_best(group *g)
@@ -233,8 +230,7 @@ static rp_status take_group(const rpsim_study *study, uint32_t begin, group *g)
     return RP_OK;
 }
 
-/* ---- what was asked ---------------------------------------------------------------------------
- */
+/* ---- what was asked -------------------------------------------------------------------------- */
 
 static void write_question(const group *g, FILE *stream)
 {
@@ -278,8 +274,7 @@ static void write_question(const group *g, FILE *stream)
     }
 }
 
-/* ---- noise ------------------------------------------------------------------------------------
- */
+/* ---- noise ----------------------------------------------------------------------------------- */
 
 /* Percentiles and, for several rows, who beats whom; rows have the numbers of their places. */
 static rp_status write_noise(const group *g, const rp_page *page)
@@ -323,8 +318,7 @@ static rp_status write_noise(const group *g, const rp_page *page)
     return RP_OK;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static rp_status write_rows(group *g, const rp_page *page)
 {

@@ -13,9 +13,9 @@ static void write_tuned_note(const rpsim_row *row, FILE *stream)
     fprintf(stream, "  %s tuned: %s", row->schedule_name, row->partition_text);
     if (row->run.schedule->rounds && row->run.round < rp_resolved_microbatches(&row->run)) {
         fprintf(stream, " in rounds of %" PRIu32 "%s", row->run.round,
-                row->run.schedule->traits.overlapping_rounds           ? ""
+                row->run.schedule->traits.overlapping_rounds    ? ""
                 : row->run.round_start == RP_ROUND_START_ROTATE ? ", rotating"
-                                                                   : ", free first");
+                                                                : ", free first");
     }
     fprintf(stream, "; %s of %" PRIu64 " simulations\n",
             row->tune_exact ? "optimal, the best" : "the best", row->tune_evaluations);

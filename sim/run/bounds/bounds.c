@@ -64,8 +64,7 @@ int64_t rpsim_bounds_best(const rpsim_bounds *bounds)
     return best;
 }
 
-/* ---- layer times ------------------------------------------------------------------------------
- */
+/* ---- layer times ----------------------------------------------------------------------------- */
 
 static rp_status create_times(uint32_t layers, rp_arena *arena, layer_times *times)
 {
@@ -139,8 +138,7 @@ static uint32_t microbatches(const state *s)
     return count;
 }
 
-/* ---- any schedule of the same work ------------------------------------------------------------
- */
+/* ---- any schedule of the same work ----------------------------------------------------------- */
 
 /* So many items of equal length. */
 typedef struct items {
@@ -263,8 +261,7 @@ static int64_t bound_chain(const state *s)
     return best;
 }
 
-/* ---- any schedule with the same semantics -----------------------------------------------------
- */
+/* ---- any schedule with the same semantics ---------------------------------------------------- */
 
 /* A lower bound stays one where a sum of its parts is left out. */
 static int64_t add_ps(int64_t sum, int64_t more)

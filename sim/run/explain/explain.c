@@ -8,8 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* ---- resources --------------------------------------------------------------------------------
- */
+/* ---- resources ------------------------------------------------------------------------------- */
 
 static rpsim_resource_kind resource_kind_of(const rp_walk *walk, uint32_t op, rp_walk_step step)
 {
@@ -41,8 +40,7 @@ static uint32_t resource_of(const rp_walk *walk, uint32_t op, rp_walk_step step)
                           walk->program->queues[walk->queue_of[op]].gpu, walk->program->gpu_count);
 }
 
-/* ---- attribution ------------------------------------------------------------------------------
- */
+/* ---- attribution ----------------------------------------------------------------------------- */
 
 /* Whose the time was and what it is charged to. */
 typedef struct charge {
@@ -153,8 +151,7 @@ static rp_status attribute(const rp_timeline *t, const rp_walk *w, rp_arena *scr
     return RP_OK;
 }
 
-/* ---- behind the last op -----------------------------------------------------------------------
- */
+/* ---- behind the last op ---------------------------------------------------------------------- */
 
 typedef struct interval {
     int64_t start_ps;
@@ -242,8 +239,7 @@ static rp_status find_drain_sums(const rp_timeline *t, rp_arena *scratch, rpsim_
     return RP_OK;
 }
 
-/* ---- critical path ----------------------------------------------------------------------------
- */
+/* ---- critical path --------------------------------------------------------------------------- */
 
 typedef struct path_writer {
     rpsim_explanation *explanation;

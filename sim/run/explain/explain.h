@@ -108,14 +108,14 @@ typedef struct rpsim_explanation {
     int64_t makespan_ps;
     int64_t share_ps[RPSIM_SHARE_COUNT];        /**< sums to gpus * makespan_ps */
     int64_t (*gpu_share_ps)[RPSIM_SHARE_COUNT]; /**< [gpu] each sums to makespan_ps */
-    int64_t drain_sums_ps; /**< of all drains, in which a collective of the GPU, or a sum over
-                                servers, is under way; 0 of asynchronous programs */
-    int64_t *blame_ps;                          /**< [resource] idle time between a GPU's ops */
-    uint32_t segment_count;                     /**< of the critical path */
-    rpsim_segment *segments;                    /**< from 0 to makespan_ps, none empty */
-    int64_t *path_ps;                           /**< [resource] sums to makespan_ps */
-    int64_t path_kind_ps[RP_OP_KIND_COUNT];     /**< ops of each kind on the path */
-    int64_t path_hop_ps;                        /**< hops on it; with the kinds the makespan */
+    int64_t drain_sums_ps;   /**< of all drains, in which a collective of the GPU, or a sum over
+                                  servers, is under way; 0 of asynchronous programs */
+    int64_t *blame_ps;       /**< [resource] idle time between a GPU's ops */
+    uint32_t segment_count;  /**< of the critical path */
+    rpsim_segment *segments; /**< from 0 to makespan_ps, none empty */
+    int64_t *path_ps;        /**< [resource] sums to makespan_ps */
+    int64_t path_kind_ps[RP_OP_KIND_COUNT]; /**< ops of each kind on the path */
+    int64_t path_hop_ps;                    /**< hops on it; with the kinds the makespan */
 } rpsim_explanation;
 
 /** A run to explain. */

@@ -39,8 +39,7 @@ struct rpsim_allocator_state {
     rpsim_block *spare; /* chained by `after` */
 };
 
-/* ---- blocks -----------------------------------------------------------------------------------
- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static rp_status new_block(struct rpsim_allocator_state *s, rpsim_block **block_out)
 {
@@ -106,8 +105,7 @@ static void join(struct rpsim_allocator_state *s, rpsim_block *block)
     drop_block(s, gone);
 }
 
-/* ---- free ones --------------------------------------------------------------------------------
- */
+/* ---- free ones ------------------------------------------------------------------------------- */
 
 /* The first free block that is not below a size and address. */
 static uint32_t lower_bound(const pool *p, uint64_t bytes, uint64_t address)
@@ -184,8 +182,7 @@ static rpsim_block *best_free(struct rpsim_allocator_state *s, pool *p, uint64_t
     return best;
 }
 
-/* ---- counts -----------------------------------------------------------------------------------
- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 static void count_reserved(rpsim_allocator *a, uint64_t bytes)
 {
@@ -201,8 +198,7 @@ static void count_live(rpsim_allocator *a, uint64_t bytes)
     a->peak_live_bytes = a->live_bytes > a->peak_live_bytes ? a->live_bytes : a->peak_live_bytes;
 }
 
-/* ---- pages ------------------------------------------------------------------------------------
- */
+/* ---- pages ----------------------------------------------------------------------------------- */
 
 /* Maps the pages from the begin of an unmapped block that `bytes` need, and joins them with what is
  * free beside them; no block where the GPU has too few. */
@@ -325,8 +321,7 @@ static rp_status flush(rpsim_allocator *a)
     return RP_OK;
 }
 
-/* ---- requests ---------------------------------------------------------------------------------
- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 /* At most: its begin and its end may share their pages with blocks that are free. */
 static uint64_t pages_of(uint64_t bytes)

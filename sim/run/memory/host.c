@@ -1,7 +1,6 @@
 #include "sim/run/memory/host.h"
 
-/* ---- DeepSpeed --------------------------------------------------------------------------------
- */
+/* ---- DeepSpeed ------------------------------------------------------------------------------- */
 
 /* sub_group_size of ZeRO-3: a group is full with the tensor that reaches it. */
 #define SUB_GROUP UINT64_C(1000000000)
@@ -94,8 +93,7 @@ uint64_t rpsim_zero_host_bytes(const rp_sharding *sharding, const rp_model *mode
     return gpus * each + (accumulates ? p.whole : 0);
 }
 
-/* ---- all ---------------------------------------------------------------------------------------
- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 /* A stage's gradients go down once per call. They come up before where the calls add them up in one
  * slot; calls that overlap have one each. Of sharded systems the host adds up what comes down. */

@@ -62,8 +62,7 @@ static rp_status choice(const reader *r, uint32_t row, uint32_t column, const ch
     return RP_INPUT;
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------
- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 static bool dimension(const rp_model *m, const char *name, size_t length, uint64_t *value_out)
 {
@@ -112,8 +111,7 @@ static rp_status size_of(const reader *r, uint32_t row, uint64_t *bytes_out, uin
     return RP_OK;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------
- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static rp_status count_slots(reader *r)
 {

@@ -31,8 +31,7 @@ typedef struct rpsim_layer_tensors {
  * or a plain MLP were not recorded, nor what only config.json says, nor layers of several kinds. */
 static inline bool rpsim_layer_is_recorded(const rp_model *model)
 {
-    bool biases =
-        model->qkv_bias || model->output_bias || model->mlp_bias || model->router_bias;
+    bool biases = model->qkv_bias || model->output_bias || model->mlp_bias || model->router_bias;
     bool latent = model->kv_rank != 0 || model->shared_intermediate != 0;
     bool norms = rp_model_layer_norms(model) != 2 || model->wide_qk_norm || model->layer_norm;
     return !model->plain_mlp && !biases && !latent && !norms && model->kinds == NULL;

@@ -43,8 +43,7 @@ typedef struct job {
     bool backward;
 } job;
 
-/* ---- blocks -----------------------------------------------------------------------------------
- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static rp_status take(replay *r, uint32_t stream, uint64_t bytes, rpsim_block **block_out)
 {
@@ -127,8 +126,7 @@ static rp_status end_microbatch(replay *r)
     return move(r, HELD_DOWNLOADS, OLD_DOWNLOADS);
 }
 
-/* ---- weights ----------------------------------------------------------------------------------
- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 /* The tensors of a layer's weights that are larger than a small block; the rest as one. */
 static uint32_t weights_of(const rp_model *m, uint32_t layer, uint64_t sizes[static 12])
@@ -190,8 +188,7 @@ static rp_status end_job(replay *r, const job *j, block_list *weights)
     return RP_OK;
 }
 
-/* ---- layers -----------------------------------------------------------------------------------
- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static rp_status follow(replay *r, rpsim_block **tensors, size_t begin, size_t end)
 {
@@ -367,8 +364,7 @@ static rp_status backward_microbatch(replay *r, const job *j, rpsim_block **tape
     return end_microbatch(r);
 }
 
-/* ---- jobs -------------------------------------------------------------------------------------
- */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 static rp_status run_job(replay *r, const job *j)
 {

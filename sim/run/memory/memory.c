@@ -123,8 +123,7 @@ void rpsim_memory_blame_host(rpsim_memory *memory)
              parts);
 }
 
-/* ---- in the order of time ---------------------------------------------------------------------
- */
+/* ---- in the order of time -------------------------------------------------------------------- */
 
 /* By time, and changes of the same time as they are listed: frees first. */
 static int compare_changes(const void *left, const void *right)
@@ -207,8 +206,7 @@ static uint32_t list_changes(const meter *m, change *changes)
     return count;
 }
 
-/* ---- over time --------------------------------------------------------------------------------
- */
+/* ---- over time ------------------------------------------------------------------------------- */
 
 static uint64_t used(const place *at)
 {

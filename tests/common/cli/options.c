@@ -393,7 +393,7 @@ Test(options, words_are_refused_where_there_are_none)
               messages);
 }
 
-/* ---- texts ---- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static char *text_of(rp_options_request request, uint32_t columns)
 {
@@ -500,7 +500,7 @@ Test(options, completions_name_values)
     cr_expect(strstr(zsh, "'*--sum=[adds up]") != NULL);
 }
 
-/* ---- settings ---- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 static char *settings_of(const settings *s, bool all)
 {

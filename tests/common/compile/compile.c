@@ -40,16 +40,16 @@ static rp_program *compile(const char *schedule, rp_dtype dtype)
 {
     rp_program *program = NULL;
     const rp_resolved config = {.schedule = rp_schedule_find(schedule),
-                                      .model = &model,
-                                      .seq_len = 128,
-                                      .dtype = dtype,
-                                      .gpus = 4,
-                                      .calls = 1,
-                                      .microbatches = 8,
-                                      .microbatch_size = 1,
-                                      .iterations = 1,
-                                      .recompute = RP_RECOMPUTE_WAIT,
-                                      .costs = &costs};
+                                .model = &model,
+                                .seq_len = 128,
+                                .dtype = dtype,
+                                .gpus = 4,
+                                .calls = 1,
+                                .microbatches = 8,
+                                .microbatch_size = 1,
+                                .iterations = 1,
+                                .recompute = RP_RECOMPUTE_WAIT,
+                                .costs = &costs};
     cr_assert(eq(int, rp_compile(&config, &program, NULL), RP_OK), "%s", schedule);
     cr_assert(eq(int, rp_program_check(program), RP_OK), "%s", schedule);
     cr_expect(eq(int, program->dtype, dtype));

@@ -28,8 +28,7 @@ static void begin(void)
 
 TestSuite(huggingface, .init = begin, .fini = rp_test_arena_end, .timeout = 60);
 
-/* ---- transformers' table ----------------------------------------------------------------------
- */
+/* ---- transformers' table --------------------------------------------------------------------- */
 
 static rp_csv read_csv(const char *path)
 {
@@ -281,8 +280,7 @@ Test(huggingface, files_of_the_hub_are_read_without_a_word)
     json_decref(root);
 }
 
-/* ---- FLOP -------------------------------------------------------------------------------------
- */
+/* ---- FLOP ------------------------------------------------------------------------------------ */
 
 /* torch.utils.flop_counter counts products alone, as the roofline does; its attention is over all
  * pairs, ours over the causal half, s^2 / 2, less what windows leave out. */
@@ -327,8 +325,7 @@ Test(huggingface, active_parameters_of_mixtures)
     cr_expect(eq(u64, (mixtral.active_parameters + 500000000) / 1000000000, 13));
 }
 
-/* ---- what is not used -------------------------------------------------------------------------
- */
+/* ---- what is not used ------------------------------------------------------------------------ */
 
 #define LLAMA                                                                                      \
     "\"hidden_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 6,\n"                 \
@@ -449,8 +446,7 @@ Test(huggingface, what_cannot_be_read_is_refused)
     }
 }
 
-/* ---- beside files of traces/ ------------------------------------------------------------------
- */
+/* ---- beside files of traces/ ----------------------------------------------------------------- */
 
 /* Shapes that a model of traces/models has make its recorded times the file's own; others do not,
  * whatever the file is called. */

@@ -34,8 +34,7 @@ static rp_status parse(const char *text, const char *assume, rp_model *model_out
     "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 16,\n"                  \
     "\"vocab_size\": 1000, \"max_position_embeddings\": 512, \"rms_norm_eps\": 1e-6"
 
-/* ---- files of other families ------------------------------------------------------------------
- */
+/* ---- files of other families ----------------------------------------------------------------- */
 
 /* Files with all keys, as transformers saves them (golden/hf/variants.py). */
 typedef struct saved {
@@ -134,8 +133,7 @@ Test(huggingface_assume, what_is_proposed_can_be_assumed)
     }
 }
 
-/* ---- keys of other families -------------------------------------------------------------------
- */
+/* ---- keys of other families ------------------------------------------------------------------ */
 
 /* Whole numbers and flags that alter the number of parameters in some class of transformers
  * (golden/hf/shape_keys.py): none of them is a thing that an assumed family may ignore. */
@@ -265,8 +263,7 @@ Test(huggingface_assume, a_window_has_tokens)
     }
 }
 
-/* ---- JSON as Python writes it -----------------------------------------------------------------
- */
+/* ---- JSON as Python writes it ---------------------------------------------------------------- */
 
 /* json.dumps writes these three, and json.loads reads them (Python's documentation of json). */
 Test(huggingface_assume, numbers_that_are_not_finite_are_named)

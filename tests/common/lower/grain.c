@@ -55,8 +55,7 @@ static void make(rp_test_bench *b, const setting *s, rp_grain grain)
     rp_status status =
         s->partition != NULL
             ? rp_partition_parse("test", s->partition, arena, partition, NULL)
-            : rp_partition_even(b->c->schedule, &b->c->costs, s->gpus, 0, arena, partition,
-                                NULL);
+            : rp_partition_even(b->c->schedule, &b->c->costs, s->gpus, 0, arena, partition, NULL);
     cr_assert(eq(int, status, RP_OK));
     b->c->config.gpus = s->gpus;
     b->c->config.recompute = s->recompute;
@@ -87,8 +86,7 @@ static rpsim_memory measure(const rp_test_bench *b)
     return memory;
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------
- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* executor.md 1.3: every layer's input is saved in the forward. Per microbatch, with weights in
  * host memory and `layers` of them recomputed: each of these layers' outputs goes down, once. Up:
@@ -134,8 +132,7 @@ Test(grain, transferred_bytes_equal_the_formula)
     }
 }
 
-/* ---- form -------------------------------------------------------------------------------------
- */
+/* ---- form ------------------------------------------------------------------------------------ */
 
 static void drop_wait(rp_program *p, uint32_t op, uint32_t wait)
 {
@@ -190,8 +187,7 @@ Test(grain, a_missing_link_of_a_layer_input_is_refused)
     cr_expect(eq(u32, count_links("3,6,7|4,6,6,0"), 14 + 16 + 1));
 }
 
-/* ---- times ------------------------------------------------------------------------------------
- */
+/* ---- times ----------------------------------------------------------------------------------- */
 
 static int64_t makespan_of(const setting *s, rp_grain grain)
 {
@@ -269,8 +265,7 @@ Test(grain, one_microbatch_takes_as_long_as_its_chain)
     }
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static uint64_t largest(uint64_t a, uint64_t b)
 {

@@ -53,8 +53,7 @@ static rp_program *make(const char *name, uint32_t gpus, uint32_t microbatches, 
     rp_program *program = NULL;
     uint32_t *sequences = NULL;
     cr_assert(
-        eq(int, rp_partition_even(schedule, &table, gpus, 0, arena, &partition, NULL),
-           RP_OK));
+        eq(int, rp_partition_even(schedule, &table, gpus, 0, arena, &partition, NULL), RP_OK));
     rp_schedule_config config = {.gpus = gpus,
                                  .microbatches = microbatches,
                                  .iterations = STEPS,

@@ -36,7 +36,7 @@ static void end(void)
 
 TestSuite(network, .init = begin, .fini = end, .timeout = 500);
 
-/* ---- The slow reference ---- */
+/* ---- The slow reference ---------------------------------------------------------------------- */
 
 static double worst_difference(void)
 {
@@ -88,7 +88,7 @@ Test(network, random_networks_equal_the_reference_b)
     compare_with_reference(20261121);
 }
 
-/* ---- variants that may not matter ---- */
+/* ---- variants that may not matter ------------------------------------------------------------ */
 
 /* Runs `variant` and the plain form of random networks; ends may differ by `slack_ticks`. */
 static void compare_with_plain(rp_flows_variant variant, int64_t slack_ticks)
@@ -162,7 +162,7 @@ Test(network, every_build_gives_the_same_ticks)
     cr_expect(eq(u64, hash, UINT64_C(5347725827358560110)));
 }
 
-/* ---- Max-min fairness, conservation: at every event of random networks ---- */
+/* ---- Max-min fairness, conservation: at every event of random networks ----------------------- */
 
 typedef struct observed {
     rp_network *network;

@@ -9,8 +9,7 @@
 
 TestSuite(machine_topology, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
 
-/* ---- closed forms -----------------------------------------------------------------------------
- */
+/* ---- closed forms ---------------------------------------------------------------------------- */
 
 #define GPUS 8u
 #define OPS 4u /* of each queue: parameter pieces, or gradient downloads */
@@ -190,8 +189,7 @@ Test(machine_topology, nodes_read_each_other_over_the_network)
     EXPECT(&m, ((uint32_t[]){UPLOAD(0, 1), UPLOAD(6, 1)}), ((double[]){4.5, 4.5}));
 }
 
-/* ---- random programs --------------------------------------------------------------------------
- */
+/* ---- random programs ------------------------------------------------------------------------- */
 
 static uint64_t run_hash(rp_test_bench *b, const rp_machine *m)
 {

@@ -59,8 +59,7 @@ static void write_runs(const rp_page_run *runs, uint32_t count)
     write_page(&page);
 }
 
-/* ---- reading it back --------------------------------------------------------------------------
- */
+/* ---- reading it back ------------------------------------------------------------------------- */
 
 /* The text of the script element with this id, up to its end. */
 static const char *element(const char *id, size_t *length_out)
@@ -144,8 +143,7 @@ static const int64_t *column(const json_t *head, const numbers *n, const char *n
     return NULL;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------
- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void expect_times(const json_t *head, const numbers *n, int64_t unit_ps)
 {
@@ -166,9 +164,9 @@ static void expect_times(const json_t *head, const numbers *n, int64_t unit_ps)
 Test(page, ops_and_causes_are_read_back)
 {
     static const uint32_t causes[RP_TEST_OPS] = {NONE, 0, 5, 2, 0, 4, 5, 6, 3};
-    static const rp_delay reasons[RP_TEST_OPS] = {
-        RP_DELAY_START, RP_DELAY_QUEUE, RP_DELAY_DATA,  RP_DELAY_QUEUE,  RP_DELAY_DATA,
-        RP_DELAY_QUEUE, RP_DELAY_QUEUE, RP_DELAY_QUEUE, RP_DELAY_CONTROL};
+    static const rp_delay reasons[RP_TEST_OPS] = {RP_DELAY_START, RP_DELAY_QUEUE, RP_DELAY_DATA,
+                                                  RP_DELAY_QUEUE, RP_DELAY_DATA,  RP_DELAY_QUEUE,
+                                                  RP_DELAY_QUEUE, RP_DELAY_QUEUE, RP_DELAY_CONTROL};
     const rp_page_run run = {.name = "by hand", .timeline = timeline};
     numbers n;
     write_runs(&run, 1);

@@ -33,7 +33,7 @@ static void end(void)
 
 TestSuite(planner, .init = begin, .fini = end, .timeout = 480);
 
-/* ---- golden examples (shared/golden/partition.json, checked against the library) ---- */
+/* ---- golden examples (shared/golden/partition.json, checked against the library) ------------- */
 
 static void expect_integer(const json_t *expected, const char *key, int64_t value, const char *name)
 {
@@ -105,7 +105,7 @@ Test(planner, golden_examples)
     json_decref(root);
 }
 
-/* ---- random instances ---- */
+/* ---- random instances ------------------------------------------------------------------------ */
 
 /* Sanitized builds are slower; the acceptance's number runs in the release build. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -247,8 +247,7 @@ static void check_candidates(const instance *c, const slow_plan *best, uint32_t 
     uint32_t count = 0;
     int wanted = slow_plan_caps(&c->slow, MAX_CAPS, caps, stages);
     cr_assert(le(int, wanted, MAX_CAPS));
-    cr_assert(
-        eq(int, rp_plan_candidates(&c->input, own, &list, &count, NULL), RP_OK));
+    cr_assert(eq(int, rp_plan_candidates(&c->input, own, &list, &count, NULL), RP_OK));
     cr_assert(eq(int, (int)count, wanted), "instance %u", number);
     uint32_t as_cheap = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -337,7 +336,7 @@ Test(planner, greedy_is_minimal)
     }
 }
 
-/* ---- the paper's models ---- */
+/* ---- the paper's models ---------------------------------------------------------------------- */
 
 static rp_plan plan_model(const char *model_name, bool limited, rp_partition *partition)
 {
@@ -422,7 +421,7 @@ Test(planner, bytes_of_layers)
     }
 }
 
-/* ---- edges ---- */
+/* ---- edges ----------------------------------------------------------------------------------- */
 
 static rp_plan_input small_input(const int64_t *times, const uint64_t *bytes, uint32_t layers)
 {
@@ -445,15 +444,13 @@ static void expect_refused(const rp_plan_input *input, const char *cause)
     rp_plan_candidate *list = NULL;
     uint32_t count = 0;
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(eq(int, rp_plan_make(input, arena, &plan, NULL), RP_INPUT), "%s",
-              cause);
+    cr_expect(eq(int, rp_plan_make(input, arena, &plan, NULL), RP_INPUT), "%s", cause);
     rp_log_capture_end();
     cr_expect(strstr(message, cause) != NULL, "%s: %s", cause, message);
     cr_expect(strstr(message, "; valid ") != NULL, "%s", message);
     rp_log_capture_begin(message, sizeof message);
-    cr_expect(
-        eq(int, rp_plan_candidates(input, arena, &list, &count, NULL), RP_INPUT),
-        "%s", cause);
+    cr_expect(eq(int, rp_plan_candidates(input, arena, &list, &count, NULL), RP_INPUT), "%s",
+              cause);
     rp_log_capture_end();
 }
 

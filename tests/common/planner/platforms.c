@@ -1,9 +1,9 @@
 /* Plans from computed cost tables: every model on every platform, as rpplan prints them, against
  * the slow reference, and as rpsim --partition auto takes them.
  * Release only. */
+#include "common/inputs/load/platforms.h"
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"
-#include "common/inputs/load/platforms.h"
 #include "common/planner/planner.h"
 #include "common/roofline/roofline.h"
 #include "sim/run/run_plan.h"
@@ -106,9 +106,7 @@ static void expect_plan(const char *model_name, const char *platform_name)
     rp_costs of_run;
     const char *text = NULL;
     cr_assert(
-        eq(int,
-           rpsim_run_costs(&costs, &model, &platform, 4, 2048, arena, &of_run, NULL),
-           RP_OK));
+        eq(int, rpsim_run_costs(&costs, &model, &platform, 4, 2048, arena, &of_run, NULL), RP_OK));
     cr_assert(eq(int,
                  rpsim_table_plan(&of_run, &model, rp_plan_default_limit(&platform), 1, arena,
                                   &partition, NULL, NULL),

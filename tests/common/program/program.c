@@ -31,7 +31,7 @@ static void end(void)
 
 TestSuite(program, .init = begin, .fini = end, .timeout = 300);
 
-/* ---- three valid programs ---- */
+/* ---- three valid programs -------------------------------------------------------------------- */
 
 /* No schedule makes transfers yet: the text is written by hand. */
 static const char transfers[] =
@@ -77,9 +77,7 @@ static rp_program *build(const char *name, const char *partition_text, rp_recomp
     rp_partition partition;
     rp_program *program = NULL;
     rp_test_equal_costs(arena, 4, 1000, 2000, &costs);
-    cr_assert(eq(int,
-                 rp_partition_parse(NULL, partition_text, arena, &partition, NULL),
-                 RP_OK));
+    cr_assert(eq(int, rp_partition_parse(NULL, partition_text, arena, &partition, NULL), RP_OK));
     rp_schedule_config config = {.gpus = 2,
                                  .microbatches = 2,
                                  .iterations = iterations,
@@ -109,7 +107,7 @@ static rp_program *make_base(base which)
     return program;
 }
 
-/* ---- single mutations ---- */
+/* ---- single mutations ------------------------------------------------------------------------ */
 
 /* One field: of an element of one of the program's lists, or of the program itself. */
 typedef struct field {
@@ -324,7 +322,7 @@ Test(program, messages_of_rules_differ)
     }
 }
 
-/* ---- the text form ---- */
+/* ---- the text form --------------------------------------------------------------------------- */
 
 typedef struct written {
     char *bytes;
@@ -460,7 +458,7 @@ Test(program, cut_texts_are_refused)
     free(text.bytes);
 }
 
-/* ---- the hash ---- */
+/* ---- the hash -------------------------------------------------------------------------------- */
 
 static const field hashed[] = {
     HEADER(gpu_count),
@@ -545,7 +543,7 @@ Test(program, hash_sees_every_field)
     }
 }
 
-/* ---- bad texts: tests/bad/programs/expected.tsv ---- */
+/* ---- bad texts: tests/bad/programs/expected.tsv ---------------------------------------------- */
 
 static const char *cell(const rp_csv *table, uint32_t row, const char *header)
 {

@@ -97,8 +97,7 @@ static uint32_t turn_of(const char *name)
     return turn;
 }
 
-/* ---- rates -------------------------------------------------------------------------------------
- */
+/* ---- rates ----------------------------------------------------------------------------------- */
 
 /* Lines of a platform file for one resource, `factor` times as fast. */
 typedef void lines_fn(const rp_platform *p, double factor, char lines[512]);
@@ -248,8 +247,7 @@ RATES(dram, "mobius", "roundpipe")
 RATES(socket, "mobius", "roundpipe")
 RATES(network, "mobius", "roundpipe", "interleaved-1f1b", "fsdp", "megatron-tp")
 
-/* ---- work --------------------------------------------------------------------------------------
- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
 /* A longer sequence is more work of every kind; so is a larger microbatch, or another call. It
  * needs no less memory. */
@@ -286,8 +284,7 @@ Test(plausible, more_work_takes_longer)
     }
 }
 
-/* ---- platforms ---------------------------------------------------------------------------------
- */
+/* ---- platforms ------------------------------------------------------------------------------- */
 
 /* True where `b` is at least as good as `a` in everything a file says. Rates of peers count only
  * where both have the same kind. */
@@ -369,8 +366,7 @@ Test(plausible, better_platforms_are_not_slower)
     cr_expect(ge(u32, pairs, 3 * 10)); /* 3090 on PCIe 3 to 4, A800 to H100 to H200, … */
 }
 
-/* ---- links and host ----------------------------------------------------------------------------
- */
+/* ---- links and host -------------------------------------------------------------------------- */
 
 /* Weights in host memory pass the GPUs' links at least once each way (2 B, as gradients on the way
  * down); Adam in host memory reads and writes master weights and two moments (3 x 4 B each way). */

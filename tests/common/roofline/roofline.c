@@ -181,8 +181,7 @@ Test(roofline, active_experts_only)
     }
 }
 
-/* ---- times ------------------------------------------------------------------------------------
- */
+/* ---- times ----------------------------------------------------------------------------------- */
 
 typedef void visit_fn(const rp_model *model, const rp_platform *platform);
 
@@ -289,8 +288,7 @@ Test(roofline, monotone_in_length_and_sequences)
     for_all(check_monotone);
 }
 
-/* ---- against what was measured ----------------------------------------------------------------
- */
+/* ---- against what was measured --------------------------------------------------------------- */
 
 /* Predicted / measured - 1 in percent, of a layer and of the head, forward and backward. */
 static void errors_of(const char *name, double errors_out[4])
@@ -438,8 +436,7 @@ Test(roofline, missing_rates)
     cr_expect(ne(ptr, strstr(message, "valid are sizes"), NULL), "%s", message);
 }
 
-/* ---- LoRA -------------------------------------------------------------------------------------
- */
+/* ---- LoRA ------------------------------------------------------------------------------------ */
 
 /* r (in + out) of every linear layer, from config.json: q, k, v, o; gate, up, down of each expert.
  */
@@ -487,8 +484,7 @@ Test(roofline, lora_has_no_gradients_of_frozen_matrices)
     cr_expect(epsilon_eq(dbl, bwd, forward - attention + 2.5 * attention + 2 * adapters, 1e-9));
 }
 
-/* ---- rpsim ------------------------------------------------------------------------------------
- */
+/* ---- rpsim ----------------------------------------------------------------------------------- */
 
 static const char *all_models(void)
 {

@@ -1,9 +1,9 @@
 /* A run as a value: what it leaves open, and what its program says of it again. */
-#include "common/run/resolve.h"
 #include "common/compile/compile.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
 #include "common/roofline/roofline.h"
+#include "common/run/resolve.h"
 #include "common/schedule/even.h"
 #include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"

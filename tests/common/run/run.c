@@ -197,8 +197,7 @@ Test(run, what_decisions_say_together)
     cr_expect(eq(int, reductions.dtype, RP_DTYPE_BF16));
 }
 
-/* ---- omitted decisions ------------------------------------------------------------------------
- */
+/* ---- omitted decisions ----------------------------------------------------------------------- */
 
 /* Everything that a resolved run holds but its inputs; 1 and 0 of a layout are the same. */
 static const char *text_of(const rp_resolved *r)

@@ -35,8 +35,7 @@ static rp_partition ones(uint32_t stages)
     return partition;
 }
 
-/* ---- the search itself ------------------------------------------------------------------------
- */
+/* ---- the search itself ----------------------------------------------------------------------- */
 
 /* Equal stages, one per GPU: (M + N - 1)(F + B), and where backwards are split 3 M + N - 1 (the
  * last GPU cannot begin before N - 1, schedules.md 2 reaches it). */
@@ -89,8 +88,7 @@ Test(optimum, parallel_machines)
     cr_expect(eq(i64, slow_optimum(&instance, 100, MOST_STATES), 9));
 }
 
-/* ---- bound <= optimum <= schedules ------------------------------------------------------------
- */
+/* ---- bound <= optimum <= schedules ----------------------------------------------------------- */
 
 static void draw_costs(rp_random *random, rp_costs *costs)
 {
@@ -265,8 +263,7 @@ Test(optimum, any_schedule_of_the_work)
     expect_tally(&t, "any schedule of the work", CASES / 3, CASES / 4);
 }
 
-/* ---- RoundPipe --------------------------------------------------------------------------------
- */
+/* ---- RoundPipe ------------------------------------------------------------------------------- */
 
 /* The parts of `layers` between cuts, bit i of `cuts` behind layer i. */
 static uint32_t compose(uint32_t layers, uint32_t cuts, uint32_t *out)
@@ -333,8 +330,7 @@ Test(optimum, roundpipe_with_any_partition_and_placement)
     expect_tally(&t, "roundpipe", 3 * CASES, CASES / 2);
 }
 
-/* ---- distances of the schedules ---------------------------------------------------------------
- */
+/* ---- distances of the schedules -------------------------------------------------------------- */
 
 typedef struct distance {
     const char *schedule;
@@ -391,8 +387,7 @@ Test(optimum, distances)
             rp_partition partition;
             const rp_schedule_type *schedule = rp_schedule_find(distances[k].schedule);
             cr_assert(eq(int,
-                         rp_partition_even(schedule, &costs, 3, 0, rp_test_arena, &partition,
-                                           NULL),
+                         rp_partition_even(schedule, &costs, 3, 0, rp_test_arena, &partition, NULL),
                          RP_OK));
             rp_schedule_config config = {.gpus = 3,
                                          .microbatches = 4,

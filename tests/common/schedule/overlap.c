@@ -13,8 +13,7 @@
 
 TestSuite(overlap, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
-/* ---- the rule once more, as its file's head tells it ------------------------------------------
- */
+/* ---- the rule once more, as its file's head tells it ----------------------------------------- */
 
 enum { MOST_GPUS = 16, MOST_MICROBATCHES = 64 };
 
@@ -249,8 +248,7 @@ Test(overlap, a_round_per_gpu_never_idles)
     }
 }
 
-/* ---- hardware fidelity ------------------------------------------------------------------------
- */
+/* ---- hardware fidelity ----------------------------------------------------------------------- */
 
 /* When the first forward of call 1 starts, minus when the last loss of call 0 has been computed. */
 static int64_t lead_ps(const rpsim_result *result, uint32_t per_call)

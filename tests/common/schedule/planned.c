@@ -33,8 +33,7 @@ static const struct {
     {"v-min-squeezed", "v-min", 2, 0},
 };
 
-/* ---- runs --------------------------------------------------------------------------------------
- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static bool run(const char *name, const rp_test_stage_case *c, rpsim_result *result)
 {
@@ -79,8 +78,7 @@ static uint32_t peak_of(const rp_program *program, uint32_t gpu)
     return peak;
 }
 
-/* ---- never worse -------------------------------------------------------------------------------
- */
+/* ---- never worse ----------------------------------------------------------------------------- */
 
 static void compare(size_t pair, const rp_test_stage_case *c, const char *what, bool *better)
 {
@@ -139,8 +137,7 @@ Test(planned, never_worse_than_fixed)
     }
 }
 
-/* ---- exact -------------------------------------------------------------------------------------
- */
+/* ---- exact ----------------------------------------------------------------------------------- */
 
 /* All orders of small pipelines are tried. None is better than the planned one by more than some
  * per cent, most not at all, and none of the planned ones is better than what is possible. */
@@ -173,8 +170,7 @@ Test(planned, near_the_optimum_of_small_cases)
     cr_expect(le(dbl, excess / 200, 0.01), "%g", excess / 200);
 }
 
-/* ---- closed forms ------------------------------------------------------------------------------
- */
+/* ---- closed forms ---------------------------------------------------------------------------- */
 
 /* With equal times the last stage's GPU cannot begin before P - 1 forwards, and then has 3 M cells;
  * in a V of half stages it is (P - 1) / 2 (Qi et al. 2024, table 1 and section 6). */
@@ -221,8 +217,7 @@ Test(planned, v_half_has_half_the_bubble)
     }
 }
 
-/* ---- the parts of a plan by themselves ---------------------------------------------------------
- */
+/* ---- the parts of a plan by themselves ------------------------------------------------------- */
 
 typedef struct workshop {
     rp_test_stage_case c;
@@ -325,8 +320,7 @@ Test(planned, compaction_of_any_order)
     cr_expect(lt(dbl, after, 0.95 * before), "%g of %g", after, before);
 }
 
-/* ---- weight parts deferred ---------------------------------------------------------------------
- */
+/* ---- weight parts deferred ------------------------------------------------------------------- */
 
 static int compare_ops(const void *left, const void *right)
 {
@@ -372,8 +366,7 @@ Test(planned, deferring_weight_parts_changes_what_is_kept_and_not_the_ops)
     free(first);
 }
 
-/* ---- refusals ----------------------------------------------------------------------------------
- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 Test(planned, times_are_needed)
 {
@@ -383,8 +376,7 @@ Test(planned, times_are_needed)
         rp_test_stage_case_make(4, pairs[pair].chunks, 8, (slow_split){1, 1, 1}, rp_test_arena, &c);
         c.config.costs = NULL;
         rp_log_capture_begin(message, sizeof message);
-        rp_status status =
-            rp_schedule_check(rp_schedule_find(pairs[pair].name), &c.config, NULL);
+        rp_status status = rp_schedule_check(rp_schedule_find(pairs[pair].name), &c.config, NULL);
         rp_log_capture_end();
         cr_expect(eq(int, status, RP_USAGE));
         cr_expect(strstr(message, pairs[pair].name) != NULL &&

@@ -16,7 +16,7 @@
 
 TestSuite(split_schedules, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
-/* ---- tables ---- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void read_table(const char *path, char separator, rp_csv *table)
 {
@@ -43,7 +43,7 @@ static double number(const rp_csv *table, uint32_t row, const char *column)
     return value;
 }
 
-/* ---- programs as rows of cells ---- */
+/* ---- programs as rows of cells --------------------------------------------------------------- */
 
 static uint32_t cells_of(const rp_program *program, uint32_t gpu, uint32_t *ops)
 {
@@ -96,7 +96,7 @@ static void run(const char *name, const rp_costs *costs, uint32_t gpus, uint32_t
               "%s P%u M%u", name, gpus, microbatches);
 }
 
-/* ---- schedules.md 8 ---- */
+/* ---- schedules.md 8 -------------------------------------------------------------------------- */
 
 /* One unit of a whole stage, so that chunks of half a stage are whole numbers. */
 #define UNIT 20
@@ -151,7 +151,7 @@ Test(split_schedules, check_values_of_schedules_md)
     }
 }
 
-/* ---- PyTorch 2.15's pipeline_order of the classes named in the schedules' sources ---- */
+/* ---- PyTorch 2.15's pipeline_order of the classes named in the schedules' sources ------------ */
 
 static const char *next_cell(const char *at, slow_cell *out, bool *paired_next)
 {
@@ -230,7 +230,7 @@ Test(split_schedules, orders_of_pytorch)
     }
 }
 
-/* ---- the slow reference on random sizes and times ---- */
+/* ---- the slow reference on random sizes and times -------------------------------------------- */
 
 static const char *const names[] = {"eager-1f1b", "zb-h1",  "zb-h2", "zb1p",
                                     "zbv",        "v-half", "v-min", "dualpipev"};
@@ -322,7 +322,7 @@ Test(split_schedules, slow_reference_agrees)
     cr_expect(ge(u32, checked, 1500));
 }
 
-/* ---- closed forms ---- */
+/* ---- closed forms ---------------------------------------------------------------------------- */
 
 /* Qi et al. 2024, table 1, and schedules.md 2, 3: with equal times of the three parts the
  * makespan of ZB-H1 is 3 M + P - 1 and of ZB-V 3 M + (P - 1) / 2; a rank of ZB-H2 and ZB-V never

@@ -53,8 +53,7 @@ static rp_program *make_calls(const char *name, uint32_t gpus, uint32_t each, ui
     uint32_t *sequences = NULL;
     uint32_t microbatches = gpus * each;
     cr_assert(
-        eq(int, rp_partition_even(schedule, &table, gpus, 0, arena, &partition, NULL),
-           RP_OK));
+        eq(int, rp_partition_even(schedule, &table, gpus, 0, arena, &partition, NULL), RP_OK));
     rp_schedule_config config = {.gpus = gpus,
                                  .microbatches = microbatches,
                                  .iterations = STEPS,
@@ -293,8 +292,7 @@ Test(systems, fsdp_overlaps)
     rp_program_destroy(p);
 }
 
-/* ---- FSDP with offload ------------------------------------------------------------------------
- */
+/* ---- FSDP with offload ----------------------------------------------------------------------- */
 
 /* One unit (a stage of one microbatch, forward or backward) in seconds. */
 typedef struct unit_times {

@@ -69,24 +69,15 @@ TestSuite(store_views, .init = begin, .fini = end);
           " OR s.global_batch IS NOT config_json ->> 'global_batch'"
 
 static const rp_store_metric all_metrics[] = {
-    {"makespan_ps", false, 4000000000, 0},
-    {"busy_ps", false, 5000000000, 0},
-    {"bubble_ps", false, 3000000000, 0},
-    {"fill_ps", false, 800000000, 0},
-    {"switch_ps", false, 700000000, 0},
-    {"drain_ps", false, 600000000, 0},
-    {"intra_ps", false, 900000000, 0},
-    {"comm_total_ps", false, 90000000, 0},
-    {"comm_exposed_ps", false, 40000000, 0},
-    {"lower_bound_ps", false, 3500000000, 0},
-    {"iteration_ps", true, 0, 4000000001.5},
-    {"tokens_per_s", true, 0, 1234.5},
-    {"peak_gpu_bytes", false, 1 << 30, 0},
-    {"fits", false, 1, 0},
-    {"peak_host_bytes", false, 2000000000, 0},
-    {"host_memory_bytes", false, 512000000000, 0},
-    {"max_seqlen", false, 31744, 0},
-    {"something_else", true, 0, 1},
+    {"makespan_ps", false, 4000000000, 0},     {"busy_ps", false, 5000000000, 0},
+    {"bubble_ps", false, 3000000000, 0},       {"fill_ps", false, 800000000, 0},
+    {"switch_ps", false, 700000000, 0},        {"drain_ps", false, 600000000, 0},
+    {"intra_ps", false, 900000000, 0},         {"comm_total_ps", false, 90000000, 0},
+    {"comm_exposed_ps", false, 40000000, 0},   {"lower_bound_ps", false, 3500000000, 0},
+    {"iteration_ps", true, 0, 4000000001.5},   {"tokens_per_s", true, 0, 1234.5},
+    {"peak_gpu_bytes", false, 1 << 30, 0},     {"fits", false, 1, 0},
+    {"peak_host_bytes", false, 2000000000, 0}, {"host_memory_bytes", false, 512000000000, 0},
+    {"max_seqlen", false, 31744, 0},           {"something_else", true, 0, 1},
 };
 
 static rp_store_run make_run(const char *schedule, const char *json)

@@ -196,7 +196,7 @@ Test(gantt, broken_script_is_reported)
     cr_expect(eq(sz, rp_test_remove(folder), 0));
 }
 
-/* ---- boxes ---- */
+/* ---- boxes ----------------------------------------------------------------------------------- */
 
 static const rp_gantt_window all = {.last = UINT32_MAX};
 

@@ -45,7 +45,7 @@ static void end(void)
 
 TestSuite(output, .init = begin, .fini = end);
 
-/* ---- JSON ---- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static rp_json one_value;
 static rp_json *const json = &one_value;
@@ -195,7 +195,7 @@ Test(output, json_times)
     cr_expect(eq(str, WRITTEN(rp_json_us(json, INT64_MAX)), "9223372036854.775807"));
 }
 
-/* ---- Chrome trace ---- */
+/* ---- Chrome trace ---------------------------------------------------------------------------- */
 
 static json_t *read_trace(const rp_timeline *of)
 {
@@ -370,10 +370,8 @@ Test(output, trace_of_schedules)
         rp_timeline *run;
         rp_metrics metrics;
         rp_stage_times times;
-        cr_assert(eq(
-            int,
-            rp_partition_even(rp_schedules[s], &costs, 4, 0, arena, &partition, NULL),
-            RP_OK));
+        cr_assert(eq(int, rp_partition_even(rp_schedules[s], &costs, 4, 0, arena, &partition, NULL),
+                     RP_OK));
         rp_schedule_config config = {
             .gpus = 4,
             .microbatches = 8,
@@ -514,7 +512,7 @@ Test(output, trace_to_a_full_disk)
     cr_expect(strstr(messages, "/dev/full: cannot be written: No space") != NULL, "%s", messages);
 }
 
-/* ---- timeline CSV ---- */
+/* ---- timeline CSV ---------------------------------------------------------------------------- */
 
 static char *write_csv(const rp_timeline *of, size_t *length)
 {

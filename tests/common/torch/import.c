@@ -100,8 +100,7 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
     costs.hop_ps = 130;
     costs.head_fwd_ps = 700;
     costs.head_bwd_ps = 1500;
-    if (rp_partition_even(schedule, &costs, gpus, 0, rp_test_arena, &partition,
-                          NULL) != RP_OK) {
+    if (rp_partition_even(schedule, &costs, gpus, 0, rp_test_arena, &partition, NULL) != RP_OK) {
         return false;
     }
     rp_schedule_config config = {.gpus = gpus,
@@ -231,7 +230,7 @@ Test(torch_csv_import, orders_of_pytorch)
     }
 }
 
-/* ---- rpsim --torch-csv-in; bad command lines are in tests/bad/commands.tsv ---- */
+/* ---- rpsim --torch-csv-in; bad command lines are in tests/bad/commands.tsv ------------------- */
 
 TestSuite(torch_csv_import_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end);
 

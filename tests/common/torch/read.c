@@ -243,7 +243,7 @@ Test(torch_csv_read, ranks_of_stages)
     }
 }
 
-/* ---- the dry run against a slow one ---- */
+/* ---- the dry run against a slow one ---------------------------------------------------------- */
 
 enum { RANKS = 3, MICROBATCHES = 3, CELLS = 2 * MICROBATCHES };
 
@@ -345,7 +345,7 @@ Test(torch_csv_read, dry_run_as_a_slow_one)
     cr_expect(lt(u32, stuck, 1990));
 }
 
-/* ---- lowering, against what PyTorch lowered ---- */
+/* ---- lowering, against what PyTorch lowered -------------------------------------------------- */
 
 Test(torch_csv_read, lowered_as_by_pytorch)
 {

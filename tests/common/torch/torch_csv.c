@@ -126,7 +126,7 @@ Test(torch_csv, all_compute_types)
     rp_program_destroy(program);
 }
 
-/* ---- read back by the grammar: STAGE TYPE MB, digits, one of F I W B, digits; or pairs ---- */
+/* ---- read back by the grammar: STAGE TYPE MB, digits, one of F I W B, digits; or pairs ------- */
 
 typedef struct cell {
     uint32_t stage, microbatch;
@@ -280,7 +280,7 @@ Test(torch_csv, full_disk_is_an_error)
     rp_program_destroy(program);
 }
 
-/* ---- rpsim --torch-csv-out; bad command lines are in tests/bad/commands.tsv ---- */
+/* ---- rpsim --torch-csv-out; bad command lines are in tests/bad/commands.tsv ------------------ */
 
 TestSuite(torch_csv_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end);
 

@@ -182,8 +182,7 @@ Test(exec_adapter_config, other_adapters_are_refused_by_key_and_line)
     }
 }
 
-/* ---- modules ----------------------------------------------------------------------------------
- */
+/* ---- modules --------------------------------------------------------------------------------- */
 
 #define OF(layer, module)                                                                          \
     "base_model.model.model.layers." #layer "." module ".lora_A.weight",                           \

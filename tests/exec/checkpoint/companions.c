@@ -42,8 +42,7 @@ static const rpexec_companion *find(const rpexec_companions *c, const char *name
     return found;
 }
 
-/* ---- config.json of a model's sizes -----------------------------------------------------------
- */
+/* ---- config.json of a model's sizes ---------------------------------------------------------- */
 
 static void check_read_back(const rp_model *m)
 {
@@ -142,8 +141,7 @@ Test(exec_companions, layers_of_no_family_have_no_configuration)
     cr_expect(strstr(rp_test_messages, "are without config.json") != NULL, "%s", rp_test_messages);
 }
 
-/* ---- config.json that is carried along --------------------------------------------------------
- */
+/* ---- config.json that is carried along ------------------------------------------------------- */
 
 static void check_carried(const char *before, const char *after)
 {
@@ -197,8 +195,7 @@ Test(exec_companions, configurations_without_a_place_for_the_type_are_refused)
     }
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 #define QWEN3 RP_TEST_ROOT "/golden/decoders/qwen3"
 

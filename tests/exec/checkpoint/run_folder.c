@@ -63,8 +63,7 @@ static bool exists(const char *path)
     return lstat(path, &about) == 0;
 }
 
-/* ---- saving beside a user's own ---------------------------------------------------------------
- */
+/* ---- saving beside a user's own -------------------------------------------------------------- */
 
 /* Saves steps in "run", as a run that resumes: the folder may have checkpoints. */
 static rp_status save(uint64_t first, uint64_t last, uint32_t keep, const rpexec_companions *with)
@@ -276,8 +275,7 @@ Test(exec_run_folder, a_lock_of_others_is_left_alone)
     }
 }
 
-/* ---- links in what is read --------------------------------------------------------------------
- */
+/* ---- links in what is read ------------------------------------------------------------------- */
 
 Test(exec_run_folder, links_lead_into_the_folder_or_to_the_cache)
 {

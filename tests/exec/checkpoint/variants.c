@@ -47,8 +47,7 @@ static const char *const goldens[] = {
     "families/mistral",   "families/llama-biases",  "families/gpt-oss",      "families/phi3",
     "families/phi3-long", "families/phi3-short",    "families/gemma3"};
 
-/* ---- folders ---------------------------------------------------------------------------------
- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 /* A model that is read plainly, and the tensors of its file. */
 typedef struct original {
@@ -140,8 +139,7 @@ static void expect_refused(const original *o, const char *what, const char *mess
     cr_assert(eq(int, clear(), 0));
 }
 
-/* ---- variants ---------------------------------------------------------------------------------
- */
+/* ---- variants -------------------------------------------------------------------------------- */
 
 static const char *const buffers[] = {"model.layers.%u.self_attn.rotary_emb.inv_freq",
                                       "model.layers.%u.self_attn.rotary_emb.original_inv_freq",

@@ -99,8 +99,7 @@ Test(exec_weights, folders_of_100000_tensors_are_read)
     remove_folder(folder, shards);
 }
 
-/* ---- what is written --------------------------------------------------------------------------
- */
+/* ---- what is written ------------------------------------------------------------------------- */
 
 /* A decoder of three layers, its table of 97 x 32 the largest tensor. */
 static void make_small(rpexec_model *model, rp_model *config, rpexec_state *state, rp_dtype dtype)

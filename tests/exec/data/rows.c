@@ -63,8 +63,7 @@ static rp_status open_rows(uint32_t seq_len, rpexec_padding padding, rpexec_toke
     return rpexec_tokens_open(path, &wanted, rp_test_arena, t);
 }
 
-/* ---- the second definition --------------------------------------------------------------------
- */
+/* ---- the second definition ------------------------------------------------------------------- */
 
 /* True where all of [from, to) could be padding. */
 static bool pads(const int32_t *row, uint32_t from, uint32_t to, bool known)
@@ -164,8 +163,7 @@ Test(exec_data_rows, labels_are_those_of_a_look_at_each_token)
     }
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 Test(exec_data_rows, bad_tokens_and_labels_have_their_place)
 {

@@ -53,8 +53,7 @@ Test(exec_gpu_copies, copies_over_the_host_end_with_their_last_piece)
     }
 }
 
-/* ---- queues without a program -----------------------------------------------------------------
- */
+/* ---- queues without a program ---------------------------------------------------------------- */
 
 #define GPUS 3u
 #define QUEUES 5u

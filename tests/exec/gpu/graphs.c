@@ -28,8 +28,7 @@ static void end(void)
 
 TestSuite(exec_gpu_graphs, .init = begin, .fini = end, .timeout = 240);
 
-/* ---- whole runs -------------------------------------------------------------------------------
- */
+/* ---- whole runs ------------------------------------------------------------------------------ */
 
 /* Numbers of what streams have been given. */
 typedef struct launches {
@@ -197,8 +196,7 @@ Test(exec_gpu_graphs, experts_and_adapters_too)
     cr_expect(gt(u32, l.graphs, l.captures));
 }
 
-/* ---- several programs on the same devices, as training has them -------------------------------
- */
+/* ---- several programs on the same devices, as training has them ------------------------------ */
 
 static const rpexec_driver_type *fake;
 static rpexec_devices *kept;
@@ -360,8 +358,7 @@ Test(exec_gpu_graphs, graphs_go_with_their_memory)
     close_series(&s);
 }
 
-/* ---- errors -----------------------------------------------------------------------------------
- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /* Runs in which graphs do not work have the same bits without them. */
 Test(exec_gpu_graphs, failing_captures_fall_back)

@@ -26,7 +26,7 @@ TestSuite(exec_nccl, .init = begin, .fini = end, .timeout = 120);
 static const char *const sharded[] = {"zero2",        "zero3",         "fsdp",
                                       "zero-offload", "zero-infinity", "fsdp-offload"};
 
-/* ---- the same training ---- */
+/* ---- the same training ----------------------------------------------------------------------- */
 
 /* As rp_test_gpu_compare, of which graphs are launched where they shall be. */
 static void compare(const rp_model *config, const rp_resolved *work,
@@ -121,7 +121,7 @@ Test(exec_nccl, sums_of_a_ring_are_within_roundings)
     }
 }
 
-/* ---- transports of the exchanges ---- */
+/* ---- transports of the exchanges ------------------------------------------------------------- */
 
 static rp_status attach(const emulated_machine *machine, const rpexec_devices_config *config,
                         char transport[static 64], char messages[static 2048])
@@ -221,7 +221,7 @@ Test(exec_nccl, sends_are_copies_unless_forced)
     cr_expect(eq(u32, emulator_counted(EMULATED_KERNELS), 0));
 }
 
-/* ---- failures ---- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 static rp_status fail(const char *schedule, const emulated_machine *machine, rp_test_twist twist,
                       char messages[static 4096])

@@ -57,8 +57,7 @@ Test(exec_gpu_runs, what_is_not_permitted_makes_a_capture_invalid)
     (void)emulator_stream_destroy(stream);
 }
 
-/* ---- one queue's graphs -----------------------------------------------------------------------
- */
+/* ---- one queue's graphs ---------------------------------------------------------------------- */
 
 /* A queue without a program. */
 typedef struct bench {

@@ -48,7 +48,7 @@ static rpexec_site host_site(const rp_machine *machine, uint32_t gpus)
                          .watchdog_s = 30};
 }
 
-/* ---- the line ---- */
+/* ---- the line -------------------------------------------------------------------------------- */
 
 Test(exec_calibrate, a_line_comes_back_past_outliers)
 {
@@ -79,7 +79,7 @@ Test(exec_calibrate, a_line_comes_back_past_outliers)
     cr_expect(eq(dbl, rpexec_link_fit_of(0, bytes, seconds).Bps, 0));
 }
 
-/* ---- links ---- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 typedef struct expectation {
     rpexec_way way;
@@ -260,7 +260,7 @@ Test(exec_calibrate, little_memory)
     cr_expect(eq(dbl, rates.fits[UP][ALONE].Bps, 0));
 }
 
-/* ---- memory ---- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 #define ADAM_BPS 4e8 /* of 28 bytes for each value: 2.4 ms for the model's */
 
@@ -326,7 +326,7 @@ Test(exec_calibrate, memory_is_what_adam_takes_on_gpus)
     }
 }
 
-/* ---- starting ---- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 Test(exec_calibrate, starts_are_small_and_there)
 {
@@ -362,13 +362,13 @@ Test(exec_calibrate, starts_of_a_simulated_run)
     const rpsim_gpu_rates rates = {
         .attention_fwd_flops = 1e30, .attention_bwd_flops = 1e30, .memory_bytes_per_s = 1e30};
     const rp_resolved work = {.schedule = rp_schedule_find("1f1b"),
-                                    .gpus = 2,
-                                    .calls = 1,
-                                    .microbatches = 6,
-                                    .microbatch_size = 1,
-                                    .iterations = 3,
-                                    .round = RP_ROUND_ALL,
-                                    .recompute = RP_RECOMPUTE_NONE};
+                              .gpus = 2,
+                              .calls = 1,
+                              .microbatches = 6,
+                              .microbatch_size = 1,
+                              .iterations = 3,
+                              .round = RP_ROUND_ALL,
+                              .recompute = RP_RECOMPUTE_NONE};
     rp_costs flops, table;
     rp_program *program = NULL;
     rpsim_compute_costs costs;
@@ -377,10 +377,9 @@ Test(exec_calibrate, starts_of_a_simulated_run)
     cr_assert(eq(int, rpexec_work_costs(&model, 1, arena, &flops), RP_OK));
     table = flops;
     cr_assert(eq(int, rpexec_work_program(&work, &model, &flops, &program, NULL), RP_OK));
-    cr_assert(eq(int,
-                 rpsim_compute_costs_create(program, &table, &config, &rates, 4, arena, &costs,
-                                            NULL),
-                 RP_OK));
+    cr_assert(eq(
+        int, rpsim_compute_costs_create(program, &table, &config, &rates, 4, arena, &costs, NULL),
+        RP_OK));
     cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline, NULL), RP_OK));
     rpexec_plan plan = {.program = program, .model = &model};
     cr_assert(eq(int, rpexec_order_create(program, arena, &plan.order), RP_OK));

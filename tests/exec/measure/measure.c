@@ -137,7 +137,7 @@ Test(exec_measure, simulated_costs_come_back)
     check_schedule("mobius", false, true);
 }
 
-/* ---- executed FLOP ---- */
+/* ---- executed FLOP --------------------------------------------------------------------------- */
 
 typedef struct flop_case {
     const char *schedule;
@@ -188,19 +188,18 @@ static void check_flop(const flop_case *c)
     rp_program *program = NULL;
     double flop = 0;
     rp_resolved work = {.schedule = rp_schedule_find(c->schedule),
-                              .gpus = c->gpus,
-                              .calls = 1,
-                              .microbatches = MICROBATCHES,
-                              .microbatch_size = SIZE,
-                              .iterations = STEPS,
-                              .round = RP_ROUND_ALL,
-                              .recompute = c->recompute,
-                              .layer_grain = c->layer_grain,
-                              .piece_bytes = RP_PIECE_BYTES};
+                        .gpus = c->gpus,
+                        .calls = 1,
+                        .microbatches = MICROBATCHES,
+                        .microbatch_size = SIZE,
+                        .iterations = STEPS,
+                        .round = RP_ROUND_ALL,
+                        .recompute = c->recompute,
+                        .layer_grain = c->layer_grain,
+                        .piece_bytes = RP_PIECE_BYTES};
     if (c->partition != NULL) {
         cr_assert(
-            eq(int, rp_partition_parse("test", c->partition, arena, &partition, NULL),
-               RP_OK));
+            eq(int, rp_partition_parse("test", c->partition, arena, &partition, NULL), RP_OK));
         work.partition = &partition;
     }
     cr_assert(eq(int, rpexec_model_create(&config, SEQ_LEN, RP_DTYPE_F32, arena, &model), RP_OK));
@@ -235,7 +234,7 @@ Test(exec_measure, executed_flop_are_those_of_the_closed_form)
     }
 }
 
-/* ---- the command line ---- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 #define SIZES "--gpus 2 --microbatches 2 --seq-len 16 "
 

@@ -27,7 +27,7 @@ static void tear_down(void)
 
 TestSuite(exec_platform, .init = set_up, .fini = tear_down, .timeout = 300);
 
-/* ---- any measurement may be missing ---- */
+/* ---- any measurement may be missing ---------------------------------------------------------- */
 
 /* Primes; in GB/s and TFLOP/s. */
 enum { RUN_UP = 2, RUN_DOWN = 3, RUN_PEER = 5, RUN_SUM = 7, RUN_HOST = 11, RUN_FWD = 13 };
@@ -184,7 +184,7 @@ Test(exec_platform, what_is_missing_is_not_borrowed)
     cr_expect(eq(dbl, p.platform.memory_effective_gb_per_s, 0));
 }
 
-/* ---- every schedule ---- */
+/* ---- every schedule -------------------------------------------------------------------------- */
 
 /* A decade or more apart, so that no rate is another one's that something has slowed down. */
 static const rp_machine slow_machine = {.upload_Bps = 1e8,
@@ -223,8 +223,7 @@ static bool check_schedule(const rp_schedule_type *schedule, bool asynchronous,
                  rpexec_plan_create(program, model, &(rpexec_plan_limits){0}, arena, &plan, NULL),
                  RP_OK));
     cr_assert(eq(int,
-                 rpsim_compute_costs_create(program, &flops, config, &gpu, 4, arena, &costs,
-                                            NULL),
+                 rpsim_compute_costs_create(program, &flops, config, &gpu, 4, arena, &costs, NULL),
                  RP_OK));
     cr_assert(eq(int, rpsim_hardware_run(program, &costs, &slow_machine, &timeline, NULL), RP_OK));
     cr_assert(eq(int, rpexec_measure(&plan, timeline, &flops, 1, arena, &table, &rates), RP_OK));

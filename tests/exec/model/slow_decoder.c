@@ -125,8 +125,7 @@ static void check(operator_case *c)
     free(c->d_output);
 }
 
-/* ---- one operator each --------------------------------------------------------------------------
- */
+/* ---- one operator each ----------------------------------------------------------------------- */
 
 #define EPS 1e-2 /* large enough to matter */
 
@@ -360,8 +359,7 @@ Test(slow_decoder, cross_entropy_with_ignored_labels)
     check(&c);
 }
 
-/* ---- whole decoders -----------------------------------------------------------------------------
- */
+/* ---- whole decoders -------------------------------------------------------------------------- */
 
 typedef struct decoder_case {
     const slow_decoder *decoder;
@@ -416,8 +414,7 @@ Test(slow_decoder, untied_decoder)
     check_decoder("untied");
 }
 
-/* ---- golden files -------------------------------------------------------------------------------
- */
+/* ---- golden files ---------------------------------------------------------------------------- */
 
 static void expect_close(const char *tensor, const float *file, const float *now, int count)
 {

@@ -157,8 +157,7 @@ Test(exec_adapters, only_gradients_of_adapters_are_moved)
     cr_expect(eq(u64, run.downloaded_bytes, STEPS * down));
 }
 
-/* ---- adapters on some linear layers -----------------------------------------------------------
- */
+/* ---- adapters on some linear layers ---------------------------------------------------------- */
 
 static const char *const modules[] = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                       "gate_proj", "up_proj", "down_proj"};

@@ -36,8 +36,7 @@ static void *taken(uint64_t bytes)
     return array;
 }
 
-/* ---- passes against plain functions -----------------------------------------------------------
- */
+/* ---- passes against plain functions ---------------------------------------------------------- */
 
 /* Odd, more than two pieces; arrays begin at odd places and have a guard behind them. */
 enum { MOST = 2 * (1 << 18) + 12345, SHIFT = 3, GUARD = 64 };
@@ -167,8 +166,7 @@ Test(exec_pool, an_overflow_is_seen_wherever_it_is)
     }
 }
 
-/* ---- threads ----------------------------------------------------------------------------------
- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 typedef struct record {
     pthread_t by[8];
@@ -240,8 +238,7 @@ Test(exec_pool, leaves_processors_to_the_queues)
     cr_expect(eq(u32, rpexec_pool_threads(128), 112));
 }
 
-/* ---- steps of a state -------------------------------------------------------------------------
- */
+/* ---- steps of a state ------------------------------------------------------------------------ */
 
 /* Layers of several pieces each: a wide MLP, a large vocabulary. */
 static rp_model wide_model(bool tied, uint32_t rank)
@@ -312,8 +309,8 @@ Test(exec_pool, a_hash_is_of_the_bits_alone)
     rpexec_model model;
     rpexec_state s;
     const rp_model config = wide_model(false, 0);
-    cr_assert(eq(int, rpexec_model_create(&config, 3, RP_DTYPE_BF16, rp_test_arena, &model),
-                 RP_OK));
+    cr_assert(
+        eq(int, rpexec_model_create(&config, 3, RP_DTYPE_BF16, rp_test_arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_state_create(&model, rp_test_arena, &s), RP_OK));
     cr_assert(eq(int, rpexec_state_initialise(&s, 7, true), RP_OK));
     uint64_t values = s.trained[model.layer_count];
@@ -418,8 +415,7 @@ Test(exec_pool, steps_are_the_same_bits)
     expect_steps(RP_DTYPE_F16, true, 16);
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------
- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 /* Plenty of scale, so that some steps of fp16 are skipped. */
 static void scale_up(void *context, rp_arena *in, rp_test_run *run)

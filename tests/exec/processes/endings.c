@@ -27,7 +27,7 @@ static void sleep_ms(long ms)
     (void)nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
-/* ---- who is stopped, killed or slow ---- */
+/* ---- who is stopped, killed or slow ---------------------------------------------------------- */
 
 typedef struct scenario {
     const char *name;
@@ -210,7 +210,7 @@ Test(exec_processes_endings, silence_and_death_end_a_run_and_work_does_not)
     }
 }
 
-/* ---- strangers ---- */
+/* ---- strangers ------------------------------------------------------------------------------- */
 
 #define STRANGERS 300u
 
@@ -293,7 +293,7 @@ Test(exec_processes_endings, strangers_delay_nobody)
     }
 }
 
-/* ---- who does not come, or is another ---- */
+/* ---- who does not come, or is another -------------------------------------------------------- */
 
 /* Stopped when it listens and nobody is connected yet: the kernel takes calls for it. */
 Test(exec_processes_endings, who_does_not_connect_is_named)

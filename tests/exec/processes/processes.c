@@ -83,7 +83,7 @@ static void run_all(void (*work)(process *p), double bits_per_s, process *all)
     pthread_barrier_destroy(&the_job.barrier);
 }
 
-/* ---- sums ---- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 #define MOST 5000u
 static const uint32_t counts[] = {0, 1, 15, 16, 17, 47, 48, 1000, MOST};
@@ -137,7 +137,7 @@ Test(exec_processes, sums_have_the_same_bits_everywhere)
     }
 }
 
-/* ---- arrays of one process ---- */
+/* ---- arrays of one process ------------------------------------------------------------------- */
 
 static uint32_t shared[PROCESSES][PROCESSES];
 
@@ -162,7 +162,7 @@ Test(exec_processes, all_get_what_one_has)
     }
 }
 
-/* ---- rates ---- */
+/* ---- rates ----------------------------------------------------------------------------------- */
 
 #define LARGE 300000u
 static float large[PROCESSES][LARGE];
@@ -202,7 +202,7 @@ Test(exec_processes, bytes_leave_at_the_rate_of_a_card)
     cr_expect(eq(int, memcmp(large[0], large[2], sizeof large[0]), 0));
 }
 
-/* ---- failures ---- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 static rp_status failed[PROCESSES];
 

@@ -20,14 +20,14 @@ static rp_test_outcome run(const char *line)
     return rp_test_tool_run(RPEXEC_PATH, "rpexec", line);
 }
 
-/* ---- bad command lines ---- */
+/* ---- bad command lines ----------------------------------------------------------------------- */
 
 Test(exec_cli, bad_commands_are_refused)
 {
     rp_test_refusals(COMMANDS, 5, run);
 }
 
-/* ---- --list ---- */
+/* ---- --list ---------------------------------------------------------------------------------- */
 
 /* A schedule runs unless the list calls it simulated only. */
 Test(exec_cli, the_list_says_what_runs)
@@ -58,7 +58,7 @@ Test(exec_cli, the_list_says_what_runs)
     cr_expect(lt(u32, simulated, rp_schedule_count / 2));
 }
 
-/* ---- the backend of a run that names none ---- */
+/* ---- the backend of a run that names none ---------------------------------------------------- */
 
 static uint32_t there; /* devices of the backend below */
 static bool broken;
@@ -118,7 +118,7 @@ Test(exec_cli, runs_are_on_gpus_where_there_are_any)
     cr_expect(eq(int, run("--list schedules").status, 0));
 }
 
-/* ---- outputs ---- */
+/* ---- outputs --------------------------------------------------------------------------------- */
 
 #define SMALL "--gpus 2 --microbatches 2 --steps 3 --seq-len 4 "
 
@@ -224,7 +224,7 @@ Test(exec_cli, losses_are_drawn)
     cr_expect(strstr(curve, "running mean") != NULL);
 }
 
-/* ---- weights that are not finite ---- */
+/* ---- weights that are not finite ------------------------------------------------------------- */
 
 #define LLAMA RP_TEST_ROOT "/golden/decoders/llama"
 
@@ -281,7 +281,7 @@ Test(exec_cli, weights_that_are_not_finite_stop_the_run)
     cr_expect(ne(int, access(rp_test_path(rp_test_tool_folder(), "kept/step-1"), F_OK), 0));
 }
 
-/* ---- losses that fp16 cannot hold, folders of users and strangers ---- */
+/* ---- losses that fp16 cannot hold, folders of users and strangers ---------------------------- */
 
 static void shell(const char *command)
 {

@@ -38,7 +38,7 @@ static const char *print(const char *format, ...)
     return copy;
 }
 
-/* ---- a process ---- */
+/* ---- a process ------------------------------------------------------------------------------- */
 
 /* Command lines of the processes, words separated by blanks. */
 typedef struct commands {
@@ -118,7 +118,7 @@ static void expect_accepted(const char *both, const char *first, const char *sec
               ends[0].status, ends[0].messages, ends[1].status, ends[1].messages);
 }
 
-/* ---- options ---- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 /* Words that an option needs beside it, in both processes. */
 static const struct {
@@ -282,7 +282,7 @@ Test(exec_together, an_option_of_one_process_alone_is_refused_by_name)
               "%u refused, %u accepted", refused, accepted);
 }
 
-/* ---- inputs ---- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 /* Where files are does not count, only what they say. Nothing is written. */
 Test(exec_together, other_inputs_are_refused_and_other_places_are_not)
@@ -326,7 +326,7 @@ Test(exec_together, other_weights_are_refused)
     expect_refused("", print("--weights %s/numbers", folder), made, "--weights");
 }
 
-/* ---- who is stopped or killed ---- */
+/* ---- who is stopped or killed ---------------------------------------------------------------- */
 
 /* Mostly asleep, as the network is slow. */
 #define TRAINS "--steps 100000 --watchdog-s 1 --save-every 2 --network-gb-per-s 0.01"
@@ -408,7 +408,7 @@ Test(exec_together, a_process_that_is_slow_is_waited_for)
     expect_accepted("--accumulate 3 --watchdog-s 1", "", "--link-gb-per-s 0.0033");
 }
 
-/* ---- two machines ---- */
+/* ---- two machines ---------------------------------------------------------------------------- */
 
 #define MACHINES 2u
 

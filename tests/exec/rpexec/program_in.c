@@ -199,7 +199,7 @@ Test(exec_program_in, a_name_is_a_label)
     }
 }
 
-/* ---- --check ---- */
+/* ---- --check --------------------------------------------------------------------------------- */
 
 /* @return what --check says of a program's first step, as it says of one step's program */
 static double first_error(const char *written, const char *steps)
@@ -299,7 +299,7 @@ Test(exec_program_in, another_order_is_rounded_otherwise)
     cr_expect(strstr(run.output, "the same bits") == NULL, "%s", run.output);
 }
 
-/* ---- mutations ---- */
+/* ---- mutations ------------------------------------------------------------------------------- */
 
 static char *text_of(const rp_program *program, size_t *length_out)
 {
@@ -338,9 +338,8 @@ static bool run_mutant(const char *text, const rp_model *config)
     rpexec_plan plan;
     rpexec_batch *batches = NULL;
     uint32_t sequences = 0;
-    rpexec_options o = {
-        .program_in = "mutant",
-        .run = {.accumulate = 1, .microbatch_size = 1, .round = RP_ROUND_ALL}};
+    rpexec_options o = {.program_in = "mutant",
+                        .run = {.accumulate = 1, .microbatch_size = 1, .round = RP_ROUND_ALL}};
     if (rp_program_read("mutant", text, strlen(text), &program) != RP_OK) {
         return false;
     }

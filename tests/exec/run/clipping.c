@@ -35,8 +35,8 @@ static void run_both(const rp_model *config, const rp_resolved *work, rp_test_tw
     rp_resolved single = *work;
     single.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK));
-    cr_assert(eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, &single, twist, plain),
-                 RP_OK));
+    cr_assert(
+        eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, &single, twist, plain), RP_OK));
     cr_expect(plain->norms[0] > recipe().clip_norm && isfinite(plain->norms[STEPS - 1]), "%g",
               plain->norms[0]);
 }
@@ -73,8 +73,7 @@ Test(exec_clipping, so_do_other_kinds_of_runs)
     static const char *const names[] = {"roundpipe", "1f1b"};
     for (size_t i = 0; i < 4; i++) {
         rp_model config = rp_test_decoder(LAYERS, false, false);
-        rp_test_twist twist = {.adam = &adam,
-                               .dtype = i < 2 ? RP_DTYPE_F16 : RP_DTYPE_F32};
+        rp_test_twist twist = {.adam = &adam, .dtype = i < 2 ? RP_DTYPE_F16 : RP_DTYPE_F32};
         rp_resolved work = rp_test_work(names[i % 2], 2, 4, STEPS);
         work.calls = i == 2 ? 2 : 1;
         if (i == 3) {
@@ -84,9 +83,9 @@ Test(exec_clipping, so_do_other_kinds_of_runs)
             rp_test_run plain;
             cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run),
                          RP_OK));
-            cr_assert(eq(int, rp_test_single_from(rp_test_arena, &config, SEQ_LEN, &work, &twist,
-                                                  &plain),
-                         RP_OK));
+            cr_assert(
+                eq(int, rp_test_single_from(rp_test_arena, &config, SEQ_LEN, &work, &twist, &plain),
+                   RP_OK));
             cr_expect(plain.norms[0] > 0 && rp_test_same(&run, &plain, STEPS));
             continue;
         }

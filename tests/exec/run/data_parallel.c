@@ -26,8 +26,8 @@ static const char *const systems[] = {"zero2",         "zero3", "zero-offload",
                                       "zero-infinity", "fsdp",  "fsdp-offload"};
 enum { SYSTEMS = sizeof systems / sizeof systems[0], FSDP = 4 };
 
-static void run_it(const rp_model *config, const rp_resolved *work,
-                   const rp_test_twist *twist, rp_test_run *run)
+static void run_it(const rp_model *config, const rp_resolved *work, const rp_test_twist *twist,
+                   rp_test_run *run)
 {
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK),
               "%s", work->schedule->name);
@@ -41,8 +41,7 @@ Test(exec_sharded, all_of_them_train_as_one_device_does)
     for (uint32_t number = 0; number < SYSTEMS * 5; number++) {
         uint32_t mix = number + number / SYSTEMS; /* each system meets all that follows */
         rp_model config = rp_test_decoder(LAYERS, mix % 2 == 0, mix % 3 == 0);
-        rp_resolved work =
-            rp_test_work(systems[number % SYSTEMS], gpus[number / SYSTEMS], 0, 1);
+        rp_resolved work = rp_test_work(systems[number % SYSTEMS], gpus[number / SYSTEMS], 0, 1);
         if (mix % 4 == 1) {
             adapt(&config);
         }
@@ -120,7 +119,7 @@ Test(exec_sharded, random_delays_change_nothing)
         rp_test_run run;
         rp_test_run delayed;
         rp_resolved work = rp_test_work(systems[seed % SYSTEMS], 2 + seed / SYSTEMS % 3,
-                                              2 * (2 + seed / SYSTEMS % 3), 1);
+                                        2 * (2 + seed / SYSTEMS % 3), 1);
         work.iterations = 2;
         rp_test_twist twist = {.delay_seed = seed,
                                .delay_us = 300,
@@ -360,8 +359,7 @@ Test(exec_sharded, what_cannot_run_is_refused)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[1024] = "";
         rp_test_run run;
-        rp_resolved work =
-            rp_test_work(cases[i].schedule, cases[i].gpus, cases[i].microbatches, 1);
+        rp_resolved work = rp_test_work(cases[i].schedule, cases[i].gpus, cases[i].microbatches, 1);
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run);
         rp_log_capture_end();

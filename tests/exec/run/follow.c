@@ -63,8 +63,7 @@ static bool same_state(const rp_test_run *a, const rp_test_run *b)
            memcmp(a->state.working, b->state.working, working) == 0;
 }
 
-static void compare(const rp_model *config, rp_resolved work, rp_test_twist twist,
-                    uint32_t most)
+static void compare(const rp_model *config, rp_resolved work, rp_test_twist twist, uint32_t most)
 {
     rp_test_run shorter;
     rp_test_run stopped;
@@ -88,8 +87,7 @@ static void compare(const rp_model *config, rp_resolved work, rp_test_twist twis
     cr_expect(same_state(&stopped, &shorter), "%s %s after %u: another state", name, mode, most);
 }
 
-typedef void (*trial)(const rp_model *config, rp_resolved work, rp_test_twist twist,
-                      uint32_t most);
+typedef void (*trial)(const rp_model *config, rp_resolved work, rp_test_twist twist, uint32_t most);
 
 /* Every schedule that runs, sync and async; a third of them without RP_LONG, from `first` on. */
 static void all_schedules(const rp_test_twist *twist, trial try, uint32_t first)
@@ -129,8 +127,7 @@ Test(exec_follow, a_run_that_is_not_ended_is_told_to_its_end)
 }
 
 /* Twice the same program equals one of twice its length, which nothing interrupts. */
-static void twice(const rp_model *config, rp_resolved work, rp_test_twist twist,
-                  uint32_t most)
+static void twice(const rp_model *config, rp_resolved work, rp_test_twist twist, uint32_t most)
 {
     (void)most;
     rp_test_run once;
@@ -165,8 +162,7 @@ Test(exec_follow, programs_run_again_on_gpus)
     all_schedules(&twist, twice, 1);
 }
 
-/* ---- the end of the loss scale ----------------------------------------------------------------
- */
+/* ---- the end of the loss scale --------------------------------------------------------------- */
 
 /* A final norm whose output is beyond 65504 in fp16, and in no other type; the scale is 4. */
 static void overflow(void *context, rp_arena *in, rp_test_run *run)
@@ -192,8 +188,7 @@ static bool always(void *context, uint32_t iteration)
 
 /* Scales of 4, 2 and 1, as PyTorch's GradScaler halves them: the third step is the last, or one
  * more that had begun. With the asynchronous optimizer of the host scales are a step older. */
-static void exhaust(const rp_model *config, rp_resolved work, rp_test_twist twist,
-                    uint32_t most)
+static void exhaust(const rp_model *config, rp_resolved work, rp_test_twist twist, uint32_t most)
 {
     rp_test_run run;
     rp_test_run wide;
@@ -234,8 +229,7 @@ Test(exec_follow, gpus_end_when_no_smaller_scale_is_left)
     exhaust(&config, rp_test_work("fsdp", 2, 4, STEPS), twist, 0);
 }
 
-/* ---- weights stay -----------------------------------------------------------------------------
- */
+/* ---- weights stay ---------------------------------------------------------------------------- */
 
 static uint32_t transfers;
 

@@ -28,8 +28,7 @@ Test(exec_invariants, random_delays_change_nothing)
     static const char *const names[] = {"roundpipe", "1f1b", "zbv", "roundpipe-overlap"};
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (uint64_t seed = 0; seed < (runs_all() ? 100 : 20); seed++) {
-        rp_resolved work =
-            rp_test_work(names[seed % 4], seed % 4 == 2 ? 3 : 1 + seed % 3, 6, 2);
+        rp_resolved work = rp_test_work(names[seed % 4], seed % 4 == 2 ? 3 : 1 + seed % 3, 6, 2);
         work.asynchronous = seed / 4 % 2 == 0;
         work.calls = seed % 4 == 0 ? 1 + seed / 8 % 2 : 1;
         rp_test_twist twist = {.delay_seed = seed, .delay_us = 300};

@@ -15,8 +15,7 @@
 TestSuite(exec_invariants_memory, .init = rp_test_arena_begin, .fini = rp_test_arena_end,
           .timeout = 60);
 
-/* ---- 21 -----------------------------------------------------------------------------------------
- */
+/* ---- 21 -------------------------------------------------------------------------------------- */
 
 /* When a tensor is in memory, and what it belongs to. */
 typedef struct life {
@@ -188,8 +187,7 @@ Test(exec_invariants_memory, high_water_mark_is_as_predicted)
     }
 }
 
-/* ---- 22 -----------------------------------------------------------------------------------------
- */
+/* ---- 22 -------------------------------------------------------------------------------------- */
 
 #define GUARD 64u /* bytes at both ends, in which nobody has business */
 
@@ -320,8 +318,7 @@ Test(exec_invariants_memory, guards_notice_an_operator_that_writes_too_far)
     cr_expect(gt(u32, atomic_load(&broken), 0));
 }
 
-/* ---- 23 -----------------------------------------------------------------------------------------
- */
+/* ---- 23 -------------------------------------------------------------------------------------- */
 
 static size_t least_bytes, most_bytes;
 

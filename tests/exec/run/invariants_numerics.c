@@ -17,8 +17,8 @@
 TestSuite(exec_invariants_numerics, .init = rp_test_arena_begin, .fini = rp_test_arena_end,
           .timeout = 60);
 
-static void execute(const rp_model *config, const rp_resolved *work,
-                    const rp_test_twist *twist, rp_test_run *run)
+static void execute(const rp_model *config, const rp_resolved *work, const rp_test_twist *twist,
+                    rp_test_run *run)
 {
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK),
               "%s", work->schedule->name);
@@ -210,8 +210,7 @@ Test(exec_invariants_numerics, loss_is_over_all_valid_labels)
     slow_golden_free(file);
 }
 
-/* ---- 12 -----------------------------------------------------------------------------------------
- */
+/* ---- 12 -------------------------------------------------------------------------------------- */
 
 /* Every gradient of microbatch m is 2^m: what Adam sees names the set of what was added. */
 static _Thread_local float contribution;

@@ -24,8 +24,7 @@ static void observe(const rp_model *config, const rp_resolved *work, rp_test_twi
               "%s", work->schedule->name);
 }
 
-/* ---- 15 -----------------------------------------------------------------------------------------
- */
+/* ---- 15 -------------------------------------------------------------------------------------- */
 
 /* From the first to the last op of some kinds of a stage's microbatch: with grain layer there are
  * several. */
@@ -147,8 +146,7 @@ Test(exec_invariants_order, boundaries_go_through_the_host)
     }
 }
 
-/* ---- 16 and 17 ----------------------------------------------------------------------------------
- */
+/* ---- 16 and 17 ------------------------------------------------------------------------------- */
 
 static bool is_in(const uint16_t *chain, uint32_t count, uint16_t stage)
 {
@@ -290,8 +288,7 @@ Test(exec_invariants_order, bad_plans_are_not_launched)
     }
 }
 
-/* ---- 24, 25 and 26 ------------------------------------------------------------------------------
- */
+/* ---- 24, 25 and 26 --------------------------------------------------------------------------- */
 
 /* 24, what tests/exec/run/invariants.c leaves out: a backward stage that begins inside of a
  * forward stage, and gradients that come up again in the second call. */

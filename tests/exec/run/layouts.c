@@ -41,17 +41,16 @@ static rp_model decoder_of(uint32_t number)
 }
 
 static rp_resolved work_of(const char *schedule, uint32_t layout, uint32_t microbatches,
-                                 uint32_t iterations)
+                           uint32_t iterations)
 {
-    rp_resolved work =
-        rp_test_work(schedule, layouts[layout].places, microbatches, iterations);
+    rp_resolved work = rp_test_work(schedule, layouts[layout].places, microbatches, iterations);
     work.layout = (rp_layout){.tensor_parallel = layouts[layout].tensor,
                               .data_parallel = layouts[layout].data};
     return work;
 }
 
-static void run_both(const rp_model *config, const rp_resolved *work,
-                     const rp_test_twist *twist, rp_test_run *run, rp_test_run *plain)
+static void run_both(const rp_model *config, const rp_resolved *work, const rp_test_twist *twist,
+                     rp_test_run *run, rp_test_run *plain)
 {
     cr_assert(
         eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, work, twist, plain), RP_OK));

@@ -84,15 +84,15 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
     bool resident = schedule->traits.placement == RP_PLACEMENT_RESIDENT;
     bool offload = schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     rp_resolved work = {.schedule = schedule,
-                              .gpus = gpus,
-                              .calls = c->variant && offload ? 2 : 1,
-                              .peer_gpus = c->variant && resident ? UINT32_MAX : 0,
-                              .iterations = iterations_of(schedule, c),
-                              .round = RP_ROUND_ALL,
-                              .asynchronous = c->asynchronous,
-                              .recompute = c->recompute,
-                              .layer_grain = c->layer_grain,
-                              .piece_bytes = 3000};
+                        .gpus = gpus,
+                        .calls = c->variant && offload ? 2 : 1,
+                        .peer_gpus = c->variant && resident ? UINT32_MAX : 0,
+                        .iterations = iterations_of(schedule, c),
+                        .round = RP_ROUND_ALL,
+                        .asynchronous = c->asynchronous,
+                        .recompute = c->recompute,
+                        .layer_grain = c->layer_grain,
+                        .piece_bytes = 3000};
     uint32_t sequences = (uint32_t)golden->file.sequences;
     bool few = gpus > 4 && c->layer_grain; /* what takes longest; some schedules need more */
     uint32_t microbatches = (few ? 1 : c->rounds) * gpus;
@@ -178,10 +178,10 @@ Test(exec_matrix, plain_loops)
         rp_test_run run;
         rp_test_golden_load(slow_golden_names[i], &golden);
         const rp_resolved work = {.gpus = 1,
-                                        .calls = 1,
-                                        .microbatches = 1,
-                                        .microbatch_size = (uint32_t)golden.file.sequences,
-                                        .iterations = 1};
+                                  .calls = 1,
+                                  .microbatches = 1,
+                                  .microbatch_size = (uint32_t)golden.file.sequences,
+                                  .iterations = 1};
         const rp_test_twist twist = {.prepare = rp_test_golden_prepare, .context = &golden};
         cr_assert(eq(int,
                      rp_test_single_from(rp_test_arena, &golden.config,

@@ -27,8 +27,8 @@ static rp_resolved work_of(const char *schedule, uint32_t gpus, bool asynchronou
 }
 
 /* In plain loops; what runs with resident weights is always synchronous. */
-static void run_single(const rp_model *config, const rp_resolved *work,
-                       const rp_test_twist *twist, rp_test_run *run)
+static void run_single(const rp_model *config, const rp_resolved *work, const rp_test_twist *twist,
+                       rp_test_run *run)
 {
     rp_resolved plain = *work;
     plain.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
@@ -42,11 +42,9 @@ static bool same_scaler(const rpexec_state *a, const rpexec_state *b)
            a->scaler.next == b->scaler.next && a->scaler.clean == b->scaler.clean;
 }
 
-/* ---- the same bits ----------------------------------------------------------------------------
- */
+/* ---- the same bits --------------------------------------------------------------------------- */
 
-static void compare(const rp_model *config, const rp_resolved *work,
-                    const rp_test_twist *twist)
+static void compare(const rp_model *config, const rp_resolved *work, const rp_test_twist *twist)
 {
     rp_test_run plain;
     rp_test_run run;
@@ -155,8 +153,7 @@ Test(exec_mixed, data_parallel_systems_train_almost_alike)
     }
 }
 
-/* ---- close to fp32 ----------------------------------------------------------------------------
- */
+/* ---- close to fp32 --------------------------------------------------------------------------- */
 
 /* Each tensor by itself: the root mean square of the error by the invariant's tolerance, single
  * elements by twice as much (the weights themselves have been rounded), and the angle. */
@@ -216,8 +213,7 @@ Test(exec_mixed, losses_and_gradients_are_close_to_fp32)
     }
 }
 
-/* ---- half the bytes ---------------------------------------------------------------------------
- */
+/* ---- half the bytes -------------------------------------------------------------------------- */
 
 Test(exec_mixed, all_but_token_ids_halves)
 {
@@ -246,8 +242,7 @@ Test(exec_mixed, all_but_token_ids_halves)
     }
 }
 
-/* ---- the scale of the loss --------------------------------------------------------------------
- */
+/* ---- the scale of the loss ------------------------------------------------------------------- */
 
 Test(exec_mixed, the_scale_halves_doubles_and_stays_in_its_range)
 {

@@ -39,8 +39,7 @@ Test(exec_partitions, stages_without_layers_change_nothing)
         rp_model config = rp_test_decoder(LAYERS, i % 2 == 0, true);
         rp_partition partition;
         cr_assert(eq(int,
-                     rp_partition_parse("test", partitions[i], rp_test_arena, &partition,
-                                        NULL),
+                     rp_partition_parse("test", partitions[i], rp_test_arena, &partition, NULL),
                      RP_OK));
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
             rp_resolved work = rp_test_work("roundpipe", gpus, 1 + (uint32_t)i % 3, STEPS);
@@ -58,9 +57,7 @@ Test(exec_partitions, pipelines_without_layers_in_front)
 {
     rp_model config = rp_test_decoder(LAYERS, true, true);
     rp_partition partition;
-    cr_assert(eq(int,
-                 rp_partition_parse("test", "0,0,8", rp_test_arena, &partition, NULL),
-                 RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", "0,0,8", rp_test_arena, &partition, NULL), RP_OK));
     rp_resolved work = rp_test_work("1f1b", 3, 4, STEPS);
     work.partition = &partition;
     work.recompute = RP_RECOMPUTE_WAIT;
@@ -85,9 +82,7 @@ Test(exec_partitions, one_forward_for_all_and_an_embedding_alone)
     rp_test_run run;
     rp_model config = rp_test_decoder(LAYERS, true, true);
     rp_partition partition;
-    cr_assert(eq(int,
-                 rp_partition_parse("test", "|8,0", rp_test_arena, &partition, NULL),
-                 RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", "|8,0", rp_test_arena, &partition, NULL), RP_OK));
     rp_resolved work = rp_test_work("roundpipe", 2, 2, STEPS);
     work.partition = &partition;
     rp_log_capture_begin(message, sizeof message);

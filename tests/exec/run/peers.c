@@ -21,8 +21,8 @@ static rp_resolved work_of(const char *schedule, uint32_t gpus, uint32_t peer_gp
     return work;
 }
 
-static void run_it(const rp_model *config, const rp_resolved *work,
-                   const rp_test_twist *twist, rp_test_run *run)
+static void run_it(const rp_model *config, const rp_resolved *work, const rp_test_twist *twist,
+                   rp_test_run *run)
 {
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK),
               "%s", work->schedule->name);

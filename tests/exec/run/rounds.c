@@ -18,7 +18,7 @@
 TestSuite(exec_rounds, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
 static rp_resolved work_of(const char *schedule, uint32_t gpus, uint32_t calls,
-                                 uint32_t microbatches)
+                           uint32_t microbatches)
 {
     rp_resolved work = rp_test_work(schedule, gpus, microbatches, STEPS);
     work.calls = calls;
@@ -51,9 +51,7 @@ Test(exec_rounds, round_sizes_train_as_plain_loops_do)
     };
     rp_model config = rp_test_decoder(LAYERS, true, true);
     rp_partition short_one;
-    cr_assert(eq(int,
-                 rp_partition_parse("test", "5|2,5", rp_test_arena, &short_one, NULL),
-                 RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", "5|2,5", rp_test_arena, &short_one, NULL), RP_OK));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (uint32_t asynchronous = 0; asynchronous < 2; asynchronous++) {
             rp_resolved work =
@@ -73,9 +71,7 @@ Test(exec_rounds, calls_of_many_stages_follow_each_other)
     rp_model config = rp_test_decoder(LAYERS, false, true);
     rp_partition partition;
     cr_assert(
-        eq(int,
-           rp_partition_parse("test", "2,2|3,2,1,1", rp_test_arena, &partition, NULL),
-           RP_OK));
+        eq(int, rp_partition_parse("test", "2,2|3,2,1,1", rp_test_arena, &partition, NULL), RP_OK));
     for (uint32_t gpus = 1; gpus <= 3; gpus++) {
         rp_resolved work = work_of("roundpipe", gpus, 3, 4);
         work.partition = &partition;
@@ -99,8 +95,7 @@ Test(exec_rounds, calls_and_microbatches_of_different_sizes)
     }
 }
 
-/* ---- overlapping calls ------------------------------------------------------------------------
- */
+/* ---- overlapping calls ----------------------------------------------------------------------- */
 
 /* Gradients of the microbatches of one call alone, with the loss scaled as the whole step's is. */
 static const float *gradients_of(const rp_model *config, const rp_test_run *whole,
@@ -209,8 +204,7 @@ Test(exec_rounds, overlapping_calls_train_as_loops_in_their_order)
     }
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------
- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 Test(exec_rounds, rounds_that_do_not_fit_are_refused)
 {
@@ -226,8 +220,7 @@ Test(exec_rounds, rounds_that_do_not_fit_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[1024] = "";
         rp_test_run run;
-        rp_resolved work =
-            work_of(cases[i].schedule, 2, cases[i].calls, cases[i].microbatches);
+        rp_resolved work = work_of(cases[i].schedule, 2, cases[i].calls, cases[i].microbatches);
         work.round = cases[i].round;
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run);

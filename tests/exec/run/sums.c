@@ -110,14 +110,14 @@ static void expect_one_rounding(const char *schedule, uint32_t gpus, rp_dtype dt
     const rp_model config = rp_test_decoder(2, false, true);
     const rp_schedule_type *type = rp_schedule_find(schedule);
     const rp_resolved work = {.schedule = type,
-                                    .gpus = gpus,
-                                    .calls = 1,
-                                    .microbatches = MICROBATCHES,
-                                    .microbatch_size = 1,
-                                    .iterations = 1,
-                                    .round = RP_ROUND_ALL,
-                                    .recompute = type->default_recompute,
-                                    .piece_bytes = 20000};
+                              .gpus = gpus,
+                              .calls = 1,
+                              .microbatches = MICROBATCHES,
+                              .microbatch_size = 1,
+                              .iterations = 1,
+                              .round = RP_ROUND_ALL,
+                              .recompute = type->default_recompute,
+                              .piece_bytes = 20000};
     expected e = expected_of(&config);
     const rp_test_twist twist = {.dtype = dtype, .prepare = prepare, .context = &e};
     rp_test_run run;

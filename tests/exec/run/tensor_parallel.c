@@ -38,14 +38,14 @@ static rp_model decoder_of(uint32_t kind, bool tied)
     return m;
 }
 
-static void run_it(const rp_model *config, const rp_resolved *work,
-                   const rp_test_twist *twist, rp_test_run *run)
+static void run_it(const rp_model *config, const rp_resolved *work, const rp_test_twist *twist,
+                   rp_test_run *run)
 {
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK));
 }
 
-static void run_plain(const rp_model *config, const rp_resolved *work,
-                      const rp_test_twist *twist, rp_test_run *run)
+static void run_plain(const rp_model *config, const rp_resolved *work, const rp_test_twist *twist,
+                      rp_test_run *run)
 {
     cr_assert(
         eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK));
@@ -302,8 +302,7 @@ Test(exec_slices, what_cannot_be_cut_is_refused)
     }
 }
 
-/* ---- the whole model --------------------------------------------------------------------------
- */
+/* ---- the whole model ------------------------------------------------------------------------- */
 
 static void continue_from(void *context, rp_arena *unused, rp_test_run *run)
 {
@@ -405,8 +404,7 @@ Test(exec_slices, slices_make_the_whole_again)
     }
 }
 
-/* ---- the loss ---------------------------------------------------------------------------------
- */
+/* ---- the loss -------------------------------------------------------------------------------- */
 
 /* Parts of a vocabulary give the loss and the gradient of the whole; a row without a label, labels
  * in each part, logits that overflow where nobody subtracts the largest of all. */

@@ -35,9 +35,7 @@ static void make(bench *b, const char *model, const char *partition, uint32_t gp
     cr_assert(eq(int, rp_model_load(model, rp_test_arena, &b->model), RP_OK));
     cr_assert(eq(int, rp_costs_load(costs_name, rp_test_arena, &table), RP_OK));
     cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, &platform), RP_OK));
-    cr_assert(eq(int,
-                 rp_partition_parse("test", partition, rp_test_arena, &list, NULL),
-                 RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", partition, rp_test_arena, &list, NULL), RP_OK));
     rp_resolved run = rp_test_hand_run("roundpipe", &b->model, &table, &list, gpus, microbatches);
     run.iterations = iterations;
     run.asynchronous = true;

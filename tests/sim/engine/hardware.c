@@ -285,10 +285,8 @@ static double period_s(double link_scale, rp_platform *platform, double *bytes_u
     cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, platform), RP_OK));
     platform->link_effective_gb_per_s *= link_scale;
     rp_partition partition;
-    cr_assert(eq(
-        int,
-        rp_partition_parse("test", "14,14|0,14,14", rp_test_arena, &partition, NULL),
-        RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", "14,14|0,14,14", rp_test_arena, &partition, NULL),
+                 RP_OK));
     rp_resolved run = rp_test_hand_run("roundpipe", &model, &costs, &partition, 1, 4);
     run.global_batch = 16;
     run.iterations = 20;
@@ -343,8 +341,7 @@ Test(hardware, starting_takes_its_time)
         c->config.gpus = gpus;
         c->config.microbatches = microbatches;
         cr_assert(eq(int,
-                     rp_partition_even(c->schedule, &c->costs, gpus, 0, rp_test_arena, &even,
-                                       NULL),
+                     rp_partition_even(c->schedule, &c->costs, gpus, 0, rp_test_arena, &even, NULL),
                      RP_OK));
         c->config.partition = &even;
         rp_lower_config lower = make_lower(c, 0, 0);

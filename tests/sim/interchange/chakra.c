@@ -42,7 +42,7 @@ static void again(void)
 
 TestSuite(chakra, .init = begin, .fini = end);
 
-/* ---- the wire format ---- */
+/* ---- the wire format ------------------------------------------------------------------------- */
 
 Test(chakra, varints)
 {
@@ -77,7 +77,7 @@ Test(chakra, varints)
     }
 }
 
-/* ---- traces of other programs ---- */
+/* ---- traces of other programs ---------------------------------------------------------------- */
 
 static rp_status add_file(const char *path)
 {
@@ -126,7 +126,7 @@ Test(chakra, traces_of_other_programs)
     cr_expect(eq(i64, ranks[0].memory_ps, 400000000000));
 }
 
-/* ---- export ---- */
+/* ---- export ---------------------------------------------------------------------------------- */
 
 static void export_all(const rp_timeline *timeline, int64_t hop_ps)
 {
@@ -158,8 +158,7 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
     costs.head_fwd_ps = 701;
     costs.head_bwd_ps = 1507;
     costs.overlap_saving = 0.25;
-    if (rp_partition_even(schedule, &costs, gpus, 0, arena, &partition, NULL) !=
-        RP_OK) {
+    if (rp_partition_even(schedule, &costs, gpus, 0, arena, &partition, NULL) != RP_OK) {
         return false;
     }
     rp_schedule_config config = {.gpus = gpus,
@@ -209,7 +208,7 @@ Test(chakra, every_schedule_runs_as_it_ran)
     cr_expect(ge(u32, checked, 200), "%u", checked);
 }
 
-/* ---- mistakes ---- */
+/* ---- mistakes -------------------------------------------------------------------------------- */
 
 /* A trace is a list of messages; in these texts each is behind its length. */
 #define METADATA                                                                                   \
@@ -327,7 +326,7 @@ Test(chakra, bad_traces)
     }
 }
 
-/* ---- rings of SENDs and RECVs ---- */
+/* ---- rings of SENDs and RECVs ---------------------------------------------------------------- */
 
 /* A ring, and the form of its nodes. */
 typedef struct ring {
@@ -431,7 +430,7 @@ Test(chakra, rings_that_name_one_end)
     }
 }
 
-/* ---- the programs; bad command lines of rpsim are in tests/bad/commands.tsv ---- */
+/* ---- the programs; bad command lines of rpsim are in tests/bad/commands.tsv ------------------ */
 
 TestSuite(chakra_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end);
 

@@ -117,7 +117,7 @@ Test(kineto, traces_of_pytorch)
     }
 }
 
-/* ---- made-up traces ---- */
+/* ---- made-up traces -------------------------------------------------------------------------- */
 
 static rp_status read_text(const char *text)
 {
@@ -287,7 +287,7 @@ Test(kineto, bad_traces)
               "%s", messages);
 }
 
-/* ---- rpimport ---- */
+/* ---- rpimport -------------------------------------------------------------------------------- */
 
 TestSuite(kineto_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end);
 

@@ -134,7 +134,7 @@ Test(roundpipe, bad_timer_lines)
     }
 }
 
-/* ---- rpimport ---- */
+/* ---- rpimport -------------------------------------------------------------------------------- */
 
 TestSuite(roundpipe_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end);
 

@@ -161,8 +161,7 @@ static bool cells_come_back(const rp_schedule_type *type, uint32_t gpus, uint32_
     uint32_t layers = 3 * gpus + 1;
     again();
     rp_test_equal_costs(arena, layers, 1000, 2100, &costs);
-    if (rp_partition_even(type, &costs, gpus, layers, arena, &partition, NULL) !=
-        RP_OK) {
+    if (rp_partition_even(type, &costs, gpus, layers, arena, &partition, NULL) != RP_OK) {
         return false;
     }
     rp_schedule_config config = {.gpus = gpus,
@@ -214,7 +213,7 @@ Test(torch_sidecar, cells_of_all_schedules_with_separate_backward)
     }
 }
 
-/* ---- rpsim; bad command lines are in tests/bad/commands.tsv ---- */
+/* ---- rpsim; bad command lines are in tests/bad/commands.tsv ---------------------------------- */
 
 TestSuite(torch_sidecar_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end);
 

@@ -68,8 +68,7 @@ static void expect_refused(rp_code code, const char *needle)
     cr_expect(strchr(rp_last_error(), '\n') == NULL, "%s", rp_last_error());
 }
 
-/* ---- results ----------------------------------------------------------------------------------
- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void expect_number(const rp_simulation *s, uint32_t index, const char *key,
                           const json_t *value)
@@ -247,8 +246,7 @@ Test(library, a_simulation_outlives_its_inputs)
     expect_freed();
 }
 
-/* ---- inputs -----------------------------------------------------------------------------------
- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 static void expect_fact(const rp_input *input, const char *key, double expected)
 {
@@ -328,8 +326,7 @@ Test(library, names_are_those_of_lists)
     expect_freed();
 }
 
-/* ---- timelines --------------------------------------------------------------------------------
- */
+/* ---- timelines ------------------------------------------------------------------------------- */
 
 static const rp_timed_op *ops_of(rp_simulation *s, uint32_t *count_out)
 {
@@ -404,8 +401,7 @@ Test(library, timelines_have_every_op_and_its_cause)
     expect_freed();
 }
 
-/* ---- misuse -----------------------------------------------------------------------------------
- */
+/* ---- misuse ---------------------------------------------------------------------------------- */
 
 Test(library, calls_at_the_wrong_time_are_refused)
 {

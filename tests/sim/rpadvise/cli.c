@@ -154,8 +154,7 @@ Test(advise_cli, one_server_more)
     json_decref(rows);
 }
 
-/* ---- generated questions ----------------------------------------------------------------------
- */
+/* ---- generated questions --------------------------------------------------------------------- */
 
 static const char *drawn(uint64_t *state, const char *const *values, uint32_t count)
 {

@@ -108,8 +108,7 @@ Test(export, files_are_the_golden_ones)
     cr_expect(eq(int, entries(rp_test_tool_folder()), (int)lines.rows));
 }
 
-/* ---- names of options --------------------------------------------------------------------------
- */
+/* ---- names of options ------------------------------------------------------------------------ */
 
 static rp_csv options;
 
@@ -244,8 +243,7 @@ Test(export, names_are_roundpipes_and_fsdps)
                  (const char *[]){"param_dtype", "reduce_dtype", NULL});
 }
 
-/* ---- types -------------------------------------------------------------------------------------
- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 /* Texts that stand in each system's file for a type, and texts that do not. Names of types are
  * PyTorch's; loss scaling is needed in fp16, whose least number is 2^-24 (IEEE 754), and is
@@ -370,8 +368,7 @@ Test(export, types_are_the_runs)
     cr_expect(ge(u32, count, all ? 3 * systems.rule_count : 18));
 }
 
-/* ---- rpexec ------------------------------------------------------------------------------------
- */
+/* ---- rpexec ---------------------------------------------------------------------------------- */
 
 /* The command trains, and its program is the one that rpsim simulates, byte for byte. */
 Test(export, rpexec_runs_the_command)
@@ -433,8 +430,7 @@ Test(export, rpexec_starts_from_weights)
     rp_test_tool_execute("/bin/rm", (const char *[]){"rm", "-r", dir, saved, step, NULL});
 }
 
-/* ---- the folder --------------------------------------------------------------------------------
- */
+/* ---- the folder ------------------------------------------------------------------------------ */
 
 #define LINE "rpsim --schedule 1f1b --gpus 4 --partition 7,7,7,7"
 

@@ -1,7 +1,7 @@
 /* The search against everything that it could have tried, on models and servers small enough for
  * that. */
-#include "sim/rpadvise/search_internal.h"
 #include "common/compile/compile.h"
+#include "sim/rpadvise/search_internal.h"
 #include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
 
@@ -49,11 +49,11 @@ static rpadvise_search run(scene *s)
                                 .systems = &s->systems,
                                 .runnable = s->options.runnable,
                                 .budget = s->options.budget};
-    cr_assert(eq(int,
-                 rpadvise_search_run(&s->options,
-                                     given->gpus * (given->nodes != 0 ? given->nodes : 1),
-                                     given->seq_len, &s->bench, rp_test_arena, &search),
-                 RP_OK));
+    cr_assert(
+        eq(int,
+           rpadvise_search_run(&s->options, given->gpus * (given->nodes != 0 ? given->nodes : 1),
+                               given->seq_len, &s->bench, rp_test_arena, &search),
+           RP_OK));
     cr_expect(s->bench.spent <= s->bench.budget);
     return search;
 }
@@ -118,8 +118,8 @@ static double best_layout(scene *s, uint32_t nodes, uint32_t *alike_out)
             for (uint32_t data = 1; data * tensor <= gpus; data *= 2) {
                 for (uint32_t rest = 0; rest < 2 * 3 * 3; rest++) {
                     uint32_t places = gpus / tensor / data;
-                    rpadvise_candidate c = rpadvise_candidate_of(
-                        &s->work, rp_schedule_find(s->options.schedules[i]));
+                    rpadvise_candidate c =
+                        rpadvise_candidate_of(&s->work, rp_schedule_find(s->options.schedules[i]));
                     c.run.recomputes[0] = rest % 2 != 0 ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE;
                     c.run.nodes = nodes;
                     c.run.data_parallel = data;

@@ -86,12 +86,9 @@ Test(diff, errors_worked_out_by_hand)
     expect_time(json_array_get(worst, 1), 10, 8, 25);
     json_decref(json);
     const char *table = run("@DIR@/p.csv @DIR@/m.csv --worst 1").output;
-    cr_expect(strstr(table, "\niteration 1          25.000      29.000 -13.8%\n") !=
-                  NULL,
-              "%s", table);
-    cr_expect(strstr(table, "\n1F0, GPU 1       20.000      25.000 -20.0%\n") !=
-                  NULL,
-              "%s", table);
+    cr_expect(strstr(table, "\niteration 1          25.000      29.000 -13.8%\n") != NULL, "%s",
+              table);
+    cr_expect(strstr(table, "\n1F0, GPU 1       20.000      25.000 -20.0%\n") != NULL, "%s", table);
 }
 
 /* A run equals itself, as a file and out of the store; with all times multiplied it is that much
@@ -200,7 +197,7 @@ Test(diff, one_trace_has_both)
     json_decref(trace);
 }
 
-/* ---- many runs ---- */
+/* ---- many runs ------------------------------------------------------------------------------- */
 
 static rp_store_prediction prediction(const char *schedule, uint32_t gpus, double predicted_ms,
                                       double measured_ms)

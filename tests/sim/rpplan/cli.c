@@ -42,7 +42,7 @@ static void write_file(const char *name, const char *text)
     fclose(file);
 }
 
-/* ---- instances ---- */
+/* ---- instances ------------------------------------------------------------------------------- */
 
 static json_t *golden(void)
 {
@@ -184,7 +184,7 @@ Test(planner_cli, unusual_instances)
     cr_expect(strstr(result.messages, "raised to 16 bytes") != NULL, "%s", result.messages);
 }
 
-/* ---- cost tables ---- */
+/* ---- cost tables ----------------------------------------------------------------------------- */
 
 Test(planner_cli, bad_usage_is_refused)
 {
@@ -316,7 +316,7 @@ Test(planner_cli, help_version_and_full_output)
     cr_expect(strstr(full.messages, "standard output: No space left") != NULL, "%s", full.messages);
 }
 
-/* ---- rpsim --partition auto ---- */
+/* ---- rpsim --partition auto ------------------------------------------------------------------ */
 
 static const char *partition_of(const char *line, json_t **rows_out)
 {

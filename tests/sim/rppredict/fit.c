@@ -56,7 +56,7 @@ static double error_of(const rpsim_fit_row *row)
     return fabs(row->predicted_tokens_per_s / row->measured_tokens_per_s - 1);
 }
 
-/* ---- constants that made the runs ---- */
+/* ---- constants that made the runs ------------------------------------------------------------ */
 
 /* Systems whose runs are simulated in milliseconds, and rest on different constants. */
 static const struct {
@@ -304,7 +304,7 @@ Test(fit, slow_passes_are_no_slow_nvlink)
     cr_expect(eq(dbl, fit.platform.collective_gb_per_s, 295));
 }
 
-/* ---- runs that must not be believed ---- */
+/* ---- runs that must not be believed ---------------------------------------------------------- */
 
 /* A row of the table, with the throughput that the platform's constants predict times a factor. */
 typedef struct made_row {
@@ -431,7 +431,7 @@ Test(fit, warns_that_one_system_may_be_slow_itself)
     cr_expect(strstr(messages, "runs to predict worse") == NULL, "%s", messages);
 }
 
-/* ---- rppredict ---- */
+/* ---- rppredict ------------------------------------------------------------------------------- */
 
 TestSuite(fit_cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end);
 

@@ -15,10 +15,9 @@ static rpsim_megatron megatron;
 static void begin(void)
 {
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-    cr_assert(eq(
-        int,
-        rpsim_predict_megatron(RP_SOURCE_ROOT "/paper-figures/published", arena, &megatron),
-        RP_OK));
+    cr_assert(
+        eq(int, rpsim_predict_megatron(RP_SOURCE_ROOT "/paper-figures/published", arena, &megatron),
+           RP_OK));
 }
 
 static void end(void)

@@ -16,7 +16,7 @@
 
 TestSuite(cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
 
-/* ---- bad command lines ---- */
+/* ---- bad command lines ----------------------------------------------------------------------- */
 
 /* Outputs are asked for in the same command: none may be left, under any name. */
 #define PREFIX "--fidelity stage --trace-out @DIR@/t.json --program-out @DIR@/p.txt"
@@ -102,7 +102,7 @@ Test(cli, read_only_output_is_refused)
               "%s", result.messages);
 }
 
-/* ---- the rest ---- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 Test(cli, lists_name_what_there_is)
 {

@@ -13,7 +13,7 @@
 
 TestSuite(cli_output, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
 
-/* ---- JSON and CSV ---- */
+/* ---- JSON and CSV ---------------------------------------------------------------------------- */
 
 typedef enum value_type {
     TEXT,
@@ -195,7 +195,7 @@ Test(cli_output, csv_equals_json)
     json_decref(rows);
 }
 
-/* ---- key=value ---- */
+/* ---- key=value ------------------------------------------------------------------------------- */
 
 /* formats.md 4, in order; the column of the published table, "" where it has none. */
 static const struct {

@@ -39,7 +39,7 @@ static rp_program *program; /* of the timeline that is read */
 
 TestSuite(numbers, .init = rp_test_tool_begin, .fini = rp_test_tool_end);
 
-/* ---- readers, which write again what they have read ---- */
+/* ---- readers, which write again what they have read ------------------------------------------ */
 
 typedef rp_status (*reread)(const char *text, size_t length, FILE *again);
 
@@ -115,7 +115,7 @@ static rp_status read_model(const char *text, size_t length, FILE *again)
     return RP_OK;
 }
 
-/* ---- every place of a text ---- */
+/* ---- every place of a text ------------------------------------------------------------------- */
 
 /* A number: where it is, its line, and what stands in its place in other lines of the kind. */
 typedef struct place {
@@ -284,7 +284,7 @@ Test(numbers, of_models_platforms_and_costs)
     }
 }
 
-/* ---- sums ---- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* A program with `count` more buffers of so many bytes. */
 static rp_status read_buffers(uint32_t count, uint64_t bytes, rp_program **program_out)
@@ -336,7 +336,7 @@ Test(numbers, sums_of_buffers)
               "%s", messages);
 }
 
-/* ---- files that are no text, and JSON ---- */
+/* ---- files that are no text, and JSON -------------------------------------------------------- */
 
 /* Two nodes of a rank, one after the other, with an attribute of a value each. */
 static rp_status run_chakra(const char *name, rpsim_chakra_type type, uint64_t value,

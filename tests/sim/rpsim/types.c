@@ -17,8 +17,7 @@
 
 TestSuite(types, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 540);
 
-/* ---- every platform, model and type -----------------------------------------------------------
- */
+/* ---- every platform, model and type ---------------------------------------------------------- */
 
 #define WORDS 40
 #define ROUNDING 1e-9
@@ -139,8 +138,7 @@ Test(types, every_platform_model_and_type)
     }
 }
 
-/* ---- executed FLOP ----------------------------------------------------------------------------
- */
+/* ---- executed FLOP --------------------------------------------------------------------------- */
 
 static const json_t *first(const json_t *rows)
 {
@@ -210,8 +208,7 @@ Test(types, executed_flop_of_adapters)
     }
 }
 
-/* ---- as a user says it ------------------------------------------------------------------------
- */
+/* ---- as a user says it ----------------------------------------------------------------------- */
 
 static void write_costs(const char *name, const char *more)
 {

@@ -33,8 +33,7 @@ static void end(void)
 
 TestSuite(bounds, .init = begin, .fini = end, .timeout = 300);
 
-/* ---- random costs and shapes ------------------------------------------------------------------
- */
+/* ---- random costs and shapes ----------------------------------------------------------------- */
 
 static int64_t draw_ps(rp_random *random, uint32_t kind)
 {
@@ -119,8 +118,7 @@ Test(bounds, no_schedule_beats_them)
     cr_expect(gt(u32, ramps, CASES), "the ramp hardly ever matters: %u", ramps);
 }
 
-/* ---- one bound for all schedules of a class ---------------------------------------------------
- */
+/* ---- one bound for all schedules of a class -------------------------------------------------- */
 
 static void draw_layers(rp_random *random, uint32_t layers, uint32_t stages, uint32_t *out)
 {
@@ -237,8 +235,7 @@ Test(bounds, same_semantics_bounds_every_pipeline)
     }
 }
 
-/* ---- closed forms: nothing is lost ------------------------------------------------------------
- */
+/* ---- closed forms: nothing is lost ----------------------------------------------------------- */
 
 /* One layer per GPU: (M + N - 1)(F + R + B) with hops on the way there and back. GPipe and 1F1B
  * reach it without hops (schedules.md 1), so no partition and no order can do better. */

@@ -74,8 +74,7 @@ static rp_status run_on(const rp_schedule_type *schedule, const server *s, uint3
     uint32_t all = rp_resolved_microbatches(&run);
     run.global_batch = all + rp_random_between(random, 0, 3 * all);
     uint32_t exactly = rp_schedule_stages(schedule, gpus);
-    RP_TRY(rp_partition_even(schedule, &s->costs, gpus, exactly, arena, &partition,
-                             NULL));
+    RP_TRY(rp_partition_even(schedule, &s->costs, gpus, exactly, arena, &partition, NULL));
     run.recompute = (rp_recompute)rp_random_between(random, 0, 2);
     run.asynchronous = rp_random_between(random, 0, 3) == 0;
     return rpsim_hardware_case_run(&run, &s->platform, 0, result, NULL);
@@ -90,7 +89,7 @@ Test(bounds_hardware, no_schedule_beats_them)
     };
     rp_random random = {99};
     uint32_t runs[64] = {0};
-    uint32_t limited = 0; /* runs with a bound by memory */
+    uint32_t limited = 0;                   /* runs with a bound by memory */
     uint32_t best[RPSIM_BOUND_COUNT] = {0}; /* how often a term is its class's bound */
     cr_assert(lt(u32, rp_schedule_count, 64));
     for (uint32_t i = 0; i < 24; i++) {
@@ -126,8 +125,7 @@ Test(bounds_hardware, no_schedule_beats_them)
     cr_expect(gt(u32, limited, 100));
     /* MEMORY, an average over the step, is below OPS or TRANSFERS in all of these cases. */
     for (int t = 0; t < RPSIM_BOUND_COUNT; t++) {
-        bool needed =
-            t != RPSIM_BOUND_CHAIN && t != RPSIM_BOUND_LINKS && t != RPSIM_BOUND_MEMORY;
+        bool needed = t != RPSIM_BOUND_CHAIN && t != RPSIM_BOUND_LINKS && t != RPSIM_BOUND_MEMORY;
         cr_expect(gt(u32, best[t] + (needed ? 0 : 1), 0), "%s never counts", keys[t]);
     }
 }

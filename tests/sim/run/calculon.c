@@ -55,10 +55,8 @@ Test(calculon, bubbles)
     static const struct {
         const char *schedule;
         bool chunked;
-    } cases[] = {{"gpipe", false},
-                 {"1f1b", false},
-                 {"megatron-pp", false},
-                 {"interleaved-1f1b", true}};
+    } cases[] = {
+        {"gpipe", false}, {"1f1b", false}, {"megatron-pp", false}, {"interleaved-1f1b", true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expect_bubble(cases[i].schedule, cases[i].chunked, 1, 4, 8);
         expect_bubble(cases[i].schedule, cases[i].chunked, 2, 2, 16);

@@ -8,8 +8,7 @@
 
 TestSuite(copies, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
 
-/* ---- start times of buckets -------------------------------------------------------------------
- */
+/* ---- start times of buckets ------------------------------------------------------------------ */
 
 #define LAYERS 8
 #define HIDDEN 512.0

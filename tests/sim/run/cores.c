@@ -138,8 +138,7 @@ Test(cores, enough_cores_change_nothing)
     }
 }
 
-/* ---- the slow simulation ----------------------------------------------------------------------
- */
+/* ---- the slow simulation --------------------------------------------------------------------- */
 
 typedef struct slow {
     const rp_test_bench *b;

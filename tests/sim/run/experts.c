@@ -249,7 +249,7 @@ Test(experts, shared_experts_keep_the_sums_of_an_mlp)
                        "--expert-parallel 2 --microbatches 2 --microbatch-size 1 --seq-len 512 "
                        "--recompute none --iterations 1";
     rp_test_run run = rp_test_run_line(line);
-    double boundary = 2.0 * 2 * 512 * 2048; /* of both microbatches */
+    double boundary = 2.0 * 2 * 512 * 2048;      /* of both microbatches */
     double passes = 4 * 24 * 2 + 4 + 4 * 24 * 4; /* attention and shared ones; ends; ways */
     cr_expect(eq(dbl, rp_test_queue_bytes(run.program, RP_QUEUE_TENSOR), passes * boundary / 2));
     rp_test_run_fini(&run);

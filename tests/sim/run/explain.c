@@ -22,8 +22,7 @@ static void begin(void)
 
 TestSuite(explain, .init = begin, .fini = rp_test_tool_end, .timeout = 300);
 
-/* ---- properties of every explanation ----------------------------------------------------------
- */
+/* ---- properties of every explanation --------------------------------------------------------- */
 
 static void check_sums(const rpsim_explanation *e, const char *text)
 {
@@ -114,8 +113,7 @@ static void explain(const rpsim_explain_case *c, const char *text, rpsim_explana
     check_path(e, c->timeline, gaps || c->timeline->held_ps != NULL, text);
 }
 
-/* ---- stage fidelity ---------------------------------------------------------------------------
- */
+/* ---- stage fidelity -------------------------------------------------------------------------- */
 
 /* Hops are charged to transfers between GPUs, at most what the engine says they delay. */
 Test(explain, random_programs_at_stage_fidelity)
@@ -152,8 +150,7 @@ Test(explain, random_programs_at_stage_fidelity)
     free(c);
 }
 
-/* ---- hardware fidelity ------------------------------------------------------------------------
- */
+/* ---- hardware fidelity ----------------------------------------------------------------------- */
 
 static void draw(rp_random *random, rp_random_case *c)
 {
@@ -226,8 +223,7 @@ Test(explain, free_transfers_are_never_blamed)
     }
 }
 
-/* ---- injection --------------------------------------------------------------------------------
- */
+/* ---- injection ------------------------------------------------------------------------------- */
 
 #define GPUS RP_TEST_BENCH_GPUS
 #define LAYERS RP_TEST_BENCH_LAYERS
@@ -340,8 +336,7 @@ Test(explain, slow_gpu)
     slow_down_each_gpu("roundpipe", 12);
 }
 
-/* ---- elasticities -----------------------------------------------------------------------------
- */
+/* ---- elasticities ---------------------------------------------------------------------------- */
 
 /* All times scale with all speeds, so the elasticities of all resources sum to 1; the one that
  * everything waits for has all of it. */
@@ -427,8 +422,7 @@ Test(explain, closed_form_at_hardware_fidelity)
     rp_test_bench_fini(&b);
 }
 
-/* ---- the command line -------------------------------------------------------------------------
- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 static void check_row(const json_t *row)
 {

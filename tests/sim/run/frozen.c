@@ -57,9 +57,8 @@ static rp_program *lower(const run *r, uint64_t frozen)
     rp_partition partition;
     rp_program *compute = NULL;
     rp_program *program = NULL;
-    cr_assert(eq(
-        int, rp_partition_even(r->schedule, &table, GPUS, 0, arena, &partition, NULL),
-        RP_OK));
+    cr_assert(
+        eq(int, rp_partition_even(r->schedule, &table, GPUS, 0, arena, &partition, NULL), RP_OK));
     rp_schedule_config config = {.gpus = GPUS,
                                  .microbatches = 2 * GPUS,
                                  .iterations = 1,
@@ -111,8 +110,7 @@ static rpsim_memory measure(const rp_program *program)
                           .host_Bps = 1e14,
                           .collective_Bps = 1e12,
                           .collect_Bps = 1e14};
-    cr_assert(eq(int, rp_machine_fold(&machine, &program->traits.layout, GPUS, NULL),
-                 RP_OK));
+    cr_assert(eq(int, rp_machine_fold(&machine, &program->traits.layout, GPUS, NULL), RP_OK));
     cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline, NULL), RP_OK));
     cr_assert(eq(int, rpsim_memory_measure(timeline, &limits, arena, &memory), RP_OK));
     rp_timeline_destroy(timeline);

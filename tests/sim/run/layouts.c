@@ -13,8 +13,7 @@
 
 TestSuite(layouts, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
 
-/* ---- all GPUs ---------------------------------------------------------------------------------
- */
+/* ---- all GPUs -------------------------------------------------------------------------------- */
 
 typedef struct expansion {
     const rp_program *program; /* a GPU of which stands for `copies` */
@@ -325,8 +324,7 @@ Test(layouts, one_of_all_takes_their_time_over_any_network)
     }
 }
 
-/* ---- a thousand GPUs --------------------------------------------------------------------------
- */
+/* ---- a thousand GPUs ------------------------------------------------------------------------- */
 
 #define THOUSAND                                                                                   \
     "--model llama3.1-70b --platform h100x1024 --tensor-parallel 8 --data-parallel 16 "            \
@@ -375,8 +373,7 @@ Test(layouts, all_schedules_say_what_they_cannot)
     }
 }
 
-/* ---- values that theory gives -----------------------------------------------------------------
- */
+/* ---- values that theory gives ---------------------------------------------------------------- */
 
 /* One stage cut over all GPUs is tensor parallelism, whose microbatches are written as one slice
  * per GPU; with latencies of collectives and without, in one server and in two. Only the step

@@ -228,8 +228,7 @@ Test(library_memory, random_requests)
     cr_expect(ne(ptr, take(&a, 0, limit), NULL));
 }
 
-/* ---- layers -----------------------------------------------------------------------------------
- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static rp_model load_model(const char *name)
 {
@@ -287,8 +286,7 @@ Test(library_memory, layers_are_pytorchs)
     }
 }
 
-/* ---- jobs -------------------------------------------------------------------------------------
- */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 static rpsim_library_memory run_jobs(const rp_model *model, const char *plan, bool layer_grain,
                                      uint64_t tokens, uint32_t microbatches, uint64_t limit)
@@ -296,8 +294,7 @@ static rpsim_library_memory run_jobs(const rp_model *model, const char *plan, bo
     rp_partition partition;
     rpsim_library_memory memory;
     uint32_t calls = 1;
-    cr_assert(
-        eq(int, rp_partition_parse("test", plan, arena, &partition, NULL), RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", plan, arena, &partition, NULL), RP_OK));
     rpsim_layer_tensors tensors = load_tensors(model, tokens);
     rpsim_library_run run = {.model = model,
                              .tensors = &tensors,
@@ -364,10 +361,9 @@ Test(library_memory, gpus_with_the_same_jobs)
     uint32_t alike = 0;
     rpsim_library_memory memory[8];
     rpsim_layer_tensors tensors = load_tensors(&model, 8192);
-    cr_assert(eq(int,
-                 rp_partition_parse("test", "4,4,4,4,4,4,4,4|0,4,4,4,4,4,4,4,4", arena, &plan,
-                                    NULL),
-                 RP_OK));
+    cr_assert(
+        eq(int, rp_partition_parse("test", "4,4,4,4,4,4,4,4|0,4,4,4,4,4,4,4,4", arena, &plan, NULL),
+           RP_OK));
     rpsim_library_run run = {.model = &model,
                              .tensors = &tensors,
                              .tokens = 8192,
@@ -393,8 +389,7 @@ Test(library_memory, gpus_with_the_same_jobs)
     cr_expect(not(rpsim_library_same(&run, 0, 4)), "the embedding's");
 }
 
-/* ---- limits ------------------------------------------------------------------------------------
- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 /* sim/model.md section 4: nvidia-smi's total less what the driver keeps; the context, and what a
  * system's software takes besides. */

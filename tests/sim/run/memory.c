@@ -62,9 +62,7 @@ static void make(fixture *f, const char *partition, uint32_t microbatches, rp_re
     for (uint32_t m = 0; m < 64; m++) {
         f->sequences[m] = 1;
     }
-    cr_assert(eq(int,
-                 rp_partition_parse("test", partition, arena, &f->partition, NULL),
-                 RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", partition, arena, &f->partition, NULL), RP_OK));
     f->lower = (rp_lower_config){.sizes = {.layers = LAYERS,
                                            .weight_bytes = f->weights,
                                            .gradient_bytes = f->gradients,
@@ -478,8 +476,7 @@ Test(memory, accepted_lifetimes_have_an_order)
     rp_program_destroy(program);
 }
 
-/* ---- real models ------------------------------------------------------------------------------
- */
+/* ---- real models ----------------------------------------------------------------------------- */
 
 typedef struct machine {
     rp_model model;
@@ -494,10 +491,8 @@ static void load(machine *m)
     cr_assert(eq(int, rp_model_load("qwen3-1.7b", arena, &m->model), RP_OK));
     cr_assert(eq(int, rp_costs_load("qwen3-1.7b@rtx4090", arena, &m->costs), RP_OK));
     cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &m->platform), RP_OK));
-    cr_assert(eq(
-        int,
-        rp_partition_parse("test", "7,7,7,7|0,7,7,7,7", arena, &m->partition, NULL),
-        RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", "7,7,7,7|0,7,7,7,7", arena, &m->partition, NULL),
+                 RP_OK));
     m->run = rp_test_hand_run("roundpipe", &m->model, &m->costs, &m->partition, 4, 5);
     m->run.iterations = 2;
     m->run.asynchronous = true;

@@ -97,9 +97,7 @@ static rp_program *lower(fixture *f, const char *name)
     for (uint32_t m = 0; m < 64; m++) {
         sequences[m] = EACH;
     }
-    cr_assert(eq(int,
-                 rp_partition_parse("test", f->partition, arena, &partition, NULL),
-                 RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", f->partition, arena, &partition, NULL), RP_OK));
     rp_schedule_config config = {.gpus = GPUS,
                                  .microbatches = GPUS * f->each,
                                  .iterations = 2,
@@ -155,8 +153,7 @@ static rp_timeline *simulate(const rp_program *program, double link_Bps)
                           .host_Bps = 1e14,
                           .collective_Bps = link_Bps,
                           .collect_Bps = 1e14};
-    cr_assert(eq(int, rp_machine_fold(&machine, &program->traits.layout, GPUS, NULL),
-                 RP_OK));
+    cr_assert(eq(int, rp_machine_fold(&machine, &program->traits.layout, GPUS, NULL), RP_OK));
     rp_timeline *timeline = NULL;
     cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, &timeline, NULL), RP_OK));
     return timeline;
@@ -493,8 +490,7 @@ Test(memory_sharded, peaks_bound_every_instant)
     }
 }
 
-/* ---- real models ------------------------------------------------------------------------------
- */
+/* ---- real models ----------------------------------------------------------------------------- */
 
 typedef struct machine {
     rp_model model;
@@ -512,8 +508,7 @@ static void load(const char *name, machine *m)
     bool pipeline = strcmp(name, "megatron-pp") == 0;
     const char *list =
         pipeline ? "7,7,7,7" : "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1";
-    cr_assert(
-        eq(int, rp_partition_parse("test", list, arena, &m->partition, NULL), RP_OK));
+    cr_assert(eq(int, rp_partition_parse("test", list, arena, &m->partition, NULL), RP_OK));
     m->run = rp_test_hand_run(name, &m->model, &m->costs, &m->partition, 4, 4);
     m->run.iterations = 2;
     m->run.recompute = RP_RECOMPUTE_WAIT;

@@ -61,9 +61,8 @@ Test(run_plan, the_tables_own_sizes_change_nothing)
 Test(run_plan, attention_grows_with_the_length)
 {
     rp_costs run;
-    cr_assert(eq(
-        int, rpsim_run_costs(&costs, &model, &platform, 1, 8192, arena, &run, NULL),
-        RP_OK));
+    cr_assert(
+        eq(int, rpsim_run_costs(&costs, &model, &platform, 1, 8192, arena, &run, NULL), RP_OK));
     double more = 2.0 * (8192 - 2048) * model.heads * model.head_dim * 8192 /
                   (platform.attention_fwd_tflops * 1e12);
     cr_expect(epsilon_eq(dbl, 1e-12 * (double)(run.fwd_ps[3] - costs.fwd_ps[3]), more, 1e-9));

@@ -24,8 +24,7 @@ Test(sequence_parallel, it_divides_what_a_layer_keeps)
             const rp_layout layout = {.tensor_parallel = ranks, .sequence_parallel = shares != 0};
             rp_model rank;
             rp_sizes sizes;
-            cr_assert(
-                eq(int, rp_model_cut(&model, &layout, arena, &rank, NULL), RP_OK));
+            cr_assert(eq(int, rp_model_cut(&model, &layout, arena, &rank, NULL), RP_OK));
             cr_assert(eq(int, rp_sizes_of_model(&rank, 1024, RP_DTYPE_F16, arena, &sizes), RP_OK));
             kept[shares] = sizes.tape_bytes[1];
             cr_expect(eq(u64, sizes.boundary_bytes, 2 * 1024 * 512 / (shares != 0 ? ranks : 1)));
@@ -48,8 +47,7 @@ Test(sequence_parallel, it_divides_norms_and_residuals)
     cr_assert(eq(int, rp_model_load("gpt:512x8x4", arena, &model), RP_OK));
     for (int shares = 0; shares < 2; shares++) {
         const rp_layout layout = {.tensor_parallel = 4, .sequence_parallel = shares != 0};
-        cr_assert(eq(int, rp_model_cut(&model, &layout, arena, &rank[shares], NULL),
-                     RP_OK));
+        cr_assert(eq(int, rp_model_cut(&model, &layout, arena, &rank[shares], NULL), RP_OK));
         count = rp_layer_operators(&rank[shares], 0, 2, 1024, operators[shares]);
     }
     for (uint32_t i = 0; i < count; i++) {

@@ -49,8 +49,7 @@ Test(columns, cli_md_lists_the_rows)
     const char *ops = "| `ops` |  | ops of the program |\n";
     cr_expect(strstr(replace(document, ops, ""), list) == NULL, "a row is missing");
     cr_expect(strstr(replace(document, ops, "| `Ops` |"), list) == NULL, "a row is another one");
-    cr_expect(strstr(replace(document, "off` |\n\n", "off` |\n| `more` |\n\n"), list) ==
-                  NULL,
+    cr_expect(strstr(replace(document, "off` |\n\n", "off` |\n| `more` |\n\n"), list) == NULL,
               "there is a row too many");
 }
 

@@ -26,8 +26,7 @@
 
 TestSuite(tune, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
 
-/* ---- an instance ------------------------------------------------------------------------------
- */
+/* ---- an instance ----------------------------------------------------------------------------- */
 
 enum { MOST_LAYERS = 16 };
 
@@ -109,8 +108,7 @@ static void make_pipeline(instance *c, uint32_t layers, uint64_t seed)
     c->in.start_count = 1;
 }
 
-/* ---- the same spaces once more ----------------------------------------------------------------
- */
+/* ---- the same spaces once more --------------------------------------------------------------- */
 
 /* Every way to write `layers` as a list of parts is a bit pattern: a set bit ends a part. */
 static bool composition(uint32_t bits, uint32_t layers, uint32_t most, uint32_t *parts,
@@ -239,8 +237,7 @@ Test(tune, small_spaces_are_searched_exactly)
     }
 }
 
-/* ---- the metaheuristic ------------------------------------------------------------------------
- */
+/* ---- the metaheuristic ----------------------------------------------------------------------- */
 
 static bool same(const rpsim_tune_result *a, const rpsim_tune_result *b)
 {
@@ -394,8 +391,7 @@ Test(tune, moves_stay_in_the_space_and_reach_all_of_it)
     cr_expect(eq(u64, count, slow_separate(&c).points));
 }
 
-/* ---- rpsim ------------------------------------------------------------------------------------
- */
+/* ---- rpsim ----------------------------------------------------------------------------------- */
 
 static double number_of(const char *line, const char *key)
 {

@@ -49,8 +49,7 @@ static void unsplit(uint32_t count, rpexec_cuda_part *parts)
     emulator_count(EMULATED_LEFT, -(int)count);
 }
 
-/* ---- ranges -----------------------------------------------------------------------------------
- */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 
 static _Thread_local uint32_t depth;
 
@@ -65,8 +64,7 @@ static void range_end(void)
     depth--;
 }
 
-/* ---- copies and sums, which are never captured ------------------------------------------------
- */
+/* ---- copies and sums, which are never captured ----------------------------------------------- */
 
 static int copy(void *to, const void *from, uint64_t bytes, void *stream)
 {
@@ -127,8 +125,7 @@ static int narrow(const rpexec_cuda_part *part, rp_dtype dtype, uint64_t count, 
     return launch(part, run_narrow, &s, stream);
 }
 
-/* ---- lanes ------------------------------------------------------------------------------------
- */
+/* ---- lanes ----------------------------------------------------------------------------------- */
 
 static rp_status lane_open(const rpexec_cuda_part *part, const rpexec_cuda_lane_shape *shape,
                            void *stream, rp_arena *arena, rpexec_lane **lane_out)

@@ -102,8 +102,7 @@ typedef enum emulated_count {
 uint32_t emulator_counted(emulated_count what);
 uint32_t emulator_count(emulated_count what, int more);
 
-/* ---- contexts and memory (memory.c) ----------------------------------------------------------
- */
+/* ---- contexts and memory (memory.c) ---------------------------------------------------------- */
 
 /** @return the part that the calling thread's calls are about; may be set. */
 rpexec_cuda_part *emulator_here(void);
@@ -135,8 +134,7 @@ bool emulator_is_reached(int device, const void *address);
 /** @return an error's meaning, in CUDA's words. */
 const char *emulator_text(int error);
 
-/* ---- streams and events (streams.c) ----------------------------------------------------------
- */
+/* ---- streams and events (streams.c) ---------------------------------------------------------- */
 
 /** @return the part of a device that a stream belongs to. */
 const rpexec_cuda_part *emulator_part_of(const void *stream);
@@ -174,8 +172,7 @@ typedef struct emulated_work {
  * stream. */
 int emulator_launch(void *stream, const emulated_work *work);
 
-/* ---- captures and graphs (graphs.c) ----------------------------------------------------------
- */
+/* ---- captures and graphs (graphs.c) ---------------------------------------------------------- */
 
 /** @return true where this thread captures: the call is not permitted, and the capture is no longer
  * valid. */

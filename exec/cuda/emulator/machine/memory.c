@@ -120,8 +120,7 @@ const char *emulator_text(int error)
     }
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static int add_region(const void *begin, uint64_t bytes, int device, rp_arena *arena)
 {
@@ -262,8 +261,7 @@ int emulator_host_pin(void *memory, uint64_t bytes)
     return add_region(memory, bytes, -1, NULL);
 }
 
-/* ---- contexts ---------------------------------------------------------------------------------
- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 rpexec_cuda_part *emulator_here(void)
 {
@@ -323,8 +321,7 @@ int emulator_enter(const rpexec_cuda_part *part)
     return twice ? cudaErrorDeviceUninitialized : 0;
 }
 
-/* ---- copies -----------------------------------------------------------------------------------
- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 typedef struct move {
     void *to;

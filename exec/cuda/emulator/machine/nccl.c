@@ -32,8 +32,7 @@ static void late(uint64_t what, uint64_t which)
     }
 }
 
-/* ---- kernels ----------------------------------------------------------------------------------
- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static bool all_done(const emulated_nccl_kernel *k)
 {
@@ -127,8 +126,7 @@ static int enqueue_kernel(emulated_nccl_member *m, void *stream)
     return emulator_enqueue(stream, run_kernel, &k, sizeof k);
 }
 
-/* ---- groups -----------------------------------------------------------------------------------
- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static int group_begin(void)
 {
@@ -290,8 +288,7 @@ static int receive(void *to, uint64_t bytes, uint32_t from_rank, void *with, voi
     return CALL(EMULATED_NCCL_RECEIVE, 0, NULL, to, bytes, from_rank);
 }
 
-/* ---- communicators ----------------------------------------------------------------------------
- */
+/* ---- communicators --------------------------------------------------------------------------- */
 
 static bool load(const char **version_out, const char **why_out)
 {

@@ -60,8 +60,7 @@ void emulator_stream_of_queue(void *stream, bool computes)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- streams ----------------------------------------------------------------------------------
- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static bool is_one(const rpexec_cuda_part *a, const rpexec_cuda_part *b)
 {
@@ -199,8 +198,7 @@ void emulator_wait_idle(void)
     }
 }
 
-/* ---- events -----------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 typedef struct mark {
     event *event;
