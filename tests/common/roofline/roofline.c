@@ -78,7 +78,7 @@ static double tflop(const rp_operator *operators, uint32_t count, bool backward)
     return flops * 1e-12;
 }
 
-/* executor.md section 5: B = 4, S = 2048. */
+/* The formulas of executor.md 4.2 and 5, for B = 4, S = 2048. */
 static const struct {
     const char *model;
     double fwd, bwd, head_fwd; /* TFLOP */
@@ -109,7 +109,7 @@ Test(roofline, flop_and_bytes_of_the_design)
     }
 }
 
-/* Bytes of executor.md section 5, column "main bytes", for a block of qwen3-1.7b: T = 8192,
+/* Main bytes (executor.md section 5) for a block of qwen3-1.7b: T = 8192,
  * d = 2048, Hh = 2048, Kh = 1024, f = 6144. */
 Test(roofline, main_bytes_of_every_operator)
 {

@@ -127,7 +127,7 @@ Test(exec_gpu_graphs, all_schedules_launch_most_operators_in_graphs)
     }
 }
 
-/* exec/README.md has these numbers; `tiny` has as many layers. */
+/* `tiny` has as many layers. */
 Test(exec_gpu_graphs, a_settled_iteration_is_few_launches)
 {
     static const struct {
