@@ -83,9 +83,9 @@ typedef struct rp_zb_switches {
 rp_status rp_greedy_zb(rp_greedy *g, const rp_zb_switches *switches);
 
 /**
- * Two chunks in a V (Qi et al. 2024, section 6, in schedules.md's words): forwards on the way down
- * as long as they fit in time and memory before the first one on the way up, then an input part and
- * a forward per GPU in turn, those on the way up first.
+ * Two chunks in a V (Qi et al. 2024, section 6): forwards on the way down as long as they fit in
+ * time and memory before the first forward on the way up, then an input part and a forward per GPU
+ * in turn, those on the way up first.
  * @param force_forward, force_input as in rp_greedy_put_filled, by the kind of cell
  * @retval RP_OK (also where it is stuck), RP_NO_MEMORY
  */
