@@ -129,32 +129,6 @@ lowest()
     printf "(SELECT min(lower_bound_same_ms + 0.0) FROM r WHERE r.model = m.name AND r.label LIKE '%s-%%')" "$1"
 }
 
-partitions()
-{
-    query "SELECT '| ' || model || ' | ' || schedule || ' | ' || optimizer || ' | ' || round || ' | ' ||
-                  replace(partition, '|', ' \\| ') || ' |'
-           FROM runs, models m WHERE m.name = model AND label IN ('stage-$1-tuned', 'stage-$1-own-tuned')
-           ORDER BY m.rank, schedule" | shorten
-}
-
-# 0,1,1,1,2 becomes 0,3×1,2.
-shorten()
-{
-    awk '{
-        for (i = 1; i <= NF; i++) {
-            count = split($i, layers, ",")
-            word = ""
-            for (k = 1; k <= count; k += run) {
-                for (run = 1; k + run <= count && layers[k + run] == layers[k]; run++) {
-                }
-                word = word (k > 1 ? "," : "") (run > 1 ? run "×" : "") layers[k]
-            }
-            $i = word
-        }
-        print
-    }'
-}
-
 # Runs whose partition leaves out recompute, so that they have less to do than the bound assumes.
 fused()
 {
@@ -173,20 +147,18 @@ transfers="(SELECT max(l.transfers_ms, $(cell work_ms hardware-async-published))
     cat <<TEXT
 # How far from optimal
 
-Written by \`experiments/optimality.sh\` (target \`optimality\`) from runs of rpsim; no number here is typed. 8 × RTX 4090,
-16 microbatches, recompute early (the published freedom of RoundPipe), all times in ms. Searches: \`--partition tuned\`,
-seed $seed, 50000 simulations each at stage fidelity (steady states 3000) and 2500 at hardware fidelity (120). *Own* is
-\`roundpipe-overlap\`; its rule, why it is correct, what it costs and where it does not help are in
-\`common/schedules/roundpipe-overlap.c\`. RoundPipe and own have the published partition unless *tuned*. *Gap* is the
-distance of the first column to the bound in percent of the first column; *closed* is how much of it each column behind
-the first closes, in percent.
+Written by \`experiments/optimality.sh\` (target \`optimality\`) from runs of rpsim; no number is typed. 8 × RTX 4090, 16
+microbatches, recompute early (the published freedom of RoundPipe), times in ms. *Own* is \`roundpipe-overlap\`
+(\`common/schedules/roundpipe-overlap.c\`). *Tuned* is \`--partition tuned\`, seed $seed, with 50000 simulations at stage
+fidelity (steady states 3000) and 2500 at hardware fidelity (120); other columns have the published partition. *Gap* is
+the distance of the first column to the bound in percent of that column; *closed* is the part of it that a column
+closes, in percent.
 
 ## One synchronous iteration, stage fidelity
 
-Makespan. The bound holds for any schedule with the same semantics, whatever its partition, placement and order
-(\`lower_bound_same_ms\`, proof in \`sim/run/bounds/bounds.h\`; the lowest of the four runs'): the head's stage may be fused
-with as many layers as pays, which then recompute nothing. For partitions that fuse none *same work* is a bound, too
-(\`lower_bound_any_ms\`).
+Makespan. The bound holds for every schedule with the same semantics (\`lower_bound_same_ms\`, the lowest of the four
+runs; proof in \`sim/run/bounds/bounds.h\`): the head's stage may be fused with layers, which then recompute nothing.
+*Same work* is the bound of partitions that fuse none (\`lower_bound_any_ms\`).
 
 $head same work |
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -197,8 +169,8 @@ TEXT
 
 ## Steady state of asynchronous iterations, stage fidelity
 
-Period, over the second half of 32 iterations. The bound is the published run's work divided by the GPUs: nothing else
-limits a steady state. A period may lie below it by what the two ends of its window differ.
+Period, over the second half of 32 iterations. The bound is the published run's work divided by the GPUs. A period may
+lie below it by the difference between the two ends of its window.
 
 $head
 |---|---|---|---|---|---|---|---|---|---|
@@ -207,8 +179,8 @@ TEXT
     if [ -n "$less_work" ]; then
         cat <<TEXT
 
-Stage fidelity knows no memory, and the search is never worse than \`even\`, whose stages may be larger than the memory of
-any GPU and whose fused stage needs no recompute. Runs that have less to do than the bound says, for this reason:
+Stage fidelity knows no memory, so a search may fuse stages that no GPU could hold and that recompute nothing. These
+runs have less work than the bound assumes:
 
 $less_work
 TEXT
@@ -217,8 +189,8 @@ TEXT
 
 ## One synchronous step, hardware fidelity
 
-Makespan with transfers, host and optimizer. RoundPipe in one call of 16 microbatches and in two of 8, tuned in one, own
-in two. The bound is \`lower_bound_same_ms\`, the lowest of the runs'. † does not fit into the GPUs' memory.
+Makespan with transfers, host and optimizer. RoundPipe runs in one call of 16 microbatches or in two of 8, tuned in one,
+own in two. The bound is the lowest \`lower_bound_same_ms\` of the runs. † does not fit into the GPUs' memory.
 
 $hardware_head
 TEXT
@@ -227,8 +199,8 @@ TEXT
 
 ## Steady state of asynchronous steps, hardware fidelity
 
-Period; calls as above. The bound is the larger of the work divided by the GPUs and what one queue or link has to move
-in the published run; where that is more than the work it is the host's optimizer, which every schedule has to wait for.
+Period; calls as above. The bound is the larger of the work divided by the GPUs and the time of the busiest queue or
+link in the published run. If that is more than the work, it is the host's optimizer, which every schedule waits for.
 
 $hardware_head
 TEXT
@@ -237,7 +209,7 @@ TEXT
 
 ## Many microbatches, stage fidelity, synchronous
 
-Makespan with the published partition: fill and drain are paid once per iteration, so there is ever less to gain.
+Makespan with the published partition. Fill and drain are paid once per iteration, so there is less to gain.
 
 | model | RoundPipe 32 | own 32 | RoundPipe 64 | own 64 | RoundPipe 128 | own 128 |
 |---|---|---|---|---|---|---|
@@ -249,14 +221,5 @@ TEXT
         done
     done
     query "SELECT '| ' || m.name $columns || ' |' FROM models m ORDER BY m.rank"
-    cat <<TEXT
-
-## Partitions found at stage fidelity
-
-| model | schedule | optimizer | round | forward \\| backward |
-|---|---|---|---|---|
-TEXT
-    partitions sync
-    partitions async
 } >"$work/report.md"
 mv "$work/report.md" "$report"
