@@ -147,18 +147,17 @@ transfers="(SELECT max(l.transfers_ms, $(cell work_ms hardware-async-published))
     cat <<TEXT
 # How far from optimal
 
-Written by \`experiments/optimality.sh\` (target \`optimality\`) from runs of rpsim; no number is typed. 8 × RTX 4090, 16
-microbatches, recompute early (the published freedom of RoundPipe), times in ms. *Own* is \`roundpipe-overlap\`
-(\`common/schedules/roundpipe-overlap.c\`). *Tuned* is \`--partition tuned\`, seed $seed, with 50000 simulations at stage
-fidelity (steady states 3000) and 2500 at hardware fidelity (120); other columns have the published partition. *Gap* is
-the distance of the first column to the bound in percent of that column; *closed* is the part of it that a column
-closes, in percent.
+Written by \`experiments/optimality.sh\` (target \`optimality\`). 8 × RTX 4090, 16 microbatches, recompute early (as
+published for RoundPipe), times in ms. *Own* is \`roundpipe-overlap\`. *Tuned* is \`--partition tuned\`, seed $seed, with 50000
+simulations at stage fidelity (steady states 3000) and 2500 at hardware fidelity (120); other columns have the published
+partition. *Gap* is the distance of the first column to the bound, *closed* the part of it that a column closes, in
+percent.
 
 ## One synchronous iteration, stage fidelity
 
-Makespan. The bound holds for every schedule with the same semantics (\`lower_bound_same_ms\`, the lowest of the four
-runs; proof in \`sim/run/bounds/bounds.h\`): the head's stage may be fused with layers, which then recompute nothing.
-*Same work* is the bound of partitions that fuse none (\`lower_bound_any_ms\`).
+Makespan. The bound holds for every schedule with the same semantics (\`lower_bound_same_ms\`, the lowest of the runs;
+proof in \`sim/run/bounds/bounds.h\`). *Same work* is the bound of partitions that fuse no layers with the head's stage
+(\`lower_bound_any_ms\`); fused layers recompute nothing.
 
 $head same work |
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -179,8 +178,8 @@ TEXT
     if [ -n "$less_work" ]; then
         cat <<TEXT
 
-Stage fidelity knows no memory, so a search may fuse stages that no GPU could hold and that recompute nothing. These
-runs have less work than the bound assumes:
+Stage fidelity knows no memory, so a search may fuse stages that no GPU could hold. These runs have less work than the
+bound assumes:
 
 $less_work
 TEXT
@@ -189,8 +188,8 @@ TEXT
 
 ## One synchronous step, hardware fidelity
 
-Makespan with transfers, host and optimizer. RoundPipe runs in one call of 16 microbatches or in two of 8, tuned in one,
-own in two. The bound is the lowest \`lower_bound_same_ms\` of the runs. † does not fit into the GPUs' memory.
+Makespan. RoundPipe runs in one call of 16 microbatches or in two of 8, tuned in one, own in two. † does not fit into
+the GPUs' memory.
 
 $hardware_head
 TEXT
@@ -199,8 +198,8 @@ TEXT
 
 ## Steady state of asynchronous steps, hardware fidelity
 
-Period; calls as above. The bound is the larger of the work divided by the GPUs and the time of the busiest queue or
-link in the published run. If that is more than the work, it is the host's optimizer, which every schedule waits for.
+Period; calls as above. The bound is the work divided by the GPUs, or the time of the busiest queue or link in the
+published run if that is more: then it is the host's optimizer, which every schedule waits for.
 
 $hardware_head
 TEXT
@@ -209,7 +208,7 @@ TEXT
 
 ## Many microbatches, stage fidelity, synchronous
 
-Makespan with the published partition. Fill and drain are paid once per iteration, so there is less to gain.
+Makespan with the published partition. Fill and drain are paid once, so there is less to gain.
 
 | model | RoundPipe 32 | own 32 | RoundPipe 64 | own 64 | RoundPipe 128 | own 128 |
 |---|---|---|---|---|---|---|
