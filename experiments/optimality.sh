@@ -84,7 +84,7 @@ for optimizer in sync async; do
     run "hardware-$optimizer-own-tuned" "${hardware[@]}" "${two[@]}" "${own[@]}" "${tuned_hardware[@]}"
 done
 limits hardware-async-published "${hardware[@]}" "${one[@]}" "${roundpipe[@]}" --partition paper
-for microbatches in 32 64 128; do
+for microbatches in 32 128; do
     run "many-$microbatches-published" --fidelity stage --microbatches $microbatches "${roundpipe[@]}" --partition paper
     run "many-$microbatches-own" --fidelity stage --microbatches $microbatches "${own[@]}" --partition paper
 done
@@ -123,6 +123,12 @@ rows()
            FROM models m ORDER BY m.rank" | sed 's/ $//'
 }
 
+# Rows of five labels without the columns that say how much of the gap each closes.
+times_only()
+{
+    awk -F'|' '{ for (i = 1; i <= 9; i++) printf "%s|", $i; print "" }'
+}
+
 # lowest PREFIX: SQL of the lowest bound that any run of a table has: it holds for all of them.
 lowest()
 {
@@ -140,8 +146,8 @@ fused()
 
 less_work=$(fused)
 head='| model | published | tuned | own | own, tuned | bound | gap | closed: tuned | own | own, tuned |'
-hardware_head='| model | one call | two calls | tuned | own | own, tuned | bound | gap | closed: two calls | tuned | own | own, tuned |
-|---|---|---|---|---|---|---|---|---|---|---|---|'
+hardware_head='| model | one call | two calls | tuned | own | own, tuned | bound | gap |
+|---|---|---|---|---|---|---|---|'
 transfers="(SELECT max(l.transfers_ms, $(cell work_ms hardware-async-published)) FROM limits l WHERE l.model = m.name)"
 {
     cat <<TEXT
@@ -193,7 +199,7 @@ the GPUs' memory.
 
 $hardware_head
 TEXT
-    rows hardware-sync "$(lowest hardware-sync)" published two tuned own own-tuned
+    rows hardware-sync "$(lowest hardware-sync)" published two tuned own own-tuned | times_only
     cat <<TEXT
 
 ## Steady state of asynchronous steps, hardware fidelity
@@ -203,18 +209,18 @@ published run if that is more: then it is the host's optimizer, which every sche
 
 $hardware_head
 TEXT
-    rows hardware-async "$transfers" published two tuned own own-tuned
+    rows hardware-async "$transfers" published two tuned own own-tuned | times_only
     cat <<TEXT
 
 ## Many microbatches, stage fidelity, synchronous
 
 Makespan with the published partition. Fill and drain are paid once, so there is less to gain.
 
-| model | RoundPipe 32 | own 32 | RoundPipe 64 | own 64 | RoundPipe 128 | own 128 |
-|---|---|---|---|---|---|---|
+| model | RoundPipe 32 | own 32 | RoundPipe 128 | own 128 |
+|---|---|---|---|---|
 TEXT
     columns=
-    for microbatches in 32 64 128; do
+    for microbatches in 32 128; do
         for who in published own; do
             columns+=" || printf(' | %.1f', $(cell ms "many-$microbatches-$who"))"
         done
