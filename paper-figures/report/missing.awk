@@ -1,10 +1,10 @@
-# What a README says under "What did not reproduce": the rest of that paragraph, and the table or
+# What a README says under "Not reproduced" or "What did not reproduce": the rest of that paragraph, and the table or
 # list after it if it ends with a colon; or the whole section of that name.
 { lower = tolower($0) }
 section && /^#/ { section = 0 }
 lower ~ /^#+ *what did not reproduce/ { section = 1; next }
 section { print; next }
-!open && match(lower, /(\*\*)?what did not reproduce[^.:]*[.:](\*\*)?/) {
+!open && match(lower, /(\*\*)?(what did not reproduce|not reproduced)[^.:]*[.:](\*\*)?/) {
     open = 1
     $0 = substr($0, RSTART + RLENGTH)
     sub(/^ +/, "")

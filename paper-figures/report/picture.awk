@@ -16,7 +16,7 @@ match($0, /^- `[^`]*`[.:]? */) {
 inside { of[item] = add(of[item], $0); next }
 { all = add(all, $0) }
 END {
-    sub(/^(\*\*)?[Ww]hat the pictures? shows?[.:](\*\*)? */, "", all)
+    sub(/^(\*\*)?([Ww]hat the pictures? shows?|[Pp]ictures?)[.:](\*\*)? */, "", all)
     text = suffix in of ? add(all, of[suffix]) : all
     gsub(/[*`]/, "", text)
     while (match(text, /\[[^]]*\]\([^)]*\)/)) {

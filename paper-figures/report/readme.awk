@@ -8,9 +8,9 @@ function part_of(line)
     gsub(/\*/, "", line)
     if (line ~ /^kind[.:]/) return "kind"
     if (line ~ /^question[.:]/) return "question"
-    if (line ~ /^what the pictures? shows?[.:]/) return "picture"
-    if (line ~ /^(what it says|what it shows|result|what did not reproduce)[^.:]*[.:]/) return "finding"
-    if (line ~ /^(published numbers|published data|method|experiment|files|checks|limits|cells that|means are|what is uncertain)/)
+    if (line ~ /^(what the pictures? shows?|pictures?)[.:]/) return "picture"
+    if (line ~ /^(what it says|what it shows|result|what did not reproduce|not reproduced)[^.:]*[.:]/) return "finding"
+    if (line ~ /^(published numbers|published data|method|experiment|files|checks|limits|cells that|means are|uncertain)/)
         return "method"
     return ""
 }
