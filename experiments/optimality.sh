@@ -163,7 +163,7 @@ percent.
 
 Makespan. The bound holds for every schedule with the same semantics (\`lower_bound_same_ms\`, the lowest of the runs;
 proof in \`sim/run/bounds/bounds.h\`). *Same work* is the bound of partitions that fuse no layers with the head's stage
-(\`lower_bound_any_ms\`); fused layers recompute nothing.
+(\`lower_bound_any_ms\`).
 
 $head same work |
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -174,8 +174,8 @@ TEXT
 
 ## Steady state of asynchronous iterations, stage fidelity
 
-Period, over the second half of 32 iterations. The bound is the published run's work divided by the GPUs. A period may
-lie below it by the difference between the two ends of its window.
+Period, over the second half of 32 iterations. The bound is the published run's work divided by the GPUs; a period may
+lie below it by the ends of its window.
 
 $head
 |---|---|---|---|---|---|---|---|---|---|
@@ -184,8 +184,8 @@ TEXT
     if [ -n "$less_work" ]; then
         cat <<TEXT
 
-Stage fidelity knows no memory, so a search may fuse stages that no GPU could hold. These runs have less work than the
-bound assumes:
+A search may fuse stages that no GPU could hold and that recompute nothing. These runs have less work than the bound
+assumes:
 
 $less_work
 TEXT
