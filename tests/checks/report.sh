@@ -83,13 +83,13 @@ entry paper-figures/02-good-too <<'MD'
 
 **Question.** Asked?
 
-**What the pictures show.** Two pictures that look the same and are told apart by name:
+**Pictures.** Two pictures that look the same and are told apart by name:
 
 - ``: the first of both
   on two lines.
 - `-b`: the second of both, which [leads](nowhere) on.
 
-**What it says.** First finding.
+**Result.** First finding.
 
 1. Second finding.
 
