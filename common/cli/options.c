@@ -301,8 +301,8 @@ static rp_status refuse_missing(const rp_options_program *program, const char *w
         reason);
 }
 
-/* The row with a name, which may be cut as long as only one begins so, or only its last letter is
- * cut (--gpu means --gpus beside --gpu-memory); RP_OPTIONS_MAX: none. */
+/* The row with a name. The name may be cut if a single row begins so, and a plural may lack its s:
+ * --gpu means --gpus beside --gpu-memory. RP_OPTIONS_MAX: none. */
 static uint32_t find_cut(const rp_options_program *program, const char *name, size_t length)
 {
     uint32_t found = rp_options_find(program, name, length);
@@ -313,7 +313,7 @@ static uint32_t find_cut(const rp_options_program *program, const char *name, si
         bool begins = strncmp(row, name, length) == 0;
         begun += begins;
         last = begins ? i : last;
-        found = begins && strlen(row) == length + 1 ? i : found;
+        found = begins && strcmp(row + length, "s") == 0 ? i : found;
     }
     return found == RP_OPTIONS_MAX && begun == 1 ? last : found;
 }

@@ -68,11 +68,11 @@ static const rp_option rows[] = {
      .help = "adds up"},
     {"names", "NAME[,NAME…]", LAST, RP_OPTION_LIST, TO(names),
      .count = RP_OPTION_MEMBER(settings, name_count), .names = "models", .help = "several"},
+    {"name-file", "F", LAST, RP_OPTION_TEXT, TO(file), .help = "several of a file"},
     {"list", NULL, LAST, RP_OPTION_TEXT, TO(list), .choices = "these|those",
      .help = ".begins with a dot, costs - 3 \\ 4 'quoted' [x]: and is long enough that it needs "
              "several lines of eighty columns, whatever stands before it"},
     {"large", "N", LAST, RP_OPTION_U32, TO(length), .most = 65536, .help = "many"},
-    {"large-file", "F", LAST, RP_OPTION_TEXT, TO(file), .help = "many of them"},
     {"lengths", "N", LAST, RP_OPTION_U32, TO(length), .most = 65536, .binary = true,
      .help = "of 1024s"},
     {"own", "DIR", FIRST, RP_OPTION_TEXT, TO(file), .own_setting = true, .help = "not written"},
@@ -170,8 +170,8 @@ Test(options, values_go_to_their_members)
     cr_expect(eq(u32, s.count, 3));
     check_well("--large 64k", &s);
     cr_expect(eq(u32, s.length, 64000));
-    check_well("--larg 7 --large-f x", &s);
-    cr_expect(eq(u32, s.length, 7));
+    check_well("--name a,b --name-f x", &s);
+    cr_expect(eq(u32, s.name_count, 2));
     cr_expect(eq(str, (char *)(uintptr_t)s.file, "x"));
     check_well("--lengths 64k", &s);
     cr_expect(eq(u32, s.length, 65536));
@@ -362,7 +362,7 @@ Test(options, bad_command_lines_are_refused)
         {"--loud=yes",
          "--loud=yes: unknown or incomplete option; see tool --help for the valid ones"},
         {"--l", "--l: unknown or incomplete option"},
-        {"--lar 7", "--lar: unknown or incomplete option; did you mean --large"},
+        {"--nam a", "--nam: unknown or incomplete option; did you mean --names"},
         {"--print-m", "--print-m: unknown or incomplete option"},
         {"-x", "-x: unknown or incomplete option"},
         {"-lx", "-lx: unknown or incomplete option"},
