@@ -1,7 +1,7 @@
 /** @file version.h  The version of this build. */
 #pragma once
 
-/** @return "0.2.0", the project's version; static. The library exports it
+/** @return "0.3.0", the project's version; static. The library exports it
  * (sim/library/rpsim.h). */
 __attribute__((visibility("default"))) const char *rp_version(void);
 

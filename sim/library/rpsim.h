@@ -27,7 +27,7 @@ extern "C" {
 
 /** Version of this header. Before 1.0 a new MINOR may change functions; a new PATCH does not. */
 #define RP_VERSION_MAJOR 0
-#define RP_VERSION_MINOR 2
+#define RP_VERSION_MINOR 3
 #define RP_VERSION_PATCH 0
 
 /** @return version of the library that runs, "MAJOR.MINOR.PATCH"; static. */
