@@ -134,17 +134,30 @@ COLUMNS=200 listed "$heading" "$rpsim" "${run[@]}" --db "$work/column.db"
 [ "$(sqlite3 "$work/column.db" "SELECT value FROM metrics WHERE name = '$column'")" = 16 ] || fail "$column is not stored"
 grep -q "^| \`$column\` |" common/cli/cli.md || fail "$column is not in cli.md"
 
-# The option is everywhere where options are.
+# The property is in the program's text, and halves the bytes between GPUs.
+sent()
+{
+    "$rpsim" --schedule "$1" --platform h100x8 --gpus 4 --program-out "$work/program" >"$work/list"
+    awk '{ for (i = 2; i < NF; i++) if ($1 ~ /^[0-9]+SEND/ && $i == "bytes") sum += $(i + 1) } END { print sum + 0 }' "$work/program"
+}
+whole=$(sent gpipe)
+half=$(sent "$schedule")
+grep -q '^traits half-boundaries$' "$work/program" || fail "$schedule does not have its property"
+[ "$whole" -gt 0 ] && [ "$((2 * half))" -eq "$whole" ] || fail "$schedule sends $half bytes, gpipe $whole"
+
+# The option is everywhere where options are, and decides the run.
 option=--$(sed -n 's/^+OPTION(.*"\(.*\)", "N".*/\1/p' "$work"/patch*)
 listed "$option" "$rpsim" --help
 for text in man1/rpsim.1 completions/rpsim site-functions/_rpsim; do
     listed "$option" sed 's/\\-/-/g' build/command_line/$text
 done
 "$rpsim" --schedule gpipe "$option" 7 --db "$work/runs.db" >"$work/list" 2>"$work/log" || fail "$option 7 is refused"
-grep -qx 'rpsim: warning: my-option is 7' "$work/log" || fail "$option is not used: $(cat "$work/log")"
+[ "$(sqlite3 "$work/runs.db" "SELECT microbatches FROM runs")" = 56 ] || fail "$option 7 of 8 GPUs are not 56 microbatches"
 [ "$(sqlite3 "$work/runs.db" "SELECT config_json ->> 'my_option' FROM runs")" = 7 ] || fail "$option is not stored"
 ! "$rpsim" --schedule gpipe --fidelity stage "$option" 7 2>"$work/log" || fail "$option: its rule refuses nothing"
 grep -qx "rpsim: $option: valid only with --fidelity hardware" "$work/log" || fail "$option: $(cat "$work/log")"
+! "$rpsim" --schedule gpipe --microbatches 8 "$option" 7 2>"$work/log" || fail "$option: --microbatches is not excluded"
+grep -qx "rpsim: $option: --microbatches says it, too; valid is one of them" "$work/log" || fail "$option: $(cat "$work/log")"
 ! "$rpsim" --schedule gpipe "$option" 101 2>"$work/log" || fail "$option 101 is accepted"
 grep -q -- "$option: '101' is not valid; valid values are integers from 1 to 100" "$work/log" || fail "$option 101: $(cat "$work/log")"
 
