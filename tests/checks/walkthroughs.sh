@@ -138,7 +138,7 @@ grep -q "^| \`$column\` |" common/cli/cli.md || fail "$column is not in cli.md"
 sent()
 {
     "$rpsim" --schedule "$1" --platform h100x8 --gpus 4 --program-out "$work/program" >"$work/list"
-    awk '{ for (i = 2; i < NF; i++) if ($1 ~ /^[0-9]+SEND/ && $i == "bytes") sum += $(i + 1) } END { print sum + 0 }' "$work/program"
+    awk '{ for (i = 2; i < NF; i++) if ($1 ~ /^[0-9]+SEND/ && $i == "bytes") sum += $(i + 1) } END { printf "%.0f\n", sum }' "$work/program"
 }
 whole=$(sent gpipe)
 half=$(sent "$schedule")
