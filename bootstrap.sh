@@ -11,7 +11,6 @@ logs=$root/build/logs
 out=$root/build/release/out
 cores=$(nproc)
 timeout=540 # seconds that a test may take
-not_sanitized='^(bench|slow)$' # labels of the tests that the sanitized build leaves out
 # Compiling each kernel for five generations of GPUs takes longer than all the rest: here they are compiled for this
 # machine's GPU, or, where there is none, for what runs on every GPU from 8.0 on.
 cuda_architectures=(-DCMAKE_CUDA_ARCHITECTURES=80)
@@ -20,7 +19,7 @@ if nvidia-smi -L >/dev/null 2>&1; then
 fi
 
 prefix= # of --prefix
-build_options=(-DRP_TESTS=ON -DRP_SAMPLE=ON)
+build_options=(-DRP_TESTS=ON -DRP_LONG=OFF)
 source cmake/packaging/without_root.sh
 
 # What the build, the main job and the tests need; alternatives are separated by |, the first is
@@ -232,9 +231,7 @@ run_all_tests()
     ctest_failed=no
     build asan+ubsan
     run_tests release
-    # Lints and the two checks below look at sources, not at what this preset has built: once is enough.
-    run_tests asan+ubsan -LE "$not_sanitized" \
-        -E '^(lint\..*|checks\.lints_can_fail|checks\.walkthroughs)$'
+    run_tests asan+ubsan
     # Criterion cannot start under ThreadSanitizer; the thread test is a plain program.
     say "Build: preset tsan, the thread test only"
     logged configure-tsan cmake --preset tsan -DRP_TESTS=ON -DRP_CUDA=OFF
@@ -269,11 +266,9 @@ test)
     run_all_tests
     ;;
 "test --long")
-    export RP_LONG=1
     timeout=7200
-    not_sanitized='^bench$'
     cuda_architectures=(-UCMAKE_CUDA_ARCHITECTURES)
-    build_options=(-DRP_TESTS=ON -DRP_SAMPLE=OFF)
+    build_options=(-DRP_TESTS=ON -DRP_LONG=ON)
     prepare
     run_all_tests
     ;;

@@ -28,7 +28,7 @@ if(RP_SANITIZE) # reports name functions and lines, which is what -g1 keeps; -g 
         -fno-omit-frame-pointer -g1)
     target_link_options(rp_warnings INTERFACE -fsanitize=${RP_SANITIZE})
 endif()
-if(RP_SANITIZE MATCHES address) # -O2 costs a third of the build; lengths of texts are only known there
+if(RP_SANITIZE) # -O2 costs a third of the build; lengths of texts are only known there
     target_compile_options(rp_warnings INTERFACE -O1 $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
 endif()
 # Libraries that a program takes nothing from are not loaded (Ubuntu's compilers do so by themselves): each test case

@@ -1,5 +1,4 @@
-/* --set: bit for bit what an edited copy of the file gives.
- * Sanitized: --long */
+/* --set: bit for bit what an edited copy of the file gives. */
 #include "common/store/store.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"

@@ -1,6 +1,5 @@
 /* Plans from computed cost tables: every model on every platform, as rpplan prints them, against
- * the slow reference, and as rpsim --partition auto takes them.
- * Release only. */
+ * the slow reference, and as rpsim --partition auto takes them. */
 #include "common/inputs/load/platforms.h"
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"

@@ -1,6 +1,6 @@
 /* Predictions that nobody can check against a measurement, on every kind of platform and for every
  * schedule: what must not get slower does not, nothing gains more than was added, and no step is
- * shorter than its bytes take over the links and through the host. Release only.
+ * shorter than its bytes take over the links and through the host.
  *
  * Partitions are fixed here (--partition), and most schedules' orders do not depend on times: a run
  * is then a fixed graph of ops. Without shared resources its makespan is monotone in every

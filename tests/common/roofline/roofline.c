@@ -1,5 +1,5 @@
 /* The roofline: FLOP and bytes against the design's tables, bounds, order, moved tables, LoRA.
- * Arithmetic of every model on every platform. Release only. */
+ * Arithmetic of every model on every platform. */
 #include "common/roofline/roofline.h"
 #include "common/base/log.h"
 #include "common/inputs/data.h"

@@ -1,5 +1,5 @@
 /* Types of runs: peaks by type against white papers, which tables move and by how much, what
- * a table's file may say. Release only. */
+ * a table's file may say. */
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"

@@ -1,6 +1,6 @@
 /* Model, platform, schedule, GPU count, sequence length, partition and recompute mode combine
  * freely at hardware fidelity: each case of a walk, one per kind of GPU, runs or is refused with a
- * reason, and what runs is within the roofline. Other tests run its paths one by one. Release only.
+ * reason, and what runs is within the roofline. Other tests run its paths one by one.
  */
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"

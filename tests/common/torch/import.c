@@ -1,6 +1,5 @@
 /* A schedule written as CSV and read again is the same program and the same timeline, in every
- * dialect; and rpsim --torch-csv-in.
- * Sanitized: --long */
+ * dialect; and rpsim --torch-csv-in. */
 #include "common/base/log.h"
 #include "common/schedule/build.h"
 #include "common/timeline/timeline.h"

@@ -1,6 +1,6 @@
 /* Adapters on some linear layers, which PEFT has made and trains (tests/golden/subsets/make.py):
  * losses of AdamW steps to 1e-5, under schedules of every kind, and of what is saved between them.
- * A plain run has one schedule for each set of layers, RP_LONG=1 all. Sanitized: --long */
+ * A plain run has one schedule for each set of layers, RP_LONG=1 all. */
 #include "common/formats/csv.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"

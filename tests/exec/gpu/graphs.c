@@ -1,6 +1,5 @@
 /* --graphs of the GPU driver (exec/gpu/graphs.h) on the machine of threads: the same bits as the
- * host backend, most operators in graphs, and no error of graphs is a failure of the run.
- * Sanitized: --long */
+ * host backend, most operators in graphs, and no error of graphs is a failure of the run. */
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
 #include "exec/run/runs.h"

@@ -1,6 +1,5 @@
 /* Operators one by one: what a layer is made of, against the FLOP counts of work.h; a layer that is
- * performed call by call, against one that runs; what is measured, on both drivers.
- * Sanitized: --long */
+ * performed call by call, against one that runs; what is measured, on both drivers. */
 #include "common/base/log.h"
 #include "exec/host/driver.h"
 #include "exec/host/lane.h"

@@ -1,6 +1,5 @@
 /* The double-precision reference of the executor's operators is itself compared with central
- * differences (executor.md section 3, 3), and its golden files with what it computes now.
- * Sanitized: --long */
+ * differences (executor.md section 3, 3), and its golden files with what it computes now. */
 #include "tests/reference/slow_golden.h"
 #include "tests/support/assertions.h"
 #include "tests/support/worse.h"

@@ -1,6 +1,5 @@
 /* Data-parallel systems on the host backend: they train as one device does, with any sharding and
- * placement of state, and move the bytes of the closed forms.
- * Sanitized: --long */
+ * placement of state, and move the bytes of the closed forms. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"

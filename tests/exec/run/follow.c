@@ -1,6 +1,5 @@
 /* A run that is followed, and ended between two iterations: what is left is the state of a shorter
- * program, bit for bit, so that a checkpoint made there goes on as if nothing had happened.
- * Sanitized: --long */
+ * program, bit for bit, so that a checkpoint made there goes on as if nothing had happened. */
 #include "exec/host/driver.h"
 #include "exec/run/runs.h"
 #include "tests/support/assertions.h"

@@ -1,6 +1,5 @@
 /* Recompute grain layer (executor.md 1.3): the same bits as with grain stage, from one layer's tape
- * at a time; the saved inputs of all layers go down and come up.
- * Sanitized: --long */
+ * at a time; the saved inputs of all layers go down and come up. */
 #include "common/base/log.h"
 #include "common/program/producers.h"
 #include "tests/support/assertions.h"

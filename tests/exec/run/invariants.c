@@ -1,7 +1,6 @@
 /* Invariants of every order between the threads (executor.md section 3): delays change
  * nothing, nothing deadlocks, failures end cleanly, memory stays below its cap, and the bytes that
- * are moved are those of the formula.
- * Sanitized: --long */
+ * are moved are those of the formula. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"

@@ -1,5 +1,4 @@
-/* Invariants of executor.md section 3 about losses and gradients; the number is at each test.
- * Sanitized: --long */
+/* Invariants of executor.md section 3 about losses and gradients; the number is at each test. */
 #include "exec/host/lane.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"

@@ -1,7 +1,7 @@
 /* Loss and gradients of whole decoders against the double-precision reference (tests/reference,
  * executor.md section 3, 1, 3 and 4): every schedule that rpexec runs, on 1, 2, 3, 5 and 8 GPUs,
  * with each number of microbatches, recompute mode, grain and optimizer. Nothing of the expected
- * values comes from the executor. Sanitized: --long */
+ * values comes from the executor. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/golden_case.h"

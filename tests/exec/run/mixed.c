@@ -1,7 +1,6 @@
 /* Training in bf16 and fp16: the same bits for every schedule that sums in the same order, close to
  * fp32, half the bytes; and with fp16 the scale of the loss, with steps that an overflow prevents
- * (executor.md section 3, 1 and 14; 1.8; 5.2).
- * Sanitized: --long */
+ * (executor.md section 3, 1 and 14; 1.8; 5.2). */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"

@@ -1,7 +1,6 @@
 /* The executor against training in plain loops (exec/run/single.h): the same bits, whatever the
  * schedule, the number of GPUs, the recompute mode and the optimizer (executor.md section 3, 1, 2
- * and 9).
- * Sanitized: --long */
+ * and 9). */
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"

@@ -1,6 +1,5 @@
 /* Gradients of many microbatches in bf16 and fp16 against double precision: they are added up in
- * fp32 and rounded once, so that their error does not grow with the number of microbatches.
- * Sanitized: --long */
+ * fp32 and rounded once, so that their error does not grow with the number of microbatches. */
 #include "tests/reference/slow_decoder.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"

@@ -1,6 +1,5 @@
 /* Tensor parallelism (megatron-tp) on the host backend: ranks with slices of every layer train as
- * one device with all of it does, and exchange what the closed forms say.
- * Sanitized: --long */
+ * one device with all of it does, and exchange what the closed forms say. */
 #include "common/base/log.h"
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"

@@ -1,5 +1,5 @@
 /* rpadvise as a program: its rows, their commands, what it refuses, and how wide it is.
- * Thousands of simulations, whose code other tests run under sanitizers (search.c). Release only.
+ * Thousands of simulations, whose code other tests run under sanitizers (search.c).
  */
 #include "common/base/hash.h"
 #include "common/base/text.h"

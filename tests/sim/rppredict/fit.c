@@ -1,6 +1,5 @@
 /* rppredict --fit: constants with which the simulator itself has made runs are found again; those
- * that runs do not show stay; those that leave their range are held. Release only: checks.examples
- * and checks.hostile have fits for sanitizers. */
+ * that runs do not show stay; those that leave their range are held. */
 #include "sim/rppredict/fit.h"
 #include "common/base/log.h"
 #include "common/inputs/platform_write.h"

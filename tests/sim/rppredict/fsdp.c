@@ -1,6 +1,5 @@
 /* MPT models under FSDP on A100 servers: gates that can only tighten (tests/golden/fsdp_gates.csv),
- * and what must hold whatever the numbers are. A plain run has four draws, RP_LONG eight.
- * Release only. */
+ * and what must hold whatever the numbers are. A plain run has four draws, RP_LONG eight. */
 #include "sim/rppredict/fsdp.h"
 #include "common/formats/csv.h"
 #include "tests/support/assertions.h"

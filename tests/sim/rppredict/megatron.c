@@ -1,5 +1,5 @@
 /* GPT models under Megatron-LM on A100 servers: gates that can only tighten
- * (tests/golden/megatron_gates.csv). Release only. */
+ * (tests/golden/megatron_gates.csv). */
 #include "sim/rppredict/megatron.h"
 #include "common/formats/csv.h"
 #include "tests/support/assertions.h"

@@ -1,5 +1,4 @@
-/* rpsim --fidelity hardware as a user runs it.
- * Sanitized: --long */
+/* rpsim --fidelity hardware as a user runs it. */
 #include "common/base/log.h"
 #include "common/schedule/schedule_type.h"
 #include "tests/support/ask_store.h"

@@ -1,6 +1,5 @@
 /* Memory and --max-seqlen as a user sees them, and the published longest sequences with their gate
- * (experiments/prediction.md says what it rests on).
- * Sanitized: --long */
+ * (experiments/prediction.md says what it rests on). */
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/model.h"

@@ -1,5 +1,4 @@
-/* --intervals: keys, kinds, off, what is not decided, and that throughput is never the makespan's.
- * Release only. */
+/* --intervals: keys, kinds, off, what is not decided, and that throughput is never the makespan's. */
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 

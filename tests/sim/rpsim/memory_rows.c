@@ -1,6 +1,5 @@
 /* Memory that others have measured (tests/golden/memory_rows.csv), and that DeepSpeed estimates,
- * predicted from a command line.
- * Sanitized: --long */
+ * predicted from a command line. */
 #include "common/base/text.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"

@@ -1,5 +1,5 @@
 /* Types and accumulations of runs: the sweep over all platforms, models and types; executed FLOP
- * against published formulas; what is asked for, and what is refused. Release only. */
+ * against published formulas; what is asked for, and what is refused. */
 #include "common/base/log.h"
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"

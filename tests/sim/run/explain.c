@@ -1,6 +1,5 @@
 /* --explain: the attribution sums to all GPU time, the critical path to the makespan, and what is
- * made slower is what is blamed.
- * Sanitized: --long */
+ * made slower is what is blamed. */
 #include "sim/run/explain/explain.h"
 #include "sim/run/case.h"
 #include "tests/support/assertions.h"

@@ -1,6 +1,5 @@
 /* Monte Carlo over compute times: the factors' distribution, closed forms, and that neither seeds
- * nor threads do what they should not. Every statistical bound is five standard errors wide.
- * Sanitized: --long */
+ * nor threads do what they should not. Every statistical bound is five standard errors wide. */
 #include "sim/run/noise.h"
 #include "common/schedule/build.h"
 #include "sim/study/replicas.h"

@@ -1,5 +1,4 @@
-/* --schedule all: order and ranks, what cannot run and why, exit status, and what flips say.
- * Sanitized: --long */
+/* --schedule all: order and ranks, what cannot run and why, exit status, and what flips say. */
 #include "sim/study/ranking.h"
 #include "common/base/log.h"
 #include "tests/support/assertions.h"

@@ -1,6 +1,5 @@
 /* The search behind --partition tuned: its space and its optimum against enumerations that share no
- * code with it, its determinism, and what rpsim does with it.
- * Sanitized: --long */
+ * code with it, its determinism, and what rpsim does with it. */
 #include "sim/run/case.h"
 #include "sim/tune/tune_internal.h"
 #include "tests/support/assertions.h"

@@ -1,0 +1,54 @@
+# tests/when.csv says which builds run a test, and how much CPU time it takes. Columns: test, a regular expression of
+# whole names (the first row that matches counts); everyday and long, the builds that run it in ./bootstrap.sh test and
+# with --long: release, sanitized, both or none; cost, about CPU seconds: ctest begins with the costliest tests, so that
+# no long test runs alone at the end. RP_LONG chooses the column.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/when.csv)
+file(STRINGS ${CMAKE_SOURCE_DIR}/tests/when.csv rp_when_rows REGEX "^[^#]")
+list(POP_FRONT rp_when_rows)
+
+# rp_when(NAME RUNS COST): whether this build runs the test, and its cost (0: unknown).
+function(rp_when name runs cost)
+    foreach(row IN LISTS rp_when_rows)
+        string(REPLACE "," ";" row "${row}")
+        list(GET row 0 test)
+        if(name MATCHES "^${test}$")
+            list(GET row 1 builds)
+            if(RP_LONG)
+                list(GET row 2 builds)
+            endif()
+            list(GET row 3 seconds)
+            break()
+        endif()
+    endforeach()
+    set(this release)
+    if(RP_SANITIZE)
+        set(this sanitized)
+    endif()
+    set(${runs} FALSE PARENT_SCOPE)
+    if(builds STREQUAL this OR builds STREQUAL both)
+        set(${runs} TRUE PARENT_SCOPE)
+    endif()
+    set(${cost} 0 PARENT_SCOPE)
+    if(seconds)
+        set(${cost} ${seconds} PARENT_SCOPE)
+    endif()
+endfunction()
+
+# rp_add_test(NAME [ENVIRONMENT ...] [TIMEOUT S] COMMAND ...): a test, if tests/when.csv has it in this build. Exit
+# status 77 means skipped.
+function(rp_add_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 test "" TIMEOUT "ENVIRONMENT;COMMAND")
+    rp_when(${name} runs cost)
+    if(NOT runs)
+        return()
+    endif()
+    if(NOT test_TIMEOUT)
+        set(test_TIMEOUT ${RP_TEST_TIMEOUT})
+    endif()
+    if(RP_LONG)
+        list(APPEND test_ENVIRONMENT RP_LONG=1)
+    endif()
+    add_test(NAME ${name} COMMAND ${test_COMMAND})
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${test_TIMEOUT} COST ${cost}
+        ENVIRONMENT "${test_ENVIRONMENT}")
+endfunction()
