@@ -1,10 +1,10 @@
 /** @file options.h  Command lines from rows.
  *
- * An option is one row of its program's table. Parsing, messages, --help, the man page, shell
- * completion and the settings in JSON and stores come from the rows. Combinations that are refused
- * are rows of a second table. The program's structure begins with an rp_options; a row says which
- * member its value goes to. Members and rows stand together in the program's options_rows.inc,
- * which is included twice: for the structure and for the table.
+ * An option is one row of its program's table. Parsing, messages, --help, the man page, the page in
+ * docs/generated, shell completion and the settings in JSON and stores come from the rows.
+ * Combinations that are refused are rows of a second table. The program's structure begins with an
+ * rp_options; a row says which member its value goes to. Members and rows stand together in the
+ * program's options_rows.inc, which is included twice: for the structure and for the table.
  *
  * Placeholders of arguments have a meaning for shell completion: words in small letters between |
  * are values; F, FILE and PREFIX are files, DIR is a folder, NAME one of the row's `names`. */
@@ -244,3 +244,7 @@ size_t rp_options_settings_size(const rp_options_program *program, const void *o
 /** Writes the value that an option has, as settings have it. @param row without `write` */
 void rp_options_write_value(const rp_options_program *program, const void *options,
                             const rp_option *row, rp_json *json);
+
+/** Writes the reference page of a program below its heading: usage, options by groups, notes, exit
+ * statuses and an example. */
+void rp_options_markdown(const rp_options_program *program, FILE *stream);

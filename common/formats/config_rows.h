@@ -6,8 +6,8 @@
  *
  * which is included for the members of its struct (RP_CONFIG_MEMBER_##TYPE), for an enumeration of
  * the keys, in whose order the lines of rp_config_parse are, and for the fields (RP_CONFIG_FIELD).
- * Messages, --set, written files and traces/README.md come from the fields: a key is its row and
- * its use. Only files that make fields include this.
+ * Messages, --set, written files and docs/generated come from the fields: a key is its row and its
+ * use. Only files that make fields include this.
  */
 #pragma once
 

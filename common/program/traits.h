@@ -15,7 +15,7 @@
 #define RP_PLACEMENT_LIST(X)                                                                       \
     X(RESIDENT, "resident", "weights, gradients and optimizer stay on the stage's GPU")            \
     X(OFFLOAD, "offload", "weights and optimizer in host memory, uploaded per job")                \
-    X(SHARDED, "sharded", "spread over all GPUs of a data-parallel group (rp_sharding)")
+    X(SHARDED, "sharded", "spread over all GPUs of a data-parallel group")
 
 typedef enum rp_placement {
 #define RP_PLACEMENT_ENUM(name, text, meaning) RP_PLACEMENT_##name,

@@ -1,4 +1,5 @@
-/** @file schema.h  The tables of the store; used by store.c and add.c only. */
+/** @file schema.h  The tables of the store; used by store.c, add.c and the generator of
+ * docs/generated, which has a row for each column in store_rows.inc. */
 #pragma once
 
 #include "common/store/store.h"

@@ -1,24 +1,18 @@
 #!/usr/bin/env bash
-# make.sh BUILD OUT: the documentation site in OUT/html, from the repository's documents and the man pages of BUILD's
-# programs. Needs MkDocs with the theme material (package mkdocs-material of apt or pip); nothing from a network.
-# Exit status 77 where MkDocs or its theme is missing, 1 at a warning or a dead link.
+# make.sh OUT: the documentation site in OUT/html, from the repository's documents. Needs MkDocs with the theme material
+# (package mkdocs-material of apt or pip); nothing from a network. Exit status 77 if MkDocs or its theme is missing, 1 at a
+# warning or a dead link.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build=$(cd "$1" && pwd)
-mkdir -p "$2"
-out=$(cd "$2" && pwd)
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
 missing()
 {
     echo "docs-site: no $1 (package mkdocs-material of apt or pip)" >&2
     exit 77
 }
 command -v mkdocs >/dev/null || missing MkDocs
-rm -rf "$out/man"
-mkdir "$out/man"
-for program in rpsim rpadvise rpplan rpimport rpdiff rppredict exec/rpexec experiments/rpsweep; do
-    "$build/$program" --print-man >"$out/man/${program##*/}.1"
-done
-python3 "$source/docs/site/stage.py" "$source" "$out/man" "$out"
+python3 "$source/docs/site/stage.py" "$source" "$out"
 if ! mkdocs build --strict --clean --config-file "$out/mkdocs.yml" >"$out/mkdocs.log" 2>&1; then
     ! grep -qE "Unrecognised theme name: 'material'|No module named 'pymdownx'" "$out/mkdocs.log" ||
         missing "theme material of MkDocs"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""stage.py SOURCE MAN OUT: what MkDocs builds the site from, and the site's rule for documents.
+"""stage.py SOURCE OUT: what MkDocs builds the site from, and the site's rule for documents.
 
 OUT gets mkdocs.yml with the entries of nav written out, theme/, and pages/ with every document that nav names at its
-path from the root, what these link to, and options/PROGRAM.md of each man page in the folder MAN. Documents are written
-for GitHub's Markdown: lists are indented as Python-Markdown wants them.
+path from the root and the files that they link to. Documents are written for GitHub's Markdown: lists are indented as
+Python-Markdown wants them.
 stage.py SOURCE --check: only tells which documents have no entry, and which entries have no document (lint/docs.sh).
 """
 import html
@@ -88,38 +88,6 @@ def bars(text):
                      for line in text.split("\n"))
 
 
-def man_page(text):
-    """Markdown of a man page as common/cli/options_man.c writes it."""
-    def plain(line):
-        return line.removeprefix("\\&").replace("\\-", "-").replace("\\e", "\\")
-
-    def prose(line):
-        return re.sub(r"([<>*_`\[\]])", r"\\\1", plain(line))
-
-    out, option, verbatim = [], None, False
-    for line in text.splitlines():
-        request, _, rest = line.partition(" ")
-        if request == ".TH":
-            out += [f"# {rest.split()[0].lower()}", ""]
-        elif request in (".SH", ".SS"):
-            out += ["", "## " + prose(rest).capitalize() if request == ".SH" else "### " + prose(rest), ""]
-        elif request in (".nf", ".fi"):
-            verbatim = request == ".nf"
-            out.append("```text" if verbatim else "```")
-        elif request == ".PP":
-            out.append("")
-        elif request == ".B":
-            option = plain(rest)
-        elif request == ".TP":
-            out.append("")
-        elif option:
-            out += [f"`{option}`", f":   {prose(line)}"]
-            option = None
-        else:
-            out.append(plain(line) if verbatim else prose(line))
-    return "\n".join(out) + "\n"
-
-
 def stage_page(source, pages, name, names):
     """A page, and what it links to that is no page: pictures, sources, folders' documents."""
     folder = pathlib.PurePosixPath(name).parent
@@ -150,26 +118,17 @@ def stage_page(source, pages, name, names):
     return wrong
 
 
-def main(source, man, out=None):
+def main(source, out=None):
     source = pathlib.Path(source).resolve()
     names = documents(source)
-    options = {f"options/{path.stem}.md": path for path in sorted(pathlib.Path(man).glob("*.1"))} if out else \
-        {"options/any.md": None}
-
-    def title_of(name):
-        return pathlib.Path(name).stem if name in options else heading(source / name)
-
     lines = (source / "docs/site/mkdocs.yml").read_text().splitlines()
-    lines, wrong = navigation(lines, names + list(options), title_of)
+    lines, wrong = navigation(lines, names, lambda name: heading(source / name))
     if out:
         pages = pathlib.Path(out) / "pages"
         shutil.rmtree(pages, ignore_errors=True)
         pages.mkdir(parents=True)
         for name in names:
             wrong += stage_page(source, pages, name, set(names))
-        for name, path in options.items():
-            (pages / name).parent.mkdir(exist_ok=True)
-            (pages / name).write_text(man_page(path.read_text()))
         shutil.copyfile(source / "docs/site/site.css", pages / "site.css")
         shutil.copytree(source / "docs/site/theme", pathlib.Path(out) / "theme", dirs_exist_ok=True)
         (pathlib.Path(out) / "mkdocs.yml").write_text("\n".join(lines) + "\n")
@@ -179,5 +138,5 @@ def main(source, man, out=None):
 
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[2] == "--check":
-        sys.exit(main(sys.argv[1], None))
-    sys.exit(main(*sys.argv[1:4]))
+        sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:3]))

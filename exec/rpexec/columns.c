@@ -267,15 +267,20 @@ double rpexec_field_number(const rpexec_field *field)
 
 /* X(key, value, ...): of the line `line`. */
 #define STEP_COLUMNS(X)                                                                            \
-    X(step, (double)line->step, EXACT(DECIMALS, 0), TABLE(1, "step ", 6, DECIMALS, 0, ""),         \
-      .heading = "step")                                                                           \
-    X(loss, line->loss, EXACT(DIGITS, 9), TABLE(2, "  loss ", 10, DECIMALS, 6, ""),                \
-      .heading = "loss")                                                                           \
-    X(iteration_ms, line->ms, EXACT(DECIMALS, 6), TABLE(5, "  ", 10, DECIMALS, 3, " ms"),          \
-      .heading = "ms")                                                                             \
-    X(grad_norm, line->norm, EXACT(DIGITS, 9), TABLE(3, "  norm ", 9, DIGITS, 4, ""))              \
-    X(learning_rate, line->rate, EXACT(DIGITS, 9), TABLE(4, "  rate ", 9, DIGITS, 4, ""))          \
-    X(eval_loss, line->eval_loss, EXACT(DIGITS, 9), .optional = true)
+    X(step, (double)line->step, .help = "number of the step, from 1", EXACT(DECIMALS, 0),          \
+      TABLE(1, "step ", 6, DECIMALS, 0, ""), .heading = "step")                                    \
+    X(loss, line->loss, .help = "mean loss of the step", EXACT(DIGITS, 9),                         \
+      TABLE(2, "  loss ", 10, DECIMALS, 6, ""), .heading = "loss")                                 \
+    X(iteration_ms, line->ms, .unit = "ms",                                                        \
+      .help = "time since the step before, by the host's clock", EXACT(DECIMALS, 6),               \
+      TABLE(5, "  ", 10, DECIMALS, 3, " ms"), .heading = "ms")                                     \
+    X(grad_norm, line->norm, .help = "norm of all gradients before clipping", EXACT(DIGITS, 9),    \
+      TABLE(3, "  norm ", 9, DIGITS, 4, ""))                                                       \
+    X(learning_rate, line->rate, .help = "rate of the step", EXACT(DIGITS, 9),                     \
+      TABLE(4, "  rate ", 9, DIGITS, 4, ""))                                                       \
+    X(eval_loss, line->eval_loss,                                                                  \
+      .help = "mean loss on `--eval-data`; empty: the step was not evaluated", EXACT(DIGITS, 9),   \
+      .optional = true)
 
 #define VALUE(name, value, ...)                                                                    \
     static double step_##name(const rpexec_loss_line *line)                                        \

@@ -1,8 +1,8 @@
 /** @file columns.h  Columns of rpexec's output: one row each, in columns.c.
  *
- * JSON, the lines below the table of steps, the metrics of the store and the list of keys in cli.md
- * come from the rows of a run; the file of --loss-out, the table of steps and that of the page from
- * the rows of a step. A new column is a row with the expression of its value.
+ * JSON, the lines below the table of steps, the metrics of the store and the list of keys in
+ * docs/generated come from the rows of a run; the file of --loss-out, the table of steps and that
+ * of the page from the rows of a step. A new column is a row with the expression of its value.
  */
 #pragma once
 
@@ -71,8 +71,8 @@ typedef enum rpexec_line {
 
 typedef struct rpexec_column {
     const char *key;  /**< in JSON */
-    const char *unit; /**< as cli.md prints it; NULL: none */
-    const char *help; /**< line of cli.md */
+    const char *unit; /**< for docs/generated; NULL: none */
+    const char *help; /**< likewise */
     rpexec_field (*value)(const rpexec_result *result);
     bool of_run;        /**< known before the run: one of the settings that the store keeps, too */
     bool unlisted;      /**< in no JSON */
@@ -94,7 +94,9 @@ extern const uint32_t rpexec_column_count; /**< at most RPEXEC_MAX_COLUMNS */
 
 /** A column of steps. */
 typedef struct rpexec_step_column {
-    const char *key; /**< in the file of --loss-out */
+    const char *key;  /**< in the file of --loss-out */
+    const char *unit; /**< for docs/generated; NULL: none */
+    const char *help; /**< likewise */
     double (*value)(const rpexec_loss_line *line);
     rpexec_number exact; /**< in that file */
     int exact_digits;

@@ -338,8 +338,9 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "on the makespan, from the program's own edges and placement",                       \
       STORED("lower_bound_ps"), TABLE(RUNS, 21, "bound %", 2), .shown = distance)                  \
     X(iteration_ms, real_ms(row->result.period_ps), .unit = "ms",                                  \
-      .help = "period of an iteration, see below", STORED("iteration_ps"),                         \
-      TABLE(RUNS, 13, "iteration ms", 3))                                                          \
+      .help = "period: of I iterations (end of the last - end of iteration I/2) / (I - I/2), I/2 " \
+              "rounded down, an estimate below 16; null for a single asynchronous iteration",      \
+      STORED("iteration_ps"), TABLE(RUNS, 13, "iteration ms", 3))                                  \
     X(iteration_paper_ms, known(rpsim_row_of_one_iteration(row), real_ms(paper_ps_of(row))),       \
       .unit = "ms", .help = "makespan - (fill + drain) / GPUs, the paper's estimate",              \
       TABLE(RUNS, 22, "paper est ms", 3))                                                          \
@@ -431,9 +432,9 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help =                                                                                      \
           "with `--jitter`, JSON only: per index of another run, how often this one is faster")    \
     X(explain, asked(row->explained != NULL, object(rpsim_explain_write_json)),                    \
-      .help = "with `--explain`, JSON only: object, see below")                                    \
+      .help = "with `--explain`, JSON only: object, see Explanation")                              \
     X(inputs, asked(!row->run.stage, object(write_inputs)),                                        \
-      .help = "JSON only: what the prediction rests on, see below; null with `--intervals off`")
+      .help = "JSON only: array of the prediction's inputs; null with `--intervals off`")
 
 #define VALUE(name, field, ...)                                                                    \
     static rpsim_field value_of_##name(const rpsim_study *study, const rpsim_row *row)             \

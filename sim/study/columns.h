@@ -1,7 +1,7 @@
 /** @file columns.h  Columns of rpsim's output: one row each, in columns.c.
  *
- * JSON, CSV, the text tables, the metrics of the store and the list of keys in cli.md come from
- * these rows. A new column is a row and the function of its value.
+ * JSON, CSV, the text tables, the metrics of the store and the list of keys in docs/generated come
+ * from these rows. A new column is a row and the function of its value.
  */
 #pragma once
 
@@ -52,8 +52,8 @@ typedef enum rpsim_table {
 
 typedef struct rpsim_column {
     const char *key;  /**< in JSON and CSV */
-    const char *unit; /**< as cli.md prints it; NULL: none */
-    const char *help; /**< line of cli.md */
+    const char *unit; /**< for docs/generated; NULL: none */
+    const char *help; /**< likewise */
     rpsim_field (*value)(const rpsim_study *study, const rpsim_row *row);
     bool stored_only;    /**< in no report */
     const char *metric;  /**< name in the store, where times are picoseconds; NULL: not stored */

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Texts that come from the rows of options: groff accepts the man pages, bash and zsh the completions, bash completes
-# what it should, and cli.md names every option of every program with its argument, and no other.
+# Texts that come from the rows of options: groff accepts the man pages, bash and zsh the completions, and bash completes
+# what it should (docs/generated: checks.generated_docs).
 # Sanitized: --long
 set -euo pipefail
-source_dir=$(cd "$1" && pwd)
 build_dir=$(cd "$2" && pwd)
 made=$build_dir/command_line
 work=$(mktemp -d)
@@ -94,54 +93,5 @@ for program in "${programs[@]}"; do
     bash -n "$made/completions/$program" || fail "bash does not read the completion of $program"
 done
 
-# ---- cli.md
-# The options of a program as its man page has them: "--gpus N".
-options_of()
-{
-    "$(path_of "$1")" --print-man | sed -n 's/^\.B //p' | sed 's/\\-/-/g; s/^-[a-zA-Z], //' | grep -vx -e --help -e --version
-}
-# section DOCUMENT HEADING: from this heading to the next of its level or above.
-section()
-{
-    awk -v heading="$2" '
-        /^#+ / { if (index($0, heading) == 1) { inside = 1; level = length($1); next } if (length($1) <= level) inside = 0 }
-        inside' "$1"
-}
-# undocumented DOCUMENT: what the document lacks, or says differently.
-undocumented()
-{
-    local program heading
-    while IFS=: read -r program heading; do
-        options_of "$program" >"$work/options"
-        section "$1" "$heading" | sed 's/\\|/|/g' | grep -o '`[^`]*`' | tr -d '`' >"$work/quoted"
-        while read -r name _; do
-            grep -qE -- "(^| )$name( |\$)" "$work/quoted" || echo "$heading lacks $name"
-        done <"$work/options"
-        # In the tables of options an argument is the program's.
-        section "$1" "$heading" | sed -n 's/\\|/@/g; s/^| \(`--[^|]*\) |.*/\1/p' | sed 's/@/|/g' | grep -o '`--[^`]*`' |
-            tr -d '`' >"$work/listed" || true
-        while read -r listed; do
-            grep -qxF -- "$listed" "$work/options" || grep -qxF -- "$listed" <(cut -d' ' -f1 "$work/options") ||
-                echo "$heading: $listed is no option of $program"
-        done <"$work/listed"
-    done <<'TEXT'
-rpsim:## 2. rpsim
-rpexec:## 3. rpexec
-rpdiff:## 4. rpdiff
-rpsweep:## 5. rpsweep
-rpadvise:### 6.4 rpadvise
-rpplan:### 6.1 rpplan
-rpimport:### 6.3 rpimport
-rppredict:### 6.5 rppredict
-TEXT
-}
-document=$source_dir/common/cli/cli.md
-wrong=$(undocumented "$document")
-[ -z "$wrong" ] || fail "cli.md:"$'\n'"$wrong"
-sed 's/`--piece-mb M`/`--piece-mb MB`/; s/--worst N/--best N/' "$document" >"$work/cli.md"
-undocumented "$work/cli.md" >"$work/wrong"
-grep -q 'piece-mb MB is no option of rpsim' "$work/wrong" && grep -q 'rpdiff lacks --worst' "$work/wrong" ||
-    fail "mistakes in cli.md are not noticed"
-
 [ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
-echo "command line: man pages, completions and cli.md agree with the options"
+echo "command line: man pages and completions agree with the options"

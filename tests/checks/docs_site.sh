@@ -3,10 +3,9 @@
 # has the options of all programs; a dead link and a script from elsewhere are found. Release only: pages are no program.
 set -euo pipefail
 source=$(cd "$1" && pwd)
-build=$(cd "$2" && pwd)
 source "$(dirname "${BASH_SOURCE[0]}")/lib/check.sh"
 status=0
-bash "$source/docs/site/make.sh" "$build" "$work/site" >"$work/log" 2>&1 || status=$?
+bash "$source/docs/site/make.sh" "$work/site" >"$work/log" 2>&1 || status=$?
 if [ $status -eq 77 ]; then
     sed 's/^docs-site: /skipped: /' "$work/log"
     exit 77
@@ -15,17 +14,17 @@ fi
 html=$work/site/html
 
 for program in rpsim rpadvise rpplan rpimport rpdiff rppredict rpexec rpsweep; do
-    page=$html/options/$program.html
+    page=$html/docs/generated/$program.html
     grep -q '<code>-h, --help</code>' "$page" || fail "$page lacks --help"
 done
 # Options keep all their values, and tables no backslash before a bar.
-grep -q '<code>--format table|json[^<]*</code>' "$html/options/rpsim.html" || fail "--format has not all its values"
+grep -q '<code>--format table|json[^<]*</code>' "$html/docs/generated/rpsim.html" || fail "--format has not all its values"
 ! grep -rl '<code>[^<]*\\|' "$html" --include='*.html' || fail "a backslash of a table is seen"
 python3 - "$html/search/search_index.json" <<'PY' || fail "the search does not know --max-seqlen and the bubble"
 import json, sys
 places = {entry["location"] for entry in json.load(open(sys.argv[1]))["docs"]
           if "--max-seqlen" in entry["text"] or "bubble" in entry["text"]}
-sys.exit(not {"options/rpsim.html#work", "docs/glossary.html#idle-time"} & {*places} or len(places) < 5)
+sys.exit(not {"docs/generated/rpsim.html#work", "docs/glossary.html#idle-time"} & {*places} or len(places) < 5)
 PY
 # Also from pages that are opened as files.
 if [ "${RP_LONG:-0}" = 1 ] && command -v chromium >/dev/null; then

@@ -1,33 +1,11 @@
-/* Rows of rpexec's columns: their list in cli.md, the units in their names, the lines of the text.
- */
+/* Rows of rpexec's columns: the units in their names, the lines of the text. */
 #include "exec/rpexec/columns.h"
 #include "tests/support/assertions.h"
-#include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
-#define HEAD "| key | unit | value |\n|---|---|---|\n"
-
-TestSuite(exec_columns, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
-
-/* The table of cli.md 3.5, with the empty line behind it. */
-Test(exec_columns, cli_md_lists_the_rows)
-{
-    const char *list = HEAD;
-    const char *document = rp_test_tool_read(RP_SOURCE_ROOT "/common/cli/cli.md");
-    for (uint32_t i = 0; i < rpexec_column_count; i++) {
-        const rpexec_column *c = &rpexec_columns[i];
-        if (!c->unlisted) {
-            rp_status status =
-                rp_arena_print(rp_test_tool_arena(), &list, "%s| `%s` | %s | %s |\n", list, c->key,
-                               c->unit != NULL ? c->unit : "", c->help);
-            cr_assert(eq(int, status, RP_OK));
-        }
-    }
-    cr_assert(eq(int, rp_arena_print(rp_test_tool_arena(), &list, "%s\n", list), RP_OK));
-    cr_expect(strstr(document, list) != NULL, "cli.md 3.5 shall have\n%s", list);
-}
+TestSuite(exec_columns, .timeout = 60);
 
 static bool ends_with(const char *text, const char *end)
 {

@@ -1,57 +1,11 @@
-/* Rows of rpsim's columns: their list in cli.md, the units in their names. */
+/* Rows of rpsim's columns: the units in their names. */
 #include "sim/study/columns.h"
-#include "common/base/text.h"
 #include "tests/support/assertions.h"
-#include "tests/support/make_program.h"
-#include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
-#define HEAD "| key | unit | value |\n|---|---|---|\n"
-
-TestSuite(columns, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
-
-/* The table of cli.md 2.6, with the empty line behind it. */
-static const char *make_list(void)
-{
-    const char *list = HEAD;
-    for (uint32_t i = 0; i < rpsim_column_count; i++) {
-        const rpsim_column *c = &rpsim_columns[i];
-        if (!c->stored_only) {
-            rp_status status =
-                rp_arena_print(rp_test_tool_arena(), &list, "%s| `%s` | %s | %s |\n", list, c->key,
-                               c->unit != NULL ? c->unit : "", c->help);
-            cr_assert(eq(int, status, RP_OK));
-        }
-    }
-    cr_assert(eq(int, rp_arena_print(rp_test_tool_arena(), &list, "%s\n", list), RP_OK));
-    return list;
-}
-
-/* The document with `new` instead of `old`, which it must have. */
-static const char *replace(const char *document, const char *old, const char *new)
-{
-    const char *at = strstr(document, old);
-    const char *changed = NULL;
-    cr_assert(at != NULL, "%s", old);
-    rp_status status = rp_arena_print(rp_test_tool_arena(), &changed, "%.*s%s%s",
-                                      (int)(at - document), document, new, at + strlen(old));
-    cr_assert(eq(int, status, RP_OK));
-    return changed;
-}
-
-Test(columns, cli_md_lists_the_rows)
-{
-    const char *list = make_list();
-    const char *document = rp_test_tool_read(RP_SOURCE_ROOT "/common/cli/cli.md");
-    cr_expect(strstr(document, list) != NULL, "cli.md 2.6 shall have\n%s", list);
-    const char *ops = "| `ops` |  | ops of the program |\n";
-    cr_expect(strstr(replace(document, ops, ""), list) == NULL, "a row is missing");
-    cr_expect(strstr(replace(document, ops, "| `Ops` |"), list) == NULL, "a row is another one");
-    cr_expect(strstr(replace(document, "off` |\n\n", "off` |\n| `more` |\n\n"), list) == NULL,
-              "there is a row too many");
-}
+TestSuite(columns, .timeout = 60);
 
 static bool ends_with(const char *text, const char *end)
 {
