@@ -18,7 +18,7 @@ for program in rpsim rpadvise rpplan rpimport rpdiff rppredict rpexec rpsweep; d
     grep -q '<code>-h, --help</code>' "$page" || fail "$page lacks --help"
 done
 # Options keep all their values, and tables no backslash before a bar.
-grep -q '<code>--format table|json[^<]*</code>' "$html/docs/generated/rpsim.html" || fail "--format has not all its values"
+grep -q '<code>--format table&#124;json[^<]*</code>' "$html/docs/generated/rpsim.html" || fail "--format has not all its values"
 ! grep -rl '<code>[^<]*\\|' "$html" --include='*.html' || fail "a backslash of a table is seen"
 python3 - "$html/search/search_index.json" <<'PY' || fail "the search does not know --max-seqlen and the bubble"
 import json, sys
