@@ -21,7 +21,7 @@
  */
 #define RP_MAX_MICROBATCH_PS (INT64_MAX / 128)
 
-/** Measured times of one microbatch, in picoseconds. Format: formats.md 9. */
+/** Measured times of one microbatch, in picoseconds. Keys: docs/generated/costs.md. */
 typedef struct rp_costs {
     const char *name;
     const char *source; /**< where the times come from; "" where the file does not say */

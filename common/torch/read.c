@@ -14,7 +14,7 @@ static const struct {
     bool has_microbatch;
     bool computes;
 } types[RP_TORCH_TYPE_COUNT] = {
-#define TYPE_ENTRY(name, text, has_microbatch, computes)                                           \
+#define TYPE_ENTRY(name, text, has_microbatch, computes, meaning)                                  \
     [RP_TORCH_##name] = {text, has_microbatch, computes},
     RP_TORCH_TYPE_LIST(TYPE_ENTRY)
 #undef TYPE_ENTRY

@@ -16,25 +16,30 @@
 
 #include <stdio.h>
 
-/** X(enumerator, text, has a microbatch, a computation). Nothing else enumerates the types. */
+/** X(enumerator, text, has a microbatch, a computation, meaning). Nothing else enumerates the
+ * types. */
 #define RP_TORCH_TYPE_LIST(X)                                                                      \
-    X(FORWARD, "F", true, true)                                                                    \
-    X(BACKWARD, "B", true, true)                                                                   \
-    X(BACKWARD_INPUT, "I", true, true)                                                             \
-    X(BACKWARD_WEIGHT, "W", true, true)                                                            \
-    X(UNSHARD, "UNSHARD", false, false)                                                            \
-    X(RESHARD, "RESHARD", false, false)                                                            \
-    X(REDUCE_GRAD, "REDUCE_GRAD", false, false)                                                    \
-    X(SEND_F, "SEND_F", true, false)                                                               \
-    X(RECV_F, "RECV_F", true, false)                                                               \
-    X(SEND_B, "SEND_B", true, false)                                                               \
-    X(RECV_B, "RECV_B", true, false)                                                               \
-    X(WAIT_REDUCE_GRAD, "WAIT_REDUCE_GRAD", false, false)                                          \
-    X(WAIT_SEND_F, "WAIT_SEND_F", true, false)                                                     \
-    X(WAIT_SEND_B, "WAIT_SEND_B", true, false)
+    X(FORWARD, "F", true, true, "forward")                                                         \
+    X(BACKWARD, "B", true, true, "full backward, which is I and W in one call")                    \
+    X(BACKWARD_INPUT, "I", true, true,                                                             \
+      "gradient of the stage's input (called B in the Zero Bubble papers)")                        \
+    X(BACKWARD_WEIGHT, "W", true, true, "gradient of the stage's weights, after the I")            \
+    X(UNSHARD, "UNSHARD", false, false, "parameters of a stage that FSDP shards are gathered")     \
+    X(RESHARD, "RESHARD", false, false, "the gathered parameters are freed")                       \
+    X(REDUCE_GRAD, "REDUCE_GRAD", false, false,                                                    \
+      "gradients of a stage are reduced, once, after its last B or W")                             \
+    X(SEND_F, "SEND_F", true, false, "stage s sends its output to stage s + 1")                    \
+    X(RECV_F, "RECV_F", true, false, "stage s receives its input from stage s - 1")                \
+    X(SEND_B, "SEND_B", true, false, "stage s sends the gradient of its input to stage s - 1")     \
+    X(RECV_B, "RECV_B", true, false,                                                               \
+      "stage s receives the gradient of its output from stage s + 1")                              \
+    X(WAIT_REDUCE_GRAD, "WAIT_REDUCE_GRAD", false, false,                                          \
+      "wait for the end of that reduction (PyTorch 2.15)")                                         \
+    X(WAIT_SEND_F, "WAIT_SEND_F", true, false, "wait for the end of that send (PyTorch 2.15)")     \
+    X(WAIT_SEND_B, "WAIT_SEND_B", true, false, "wait for the end of that send (PyTorch 2.15)")
 
 typedef enum rp_torch_type {
-#define RP_TORCH_ENUM(name, text, has_microbatch, computes) RP_TORCH_##name,
+#define RP_TORCH_ENUM(name, ...) RP_TORCH_##name,
     RP_TORCH_TYPE_LIST(RP_TORCH_ENUM)
 #undef RP_TORCH_ENUM
         RP_TORCH_TYPE_COUNT

@@ -8,7 +8,7 @@ A TEXT whose name ends in .jsonl has a document in each line: an object with the
 with the tokens that tokenizer.json puts around each, and end with the end-of-sequence token:
 --eos, or that of tokenizer_config.json, generation_config.json or config.json beside tokenizer.json.
 Empty documents are left out. The vocabulary is vocab_size of config.json, where there is one, else
-the tokenizer's. FILE appears when it is whole. Its form: common/formats/formats.md, 10.3.
+the tokenizer's. FILE appears when it is whole. Its form: common/formats/formats.md, 10.
 
 Needs Hugging Face's tokenizers (pip install tokenizers). Exit status 2: bad input.
 """

@@ -2,7 +2,7 @@
  *
  * Files are recognised by their first bytes: our own (RPTOKENS), NumPy's arrays (.npy), llm.c's and
  * Megatron's index (.idx), whose tokens are in a second file. Each is little-endian; formats.md
- * 10.3 has our own. Nothing is copied or allocated: files may be larger than memory.
+ * 10 has our own. Nothing is copied or allocated: files may be larger than memory.
  */
 #pragma once
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/** One JSON object with the keys of cli.md, or a few lines of text. */
+/** One JSON object with the keys of docs/generated, or a few lines of text. */
 void rpexec_report(const rpexec_options *options, const rpexec_outcome *outcome, FILE *stream);
 
 /** Name of what stands for a GPU. */

@@ -1,5 +1,5 @@
 /** @file roundpipe.h  What a user of the RoundPipe library already has: lines of its ModelTimer,
- * and its ranges in a profiler's trace (formats.md 2.4).
+ * and its ranges in a profiler's trace (formats.md 2.3).
  *
  * The library numbers the layers that it was given. Its ready-made wrappers give it the embedding
  * first, then the blocks, then norm, head and loss together.

@@ -9,5 +9,5 @@
  * 100. @retval RP_OK, RP_NO_MEMORY */
 rp_status rpadvise_report_write(const rpadvise_advice *advice, FILE *stream);
 
-/** An array of the rows with the keys of rpsim's JSON and some more (cli.md). */
+/** An array of the rows with the keys of rpsim's JSON and those of output_rows.inc. */
 void rpadvise_report_write_json(const rpadvise_advice *advice, FILE *stream);

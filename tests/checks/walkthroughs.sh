@@ -120,7 +120,7 @@ listed "$schedule" "$rpsim" --schedule "$schedule" --gpus 4 --format csv
 listed "$model" "$rpsim" --schedule "$schedule" --model "$model" --platform "$platform" --gpus 4 --format csv
 listed "$platform" "$rpsim" --schedule gpipe --model "$model" --platform "$platform" --gpus 4 --format csv
 
-# An output column: in JSON, CSV, the text table, the store and cli.md, by at most two files of code.
+# An output column: in JSON, CSV, the text table and the store, by at most two files of code.
 rows=$(grep -l '^+++ sim/study/columns.c$' "$work"/patch*) || fail "no walk-through adds a column"
 column=$(sed -nE 's/^\+    X\(([a-z_]+),.*/\1/p' "$rows")
 heading=$(sed -nE 's/^\+.*TABLE\([A-Z]+, [0-9]+, "([^"]+)".*/\1/p' "$rows")
@@ -132,7 +132,6 @@ listed "$column" "$rpsim" "${run[@]}" --format json
 listed "$column" "$rpsim" "${run[@]}" --format csv
 COLUMNS=200 listed "$heading" "$rpsim" "${run[@]}" --db "$work/column.db"
 [ "$(sqlite3 "$work/column.db" "SELECT value FROM metrics WHERE name = '$column'")" = 16 ] || fail "$column is not stored"
-grep -q "^| \`$column\` |" common/cli/cli.md || fail "$column is not in cli.md"
 
 # The property is in the program's text, and halves the bytes between GPUs.
 sent()

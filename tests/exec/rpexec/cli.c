@@ -122,7 +122,7 @@ Test(exec_cli, runs_are_on_gpus_where_there_are_any)
 
 #define SMALL "--gpus 2 --microbatches 2 --steps 3 --seq-len 4 "
 
-/* The keys of cli.md, in its order and with its types. */
+/* The keys of the contract, in their order and with their types. */
 Test(exec_cli, json_has_the_keys_of_the_contract)
 {
     static const struct {

@@ -121,7 +121,7 @@ Test(cli, lists_name_what_there_is)
     }
 }
 
-/* Every option of cli.md; those that do not exist yet are unknown and not in --help. */
+/* Every option of the contract; those that do not exist yet are unknown and not in --help. */
 Test(cli, help_names_every_option)
 {
     static const char *const options[] = {

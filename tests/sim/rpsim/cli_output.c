@@ -24,7 +24,7 @@ typedef enum value_type {
     NOTHING, /* null at stage fidelity */
 } value_type;
 
-/* cli.md, in its order. */
+/* The keys of the contract, in their order. */
 static const struct {
     const char *key;
     value_type type;

@@ -32,6 +32,7 @@ static const struct {
     {"costs", "Keys of cost tables", "common/inputs/costs_rows.inc", docs_write_costs},
     {"store", "Tables of a store", "common/store", docs_write_store},
     {"ops", "Ops, queues and buffers", "common/program", docs_write_ops},
+    {"torch", "Actions of PyTorch's schedules", "common/torch/torch_csv.h", docs_write_torch},
     {"operators", "Operators", "exec/operators/operators.h", docs_write_operators},
 };
 

@@ -2,6 +2,7 @@
 #include "common/base/text.h"
 #include "common/program/program.h"
 #include "common/program/traits.h"
+#include "common/torch/torch_csv.h"
 #include "exec/operators/operators.h"
 #include "tests/tools/generated_docs/pages.h"
 
@@ -67,6 +68,28 @@ void docs_write_ops(FILE *stream)
     fputs("\n## Versions of weights\n\n| name | meaning |\n|---|---|\n", stream);
     for (size_t i = 0; i < COUNT(versions); i++) {
         fprintf(stream, "| `%s` | %s |\n", versions[i][0], versions[i][1]);
+    }
+}
+
+void docs_write_torch(FILE *stream)
+{
+    static const struct {
+        const char *text;
+        bool has_microbatch;
+        const char *meaning;
+    } types[] = {
+#define TYPE(name, text, has_microbatch, computes, meaning) {text, has_microbatch, meaning},
+        RP_TORCH_TYPE_LIST(TYPE)
+#undef TYPE
+    };
+    fputs("Types of actions in a cell of PyTorch's schedule CSV "
+          "([formats](" DOCS_ROOT "common/formats/formats.md)). Besides there is "
+          "`(0F7;7B3)OVERLAP_F_B`: an F and a B of different stages or microbatches that form a "
+          "unit and may overlap.\n\n| type | cell | meaning |\n|---|---|---|\n",
+          stream);
+    for (size_t i = 0; i < COUNT(types); i++) {
+        fprintf(stream, "| `%s` | `2%s%s` | %s |\n", types[i].text, types[i].text,
+                types[i].has_microbatch ? "0" : "", types[i].meaning);
     }
 }
 

@@ -45,6 +45,7 @@ void docs_write_costs(FILE *stream);
 /** Tables, views and columns of a store. */
 void docs_write_store(FILE *stream);
 
-/** Kinds of ops, queues and buffers, and the executor's operators. */
+/** Kinds of ops, queues and buffers, PyTorch's actions, and the executor's operators. */
 void docs_write_ops(FILE *stream);
+void docs_write_torch(FILE *stream);
 void docs_write_operators(FILE *stream);

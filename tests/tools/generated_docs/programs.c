@@ -133,8 +133,9 @@ static void write_rpexec_columns(FILE *stream)
           "or 1: ",
           stream);
     write_settings(rpexec_command_line(), stream);
-    fputs("\n## CSV of `--loss-out`\n\nA row for each step, and one more for a step that is "
-          "evaluated.\n\n| key | unit | value |\n|---|---|---|\n",
+    fputs("\n## CSV of `--loss-out`\n\nA row for each step, and a second row for a step that is "
+          "evaluated. A run that resumes drops the rows after the step of its checkpoint, so that "
+          "every step stands there once.\n\n| key | unit | value |\n|---|---|---|\n",
           stream);
     for (uint32_t i = 0; i < rpexec_step_column_count; i++) {
         const rpexec_step_column *c = &rpexec_step_columns[i];

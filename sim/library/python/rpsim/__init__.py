@@ -5,8 +5,8 @@
     print(rows[0]["tokens_per_s"], rows[0]["fits"])
 
 `run` takes the options of rpsim and returns what its `--format json` prints; `simulate` keeps the
-timelines besides. Keys and options are described in cli.md of the project. Several threads may call
-at once; the interpreter's lock is released while a simulation runs.
+timelines besides. Keys and options are described in docs/generated of the project. Several threads
+may call at once; the interpreter's lock is released while a simulation runs.
 """
 
 import ctypes
