@@ -38,7 +38,9 @@ static const struct {
 
 static void write_index(FILE *stream)
 {
-    fputs("Options, keys, columns and operators of this version. The pages are written from the "
+    fputs("Options, keys, columns and operators of this version; [the command line](" DOCS_ROOT
+          "common/cli/cli.md) has the rules that hold for all programs. The pages are written from "
+          "the "
           "rows that the programs themselves read, and are not edited by hand. After a change of "
           "rows `cmake --build build/release --target generated_docs` writes them; "
           "`checks.generated_docs` compares.\n\n| page | made of the rows in |\n|---|---|\n",
