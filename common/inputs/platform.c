@@ -371,8 +371,7 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     RP_TRY(set_memory(name, lines, &units[1], reason));
     RP_TRY(rp_provenance_read(name, &rp_platform_schema, lines, platform_out, arena,
                               &platform_out->provenance));
-    static atomic_flag said =
-        ATOMIC_FLAG_INIT; /* said once, though a platform is read more than once */
+    static atomic_flag said = ATOMIC_FLAG_INIT; /* platforms are read several times */
     if (platform_out->recorded_busy_pct > 0 && !atomic_flag_test_and_set(&said)) {
         rp_log_warning("%s:%zu: recorded while other processes used %.0f %% of the processors: "
                        "times are too long, and predictions with it are wrong",

@@ -68,8 +68,7 @@ rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus, r
     }
     bool whole = p->adapters <= 1 || of_server * p->adapters < p->gpus;
     uint32_t adapters = whole ? p->adapters : p->adapters * of_server / p->gpus;
-    p->network_gb_per_s *=
-        (double)adapters / p->adapters; /* adapters that belong to the GPUs in use */
+    p->network_gb_per_s *= (double)adapters / p->adapters; /* adapters of the used GPUs */
     p->adapters = adapters;
     p->gpus = nodes * of_server;
     p->nodes = nodes;

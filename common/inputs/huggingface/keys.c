@@ -134,10 +134,8 @@ typedef struct key_row {
     bool null;        /* may be null */
     value_kind other; /* a second type; ANY: none */
     int64_t least, most;
-    bool (*usual)(
-        const rp_hf_config *config,
-        const json_t *value); /* tests for a usual value; NULL: is_off, for keys of shapes */
-    const char *effect;       /* effect of other values, which is not simulated */
+    bool (*usual)(const rp_hf_config *config, const json_t *value); /* NULL: is_off for shapes */
+    const char *effect; /* effect of other values, which is not simulated */
 } key_row;
 
 #define MOST_WIDTH 1048576

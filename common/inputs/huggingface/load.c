@@ -215,8 +215,7 @@ static rp_status read_inner(rp_hf_config *outer, rp_hf_config *inner, rp_arena *
     uint32_t count = 0;
     bool tied = false;
     RP_TRY(read_object(inner, arena, model));
-    if (json_object_get(outer->values, "tie_word_embeddings") !=
-        NULL) { /* the outer key comes first */
+    if (json_object_get(outer->values, "tie_word_embeddings") != NULL) { /* it comes first */
         RP_TRY(rp_hf_flag(outer, "tie_word_embeddings", &tied));
         model->tied_head = tied;
         rp_model_count(model);
