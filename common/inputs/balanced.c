@@ -1,5 +1,5 @@
-/* A pipeline's partition by parameters: all blocks count as the mean one, embedding and head are
- * counted in such blocks. */
+/* A pipeline's partition by parameters. Every block counts as a block of mean size; embedding and
+ * head are counted in blocks of that size. */
 #include "common/inputs/model.h"
 #include "common/inputs/partition.h"
 

@@ -19,7 +19,8 @@ static bool is_number(const rp_config_field *field)
            field->type == RP_CONFIG_NUMBERS;
 }
 
-/* The key that `key` may be meant to be, also where the kind before it is missing. */
+/* The key that `key` may be meant to be. A key without the prefix of its kind is compared with the
+ * keys after their prefixes. */
 static const char *find_nearest(const char *key, const char *const *keys, uint32_t count)
 {
     const char *ends[KINDS * RP_CONFIG_MAX_FIELDS];

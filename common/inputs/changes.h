@@ -1,9 +1,9 @@
-/** @file changes.h  Numbers of a cost table or a platform other than its file says: what-if.
+/** @file changes.h  Changes of numbers of a cost table or a platform file, to try other values.
  *
- * A change is written costs.KEY=NUMBER, costs.KEY*FACTOR or the same with platform., KEY being a
- * key of the file: the schema's prefix and a key of it. It is made before anything is derived from
- * the file or checked against another of its keys, so that all comes out as if the file had said
- * so. A list of numbers can be multiplied, or set to one number that stands for all.
+ * A change is written costs.KEY=NUMBER, costs.KEY*FACTOR or the same with the prefix `platform.`;
+ * KEY is a key of the file. A change is made before anything is derived from the file or checked
+ * against another of its keys, so the results are those of a file with the changed number. A list
+ * of numbers can be multiplied, or set to a single number that stands for all its items.
  */
 #pragma once
 
@@ -13,16 +13,16 @@
 #include "common/inputs/costs.h"
 #include "common/inputs/platform.h"
 
-/** One change. */
+/** A change of one key's value. */
 typedef struct rp_change {
     const char *text;               /**< KEY=NUMBER or KEY*FACTOR, without the kind before it */
-    const rp_config_schema *schema; /**< of the kind of file */
-    size_t field;                   /**< of the schema */
+    const rp_config_schema *schema; /**< schema of the kind of file that it changes */
+    size_t field;                   /**< index of the key in the schema's fields */
     double number;
     bool multiply;
 } rp_change;
 
-/** In the order in which they are made. Zeroed: none. */
+/** Changes in the order in which they are made. Zeroed: none. */
 typedef struct rp_changes {
     rp_change *items; /**< [count] */
     uint32_t count;
@@ -30,55 +30,60 @@ typedef struct rp_changes {
 
 /**
  * Appends the changes of "CHANGE[,CHANGE…]", their keys and numbers checked.
- * @param option for messages, without "--"
+ * @param option its name for messages, without "--"
  * @param arena owns texts and items
- * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+ * @retval RP_OK, RP_USAGE (given as the reason), RP_NO_MEMORY
  */
 rp_status rp_changes_add(const char *option, const char *text, rp_arena *arena, rp_changes *changes,
                          rp_reason *reason);
 
-/** @return true where there is a change of a kind of file. NULL is allowed. */
+/** @return whether there is a change of a file of this schema. `changes` may be NULL. */
 bool rp_changes_any(const rp_changes *changes, const rp_config_schema *schema);
 
 /**
- * Makes the changes of one kind in what rp_config_parse has read.
+ * Makes the changes of one kind of file in the struct that rp_config_parse has filled.
  * @param changes NULL: none
- * @param name of the file, for messages
+ * @param name the file's, for messages
  * @param object the struct of the schema
- * @param lines of rp_config_parse; keys that the file lacks and a change sets get line 1
- * @retval RP_OK, RP_INPUT (out of the key's range, or nothing to multiply; logged), RP_NO_MEMORY
+ * @param lines as rp_config_parse gives them; a key that the file lacks and a change sets gets line
+ * 1
+ * @retval RP_OK, RP_INPUT (out of the key's range, or nothing to multiply; given as the reason),
+ * RP_NO_MEMORY
  */
 rp_status rp_changes_apply(const rp_changes *changes, const rp_config_schema *schema,
                            const char *name, rp_arena *arena, void *object, size_t *lines,
                            rp_reason *reason);
 
-/** @return true where a field of a schema is set. NULL is allowed. */
+/** @return whether a change sets a field of a schema to a number. `changes` may be NULL. */
 bool rp_changes_set(const rp_changes *changes, const rp_config_schema *schema, size_t field);
 
-/** @return whether a change sets or multiplies a field of a schema. NULL is allowed. */
+/** @return whether a change sets or multiplies a field of a schema. `changes` may be NULL. */
 bool rp_changes_touch(const rp_changes *changes, const rp_config_schema *schema, size_t field);
 
 /**
- * Name of a changed file in results: "NAME with KEY=NUMBER KEY*FACTOR", NAME where nothing
- * changes. @retval RP_OK, RP_NO_MEMORY
+ * Appends the changes to a file's name, as results show it: "NAME with KEY=NUMBER KEY*FACTOR";
+ * without changes the name stays NAME.
+ * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rp_changes_name(const rp_changes *changes, const rp_config_schema *schema,
                           rp_arena *arena, const char **name);
 
-/** Reads a platform file. The platform's name tells the changes. @param changes NULL: none
+/** Reads a platform file and makes the changes, which the platform's name lists.
+ * @param changes NULL: none
  * @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY */
 rp_status rp_platform_read(const char *name_or_path, const rp_changes *changes, rp_arena *arena,
                            rp_platform *platform_out, rp_reason *reason);
 
 /**
  * As rp_platform_read, from the bytes of the file.
- * @param name_or_path that was asked for; a name must be the platform's own
- * @param path of the file, for messages
+ * @param name_or_path as the caller asked for it; a registered name must equal the platform's
+ * `name`
+ * @param path the file's, for messages
  */
 rp_status rp_platform_parse_changed(const char *name_or_path, const char *path, const rp_text *text,
                                     const rp_changes *changes, rp_arena *arena,
                                     rp_platform *platform_out, rp_reason *reason);
 
-/** As rp_costs_load, with changes. The table's name tells them. @param changes NULL: none */
+/** As rp_costs_load, with changes, which the table's name lists. @param changes NULL: none */
 rp_status rp_costs_load_changed(const char *name_or_path, const rp_changes *changes,
                                 rp_arena *arena, rp_costs *costs_out, rp_reason *reason);

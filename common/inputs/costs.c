@@ -35,7 +35,7 @@ static const rp_config_field fields[] = {
 const rp_config_schema rp_costs_schema = {
     .what = "a cost table", .prefix = "costs.", RP_CONFIG_FIELDS(fields)};
 
-/* One time per layer, in ps, from one number or a list. */
+/* Fills one time in ps for each layer, from a single number or from a list. */
 static rp_status spread(const char *name, const size_t *lines, int field, uint32_t layers,
                         const rp_config_numbers *numbers, rp_arena *arena, int64_t **ps_out)
 {
@@ -94,7 +94,8 @@ static rp_status check_total(const char *name, const size_t *lines, const rp_cos
     return RP_OK;
 }
 
-/* Of bf16 and fp32 there is one accumulation, of fp16 the file says which. */
+/* Products of bf16 and fp32 add up in fp32 only; a file with fp16 must say which type they add up
+ * in. */
 static rp_status set_arithmetic(const char *name, const size_t *lines, const cost_file *file,
                                 rp_arithmetic *arithmetic)
 {

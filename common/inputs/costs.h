@@ -15,20 +15,21 @@
 #include <stdint.h>
 
 /**
- * Longest time that one microbatch may take through all layers and the head, forward, recompute and
- * backward together with one hop: about 20 hours. Leaves room for 127 microbatches one after the
- * other in an int64; a simulation of more must check its own sum.
+ * Longest time in ps of a microbatch through all layers and the head: forward, recompute, backward
+ * and a hop, about 20 hours in all. An int64 has room for 127 such microbatches in sequence; a
+ * simulation of more must check its own sum.
  */
 #define RP_MAX_MICROBATCH_PS (INT64_MAX / 128)
 
-/** Measured times of one microbatch, in picoseconds. Keys: docs/generated/costs.md. */
+/** Measured times of a microbatch, in picoseconds. Keys: docs/generated/costs.md. */
 typedef struct rp_costs {
     const char *name;
-    const char *source; /**< where the times come from; "" where the file does not say */
-    /** measured: a file; moved: of another GPU or arithmetic; assumed: roofline */
+    const char *source; /**< origin of the times; "" if the file does not say it */
+    /** measured: times from a file; moved: converted from times of another GPU or arithmetic;
+     * assumed: times of the roofline */
     rp_provenance kind;
-    rp_arithmetic arithmetic; /**< that they were measured in, or are for; accumulation USUAL: the
-                                   file does not say it */
+    rp_arithmetic arithmetic; /**< the arithmetic of the times; accumulation USUAL: the file does
+                                 not say it */
     uint32_t layers;
     int64_t *fwd_ps;       /**< [layers] */
     int64_t *bwd_ps;       /**< [layers], full backward without recompute */
@@ -37,14 +38,15 @@ typedef struct rp_costs {
     int64_t head_bwd_ps;
     int64_t hop_ps; /**< boundary activation between two GPUs, stage fidelity only */
     /**
-     * 0 to 1: of the shorter of a forward and a backward that run together (DualPipeV), what the
-     * pair saves of their sum; stage fidelity only. 0: the sum, as published for its bubble.
+     * 0 to 1, stage fidelity only. When a forward and a backward run together (DualPipeV), the pair
+     * takes less than the sum of both times by this share of the shorter time. 0: it takes the sum,
+     * as the published bubble assumes.
      */
     double overlap_saving;
     uint32_t microbatch_size; /**< sequences */
     uint32_t seq_len;         /**< tokens per sequence */
-    uint32_t tensor_parallel; /**< GPUs that share the layers whose times on each these are; 0 or 1:
-                                   whole layers */
+    uint32_t tensor_parallel; /**< GPUs that share each layer; the times are those of a GPU's part.
+                                 0 or 1: whole layers */
 } rp_costs;
 
 /** The keys of a cost table. */

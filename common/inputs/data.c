@@ -68,7 +68,8 @@ static bool find_own_folder(char path[PATH_MAX])
     return true;
 }
 
-/* PREFIX/bin, PREFIX/lib and deeper folders have it above them; a build folder has one of links. */
+/* Looks for share/rpsim in the folder and in those above it: PREFIX/bin, PREFIX/lib and deeper
+ * folders have PREFIX/share/rpsim above them, and a build folder has a share/rpsim of links. */
 static void find_shipped(void)
 {
     static const char below[] = "/" RP_DATA_FOLDER;
@@ -113,7 +114,7 @@ static rp_status refuse_no_data(void)
     return RP_INPUT;
 }
 
-/* Begins as getenv("RP_TRACES") and ends empty. */
+/* Walks through the folders of RP_TRACES: `rest` begins as getenv("RP_TRACES") and ends empty. */
 typedef struct overlays {
     const char *rest;
     const char *folder; /* in the arena; NULL: there are no more */
@@ -138,7 +139,7 @@ static rp_status next_overlay(overlays *o, rp_arena *arena)
     return RP_OK;
 }
 
-/* A link that leads nowhere is there: opening it says what is wrong. */
+/* A dangling link counts as there: opening it then names the error. */
 static bool is_there(const char *path)
 {
     struct stat status;
@@ -311,7 +312,8 @@ static rp_status refuse_name(const rp_data_kind *kind, const char *name, const c
     return status;
 }
 
-/* Looks instead of walks through the folders: thousands of short runs ask. */
+/* Opens the file by its name instead of listing the folders, since thousands of short runs ask for
+ * it. */
 rp_status rp_data_find(const rp_data_kind *kind, const char *name, rp_arena *arena,
                        const char **path_out, bool *found_out)
 {

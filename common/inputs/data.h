@@ -11,16 +11,16 @@
 /**
  * Folder with the shipped traces/, plots/ and experiments/: environment RP_DATA, else the nearest
  * share/rpsim in or above the folder of the file that this code was loaded from. That file is
- * librpsim.so where a program has loaded it, otherwise the program itself. An installed tree
- * may be moved; build folders have a share/rpsim of links to the sources.
+ * librpsim.so if a program has loaded it, otherwise the program itself. An installed tree may be
+ * moved; build folders have a share/rpsim of links to the sources.
  * @return a path that lives as long as the process; NULL: there is none
  */
 const char *rp_data_shipped(void);
 
 /**
- * Path of a file of a folder of traces ("configs/paper.csv"): in the first of the folders of
- * environment RP_TRACES (separated by ':') that has it, otherwise among the shipped ones. Where
- * none has it, the path is the one that was looked at last: opening it says what is missing.
+ * Path of a file of a folder of traces ("configs/paper.csv"): in the first folder of environment
+ * RP_TRACES (separated by ':') that has it, otherwise among the shipped files. If no folder has it,
+ * the path is the last that was tried, so that opening it names the missing file.
  * @param path_out lives in the arena
  * @retval RP_OK, RP_INPUT (a folder of RP_TRACES is not there, or nothing was shipped; logged),
  *         RP_NO_MEMORY
@@ -32,7 +32,7 @@ rp_status rp_data_file(const char *relative, rp_arena *arena, const char **path_
  * rp_data_file, then its bytes.
  * @param most bytes; a longer file is refused
  * @param bytes_out zero-initialised by the caller, who ends it by rp_text_fini
- * @retval RP_OK, RP_INPUT (a file that is missing as well; logged), RP_IO, RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (also for a missing file; logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rp_data_read_file(const char *relative, size_t most, rp_arena *arena,
                             const char **path_out, rp_text *bytes_out);
@@ -43,12 +43,12 @@ rp_status rp_data_read_file(const char *relative, size_t most, rp_arena *arena,
  */
 rp_status rp_data_read_csv(const char *relative, rp_arena *arena, rp_csv *table_out);
 
-/** One kind of data file. */
+/** A kind of data file. */
 typedef struct rp_data_kind {
-    const char *folder;  /**< of a folder of traces */
-    const char *setting; /**< that names such a file: its key in braces */
+    const char *folder;  /**< name of its folder below a folder of traces */
+    const char *setting; /**< key in braces of the setting that names a file of this kind */
     const char *noun;
-    const char *files; /**< whose paths are taken besides, for messages */
+    const char *files; /**< for messages: files whose paths are accepted besides registered names */
 } rp_data_kind;
 
 extern const rp_data_kind rp_data_models;
@@ -56,7 +56,7 @@ extern const rp_data_kind rp_data_platforms;
 extern const rp_data_kind rp_data_costs;
 
 /**
- * Path of a data file: name_or_path itself where it contains '/' or ends in ".yaml", otherwise
+ * Path of a data file: name_or_path itself if it contains '/' or ends in ".yaml", otherwise
  * rp_data_file of FOLDER/NAME.yaml.
  * @retval RP_OK, RP_INPUT (unknown name; logged with the known ones), RP_IO, RP_NO_MEMORY
  */
@@ -64,7 +64,7 @@ rp_status rp_data_path(const rp_data_kind *kind, const char *name_or_path, rp_ar
                        const char **path_out);
 
 /**
- * Path of the registered file of a name, and whether there is one.
+ * Path of a name's registered file, and whether there is such a file.
  * @retval as rp_data_file
  */
 rp_status rp_data_find(const rp_data_kind *kind, const char *name, rp_arena *arena,
@@ -72,23 +72,23 @@ rp_status rp_data_find(const rp_data_kind *kind, const char *name, rp_arena *are
 
 /**
  * rp_data_path, then the bytes of the file.
- * @param path_out for messages; lives in the arena
+ * @param path_out the file's path, for messages; lives in the arena
  * @param bytes_out zero-initialised by the caller, who ends it by rp_text_fini
  */
 rp_status rp_data_read(const rp_data_kind *kind, const char *name_or_path, rp_arena *arena,
                        const char **path_out, rp_text *bytes_out);
 
 /**
- * A registered file must call itself by its file name, or results would carry another name than the
- * one that was asked for. Files given by path may be called anything.
+ * Checks that the `name` of a registered file is its file name: otherwise results would carry
+ * another name than the user asked for. Files given by path may be called anything.
  * @param own_name the key `name` of the file
  * @retval RP_OK, RP_INPUT (logged)
  */
 rp_status rp_data_check_name(const char *name_or_path, const char *path, const char *own_name);
 
 /**
- * What a file that is written may call itself: its file name without ".yaml", or `otherwise` where
- * that is no name (RP_CONFIG_NAME) of at most `most` bytes.
+ * The `name` for a file that is to be written: its file name without ".yaml", or `otherwise` if
+ * that is no valid name (RP_CONFIG_NAME) of at most `most` bytes.
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rp_data_name_of(const char *path, size_t most, const char *otherwise, rp_arena *arena,

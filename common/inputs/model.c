@@ -44,7 +44,8 @@ static bool is_word(const char *text, const char *word)
     return text != NULL && strcmp(text, word) == 0;
 }
 
-/* Positions are rotated or learned; keys of the one say nothing about the other. */
+/* Sets the kinds of positions, norm and MLP. rope_theta and rope_scaling are required with rotary
+ * positions and refused with learned positions. */
 static rp_status set_family(const char *name, const size_t *lines, model_file *file)
 {
     rp_model *m = &file->model;

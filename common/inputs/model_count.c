@@ -1,4 +1,4 @@
-/* Parameters of models, executor.md section 4.2 and docs of each field of rp_model. */
+/* Parameters of models: executor.md section 4.2 and the comments on the fields of rp_model. */
 #include "common/base/reason.h"
 #include "common/inputs/model.h"
 
@@ -9,8 +9,8 @@ static rp_model_linear linear(const char *name, uint64_t in, uint64_t out, bool 
     return (rp_model_linear){name, in, out, bias};
 }
 
-/* Keys and values through a vector of kv_rank, with the part of keys that is rotated and one for
- * all heads beside it (DeepSeek-V2, arXiv 2405.04434, section 2.1). */
+/* Keys and values are made of a vector of length kv_rank; beside it is the rotated part of keys,
+ * which all heads share (DeepSeek-V2, arXiv 2405.04434, section 2.1). */
 static uint32_t latent_linears(const rp_model *m, rp_model_linear *out)
 {
     uint32_t count = 0;
@@ -56,7 +56,7 @@ static uint64_t count_attention(const rp_model *model)
     return total;
 }
 
-/* The router belongs to MoE models only; its bias comes with the experts' own. */
+/* Only mixtures have a router; its bias comes with the biases of the experts. */
 static uint64_t count_mlp(const rp_model *model, uint64_t experts)
 {
     uint64_t d = model->hidden;
@@ -105,8 +105,8 @@ uint32_t rp_model_adapted_mlp(const rp_model *model)
            (rp_model_adapts(model, "down") ? 1 : 0);
 }
 
-/* Low-rank pairs [rank, in] and [out, rank] on the linear layers of attention, on gate, up and down
- * of every expert, and of the shared ones. The router is frozen. */
+/* Low-rank pairs [rank, in] and [out, rank]: on the linear layers of attention, on gate, up and
+ * down of every expert, and on those of the shared experts. The router is frozen. */
 static uint64_t count_adapters(const rp_model *model)
 {
     rp_model_linear linears[RP_MODEL_ATTENTION_LINEARS];
@@ -123,8 +123,8 @@ static uint64_t count_adapters(const rp_model *model)
     return model->lora_rank * widths;
 }
 
-/* Of `matrices` matrices of d x f, and of the pairs on gate, up and down, as count_adapters has
- * them. */
+/* Lists `matrices` matrices of d x f for each MLP, and its pairs on gate, up and down, as
+ * count_adapters counts them. */
 static uint32_t list_mlp(const rp_model *m, uint64_t f, uint32_t matrices, uint32_t mlps,
                          rp_model_tensor *out)
 {
@@ -157,7 +157,7 @@ uint32_t rp_model_layer_tensors(const rp_model *m, rp_model_tensor *out)
     }
     uint32_t mlp = count;
     count += list_mlp(m, m->intermediate, rp_model_mlp_matrices(m), experts, &out[count]);
-    if (m->expert_bias) { /* gate and up of all experts are one tensor, down another */
+    if (m->expert_bias) { /* a tensor holds gate and up of all experts, a second holds down */
         out[mlp] = (rp_model_tensor){2 * out[mlp].elements * experts, 1, false};
         out[count++] = (rp_model_tensor){out[mlp].elements / 2, 1, false};
     }
@@ -182,7 +182,7 @@ static void count_layer(rp_model *model)
     model->embedding_parameters = (uint64_t)model->vocab * model->hidden;
 }
 
-/* Everything but the layers. */
+/* Parameters outside of the layers. */
 static uint64_t count_rest(const rp_model *model)
 {
     return model->embedding_parameters * (model->tied_head ? 1 : 2) +

@@ -1,4 +1,4 @@
-/* The notation of partitions, and those that the paper lists. */
+/* The notation of partitions, and the partitions that the paper lists. */
 #include "common/inputs/partition.h"
 #include "common/base/log.h"
 #include "common/base/reason.h"
@@ -13,7 +13,7 @@
     "valid values are lists of layer counts like 3,3,4 or, with separate backward stages, "        \
     "7,7|0,7,7"
 
-/* @param place NULL: it is the setting's. */
+/* @param place "FILE:LINE" of the partition; NULL: it is the setting's. */
 RP_PRINTF(3, 4)
 static rp_status refuse(rp_reason *reason, const char *place, const char *format, ...)
 {
@@ -55,7 +55,7 @@ static rp_status read_item(const char *place, const char *text, size_t length, u
                   rp_csv_show(item, shown), RP_MAX_LAYERS);
 }
 
-/* One direction: `length` bytes of `text` without '|'. */
+/* Reads the stages of one direction: `length` bytes of `text` without '|'. */
 static rp_status read_stages(const char *place, const char *text, size_t length, rp_arena *arena,
                              uint32_t *count_out, uint32_t **layers_out, rp_reason *reason)
 {
@@ -142,7 +142,7 @@ rp_status rp_partition_text(const rp_partition *partition, rp_arena *arena, cons
     return status;
 }
 
-/* Reads one row and remembers it where it is the one that is asked for. */
+/* Reads a row, and keeps its partition if its schedule and model are those asked for. */
 static rp_status read_row(const rp_csv *table, uint32_t row, const uint32_t *columns,
                           const char *schedule, const char *model, rp_arena *arena,
                           rp_partition *partition_out, bool *found)
@@ -193,7 +193,7 @@ rp_status rp_partition_published(const char *schedule, const char *model, rp_are
     bool listed = false;
     RP_TRY(rp_data_file("partitions/paper.csv", arena, &path, &listed));
     if (!listed) {
-        return RP_OK; /* somebody's own data need not have any */
+        return RP_OK; /* a user's own data need not have a table of partitions */
     }
     rp_text text = {0};
     rp_status status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);

@@ -1,5 +1,5 @@
 /** @file partition.h  Partitions of a model's layers into stages: their notation, the paper's
- * (traces/partitions), and one by parameters. Arrays live in `arena`. */
+ * partitions (traces/partitions), and a partition by parameters. Arrays live in `arena`. */
 #pragma once
 
 #include "common/base/reason.h"
@@ -25,16 +25,16 @@ typedef struct rp_partition {
 rp_status rp_partition_parse(const char *place, const char *text, rp_arena *arena,
                              rp_partition *partition_out, rp_reason *reason);
 
-/** @return whether both give every stage as many layers. */
+/** @return whether both give every stage the same number of layers. */
 bool rp_partition_equal(const rp_partition *a, const rp_partition *b);
 
 /** Writes the notation that rp_partition_parse reads. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_partition_text(const rp_partition *partition, rp_arena *arena, const char **text_out);
 
 /**
- * A pipeline's contiguous stages with bytes of parameters as even as can be: the least sum of
- * squares, embedding with the first and head with the last stage; of equal ones that with most
- * layers in front.
+ * A pipeline's contiguous stages with bytes of parameters as even as possible: the partition with
+ * the least sum of squares, embedding counted with the first stage and head with the last. Of equal
+ * partitions it is the one with most layers in front.
  * @param stages 1 .. RP_MAX_STAGES; time is linear in them and quadratic in layers
  * @retval RP_OK, RP_NO_MEMORY
  */
@@ -43,15 +43,15 @@ rp_status rp_partition_balanced(const rp_model *model, uint32_t stages, rp_arena
 
 /**
  * Looks up the partition that the paper lists for (schedule, model) in traces/partitions/paper.csv.
- * @param found_out false when it is not listed; then nothing is logged.
+ * @param found_out false when it is not listed; nothing is logged then.
  * @retval RP_OK, RP_INPUT (the file is malformed), RP_NO_MEMORY
  */
 rp_status rp_partition_published(const char *schedule, const char *model, rp_arena *arena,
                                  rp_partition *partition_out, bool *found_out);
 
 /**
- * As rp_partition_published, from the bytes of such a table. Every row is checked, not only the one
- * that is asked for.
+ * As rp_partition_published, from the bytes of such a table. Every row is checked, not only the
+ * wanted row.
  * @retval RP_OK, RP_INPUT, RP_NO_MEMORY
  */
 rp_status rp_partition_find(const char *name, const char *bytes, size_t length,

@@ -11,7 +11,8 @@
 
 #define GB_PER_GIB 1.073741824
 
-/* Transfer rate of a lane, GT/s of one bit: PCI Express Base Specification 3.0, 4.0 and 5.0. */
+/* Transfer rate of a lane in GT/s, a bit per transfer: PCI Express Base Specification 3.0, 4.0 and
+ * 5.0. */
 static const double pcie_gt_per_s[] = {[3] = 8, [4] = 16, [5] = 32};
 
 static const rp_config_field fields[] = {
@@ -29,15 +30,15 @@ const rp_config_schema rp_platform_schema = {.what = "a platform",
                                              .either = either,
                                              .either_count = sizeof either / sizeof *either};
 
-/* A count that stands for nothing at `none`, and the rate that belongs to it. */
+/* A count, which at the value `none` describes nothing, and the rate that belongs to it. */
 typedef struct count_and_rate {
     uint32_t count_field;
     uint32_t rate_field;
     uint32_t none;
     uint32_t count;
     double rate;
-    uint32_t whole; /* a multiple of the count; 0: any count */
-    const char *of; /* whose GPUs that are */
+    uint32_t whole; /* number that the count must divide; 0: any count */
+    const char *of; /* for messages: owner of the GPUs that the count must divide */
 } count_and_rate;
 
 static void print_counts(const count_and_rate *c, size_t size, char *text)
@@ -70,7 +71,7 @@ static rp_status check_count(const char *name, const size_t *lines, const count_
             "'%s'",
             count_key, c->count, rate_key, c->none, counts, rate_key);
     }
-    /* A file of one server may say what network it would have (--nodes). */
+    /* The file of a single server may give the rate of a network, for runs with --nodes. */
     if (c->count == c->none && c->rate > 0 && c->count_field != RP_PLATFORM_nodes) {
         return rp_refuse_at(
             reason, RP_INPUT, name, lines[c->rate_field],
@@ -118,7 +119,7 @@ static rp_status check_topology(const char *name, const size_t *lines, const rp_
     return RP_OK;
 }
 
-/* `peer` and the rate say the same; pairs and the like are NVLink's. */
+/* Checks that `peer` and the rate agree, and that only NVLink joins groups of GPUs. */
 static rp_status check_peers(const char *name, const size_t *lines, const rp_platform *p,
                              rp_reason *reason)
 {
@@ -157,7 +158,7 @@ static void set_peer(rp_platform *p)
                                                     : RP_PEER_NONE;
 }
 
-/* The nominal rate of the host link: as written, or of PCIe lanes. */
+/* Sets the nominal rate of the host link: as written, or from the PCIe lanes. */
 static rp_status set_link(const char *name, const size_t *lines, rp_platform *p, rp_reason *reason)
 {
     bool lanes = lines[RP_PLATFORM_pcie_gen] != 0;
@@ -189,12 +190,12 @@ static rp_status set_link(const char *name, const size_t *lines, rp_platform *p,
 typedef struct two_units {
     uint32_t decimal;
     uint32_t binary;
-    double *gb; /* what the rest of the program reads */
+    double *gb; /* the member that the rest of the program reads */
     double *gib;
 } two_units;
 
-/* A file says memory in decimal or in binary units; a change of one key takes the place of the
- * other. */
+/* A file gives memory in decimal or in binary units. A change of either key replaces the other
+ * key's value. */
 static void use_changed_unit(const rp_changes *changes, size_t *lines, const two_units *u)
 {
     bool gb = rp_changes_touch(changes, &rp_platform_schema, u->decimal);
@@ -225,7 +226,7 @@ static rp_status set_memory(const char *name, const size_t *lines, const two_uni
     return RP_OK;
 }
 
-/* Emulated GPUs are threads of one socket: nothing else has been thought through. */
+/* Emulated GPUs are threads of a single socket: other cases are not modelled. */
 static rp_status check_cores(const char *name, const size_t *lines, const rp_platform *p,
                              rp_reason *reason)
 {
@@ -280,7 +281,8 @@ static rp_status check_sms(const char *name, const size_t *lines, const rp_platf
     return RP_OK;
 }
 
-/* 0 says that a rate is not known; one that is smaller than all others may be ends in no run. */
+/* A rate of 0 is an unknown rate. A positive rate below all real rates is refused, as a run with it
+ * may never end. */
 static rp_status check_rates(const char *name, const size_t *lines, const rp_platform *platform,
                              rp_reason *reason)
 {
@@ -333,7 +335,7 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
     return check_peers(name, lines, platform, reason);
 }
 
-/* A rate that a change sets takes the place of lanes, and the other way round. */
+/* A change that sets the rate replaces the lanes, and a change of the lanes replaces the rate. */
 static void replace_link(const rp_changes *changes, size_t *lines, rp_platform *p)
 {
     bool rate = rp_changes_set(changes, &rp_platform_schema, RP_PLATFORM_link_gb_per_s);
@@ -369,7 +371,7 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     RP_TRY(set_memory(name, lines, &units[1], reason));
     RP_TRY(rp_provenance_read(name, &rp_platform_schema, lines, platform_out, arena,
                               &platform_out->provenance));
-    static atomic_flag said = ATOMIC_FLAG_INIT; /* a platform is read more than once */
+    static atomic_flag said = ATOMIC_FLAG_INIT; /* platforms are read several times */
     if (platform_out->recorded_busy_pct > 0 && !atomic_flag_test_and_set(&said)) {
         rp_log_warning("%s:%zu: recorded while other processes used %.0f %% of the processors: "
                        "times are too long, and predictions with it are wrong",

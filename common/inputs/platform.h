@@ -23,19 +23,19 @@ typedef enum rp_peer_access {
     RP_PEER_NVLINK, /**< over NVLink: all GPUs of a node, or pairs (rp_platform.nvlink_gpus) */
 } rp_peer_access;
 
-/** Where a value comes from (common/inputs/provenance.h). */
+/** Origin of a value (common/inputs/provenance.h). */
 typedef enum rp_provenance { RP_ASSUMED, RP_MEASURED, RP_MOVED, RP_SET } rp_provenance;
 
-/** One kind of GPU in one kind of server. Rates are per GPU; decimal units (1 GB = 1e9 bytes).
- * Members are the keys of its file, whose rows say what they mean; 0 or NULL where the file says
- * nothing and the row has no other value. */
+/** A kind of GPU in a kind of server. Rates are per GPU, in decimal units (1 GB = 1e9 bytes).
+ * Members are the keys of its file, whose rows explain them. A key that the file leaves out is 0 or
+ * NULL, unless its row has another default. */
 typedef struct rp_platform {
 #define KEY(member, type, ...) RP_CONFIG_MEMBER_##type member;
 #include "common/inputs/platform_rows.inc"
 #undef KEY
-    bool copies_on_cores;       /**< as `copies` says */
-    rp_peer_access peer_access; /**< as `peer` says, or nvlink if peer_gb_per_s > 0 */
-    const uint8_t *provenance;  /**< [rp_platform_key] an rp_provenance; NULL: all assumed */
+    bool copies_on_cores;       /**< whether `copies` is "cores" */
+    rp_peer_access peer_access; /**< `peer`; without it nvlink if peer_gb_per_s > 0 */
+    const uint8_t *provenance;  /**< [rp_platform_key] each an rp_provenance; NULL: all assumed */
 } rp_platform;
 
 /** Fields of the schema. */
@@ -49,18 +49,18 @@ typedef enum rp_platform_key {
 extern const rp_config_schema rp_platform_schema;
 
 /**
- * Makes a platform of one server one of several: `nodes` servers, each with `gpus` of its GPUs
- * (0: all).
- * @retval RP_OK, RP_USAGE (the file has several already, says no network_gb_per_s, or its servers
- * cannot be cut so; logged)
+ * Turns the platform of a single server into a platform of `nodes` servers, each with `gpus` of its
+ * GPUs (0: all).
+ * @retval RP_OK, RP_USAGE (the file has several servers already, has no network_gb_per_s, or its
+ * servers cannot be cut so; given as the reason)
  */
 rp_status rp_platform_set_nodes(rp_platform *platform, uint32_t nodes, uint32_t gpus,
                                 rp_reason *reason);
 
 /**
- * Checks the keys that say what connects servers: adapters, leaf switches, rails, the spine.
- * @param lines [rp_platform_key] its line in the file `name`; 0: it is not there
- * @retval RP_OK, RP_INPUT (logged)
+ * Checks the keys of the network between servers: adapters, leaf switches, rails, the spine.
+ * @param lines [rp_platform_key] the key's line in the file `name`; 0: the file has no such key
+ * @retval RP_OK, RP_INPUT (given as the reason)
  */
 rp_status rp_platform_check_network(const char *name, const size_t *lines,
                                     const rp_platform *platform, rp_reason *reason);

@@ -1,4 +1,4 @@
-/* Servers of a platform, and what connects them. */
+/* Servers of a platform, and the network that connects them. */
 #include "common/base/log.h"
 #include "common/base/reason.h"
 #include "common/inputs/changes.h"
@@ -68,7 +68,7 @@ rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus, r
     }
     bool whole = p->adapters <= 1 || of_server * p->adapters < p->gpus;
     uint32_t adapters = whole ? p->adapters : p->adapters * of_server / p->gpus;
-    p->network_gb_per_s *= (double)adapters / p->adapters; /* those of the GPUs that are used */
+    p->network_gb_per_s *= (double)adapters / p->adapters; /* adapters of the used GPUs */
     p->adapters = adapters;
     p->gpus = nodes * of_server;
     p->nodes = nodes;

@@ -29,7 +29,7 @@ double *rp_platform_rate(rp_platform *platform, const char *key)
     return NULL;
 }
 
-/* Another key says it, or the lists at the end do. */
+/* @return whether the key is written in another way: by another key, or in a list at the end. */
 static bool is_derived(const rp_platform *p, rp_platform_key key)
 {
     rp_provenance list;
@@ -57,9 +57,9 @@ static void write_text(const char *text, bool quoted, FILE *stream)
     fputc('"', stream);
 }
 
-/* A number's 0 says nothing, unless a note says where it comes from: some rates measure as 0. Nor
- * does the value of an absent key.
- * @return false where there is nothing to say */
+/* Writes a key and its value. A number of 0 is left out, unless a note gives its origin, since some
+ * rates measure as 0. So is the value that an absent key would have.
+ * @return false if nothing was written */
 static bool write_key(const rp_platform *p, const rp_config_field *field, bool noted, FILE *stream)
 {
     const char *text = NULL;
@@ -109,7 +109,8 @@ static const char *note_of(const char *key, const rp_platform_note *notes, uint3
     return NULL;
 }
 
-/* As its note says, which a new value has; otherwise as the platform was read. */
+/* Origin of a value: as its note says, which a new value has; otherwise as the platform was
+ * read. */
 static rp_provenance kind_of(const rp_platform *p, const char *key, const char *note)
 {
     rp_provenance kind = rp_platform_provenance(p, key);

@@ -28,7 +28,7 @@ bool rp_provenance_parse(const char *word, size_t length, rp_provenance *kind_ou
     return false;
 }
 
-/* Index of a key that has a number, or the number of fields. */
+/* Index of a key that holds a number; the number of fields if there is no such key. */
 static size_t find_key(const rp_config_schema *schema, const char *key, size_t length)
 {
     size_t i = 0;
@@ -41,7 +41,7 @@ static size_t find_key(const rp_config_schema *schema, const char *key, size_t l
     return i;
 }
 
-/* @param line of the list, for messages */
+/* Reads a list of keys into `kinds`. @param line the list's, for messages */
 static rp_status read_list(const char *name, size_t line, const rp_config_schema *schema,
                            rp_provenance kind, const char *list, uint8_t *kinds)
 {

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Digits of a published number without comma and point, and the count that the last one stands
-   for: "1.7B" is 17 steps of 100,000,000. */
+/* Digits of a published number without comma and point, and the count that its last digit stands
+ * for: "1.7B" is 17 steps of 100,000,000. */
 typedef struct published {
     uint64_t steps;
     uint64_t step;
@@ -19,7 +19,7 @@ static bool add_digit(published *number, char digit)
            !__builtin_add_overflow(number->steps, (uint64_t)(digit - '0'), &number->steps);
 }
 
-/* "20,914,757,184" or "1234"; commas only in front of three digits. */
+/* Reads "20,914,757,184" or "1234": commas stand only before groups of three digits. */
 static bool read_whole(const char **at, published *number)
 {
     size_t run = strspn(*at, "0123456789");

@@ -7,13 +7,13 @@
 #include <stdint.h>
 
 /**
- * True where `text` is `count` rounded (half up) to the digits that it prints.
- * @param expected_out [size] receives what it would have to be at the same precision
+ * @return whether `text` is `count` rounded (half up) to as many digits as `text` has.
+ * @param expected_out [size] receives the text that `count` has at the same precision
  * @param valid_out false when `text` is no such number; then expected_out is empty
  */
 bool rp_published_matches(const char *text, uint64_t count, char *expected_out, size_t size,
                           bool *valid_out);
 
-/** @return the schedule that is published under a framework's name; names of schedules are their
- * own. */
+/** @return the schedule that is published under a framework's name; any other name is returned
+ * unchanged. */
 const char *rp_published_schedule(const char *framework);

@@ -1,12 +1,13 @@
-/* Bytes of a model's tensors: what moves and what lies in memory. */
+/* Bytes of a model's tensors: in transfers and in memory. */
 #include "common/inputs/sizes.h"
 
-/* Where GPUs of a tensor group share tokens, what is as wide as the hidden vector is divided:
- * inputs and outputs of norms, whose gathered form is gathered again in the backward (Korthikanti
- * et al., 2022, section 4.2.2). Temporaries have it gathered, and are whole. */
+/* If GPUs of a tensor group share tokens, tensors as wide as the hidden vector are divided: inputs
+ * and outputs of norms, whose gathered form is gathered again in the backward (Korthikanti et al.,
+ * 2022, section 4.2.2). Temporaries hold the gathered form, so they are whole. */
 
-/* A GPT block: inputs of both norms, their outputs, q, k and v, the output of attention; up before
- * and after GELU. One norm is one kernel and keeps two floats, attention a float per head. */
+/* Tape of a GPT block: inputs of both norms, their outputs, q, k and v, the output of attention; up
+ * before and after GELU. A norm is a single kernel and keeps two floats, attention a float per
+ * head. */
 static uint64_t plain_tape_per_token(const rp_model *m, uint64_t v)
 {
     uint64_t q = (uint64_t)m->heads * m->head_dim;
@@ -21,8 +22,8 @@ static uint64_t routed_ranks(const rp_model *m)
     return m->routed_ranks > 1 ? m->routed_ranks : 1;
 }
 
-/* Kept per token of a layer for its backward: sim/model.md section 4, "saved". Values of the run's
- * type have `v` bytes; a norm also keeps an fp32 copy of its input. */
+/* Bytes that a layer keeps per token for its backward: sim/model.md section 4, "saved". Values of
+ * the run's type have `v` bytes; a norm also keeps an fp32 copy of its input. */
 static uint64_t tape_per_token(const rp_model *m, uint64_t v)
 {
     if (m->plain_mlp) {
@@ -40,16 +41,16 @@ static uint64_t tape_per_token(const rp_model *m, uint64_t v)
     bytes += m->qk_norm ? (4 + 2 * v) * (q + k) : 0;
     /* Latent vectors before and behind their norms, and the part of keys that is rotated. */
     bytes += (4 + 3 * v) * ((uint64_t)m->kv_rank + m->q_rank) + v * m->rope_dim;
-    /* Gathers of a mixture: each expert's inputs, of all tokens where GPUs share an expert that
-     * tokens were sent to, and its outputs before they are weighted. */
+    /* Gathers of a mixture: each expert's inputs, and its outputs before they are weighted. If GPUs
+     * share an expert that tokens were sent to, its inputs are those of all tokens. */
     uint64_t inputs = rp_model_dispatches_parts(m) && routed_ranks(m) == 1 ? m->hidden : h;
     return bytes + (m->experts > 1 ? v * (inputs + h) * m->active_experts : 0);
 }
 
-/* Most that a layer's backward holds beyond its tape. 12 h is sim/model.md's. The MLP: when the
- * product of silu(g) and p is differentiated, its saved value (2 I) is gone and the gradients of s,
- * silu(g) and p, then g, of which three live at a time (6 I), have come: 4 I more than the tape, at
- * 16 bits. Experts run one after the other, each with its share of the tokens. */
+/* Most bytes per token that a layer's backward holds beyond its tape. The 12 h are those of
+ * sim/model.md. The MLP: when the product of silu(g) and p is differentiated, its saved value (2 I)
+ * has been freed, and three of the gradients of s, silu(g), p and then g live at a time (6 I): 4 I
+ * more than the tape, at 16 bits. Experts run in turn, each with its share of the tokens. */
 static uint64_t temporary_per_token(const rp_model *m, uint64_t v)
 {
     uint64_t active = (uint64_t)m->intermediate * m->active_experts;
@@ -58,8 +59,8 @@ static uint64_t temporary_per_token(const rp_model *m, uint64_t v)
     return 6 * v * (uint64_t)m->hidden + (shared > rows ? shared : rows);
 }
 
-/* The final norm: the fp32 copy, the normalised value, the output; of the 20 h of a layer, the two
- * norms are 16 h, and 2 h each their inputs. */
+/* Tape of the final norm: the fp32 copy, the normalised value, the output. Of the 20 h of a layer
+ * the two norms take 16 h, and their inputs 2 h each. */
 static uint64_t head_tape_per_token(const rp_model *m, uint64_t v)
 {
     return rp_model_of_sequence(m, (4 + 3 * v) * (uint64_t)m->hidden);
@@ -108,7 +109,7 @@ rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_dtype dt
     for (uint32_t i = 0; i < count; i++) {
         bool head = i + 1 == count;
         uint64_t norm = head ? rp_model_final_norm(model) : 0;
-        /* Where the table is tied, the head's entry has all that is not in a block. */
+        /* If the table is tied, the head's entry holds all parameters outside of blocks. */
         bool positions = i == (model->tied_head ? count - 1 : 0);
         norm += positions ? rp_model_positions(model, seq_len) : 0;
         uint64_t table = model->embedding_parameters;

@@ -1,16 +1,16 @@
 /* Copies of a pipeline (schedules.md 17): they add up gradients, as a whole or in buckets while the
- * backward goes on, and share what ZeRO shards (Rajbhandari et al., SC 2020).
+ * backward goes on, and share the state that ZeRO shards (Rajbhandari et al., SC 2020).
  *
- * A queue has the collectives in the order in which all copies come to them. Weights are gathered
- * one unit ahead of the compute (ZeRO-3), before the gradients of the unit that runs are reduced:
+ * A queue has the collectives in the order in which all copies come to them. Weights are gathered a
+ * unit ahead of the compute (ZeRO-3), before the gradients of the running unit are reduced, so that
  * the next unit does not wait for these. */
 #include "common/lower/lower_internal.h"
 
 typedef struct rp_lower_bucket {
-    uint64_t bytes;  /* of gradients */
-    rp_handle from;  /* the op that computes the first of them */
-    rp_handle ready; /* and the last */
-    uint32_t count;  /* reductions in a row: a layer may have more than a bucket */
+    uint64_t bytes;  /* bytes of its gradients */
+    rp_handle from;  /* the op that computes the first of its gradients */
+    rp_handle ready; /* the op that computes the last */
+    uint32_t count;  /* number of successive reductions: a layer may have more than a bucket */
     rp_lower_family family;
     rp_handle reduce;
 } rp_lower_bucket;
@@ -25,7 +25,8 @@ static const rp_op *unit_op(const rp_lowering *l, const rp_lower_unit *unit)
     return &l->schedule->ops[unit->last];
 }
 
-/* GPUs that have a family's parameters; experts that are shared are the same on few of them. */
+/* Number of GPUs that have the same parameters of a family; a shared expert is the same on few
+ * GPUs. */
 static uint32_t copies_of(const rp_lowering *l, rp_lower_family family)
 {
     return family == RP_LOWER_EXPERTS ? rp_layout_replicas(layout_of(l))
@@ -37,7 +38,7 @@ static uint32_t queue_of(const rp_lowering *l, rp_lower_family family, uint32_t 
     return (family == RP_LOWER_EXPERTS ? l->replica_queues : l->data_queues) + gpu;
 }
 
-/* Families for which copies meet. */
+/* @return whether the copies have collectives for a family. */
 static bool is_shared(const rp_lowering *l, rp_lower_family family)
 {
     return family == RP_LOWER_EXPERTS ? l->replica_queues != 0 : l->data_queues != 0;
@@ -73,7 +74,7 @@ static bool has_weight_gradients(const rp_lowering *l, const rp_lower_job *job)
 rp_status rp_lower_find_reductions(rp_lowering *l)
 {
     const rp_program *p = l->schedule;
-    rp_lower_job **last = NULL; /* [iteration][stage] with its last gradients */
+    rp_lower_job **last = NULL; /* [iteration][stage] the job with its last gradients */
     if (l->data_queues == 0 && l->replica_queues == 0) {
         return RP_OK;
     }
@@ -101,20 +102,21 @@ bool rp_lower_is_split(const rp_lowering *l, const rp_lower_unit *unit)
 
 /* ---- buckets --------------------------------------------------------------------------------- */
 
-/* The op of a unit that computes the gradients of a layer, numbered as sizes are. */
+/* The op of a unit that computes the gradients of a layer; layers are numbered as in sizes. */
 static rp_handle gradients_of(const rp_lower_unit *unit, uint32_t layer)
 {
     const rp_lower_part *ops = unit->split_count != 0 ? unit->splits : unit->parts;
     uint32_t count = unit->split_count != 0 ? unit->split_count : unit->part_count;
     for (uint32_t i = 0; i < count; i++) {
-        if (ops[i].layer <= layer) { /* descending */
+        if (ops[i].layer <= layer) { /* layers descend */
             return ops[i].last;
         }
     }
-    return unit->compute_last; /* of the embedding, too */
+    return unit->compute_last; /* also gradients of the embedding */
 }
 
-/* From the last layer down, as gradients come: a bucket is full when it has its bytes. */
+/* Fills buckets from the last layer down, in the order of the gradients. A bucket is full when it
+ * has `reduction_bucket` bytes. */
 static void fill_buckets(const rp_lowering *l, rp_lower_family family, rp_lower_unit *unit)
 {
     const rp_sizes *sizes = &l->config->sizes;
@@ -181,7 +183,7 @@ static rp_status add_reductions(rp_lowering *l, rp_lower_unit *unit)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* A weight part multiplies gradients and inputs alone. */
+/* A weight part uses no weights: it multiplies gradients and inputs. */
 static bool uses_weights(const rp_lowering *l, const rp_lower_unit *unit)
 {
     return rp_layout_zero(layout_of(l)) == 3 && !rp_lower_is_weight(l, unit);
@@ -201,7 +203,8 @@ static uint64_t weight_bytes(const rp_lowering *l, rp_lower_family family, uint3
     return bytes;
 }
 
-/* Of at most two units at a time: when the one before the last is done, the next begins. */
+/* Adds the gather of a unit's weights. Gathered weights belong to at most two units at a time: the
+ * gather waits for the end of the unit second before. */
 static rp_status add_gather(rp_lowering *l, rp_lower_family family, rp_lower_unit *unit,
                             const rp_lower_unit *second_before)
 {
@@ -220,7 +223,8 @@ static rp_status add_gather(rp_lowering *l, rp_lower_family family, rp_lower_uni
                : RP_OK;
 }
 
-/* The copies get what each has stepped; sharded weights are gathered where they are used. */
+/* Adds the gather of the weights that the copies have stepped; sharded weights are instead gathered
+ * at their use. */
 static rp_status add_update_gather(rp_lowering *l, rp_lower_family family, uint32_t gpu,
                                    const rp_lower_job *job)
 {
@@ -243,9 +247,9 @@ static rp_status add_update_gather(rp_lowering *l, rp_lower_family family, uint3
 typedef struct copies_walk {
     rp_lowering *l;
     uint32_t gpu;
-    uint32_t next;                   /* job whose weights have not been gathered */
-    const rp_lower_unit *used[2];    /* the last units whose weights are, oldest first */
-    const rp_lower_unit *reduced[2]; /* the last units that have reduced gradients, likewise */
+    uint32_t next;                   /* first job whose weights have not been gathered */
+    const rp_lower_unit *used[2];    /* the last two units with gathered weights, oldest first */
+    const rp_lower_unit *reduced[2]; /* the last two with reduced gradients, oldest first */
 } copies_walk;
 
 /* Gathers for the next unit of the iteration that uses weights. */
@@ -265,7 +269,8 @@ static rp_status gather_ahead(copies_walk *w, uint16_t iteration)
     return RP_OK;
 }
 
-/* Gradients that are not kept: of two units at a time. */
+/* Adds the reductions of a unit. Gradients that are not kept exist for at most two units at a
+ * time. */
 static rp_status reduce(copies_walk *w, rp_lower_unit *unit)
 {
     RP_TRY(add_reductions(w->l, unit));

@@ -1,15 +1,16 @@
 /* The lowering of data-parallel systems: collectives, shards and the host's part of the step.
  *
- * All ranks run the same units in the same order, so the i-th unit of one rank belongs to the i-th
- * of every other. A collective begins when all ranks have come to it: each rank's part waits for
- * what every rank's part waits for. */
+ * All ranks run the same units in the same order, so the i-th units of all ranks belong together. A
+ * collective begins when all ranks have come to it: each rank's part has the waits of every rank's
+ * part. */
 #include "common/lower/data_parallel_internal.h"
 
-/* Of layers below `limit`. */
+/* Bytes of a stage's layers below `limit`. */
 static uint64_t stage_bytes_below(const rp_sharded *s, uint32_t stage, const uint64_t *per_layer,
                                   uint32_t limit)
 {
-    /* A pipeline's stage holds both directions: embedding with the first, head with the last. */
+    /* A pipeline's stage holds both directions: the first stage with the embedding, the last with
+     * the head. */
     const rp_program *p = s->l->schedule;
     const rp_stage *of = &p->stages[stage];
     uint32_t begin = of->layer_begin + (p->forward_chain[0] == stage ? 0 : 1);
@@ -26,7 +27,7 @@ static uint64_t stage_bytes(const rp_sharded *s, uint32_t stage, const uint64_t 
     return stage_bytes_below(s, stage, per_layer, UINT32_MAX);
 }
 
-/* (n - 1) / n of the bytes pass through each GPU. */
+/* Bytes that pass through each GPU: (n - 1) / n of all. */
 static uint64_t collective_bytes(const rp_sharded *s, uint64_t bytes)
 {
     return bytes * (s->gpus - 1) / s->gpus;
@@ -45,7 +46,8 @@ static rp_status add(const rp_sharded *s, uint32_t gpu, uint32_t queue, rp_op_ki
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-/* A root that is kept is gathered with the first stage: embedding, final norm and head. */
+/* Bytes that a gather of a stage's weights gathers. If the root (embedding, final norm and head) is
+ * kept, it is gathered with the first stage. */
 static uint64_t gathered_bytes(const rp_sharded *s, const rp_op *op, bool backward)
 {
     const rp_program *p = s->l->schedule;
@@ -77,7 +79,7 @@ static rp_status add_gather(const rp_sharded *s, uint32_t gpu, uint32_t index)
     }
     uint64_t weights = gathered_bytes(s, op, backward);
     if (weights == 0 && s->sharding->reuse_distance != 0) {
-        return RP_OK; /* all are there from the forward */
+        return RP_OK; /* all weights are still there from the forward */
     }
     if (s->sharding->host_weights) {
         RP_TRY(add(s, gpu, RP_LOWER_PARAMS, RP_OP_UPLOAD_PARAMS, op, weights / s->gpus,
@@ -92,7 +94,7 @@ static rp_status add_reduction(const rp_sharded *s, uint32_t gpu, const rp_op *o
 {
     uint32_t volumes = s->sharding->reductions;
     if (volumes == 0 && !rp_sharded_is_last_microbatch(s, op)) {
-        return RP_OK; /* gradients accumulate where they are */
+        return RP_OK; /* gradients accumulate on the GPU */
     }
     const rp_sizes *sizes = &s->l->config->sizes;
     uint64_t gradients = stage_bytes(s, op->stage, sizes->gradient_bytes);
@@ -109,8 +111,8 @@ static rp_status add_reduction(const rp_sharded *s, uint32_t gpu, const rp_op *o
                &extra->shard_down);
 }
 
-/* Tensor parallel: what the ranks add up inside the unit, as one collective after it. The bytes are
- * those of the microbatch that all ranks work on: every rank's sequences together. */
+/* Tensor parallel: adds the sums of the ranks inside a unit as a single collective after it. Its
+ * bytes are those of the microbatch that all ranks work on: every rank's sequences together. */
 static rp_status add_activation_reduces(const rp_sharded *s, uint32_t gpu, const rp_op *op,
                                         bool backward, rp_sharded_unit *extra)
 {
@@ -124,8 +126,8 @@ static rp_status add_activation_reduces(const rp_sharded *s, uint32_t gpu, const
 
 static rp_status add_units(const rp_sharded *s, uint32_t begin, uint32_t end)
 {
-    /* Reductions that come with every microbatch stand in the way of the next gather, which is
-     * therefore issued before them (BACKWARD_PRE and BACKWARD_POST of PyTorch's FSDP). */
+    /* Reductions with every microbatch delay the next gather, which is therefore issued before them
+     * (BACKWARD_PRE and BACKWARD_POST of PyTorch's FSDP). */
     bool prefetch = s->sharding->overlap && s->sharding->reductions != 0;
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
         for (uint32_t i = begin; i < end; i++) {
@@ -152,7 +154,8 @@ static rp_status add_units(const rp_sharded *s, uint32_t begin, uint32_t end)
     return RP_OK;
 }
 
-/* The host takes a stage's gradients of one microbatch per GPU in, all ranks' shards together. */
+/* Adds the host's collection of a stage's gradients of a microbatch per GPU, with all ranks' shards
+ * together. */
 static rp_status add_collects(const rp_sharded *s, uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; s->sharding->host_collects && i < end; i++) {
@@ -175,7 +178,7 @@ static rp_status add_collects(const rp_sharded *s, uint32_t begin, uint32_t end)
 
 /* ---- waits ----------------------------------------------------------------------------------- */
 
-/* All ranks come together: each rank's collective waits for every rank's gate. */
+/* Lets all ranks meet: a collective waits for the same unit of every rank. */
 static rp_status meet(const rp_sharded *s, rp_handle collective, uint32_t index)
 {
     for (uint32_t gpu = 0; gpu < s->gpus && collective != RP_NO_HANDLE; gpu++) {
@@ -190,7 +193,7 @@ static rp_status connect_gather(const rp_sharded *s, uint32_t gpu, uint32_t inde
     rp_assembly *a = s->l->assembly;
     const rp_sharded_unit *extra = rp_sharded_extra_at(s, gpu, index);
     /* No gather runs ahead into the other direction. A forward's root waits for the computation
-     * before it (_root_pre_forward of PyTorch's FSDP), and a backward begins when there is a loss,
+     * before it (_root_pre_forward of PyTorch's FSDP), and a backward begins only after the loss,
      * which training loops read. */
     bool backward = rp_sharded_is_backward(s, rp_sharded_unit_at(s, gpu, index));
     bool turns =
@@ -221,7 +224,7 @@ static rp_status connect_reduction(const rp_sharded *s, uint32_t gpu, uint32_t i
     if (s->sharding->overlap || index + 1 == s->per_gpu) {
         return RP_OK;
     }
-    /* Nothing overlaps: the next unit comes after all that this one causes. */
+    /* Nothing overlaps: the next unit comes after all ops of this unit. */
     rp_handle next = rp_sharded_unit_at(s, gpu, index + 1)->compute_first;
     rp_handle next_gather = rp_sharded_extra_at(s, gpu, index + 1)->gather;
     rp_handle done = extra->collect != RP_NO_HANDLE      ? extra->collect
@@ -263,7 +266,7 @@ static uint64_t all_weights(const rp_sharded *s)
     return bytes;
 }
 
-/* ZeRO-Offload: each GPU uploads its shard of the new weights and all gather them. */
+/* ZeRO-Offload: each GPU uploads its shard of the new weights, and all GPUs gather them. */
 static rp_status add_refresh(const rp_sharded *s, uint32_t iteration)
 {
     rp_assembly *a = s->l->assembly;
@@ -286,7 +289,7 @@ static rp_status add_refresh(const rp_sharded *s, uint32_t iteration)
     return RP_OK;
 }
 
-/* Parameters that are trained; the table of a tied head once. */
+/* Number of trained parameters; the table of a tied head counts once. */
 static uint64_t trained_parameters(const rp_sharded *s)
 {
     const rp_sizes *sizes = &s->l->config->sizes;
@@ -297,7 +300,7 @@ static uint64_t trained_parameters(const rp_sharded *s)
     return bytes / rp_dtype_bytes(sizes->dtype);
 }
 
-/* Each GPU steps its shard when its last gradients are there. */
+/* Adds the steps: each GPU steps its shard when its last gradients are there. */
 static rp_status add_updates(const rp_sharded *s, uint32_t iteration)
 {
     uint32_t last = (iteration + 1) * s->per_iteration - 1;
@@ -314,10 +317,11 @@ static rp_status add_updates(const rp_sharded *s, uint32_t iteration)
     return RP_OK;
 }
 
-/* Every GPU gets what the others have stepped; the step ends with that. */
+/* Adds the gather by which every GPU receives the weights that the others have stepped; the step
+ * ends with it. */
 static rp_status add_update_gathers(const rp_sharded *s, uint32_t iteration)
 {
-    uint64_t weights = 0; /* those that are trained */
+    uint64_t weights = 0; /* bytes of trained weights */
     for (uint32_t i = 0; i < s->l->config->sizes.layers + 2; i++) {
         weights += s->l->config->sizes.gradient_bytes[i];
     }
@@ -350,7 +354,7 @@ static rp_status add_step(const rp_sharded *s, uint32_t iteration)
     return s->sharding->gather_after_step ? add_refresh(s, iteration) : RP_OK;
 }
 
-/* The step comes after all that its iteration has left behind; the next iteration comes after it.
+/* The step comes after all ops of its iteration, and the next iteration after the step.
  */
 static rp_status connect_step(const rp_sharded *s, uint32_t iteration)
 {
@@ -377,7 +381,7 @@ static rp_status connect_step(const rp_sharded *s, uint32_t iteration)
     return RP_OK;
 }
 
-/* Iteration after iteration, because the ops of a queue stand in the order in which they run. */
+/* Adds iteration after iteration, because a queue has its ops in the order in which they run. */
 static rp_status add_all(rp_sharded *s)
 {
     uint32_t iterations = s->l->schedule->iteration_count;

@@ -1,17 +1,17 @@
-/* Contents of the memory of data-parallel and tensor-parallel systems, from which op to which
+/* Buffers of data-parallel and tensor-parallel systems, each with the ops between which it lives
  * (sim/model.md section 4).
  *
- * All the time: the rank's share of weights, gradients and optimizer, or what of it is not sharded,
- * and the communication buckets. Per unit: gathered weights, from their gather to the unit's end.
- * Layer grain in these systems: every layer is checkpointed, its input waits for the
- * backward, which recomputes one layer at a time. Stage grain: one input and one tape per stage.
+ * All the time: the rank's share of weights, gradients and optimizer, or the whole of those that
+ * are not sharded, and the communication buckets. Per unit: gathered weights, from their gather to
+ * the unit's end. Layer grain in these systems: every layer is checkpointed, and its input waits
+ * for the backward, which recomputes a layer at a time. Stage grain: an input and a tape per stage.
  * The loss and its backward are over before the first layer is recomputed, but the backward of the
- * head is no op of its own: so the logits are counted with the head's forward, and the backward
- * with its layers. Gradients that are reduced at once pass through the buckets. */
+ * head has no op of its own. So the logits are counted with the head's forward, and the head's
+ * backward with that of its layers. Gradients that are reduced at once pass through the buckets. */
 #include "common/lower/data_parallel_internal.h"
 
-/* The two norms of a layer in fp32 and their inputs, 20 h per token (common/inputs/sizes.c), are
- * not split by tensor parallelism: in boundaries of 2 h. */
+/* Tensor parallelism does not split the two norms of a layer in fp32 and their inputs, 20 h per
+ * token (common/inputs/sizes.c): this is their size in boundaries of 2 h. */
 #define WHOLE_TAPE_BOUNDARIES 10u
 
 typedef struct writer {
@@ -20,7 +20,7 @@ typedef struct writer {
     rp_program *program;
     bool tensor;  /* every layer is split over all ranks */
     bool gathers; /* weights are sharded and gathered unit by unit */
-    bool layers;  /* recomputed one layer at a time */
+    bool layers;  /* layers are recomputed singly */
 } writer;
 
 static void put(const writer *w, rp_buffer_kind kind, uint32_t gpu, uint64_t bytes, rp_handle from,
@@ -34,7 +34,7 @@ static uint64_t share(const writer *w, uint64_t bytes)
     return (bytes + w->s->gpus - 1) / w->s->gpus;
 }
 
-/* Embedding and head; a tied table once. */
+/* Values of embedding and head; a tied table counts once. */
 static uint64_t root_of(const writer *w, const uint64_t *values)
 {
     uint64_t first = rp_lower_at(values, 0);
@@ -79,7 +79,7 @@ static bool has_head(const writer *w, const rp_op *op)
     return (stage_of(w, op)->roles & RP_STAGE_HEAD) != 0;
 }
 
-/* The unit that runs the backward of a stage for a microbatch; all on one GPU. */
+/* The unit that runs the backward of a stage for a microbatch, on the same GPU. */
 static uint32_t backward_index(const writer *w, uint32_t gpu, const rp_op *op, uint32_t stage,
                                uint32_t microbatch)
 {
@@ -98,7 +98,7 @@ static uint64_t kept_weights(const writer *w)
     uint64_t weights = all_of(w, w->sizes->weight_bytes);
     uint64_t trained = all_of(w, w->sizes->gradient_bytes);
     uint64_t frozen = rp_lower_less(weights, trained);
-    if (sharding->keeps_root) { /* of trained ones the optimizer has the shard, in fp32 */
+    if (sharding->keeps_root) { /* the optimizer has the trained shard, in fp32 */
         return sharding->host_weights ? 0 : share(w, frozen);
     }
     if (w->gathers && sharding->host_weights) { /* adapters are small and stay */
@@ -121,18 +121,18 @@ static void put_resident(const writer *w, uint32_t gpu)
     rp_lower_put_gradients(w->s->l, w->program, gpu, own, own, between, w->s->updates);
     put(w, RP_BUFFER_OPTIMIZER, gpu, sharding->host_optimizer ? 0 : share(w, optimizer), first,
         last);
-    /* ZeRO-Offload adds a tensor's gradients up in a buffer of its own, of the largest tensor
-     * (temp_grad_buffer_for_gpu_offload). */
+    /* ZeRO-Offload adds a tensor's gradients up in a buffer of its own, as large as the largest
+     * tensor (temp_grad_buffer_for_gpu_offload). */
     uint64_t table = rp_lower_at(w->sizes->gradient_bytes, 0);
     uint64_t head = rp_lower_at(w->sizes->gradient_bytes, w->sizes->layers + 1);
     bool adds_up = sharding->host_collects && !w->gathers;
     put(w, RP_BUFFER_TEMPORARY, gpu, !adds_up ? 0 : table > head ? table : head, first, last);
 }
 
-/* DeepSpeed while it computes a step: it has a bucket, and where weights are gathered as many as
- * may be live. Before the optimizer's step all are let go but ZeRO-3's bucket, which is made once;
- * the step has copies of the shard's gradients instead, a flat one and an fp32 one of that
- * (sim/model.md section 4). */
+/* Buffers of DeepSpeed while it computes a step: a bucket and, if weights are gathered, as many
+ * weights as may be live. Before the optimizer's step all are freed but ZeRO-3's bucket, which is
+ * made once; the step has copies of the shard's gradients instead: a flat copy and an fp32 copy of
+ * that (sim/model.md section 4). */
 static void put_steps(const writer *w, uint32_t gpu)
 {
     const rp_sharded *s = w->s;
@@ -157,8 +157,8 @@ static void put_steps(const writer *w, uint32_t gpu)
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-/* A layer that is larger than what may be live comes on top of that while it runs, when nothing is
- * prefetched; the head until its backward is over. */
+/* A layer that is larger than the limit of live weights comes on top of that limit while it runs,
+ * when nothing is prefetched; the head stays until its backward is over. */
 static void put_large(const writer *w, uint32_t gpu, uint32_t index, rp_handle gather)
 {
     const rp_lower_unit *unit = rp_sharded_unit_at(w->s, gpu, index);
@@ -187,30 +187,32 @@ static void put_gathered(const writer *w, uint32_t gpu, uint32_t index)
     const rp_lower_unit *unit = rp_sharded_unit_at(w->s, gpu, index);
     const rp_op *op = rp_sharded_op_of(w->s, unit);
     rp_handle gather = rp_sharded_extra_at(w->s, gpu, index)->gather;
-    bool in_bucket = w->s->sharding->live_bytes != 0; /* what is prefetched has its bytes already */
+    bool in_bucket = w->s->sharding->live_bytes != 0; /* prefetched weights are in it already */
     put_large(w, gpu, index, gather);
     put(w, RP_BUFFER_WEIGHT, gpu,
         in_bucket ? 0 : share(w, largest_of(stage_of(w, op), w->sizes->weight_bytes)),
         rp_sharded_extra_at(w->s, gpu, index)->shard_up, gather);
     bool first = w->s->l->producers.forward_position[op->stage] == 0;
     if (w->s->sharding->keeps_root && first && !rp_sharded_is_backward(w->s, unit)) {
-        /* Not from the gather, which the lowering lets run ahead into the microbatch before: FSDP
-         * gathers the root when its forward begins. */
+        /* The buffer does not begin with the gather, which the lowering lets run ahead into the
+         * microbatch before: FSDP gathers the root when its forward begins. */
         uint32_t end = backward_index(w, gpu, op, op->stage, op->microbatch);
         put(w, RP_BUFFER_WEIGHT, gpu, root_of(w, w->sizes->weight_bytes), unit->compute_first,
             rp_sharded_unit_at(w->s, gpu, end)->compute_last);
     }
 }
 
-/* The microbatch with which a rank's gradients begin to be reduced: its first one where each is. */
+/* @return whether a rank's gradients begin to be reduced with this microbatch: the first if each
+ * microbatch is reduced, otherwise the last. */
 static bool begins_reduction(const writer *w, const rp_op *op)
 {
     return w->s->sharding->reductions != 0 ? op->microbatch < w->s->gpus
                                            : rp_sharded_is_last_microbatch(w->s, op);
 }
 
-/* Reduced with every microbatch: the whole gradient of a unit lives until its reduction, with a
- * copy where that has another type; shards from the first reduction to the step. */
+/* Gradients that are reduced with every microbatch: the whole gradient of a unit lives until its
+ * reduction, with a copy if that has another type; shards live from the first reduction to the
+ * step. */
 static void put_passing_gradients(const writer *w, uint32_t gpu, uint32_t index, uint64_t whole,
                                   uint64_t root)
 {
@@ -221,15 +223,15 @@ static void put_passing_gradients(const writer *w, uint32_t gpu, uint32_t index,
     uint64_t passing = whole / v * (v + copied);
     rp_handle reduce = rp_sharded_extra_at(w->s, gpu, index)->reduce;
     put(w, RP_BUFFER_GRADIENT, gpu, passing, unit->compute_last, reduce);
-    if (begins_reduction(w, op)) { /* of the optimizer's type, fp32 */
+    if (begins_reduction(w, op)) { /* shards have the optimizer's type, fp32 */
         uint64_t shards = share(w, (whole + root) / v * sizeof(float));
         put(w, RP_BUFFER_GRADIENT, gpu, shards, reduce, w->s->steps[op->iteration]);
     }
 }
 
-/* Whole gradients from the first microbatch's backward of a step to the reduction, shards from
- * there to the step, or until they are on the host. Where a step has one microbatch, a layer's are
- * reduced as soon as they are there. */
+/* Whole gradients live from the first microbatch's backward of a step to the reduction; shards live
+ * from there to the step, or until they are on the host. If a step has a single microbatch, a
+ * layer's gradients are reduced as soon as they are there. */
 static void put_gradients(const writer *w, uint32_t gpu, uint32_t index)
 {
     const rp_lower_unit *unit = rp_sharded_unit_at(w->s, gpu, index);
@@ -267,8 +269,9 @@ static void put_gradients(const writer *w, uint32_t gpu, uint32_t index)
         down != RP_NO_HANDLE ? down : w->s->steps[op->iteration]);
 }
 
-/* Tensor parallel: a rank has a share of most tensors of all ranks' tokens, which is as much as all
- * of them for its own tokens, but boundaries and norms whole. */
+/* Bytes of boundaries. Tensor parallel: a rank's share of most tensors of all ranks' tokens is as
+ * large as the whole tensors of its own tokens; but boundaries and norms are whole, so they count
+ * for all ranks' tokens. */
 static uint64_t boundaries(const writer *w, uint64_t count, uint64_t sequences)
 {
     uint64_t bytes = rp_lower_scaled(w->sizes->boundary_bytes, count * sequences);
@@ -282,7 +285,7 @@ static uint64_t tape_of(const writer *w, uint64_t per_sequence, uint64_t sequenc
     return bytes + (w->tensor ? rp_lower_scaled(more, w->s->gpus - 1) : 0);
 }
 
-/* Of all layers of a stage at once. */
+/* Tape of all layers of a stage at once. */
 static uint64_t whole_tape(const writer *w, const rp_stage *stage, uint64_t sequences)
 {
     uint64_t layers = stage->layer_end - stage->layer_begin;
@@ -310,8 +313,8 @@ static void put_forward(const writer *w, uint32_t gpu, const rp_lower_unit *unit
         uint64_t tape = rp_lower_at(w->sizes->tape_bytes, w->sizes->layers + 1);
         uint64_t logits = rp_lower_scaled(w->sizes->logits_bytes, sequences);
         logits = logits < w->sizes->logits_chunk_bytes ? logits : w->sizes->logits_chunk_bytes;
-        /* FSDP frees a block's weights after its forward: the last one's are gone when the head
-         * begins, which is no op of its own. */
+        /* FSDP frees a block's weights after its forward: the last block's weights are gone when
+         * the head begins, which has no op of its own. */
         bool freed = w->s->sharding->keeps_root;
         uint64_t block = largest_of(stage, w->sizes->weight_bytes);
         logits = rp_lower_less(logits, freed ? block : 0);
@@ -321,7 +324,7 @@ static void put_forward(const writer *w, uint32_t gpu, const rp_lower_unit *unit
     }
 }
 
-/* A tape contains the input that has waited. */
+/* The tape is counted without the input that has waited, which it contains. */
 static void put_backward(const writer *w, uint32_t gpu, const rp_lower_unit *unit)
 {
     const rp_lowering *l = w->s->l;

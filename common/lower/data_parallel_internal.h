@@ -1,14 +1,13 @@
 /** @file data_parallel_internal.h  Inside of the lowering: data-parallel systems. Not for other
  * modules.
  *
- * All ranks run the same units in the same order, so the i-th unit of one rank belongs to the i-th
- * of every other.
+ * All ranks run the same units in the same order, so the i-th units of all ranks belong together.
  */
 #pragma once
 
 #include "common/lower/lower_internal.h"
 
-/** Ops of one unit other than its compute ops; RP_NO_HANDLE where it has none. */
+/** Ops of a unit other than its compute ops; RP_NO_HANDLE if it has no such op. */
 typedef struct rp_sharded_unit {
     rp_handle shard_up;
     rp_handle gather;
@@ -21,14 +20,14 @@ typedef struct rp_sharded {
     rp_lowering *l;
     const rp_sharding *sharding;
     uint32_t gpus;
-    uint32_t per_gpu;       /**< units of one GPU */
-    uint32_t per_iteration; /**< of these, units of one iteration */
+    uint32_t per_gpu;       /**< number of units of a GPU */
+    uint32_t per_iteration; /**< number of units of a GPU in an iteration */
     uint32_t kept_from;     /**< rp_sharding_kept_from */
     rp_sharded_unit *extra; /**< [unit] */
-    rp_handle *steps;       /**< [iteration] the optimizer on the host, or the end of the GPUs' */
-    rp_handle *updates;     /**< [iteration][gpu] the optimizer on the GPU */
-    rp_handle *uploaded;    /**< [iteration][gpu] its shard of the new weights is there */
-    rp_handle *refreshed;   /**< [iteration][gpu] all new weights are there */
+    rp_handle *steps;     /**< [iteration] the host's optimizer op, or the end of the GPUs' steps */
+    rp_handle *updates;   /**< [iteration][gpu] the GPU's optimizer op */
+    rp_handle *uploaded;  /**< [iteration][gpu] the upload of its shard of new weights */
+    rp_handle *refreshed; /**< [iteration][gpu] the gather of all new weights */
 } rp_sharded;
 
 static inline rp_lower_unit *rp_sharded_unit_at(const rp_sharded *s, uint32_t gpu, uint32_t index)
@@ -52,7 +51,8 @@ static inline bool rp_sharded_is_backward(const rp_sharded *s, const rp_lower_un
     return s->l->jobs[unit->job].backward;
 }
 
-/** The last microbatch of a step on this GPU: units come in the order of microbatches. */
+/** @return whether it is the last microbatch of a step on this GPU: units come in the order of
+ * microbatches. */
 static inline bool rp_sharded_is_last_microbatch(const rp_sharded *s, const rp_op *op)
 {
     return op->microbatch + s->gpus >= s->l->schedule->microbatch_count;

@@ -1,5 +1,5 @@
 /* Collectives of a layout (schedules.md 16). A GPU of the program stands for a tensor group times a
- * data group of GPUs that do the same, so it has one op where all of them meet. */
+ * data group of GPUs that do the same work, so a collective of these GPUs is a single op. */
 #include "common/base/log.h"
 #include "common/lower/lower_internal.h"
 
@@ -12,7 +12,7 @@ static const rp_layout *layout_of(const rp_lowering *l)
     return &l->schedule->traits.layout;
 }
 
-/* Groups of more than one GPU, and where their queues begin. */
+/* Groups of several GPUs, and the first of their queues. */
 typedef struct group_axis {
     rp_queue_kind kind;
     uint32_t gpus;
@@ -75,7 +75,7 @@ rp_status rp_lower_add_collective(rp_lowering *l, uint32_t queue, rp_op_kind kin
     return rp_assembly_add(l->assembly, queue, &op, bytes, handle_out);
 }
 
-/* Boundary tensors that are whole on each GPU of a tensor group. */
+/* @return whether the GPUs of a tensor group have whole boundary tensors and send them in parts. */
 static bool scatters(const rp_lowering *l)
 {
     return l->schedule->traits.scatter_gather && rp_layout_tensor(layout_of(l)) > 1 &&
@@ -89,18 +89,19 @@ uint64_t rp_lower_sent_bytes(const rp_lowering *l)
     return scatters(l) ? (boundary + ranks - 1) / ranks : boundary;
 }
 
-/* Ways of a unit's tokens to the experts of its mixtures and back. */
+/* Transfers of a unit's tokens to the experts of its mixtures and back, called ways. */
 typedef struct dispatches {
     uint32_t ways;
-    uint64_t bytes;    /* that leave a GPU for the others that share the experts */
-    uint64_t gathered; /* of a way, that pass through each GPU of a group that shares each expert */
-    uint32_t unsummed; /* sums of a tensor group that these ways stand in the place of */
+    uint64_t bytes;    /* bytes that leave a GPU for the others that share the experts */
+    uint64_t gathered; /* bytes of a way through each GPU of a group that shares each expert */
+    uint32_t unsummed; /* sums of a tensor group that these ways replace */
 } dispatches;
 
-/* Each way is there once in the forward, in the backward and in the recompute: (E - 1) / E of k
+/* Each way occurs once in the forward, in the backward and in the recompute: (E - 1) / E of k
  * copies of each token leave the GPU (Lepikhin et al., GShard, 2020, section 3.2). GPUs of a tensor
- * group send a part of the tokens each; where they share each expert, they gather what all of them
- * have got, and scatter sums before it goes back (Megatron Core's all-to-all dispatcher). */
+ * group send a part of the tokens each. If they share each expert, they gather the tokens that all
+ * of them have received, and scatter sums before the tokens go back (Megatron Core's all-to-all
+ * dispatcher). */
 static dispatches count_dispatches(const rp_lowering *l, const rp_lower_unit *unit)
 {
     const rp_op *op = &l->schedule->ops[unit->last];
@@ -125,8 +126,8 @@ static dispatches count_dispatches(const rp_lowering *l, const rp_lower_unit *un
 
 /* Sums of a unit over its tensor group, or with shared tokens the scatters and gathers in their
  * place: around each matrix that GPUs share a gather comes before and a scatter behind (Korthikanti
- * et al., 2022, section 4.2.2), in the backward likewise. Of the embedding a scatter comes behind,
- * of the head a gather before, and in their backwards the other. */
+ * et al., 2022, section 4.2.2), and so in the backward. The embedding has a scatter behind it, the
+ * head a gather before it; their backwards have the other collective each. */
 typedef struct group_calls {
     uint32_t sums;
     uint32_t scatters;
@@ -166,7 +167,7 @@ static rp_status check_calls(const rp_lowering *l, const rp_lower_unit *unit, co
     return RP_OK;
 }
 
-/* Behind what the unit's tensor group does. */
+/* Adds the dispatches of a unit behind the collectives of its tensor group. */
 static rp_status add_dispatches(rp_lowering *l, rp_lower_unit *unit, const dispatches *sent)
 {
     const rp_op *op = &l->schedule->ops[unit->last];
@@ -182,8 +183,8 @@ static rp_status add_dispatches(rp_lowering *l, rp_lower_unit *unit, const dispa
                                   : RP_OK;
 }
 
-/* Of the whole boundary tensor, which each GPU has a part of where they share tokens, and of tokens
- * for experts. */
+/* Adds collectives of a tensor group: of the whole boundary tensor, of which each GPU has a part if
+ * they share tokens, and of tokens for experts. */
 static rp_status add_calls(rp_lowering *l, rp_lower_unit *unit, rp_op_kind kind, uint32_t count,
                            const dispatches *sent)
 {
@@ -199,7 +200,7 @@ static rp_status add_calls(rp_lowering *l, rp_lower_unit *unit, rp_op_kind kind,
     if (count == 0) {
         return RP_OK;
     }
-    if (sums && unit->received && scatters(l)) { /* what it received a part of is gathered */
+    if (sums && unit->received && scatters(l)) { /* gathers the tensor that it received in parts */
         bytes += rp_lower_ring_bytes(boundary, ranks);
     }
     RP_TRY(rp_lower_add_collective(l, l->tensor_queues + l->jobs[unit->job].gpu, kind, op, count,

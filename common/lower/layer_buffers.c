@@ -1,10 +1,11 @@
-/* Contents of the memory of units that go layer by layer, from which op to which.
+/* Buffers of units that go layer by layer, each with the ops between which it lives.
  *
  * Resident: a layer's input waits on the GPU from the op that computes it to the layer's backward
  * (to the weight part of a backward in two). Offload: it is on the GPU from there until the next
  * layer's input has gone down, which is after its own download and its layer's forward; then in
- * host memory until it has come up again. A backward has one layer's tape, without the input that
- * it contains, and temporaries at a time. A pipeline's head has its tape from its forward on. */
+ * host memory until it has come up again. At any time a backward has a single layer's tape, without
+ * the input that it contains, and temporaries. A pipeline's head has its tape from its forward
+ * on. */
 #include "common/lower/lower_internal.h"
 
 typedef struct writer {
@@ -45,7 +46,8 @@ size_t rp_lower_layer_buffers(const rp_lowering *l)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Until when a layer's input, or the head's tape, stays on the GPU of a pipeline's stage. */
+/* The last op for which a layer's input, or the head's tape, stays on the GPU of a pipeline's
+ * stage. */
 static rp_handle end_of_layer(const writer *w, uint32_t part_index)
 {
     const rp_lowering *l = w->l;
@@ -59,7 +61,8 @@ static rp_handle end_of_layer(const writer *w, uint32_t part_index)
     return backward->parts[w->unit->part_count - 1 - part_index].last;
 }
 
-/* After the input's download and the forward of its layer. */
+/* The op after which a layer's input has left the GPU: it follows the input's download and the
+ * forward of its layer. */
 static rp_handle flushed(const writer *w, uint32_t part_index)
 {
     const rp_lower_unit *unit = w->unit;
@@ -79,7 +82,7 @@ void rp_lower_put_layered_forward(const rp_lowering *l, rp_program *program,
     for (uint32_t i = 1; i < unit->part_count; i++) {
         const rp_lower_part *part = &unit->parts[i];
         rp_handle made = unit->parts[i - 1].first;
-        if (keeps && is_head(&w, part)) { /* its tape has what it needs */
+        if (keeps && is_head(&w, part)) { /* the tape includes its input */
             put(&w, RP_BUFFER_TAPE, w.gpu, rp_lower_at(l->config->sizes.tape_bytes, part->layer),
                 part->first, end_of_layer(&w, i));
         } else {
@@ -103,7 +106,7 @@ void rp_lower_put_layered_backward(const rp_lowering *l, rp_program *program,
         bool ids = part->layer == 1 && rp_lower_from_ids(l, w.op->stage);
         tape = ids ? tape + rp_lower_at(sizes->tape_bytes, 0)
                    : rp_lower_less(tape, sizes->boundary_bytes);
-        bool kept = rp_lower_keeps_tape(l) && is_head(&w, part); /* since the forward */
+        bool kept = rp_lower_keeps_tape(l) && is_head(&w, part); /* the forward has put it */
         put(&w, RP_BUFFER_TAPE, w.gpu, kept ? 0 : tape, part->first, split ? release : part->last);
         put(&w, RP_BUFFER_TEMPORARY, w.gpu, rp_lower_at(sizes->temporary_bytes, part->layer),
             part->last, part->last);

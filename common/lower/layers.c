@@ -1,11 +1,11 @@
 /* Recompute grain layer: units that go layer by layer, and the transfers of layer inputs.
  *
- * A forward runs its layers one by one; with weights in host memory the input of each goes down
- * while it runs (that of the first layer has come from there). A backward goes down from the head
- * or the last layer: input up, recompute, backward; the incoming gradient comes up before the first
- * input (executor.md 1.3). The embedding goes with the first layer and is recomputed from the token
- * ids; a pipeline's head is not recomputed. Fused stages, which have just run forward, and weight
- * parts of backwards stay whole.
+ * A forward runs its layers in turn; with weights in host memory the input of each layer goes down
+ * while the layer runs (the first layer's input has come from there). A backward goes down from the
+ * head or the last layer: input up, recompute, backward; the incoming gradient comes up before the
+ * first input (executor.md 1.3). The embedding goes with the first layer and is recomputed from the
+ * token ids; a pipeline's head is not recomputed. Fused stages, which have just run forward, and
+ * weight parts of backwards stay whole.
  *
  * At any grain the gradients of a unit may be reduced in buckets while it runs: its backward, or
  * weight part, then descends layer by layer behind the whole recompute. */
@@ -38,7 +38,7 @@ static uint16_t head_layer(const rp_lowering *l)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* Ops of one layer each that a unit's stage can be divided into. */
+/* Number of ops of a layer each into which a unit's stage can be divided. */
 static uint32_t layers_of(const rp_lowering *l, const rp_lower_unit *unit)
 {
     const rp_stage *stage = stage_of(l, unit);
@@ -54,7 +54,7 @@ static uint32_t count_parts(const rp_lowering *l, const rp_lower_unit *unit)
     return parts > 1 ? parts : 0;
 }
 
-/* Forwards ascend, backwards descend. */
+/* Lists the layers: those of forwards ascend, those of backwards descend. */
 static rp_status list_layers(rp_lowering *l, const rp_lower_unit *unit, uint32_t count,
                              rp_lower_part **parts_out)
 {
@@ -114,7 +114,7 @@ static rp_status add_whole(rp_lowering *l, uint32_t queue, rp_lower_unit *unit)
     for (uint32_t i = unit->first; i < end; i++) {
         rp_op op = l->schedule->ops[i];
         rp_handle handle;
-        op.flags &= RP_OP_JOIN; /* one compute queue: what overlaps here are the transfers */
+        op.flags &= RP_OP_JOIN; /* there is a single compute queue: only transfers overlap */
         RP_TRY(rp_assembly_add(l->assembly, queue, &op, 0, &handle));
         unit->compute_first = i == unit->first ? handle : unit->compute_first;
         unit->forward = rp_op_kind_is_forward(op.kind) ? handle : unit->forward;
@@ -164,7 +164,8 @@ rp_status rp_lower_add_layer_uploads(rp_lowering *l, rp_lower_unit *unit)
     return RP_OK;
 }
 
-/* The last backward stage has the embedding alone: the one before it begins with its output. */
+/* @return whether a forward downloads the embedding's output: if the last backward stage has only
+ * the embedding, the stage before it begins with that output. */
 static bool downloads_embedding(const rp_lowering *l, const rp_lower_unit *unit)
 {
     uint32_t begin = 0;
@@ -191,7 +192,7 @@ rp_status rp_lower_add_layer_downloads(rp_lowering *l, rp_lower_unit *unit)
                       part->layer, 0, bytes, &part->down));
         unit->down_last = part->down;
     }
-    for (uint32_t j = 0; l->separate && j < p->backward_count; j++) { /* stages that begin inside */
+    for (uint32_t j = 0; l->separate && j < p->backward_count; j++) { /* stages beginning inside */
         if (rp_lower_begins_inside(l, p->backward_chain[j], op->stage)) {
             uint32_t layer = p->stages[p->backward_chain[j]].layer_begin;
             l->saved[rp_lower_saved_index(l, op->iteration, j, op->microbatch)] =
@@ -233,7 +234,7 @@ rp_handle rp_lower_layer_input(const rp_lowering *l, const rp_lower_unit *unit, 
             return forward->parts[before - from->layer_begin].down;
         }
         if (own != RP_NO_OP) {
-            break; /* what the stage's own forward began with */
+            break; /* the input of the stage's own forward */
         }
         if (before == from->layer_end && before > from->layer_begin) {
             return forward->down_out;
@@ -299,7 +300,7 @@ rp_status rp_lower_issue_layers(rp_lowering *l, const rp_lower_unit *unit, rp_lo
         }
         RP_TRY(wait(l, part->first, flight->before_down, true));
         flight->compute = part->last;
-        if (i == 0) { /* the embedding's output, which this part computes itself */
+        if (i == 0) { /* the embedding's output, which this part computes */
             issue_download(part->down, flight);
         }
     }

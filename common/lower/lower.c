@@ -41,7 +41,8 @@ static bool same_job(const rp_lowering *l, const rp_lower_job *job, const rp_op 
            job->backward == backward && job->call == op->microbatch / l->config->call_microbatches;
 }
 
-/* Where nothing is uploaded per job, every unit is a job of its own: pipelines mix stages freely.
+/* If no weights are uploaded per job, every unit is a job of its own, since pipelines mix stages
+ * freely.
  */
 static void add_unit(rp_lowering *l, uint32_t gpu, uint32_t first, uint32_t last)
 {
@@ -156,7 +157,7 @@ static rp_status create_assembly(rp_lowering *l)
     return rp_assembly_create(l->arena, queues, count, &l->assembly, l->reason);
 }
 
-/* Everything that is not ops and waits is as in the compute schedule. */
+/* Copies everything except ops and waits from the compute schedule. */
 static rp_status copy_header(const rp_lowering *l, rp_program *p)
 {
     const rp_program *from = l->schedule;

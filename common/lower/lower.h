@@ -1,30 +1,31 @@
 /** @file lower.h  From a compute schedule with its placement to a full program with all its
  * transfers.
  *
- * Each GPU gets queues for compute, parameter upload, activation upload and download; the host one
- * for its optimizer. Boundary tensors go through pinned host memory: GPU to host, host to GPU; with
- * resident weights those between GPUs that reach each other are sent (SEND) and received (RECV)
+ * Each GPU gets queues for compute, parameter upload, activation upload and download; the host gets
+ * a queue for its optimizer. Boundary tensors go through pinned host memory: GPU to host, host to
+ * GPU. With resident weights, GPUs that reach each other send (SEND) and receive (RECV) them
  * instead, into buffers that the receiver has from the beginning of the SEND on: a sender never
- * waits for its receiver. The waits are those of RoundPipe's runtime protocol (executor.md 1.2
- * to 1.8):
+ * waits for its receiver. The waits are those of RoundPipe's runtime protocol (executor.md 1.2 to
+ * 1.8):
  *
- *  - a microbatch's upload starts only after the compute of the unit before the previous one, and a
- *    unit's compute only after the download of the unit before the previous one: two microbatch
- * inputs and two outputs per GPU at most;
- *  - a job's parameters (a job is one stage over the microbatches of one call) are uploaded in
- * pieces that fill the gaps between the activation uploads of the job before it, and no earlier
- * than the job before that has finished computing: two stages' parameters per GPU at most;
- *  - gradients go down once per job; from the second call of a step on the accumulated ones come up
- *    with the weights;
+ *  - a microbatch's upload starts only after the compute of the second unit before it, and a unit's
+ *    compute only after the download of the second unit before it: at most two microbatch inputs
+ *    and two outputs per GPU;
+ *  - a job is a stage over the microbatches of a call. Its parameters are uploaded in pieces that
+ *    fill the gaps between the activation uploads of the job before it, but only after the second
+ *    job before it has finished computing: at most two stages' parameters per GPU;
+ *  - gradients go down once per job; from the second call of a step on, the accumulated gradients
+ *    come up with the weights;
  *  - the next call begins when the loss of the last microbatch is on the host, unless the calls of
- * a step overlap (then the next step's first call still does). Calls that overlap have gradient
- * slots of their own in host memory, which the host sums in the order of calls as it collects
- * them: nothing goes up again;
+ *    a step overlap (then the next step's first call still does). Calls that overlap have gradient
+ *    slots of their own in host memory, which the host sums in the order of calls as it collects
+ *    them: nothing goes up again;
  *  - hosts of copies on several servers add up a layer's master gradients over the network, in a
- *    ring, when each has collected it, and before the optimizer;
- *  - the host collects gradients layer by layer from the last one, runs the optimizer and refreshes
- * the working weights layer by layer from the first one. Asynchronous: the refresh waits for all
- * uploads of the step and comes before the step's own optimizer, so weights are one step stale.
+ *    ring, after each has collected the layer, and before the optimizer;
+ *  - the host collects gradients layer by layer from the last layer, runs the optimizer and
+ *    refreshes the working weights layer by layer from the first layer. Asynchronous: the refresh
+ *    waits for all uploads of the step and comes before the step's own optimizer, so weights are a
+ *    step stale.
  */
 #pragma once
 
@@ -37,22 +38,22 @@
 typedef enum rp_grain {
     RP_GRAIN_STAGE, /**< the whole stage, from its saved input: the tape of all its layers */
     RP_GRAIN_LAYER, /**< each layer right before its backward, from its own saved input: the tape of
-                       one layer. Ops name their layer; with weights in host memory all layers'
+                       a single layer. Ops name their layer; with weights in host memory all layers'
                        inputs go down in the forward and come up in the backward */
 } rp_grain;
 
 typedef struct rp_lower_config {
     rp_sizes sizes;
     uint32_t
-        call_microbatches; /**< microbatches of one call; the last call of a step may have fewer */
-    /** Calls of a schedule that runs them in rounds: call_microbatches are those of a round, a job
-     * is one stage over these, and so many rounds make one call: only its first one waits for the
-     * loss of the call before. 0: a call is one round */
+        call_microbatches; /**< microbatches of a call; the last call of a step may have fewer */
+    /** Rounds per call, for schedules that run calls in rounds. call_microbatches are those of a
+     * round then, a job is a stage over these, and only the first round of a call waits for the
+     * loss of the call before. 0: a call is a single round */
     uint32_t call_rounds;
     uint64_t piece_bytes; /**< largest piece of a parameter upload */
-    rp_grain grain;       /**< nothing is recomputed: no matter */
-    /** Resident placement: successive GPUs that send boundary tensors to each other directly,
-     * UINT32_MAX: all; 0: none do */
+    rp_grain grain;       /**< not read if nothing is recomputed */
+    /** Resident placement: successive GPUs that send boundary tensors to each other directly;
+     * UINT32_MAX: all GPUs; 0: none */
     uint32_t peer_gpus;
 } rp_lower_config;
 
@@ -63,27 +64,28 @@ typedef struct rp_lower_config {
  */
 #define RP_REFRESH_BYTES 8u
 #define RP_COLLECT_BYTES 10u
-#define RP_SLOT_BYTES 2u /* of each gradient slot beside the first */
-/** Of a ring's sum over servers, per byte of gradients that arrives: reads of two, one write. */
+#define RP_SLOT_BYTES 2u /* for each gradient slot after the first */
+/** Host work of a ring's sum over servers, per received byte of gradients: two reads, a write. */
 #define RP_RING_SUM_BYTES 3u
 #define RP_ADAM_BYTES 32u
-/** Passes of DeepSpeed's step beside Adam where weights are on the host, too: it looks for
+/** Memory traffic of DeepSpeed's step beside Adam, if weights are also on the host: it looks for
  * infinities and NaN in fp16 gradients (isinf, which takes absolute values first: 6 + 4 + 1; isnan:
- * 4 + 1), divides fp32 gradients by the loss scale (8) and makes fp16 weights of fp32 ones (8). A
+ * 4 + 1), divides fp32 gradients by the loss scale (8) and converts fp32 weights to fp16 (8). A
  * result in new memory is read before it is written. */
 #define RP_ZERO3_STEP_BYTES 32u
 
-/** Memory traffic of Adam on a GPU, per trained parameter: one pass that reads the fp16 gradient
- * (2), reads and writes fp32 master, m and v (24) and writes the fp16 weight (2). */
+/** Memory traffic of Adam on a GPU, per trained parameter: a pass that reads the fp16 gradient (2),
+ * reads and writes fp32 master, m and v (24) and writes the fp16 weight (2). */
 #define RP_GPU_ADAM_BYTES 28u
 
 /**
  * Lowers a compute schedule.
- * @param schedule accepted by rp_program_check. Recompute early: it needs its stage's input only;
- *        wait: the incoming gradient, too
+ * @param schedule accepted by rp_program_check. An early recompute needs only its stage's input, a
+ *        waiting recompute also the incoming gradient
  * @param sequences [microbatch_count] sequences of each microbatch
  * @param program_out owned by the caller; passes rp_program_check
- * @retval RP_OK, RP_USAGE (too many ops, or a form that cannot be lowered; logged), RP_NO_MEMORY
+ * @retval RP_OK, RP_USAGE (too many ops, or a form that cannot be lowered; given as the reason),
+ * RP_NO_MEMORY
  */
 rp_status rp_lower(const rp_program *schedule, const rp_lower_config *config,
                    const uint32_t *sequences, rp_program **program_out, rp_reason *reason);

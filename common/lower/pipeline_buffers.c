@@ -1,24 +1,24 @@
-/* The lowering's last pass: what lies in memory, from which op to which.
+/* The lowering's last pass: the buffers, each with the ops between which it lives.
  *
  * Offload: a job's weights live from its first upload to its last compute op, its gradients from
- * its first compute op (or the upload of those accumulated) to their download. Resident: both, and
- * the optimizer's states, live as long as the GPU's compute queue. A unit has what it uploads and
- * downloads, and a backward its tape. Saved inputs are in host memory from their download to their
- * last upload. Of a backward in two parts, tape and incoming gradient stay for the weight part: it
- * needs inputs and outputs' gradients of its matrix products, about what the tape holds (Qi et al.
- * 2024, section 2: 32 instead of 34 bytes per token and hidden unit). The tape contains the stage's
- * input, so an uploaded one is taken off. The logits of a chunk of tokens stay with the allocator
- * of each GPU that runs the head (sim/model.md 4). Units that go layer by layer:
- * layer_buffers.c. All of this is for pipelines and RoundPipe;
- * for data-parallel systems see data_parallel_buffers.c. */
+ * its first compute op (or from the upload of accumulated gradients) to their download. Resident:
+ * both, and the optimizer's states, live as long as the GPU's compute queue. A unit has the tensors
+ * that it uploads and downloads, and a backward its tape. Saved inputs are in host memory from
+ * their download to their last upload. If a backward has two parts, tape and incoming gradient stay
+ * for the weight part: it needs inputs and outputs' gradients of its matrix products, about as much
+ * as the tape holds (Qi et al. 2024, section 2: 32 instead of 34 bytes per token and hidden unit).
+ * The tape contains the stage's input, so an uploaded input is subtracted from it. The logits of a
+ * chunk of tokens stay with the allocator of each GPU that runs the head (sim/model.md 4). Units
+ * that go layer by layer: layer_buffers.c. All of this is for pipelines and RoundPipe; for
+ * data-parallel systems see data_parallel_buffers.c. */
 #include "common/lower/lower_internal.h"
 
 typedef struct buffer_writer {
     const rp_lowering *l;
     rp_program *program;
     rp_handle *release; /* [backward index] the last op that needs a unit's tape; pipelines */
-    bool *kept;         /* [forward position] its output is some backward stage's input */
-    uint8_t *seen;      /* [stage] on this GPU */
+    bool *kept;         /* [forward position] its output is the input of a backward stage */
+    uint8_t *seen;      /* [stage] whether this GPU runs it */
 } buffer_writer;
 
 static const rp_op *unit_op(const rp_lowering *l, const rp_lower_unit *unit)
@@ -60,7 +60,8 @@ static void put(const buffer_writer *w, rp_buffer_kind kind, uint32_t place, uin
     rp_lower_put(w->l, w->program, kind, place, bytes, from, to);
 }
 
-/* The bytes that a transfer moves lie in memory as long as it takes and some time more. */
+/* Adds the buffer of a transfer's bytes, which lives during the transfer and for some time before
+ * or after it. */
 static void put_moved(const buffer_writer *w, rp_buffer_kind kind, uint32_t place,
                       rp_handle transfer, rp_handle from, rp_handle to)
 {
@@ -93,7 +94,8 @@ static void put_job(const buffer_writer *w, const rp_lower_job *job)
     put(w, RP_BUFFER_GRADIENT, job->gpu, gradients, from, job->param_grads_down);
 }
 
-/* A synchronous step flushes, and one version does. */
+/* Number of versions of weights: a synchronous step flushes the pipeline, so a single version is
+ * enough. */
 static uint64_t version_count(const rp_lowering *l, uint32_t gpu)
 {
     const rp_program *p = l->schedule;
@@ -125,7 +127,8 @@ static void add_resident(const rp_lowering *l, uint32_t layer, bool adds,
     }
 }
 
-/* On a GPU from its first to its last compute op. */
+/* Adds the buffers of resident weights, gradients and states, from the GPU's first to its last
+ * compute op. */
 static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, rp_handle last)
 {
     const rp_lowering *l = w->l;
@@ -193,7 +196,7 @@ static void put_gpu(const buffer_writer *w, uint32_t gpu)
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-/* Per sequence, of all layers at once. */
+/* Tape per sequence of all layers of a stage at once. */
 static uint64_t tape_of(const rp_lowering *l, uint32_t stage, bool backward)
 {
     uint32_t begin = 0;
@@ -219,9 +222,9 @@ static uint64_t temporary_of(const rp_lowering *l, uint32_t stage)
     return most;
 }
 
-/* A backward whose stage's input comes up again: with early recompute its tape waits for the
- * gradient. A fused stage keeps the tape of all its layers at any grain: it has run them forward as
- * a whole. A pipeline's head is counted with the backward. */
+/* Adds the buffers of a backward whose stage's input comes up again. With early recompute its tape
+ * waits for the gradient. A fused stage keeps the tape of all its layers at any grain, as it has
+ * run them forward as a whole. A pipeline's head is counted with the backward. */
 static void put_offloaded_backward(const buffer_writer *w, const rp_lower_job *job,
                                    const rp_lower_unit *unit)
 {
@@ -247,9 +250,9 @@ static rp_handle release_of(const buffer_writer *w, const rp_op *op)
         producers, op->iteration, producers->backward_position[op->stage], op->microbatch)];
 }
 
-/* The logits that an unfused loss holds. Where a microbatch's backward follows its forward at once,
- * the loss's backward is over before the first layer is recomputed: they count with the forward.
- * Otherwise they wait for it. */
+/* Adds the logits that an unfused loss holds. If a microbatch's backward directly follows its
+ * forward, the loss's backward is over before the first layer is recomputed, so the logits count
+ * with the forward. Otherwise they wait for the backward. */
 static void put_unfused_logits(const buffer_writer *w, const rp_lower_job *job,
                                const rp_lower_unit *unit)
 {
@@ -266,8 +269,8 @@ static void put_unfused_logits(const buffer_writer *w, const rp_lower_job *job,
         backward == unit + 1 ? unit->compute_last : backward->compute_first);
 }
 
-/* A pipeline's forward: the stage's input (or without recompute the whole tape) waits for the
- * backward, and so does the head's tape, which nobody recomputes. */
+/* Adds the buffers of a pipeline's forward: the stage's input (without recompute the whole tape)
+ * waits for the backward, and so does the head's tape, which is not recomputed. */
 static void put_pipeline_forward(const buffer_writer *w, const rp_lower_job *job,
                                  const rp_lower_unit *unit, rp_handle input)
 {
@@ -317,7 +320,7 @@ static void put_unit(const buffer_writer *w, const rp_lower_job *job, const rp_l
     const rp_lowering *l = w->l;
     const rp_op *op = unit_op(l, unit);
     if (rp_lower_is_weight(l, unit)) {
-        return; /* it frees what its input part has kept */
+        return; /* it frees the tensors that its input part has kept */
     }
     rp_buffer_kind kind = job->backward ? RP_BUFFER_GRADIENT : RP_BUFFER_ACTIVATION;
     put_moved(w, kind, job->gpu, unit->down_out, unit->compute_last, unit->down_out);
@@ -372,7 +375,8 @@ static void put_unit(const buffer_writer *w, const rp_lower_job *job, const rp_l
     put_moved(w, RP_BUFFER_ACTIVATION, job->gpu, unit->up_act, unit->up_act, used);
 }
 
-/* Inputs of backward stages that begin inside a forward stage, on their way to the host. */
+/* Adds the inputs of backward stages that begin inside a forward stage, on their way to the
+ * host. */
 static void put_inside(const buffer_writer *w, const rp_lower_job *job, const rp_lower_unit *unit)
 {
     const rp_lowering *l = w->l;
@@ -423,7 +427,7 @@ static void find_releases(const buffer_writer *w)
         size_t index =
             rp_producers_backward_index(&l->producers, op->iteration,
                                         l->producers.backward_position[op->stage], op->microbatch);
-        w->release[index] = l->units[u].compute_last; /* W comes after B in a queue */
+        w->release[index] = l->units[u].compute_last; /* a W comes after its B in a queue */
     }
 }
 
@@ -435,12 +439,12 @@ rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
     }
     buffer_writer w = {.l = l, .program = program};
     size_t backwards = (size_t)p->iteration_count * p->backward_count * p->microbatch_count;
-    /* Two lists of stages over the same layers overlap in fewer pairs than they have stages. */
+    /* Two lists of stages over the same layers overlap in fewer pairs than there are stages. */
     size_t pairs = 2 * ((size_t)p->forward_count + p->backward_count);
     size_t inside = l->separate ? pairs * p->iteration_count * p->microbatch_count : 0;
     size_t most =
         2 * (size_t)l->job_count + 8 * (size_t)l->unit_count + inside + 4 * (size_t)p->gpu_count;
-    most += (size_t)p->iteration_count * p->gpu_count; /* what its step holds */
+    most += (size_t)p->iteration_count * p->gpu_count; /* gradients that the step copies */
     most += rp_lower_layer_buffers(l) + rp_lower_copies_buffers(l);
     RP_TRY(rp_arena_alloc(l->arena, backwards, sizeof(rp_handle), &w.release));
     RP_TRY(rp_arena_alloc(l->arena, p->forward_count, sizeof(bool), &w.kept));

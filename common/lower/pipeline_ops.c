@@ -35,7 +35,7 @@ static uint64_t piece_count(const rp_lowering *l, uint64_t bytes)
     return (bytes + l->config->piece_bytes - 1) / l->config->piece_bytes;
 }
 
-/* Layers in pieces of nearly equal size (executor.md 1.4). */
+/* Cuts layers into pieces of nearly equal size (executor.md 1.4). */
 static rp_status cut_pieces(rp_lowering *l, const rp_lower_job *job, piece_list *list)
 {
     uint32_t begin = 0;
@@ -79,8 +79,8 @@ static int by_bytes(const void *a, const void *b)
     return left->number < right->number ? -1 : left->number > right->number;
 }
 
-/* Largest piece first, each into the smallest bin (lowest number on ties); bins ascending. Bin k
- * goes behind the k-th activation upload of the job before. */
+/* Packs the largest piece first, each into the smallest bin (lowest number on ties); bins are
+ * sorted ascending. Bin k goes behind the k-th activation upload of the job before. */
 static rp_status pack_bins(rp_lowering *l, piece_list *pieces, uint32_t bin_count, bin **bins_out,
                            uint32_t **bin_of_out)
 {
@@ -103,7 +103,7 @@ static rp_status pack_bins(rp_lowering *l, piece_list *pieces, uint32_t bin_coun
     return RP_OK;
 }
 
-/* The activation uploads of a job, in the order of their queue. */
+/* Lists the activation uploads of a job, in the order of their queue. */
 static uint32_t list_marks(const rp_lowering *l, const rp_lower_job *job, rp_handle *marks)
 {
     uint32_t count = 0;
@@ -185,7 +185,7 @@ static rp_status begin_job(rp_lowering *l, rp_lower_job *job, const rp_lower_job
     }
     RP_TRY(add_pieces(l, job, before));
     if (job->backward && job->call > 0 && !l->schedule->traits.overlapping_rounds) {
-        /* what earlier calls of the step have accumulated */
+        /* the gradients that earlier calls of the step have accumulated */
         const rp_op *like = unit_op(l, &l->units[job->first_unit]);
         RP_TRY(add(l, queue_of(job, RP_LOWER_PARAMS), RP_OP_UPLOAD_PARAM_GRAD, like,
                    gradient_bytes(l, job), &job->param_grads_up));
@@ -214,13 +214,13 @@ static uint32_t gpu_of(const rp_lowering *l, uint32_t op)
     return rp_program_queue_of(l->schedule, op);
 }
 
-/* True where the boundary between two chain neighbours of a microbatch crosses the host. */
+/* @return whether the boundary between two chain neighbours of a microbatch crosses the host. */
 static bool crosses(const rp_lowering *l, uint32_t from, uint32_t to)
 {
     return l->offload || gpu_of(l, from) != gpu_of(l, to);
 }
 
-/* True where the boundary goes straight from one GPU to another. */
+/* @return whether the boundary goes directly from a GPU to another. */
 static bool is_direct(const rp_lowering *l, uint32_t from, uint32_t to)
 {
     uint32_t group = l->config->peer_gpus;
@@ -282,7 +282,7 @@ static rp_status add_backward_uploads(rp_lowering *l, const rp_lower_job *job, r
                         unit->received ? rp_lower_sent_bytes(l) : boundary, &unit->up_grad);
 }
 
-/* The unit's boundary tensor leaves the GPU. */
+/* Adds the transfer of the unit's boundary tensor off the GPU. */
 static rp_status add_output(rp_lowering *l, const rp_lower_job *job, rp_lower_unit *unit,
                             rp_op_kind kind)
 {
@@ -295,7 +295,8 @@ static rp_status add_output(rp_lowering *l, const rp_lower_job *job, rp_lower_un
     return RP_OK;
 }
 
-/* Inputs of backward stages that begin inside this forward stage, then the stage's output. */
+/* Adds downloads of the inputs of backward stages that begin inside this forward stage, then of the
+ * stage's output. */
 static rp_status add_forward_downloads(rp_lowering *l, const rp_lower_job *job, rp_lower_unit *unit)
 {
     const rp_program *p = l->schedule;
@@ -366,7 +367,8 @@ static rp_status add_unit(rp_lowering *l, const rp_lower_job *job, rp_lower_unit
 
 /* ---- resident weights ------------------------------------------------------------------------ */
 
-/* Working weights that a GPU trains; one that has embedding and tied head trains their table once.
+/* Counts the working weights that a GPU trains; a GPU with embedding and tied head trains their
+ * table once.
  */
 static rp_status set_trained(rp_lowering *l, uint32_t gpu)
 {
@@ -393,7 +395,7 @@ static rp_status set_trained(rp_lowering *l, uint32_t gpu)
     return RP_OK;
 }
 
-/* Each GPU steps its own weights, or its share of them, when it has done all its work of the
+/* Adds the step of a GPU's own weights, or of its share of them, after all its work of the
  * iteration. */
 static rp_status add_update(rp_lowering *l, uint32_t gpu, const rp_lower_job *job)
 {
@@ -437,7 +439,8 @@ static rp_status add_refresh(rp_lowering *l, uint32_t iteration)
     return RP_OK;
 }
 
-/* Resident weights are updated where they are; nobody goes on before all have done so. */
+/* Adds the barrier of a step: resident weights are updated on their GPU, and no GPU goes on before
+ * all have updated theirs. */
 static rp_status add_barrier(rp_lowering *l, uint32_t iteration)
 {
     size_t row = (size_t)iteration * (l->config->sizes.layers + 2);

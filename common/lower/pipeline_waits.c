@@ -1,4 +1,4 @@
-/* The lowering's second pass: who waits for whom. */
+/* The lowering's second pass: the waits of each op. */
 #include "common/lower/lower_internal.h"
 
 static const rp_op *unit_op(const rp_lowering *l, const rp_lower_unit *unit)
@@ -30,14 +30,14 @@ static const rp_lower_unit *backward_unit(const rp_lowering *l, const rp_op *op,
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* The download that put a separate backward stage's input into host memory: by the forward stage
- * that computed it. The head's stage goes on where the forward stages end, unless it recomputes
- * layers. */
+/* The download that put a separate backward stage's input into host memory; the forward stage that
+ * computed the input made it. The head's stage continues the last forward stage, unless it
+ * recomputes layers. */
 rp_handle rp_lower_saved_input(const rp_lowering *l, const rp_op *op, uint32_t position)
 {
     const rp_program *p = l->schedule;
     uint32_t own = l->producers.forward_position[op->stage];
-    if (own != RP_NO_OP) { /* a pipeline's stage: what its own forward began with */
+    if (own != RP_NO_OP) { /* a pipeline's stage: the input of its own forward */
         return own == 0 ? RP_NO_HANDLE : forward_unit(l, op, own - 1)->down_out;
     }
     rp_handle inside = l->saved[rp_lower_saved_index(l, op->iteration, position, op->microbatch)];
@@ -58,12 +58,12 @@ rp_handle rp_lower_saved_input(const rp_lowering *l, const rp_op *op, uint32_t p
             return forward_unit(l, op, s)->down_out;
         }
     }
-    return RP_NO_HANDLE; /* the embedding: token ids */
+    return RP_NO_HANDLE; /* the embedding's input is token ids */
 }
 
-/* An op that uses a boundary tensor waits for its arrival. It waits for a peer's SEND, too, which
- * the RECV has done already: the tensor's buffer lives from there on, and a life must be plain to
- * see (common/program/check_order.c). */
+/* Lets an op that uses a boundary tensor wait for its arrival. It also waits for a peer's SEND,
+ * though the RECV has done so already: the tensor's buffer lives from the SEND on, and the check of
+ * lives follows only short chains of waits (common/program/check_order.c). */
 static rp_status take_boundary(rp_lowering *l, const rp_lower_unit *unit, rp_handle user,
                                rp_handle arrival, rp_handle sent)
 {
@@ -108,7 +108,7 @@ static rp_status connect_backward(rp_lowering *l, const rp_lower_unit *unit)
     return RP_OK;
 }
 
-/* Compute ops produce what is downloaded. */
+/* Lets downloads wait for the compute ops that produce their tensors. */
 static rp_status connect_downloads(rp_lowering *l, const rp_lower_unit *unit)
 {
     const rp_program *p = l->schedule;
@@ -127,7 +127,8 @@ static rp_status connect_downloads(rp_lowering *l, const rp_lower_unit *unit)
 
 /* ---- two inputs and two outputs in flight (executor.md 1.3) ---------------------------------- */
 
-/* The second unit before `unit` that may have transfers, among `before` units; NULL: there is none.
+/* The second unit before `unit` that may have transfers, among the `before` units before it; NULL:
+ * there is none.
  */
 static const rp_lower_unit *second_before(const rp_lowering *l, const rp_lower_unit *unit,
                                           uint32_t before)
@@ -149,7 +150,7 @@ static rp_status limit_flight(rp_lowering *l, const rp_lower_unit *unit, uint32_
         return RP_OK;
     }
     rp_handle upload = unit->up_act != RP_NO_HANDLE ? unit->up_act : unit->up_grad;
-    if (!unit->received) { /* what peers send lies here whenever it comes */
+    if (!unit->received) { /* the receiver of a SEND has room at any time */
         RP_TRY(control(l, upload, earlier->compute_last));
     }
     return control(l, unit->compute_first, earlier->down_last);
@@ -191,15 +192,17 @@ static rp_status connect_units(rp_lowering *l)
 
 /* ---- jobs, calls and the host ---------------------------------------------------------------- */
 
-/* One process that steps synchronously takes the whole step by itself: it hands out no stage
- * before all weights are refreshed, and collects nothing before all stages are handed out. */
+/* @return whether a process steps by itself: it is the only process and steps synchronously. It
+ * hands out no stage before all weights are refreshed, and collects nothing before all stages are
+ * handed out. */
 static bool steps_by_itself(const rp_lowering *l)
 {
     return l->schedule->traits.one_dispatcher && !l->schedule->asynchronous;
 }
 
-/* Weights: the refresh of the previous step has reached the stage's last layer. Gradient slots: the
- * previous step has collected the stage's first layer, the last one in its order. */
+/* Lets a job wait for the step before. Weights: the refresh of the previous step has reached the
+ * stage's last layer. Gradient slots: the previous step has collected the stage's first layer,
+ * which it collects last. */
 static rp_status fence(rp_lowering *l, const rp_lower_job *job)
 {
     if (job->iteration == 0) {
@@ -218,8 +221,8 @@ static rp_status fence(rp_lowering *l, const rp_lower_job *job)
                                         : RP_OK;
 }
 
-/* The next call begins when the loss of the last microbatch of this one is on the host; calls of
- * one step may overlap instead, and so do the rounds of one call. */
+/* Lets a call begin when the loss of the previous call's last microbatch is on the host. Calls of
+ * the same step may overlap instead, and so do the rounds of a call. */
 static rp_status begin_call(rp_lowering *l, const rp_lower_job *job)
 {
     const rp_program *p = l->schedule;
@@ -289,7 +292,8 @@ static rp_status connect_host(rp_lowering *l)
 {
     const rp_program *p = l->schedule;
     uint32_t count = l->config->sizes.layers + 2;
-    /* The last call has accumulated what the others have; overlapping ones have a slot each. */
+    /* The last call has accumulated the gradients of the others; overlapping calls have a slot
+     * each. */
     uint32_t first_call = l->schedule->traits.overlapping_rounds ? 0 : l->calls - 1;
     for (uint32_t i = 0; i < p->iteration_count; i++) {
         size_t row = (size_t)i * count;

@@ -1,8 +1,8 @@
-/* Times of collectives: of all GPUs of a program, and of the groups of a layout. */
+/* Times of collectives, for all GPUs of a program and for the groups of a layout. */
 #include "common/machine/machine_internal.h"
 
-/* Rings over several nodes leave and enter each node, and each leaf, as often as they pass each of
- * its GPUs. */
+/* A ring over several nodes leaves and enters each node, and each leaf, as often as it passes each
+ * of its GPUs. */
 double rp_machine_bus_Bps(const rp_machine *m, uint32_t gpus)
 {
     double Bps = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps;
@@ -29,8 +29,9 @@ int64_t rp_machine_collective_ps(const rp_machine *m, uint32_t gpus, rp_op_kind 
 
 /* ---- groups of a layout ---------------------------------------------------------------------- */
 
-/* A step whose bytes leave a node spread over the group's GPUs there, and a leaf over all of them
- * below it. `away` is what all of them send together, of each of the op's bytes. */
+/* Sets the bytes of a step that leave nodes and leaves. They spread over the group's GPUs in a
+ * node, or below a leaf. `away` and `over_leaf` are the bytes that a node, or a leaf, sends for
+ * each of the op's bytes. */
 static void send_away(const rp_machine_group *g, double away, double over_leaf,
                       rp_collective_step *step)
 {
@@ -39,7 +40,7 @@ static void send_away(const rp_machine_group *g, double away, double over_leaf,
     step->leaf = leaves ? over_leaf / g->of_node / g->leaf_nodes : 0;
 }
 
-/* One ring of all GPUs, in the order of nodes and leaves. */
+/* A single ring of all GPUs, in the order of nodes and leaves. */
 static uint32_t ring_steps(const rp_machine *m, const rp_machine_group *g, rp_op_kind kind,
                            rp_collective_step *steps)
 {
@@ -61,22 +62,22 @@ static int64_t depth_of(uint32_t members)
     return depth;
 }
 
-/* Bytes that a member of two trees sends, of each byte that is reduced: up to its parents and down
- * to its children. Two members send half of it to each other, twice. */
+/* Bytes that a member of two trees sends for each byte that is reduced: up to its parents and down
+ * to its children. If there are only two members, they send half of it to each other, twice. */
 static double tree_bytes(uint32_t members)
 {
     return members > 2 ? 2 : 1;
 }
 
-/* Two binary trees, each for a half of the bytes, in which every GPU is an inner node of one and a
- * leaf of the other (Sanders, Speck, Träff, "Two-tree algorithms", 2009); within nodes first, then
- * over nodes, then over leaves. */
+/* Two binary trees, each for a half of the bytes, in which every GPU is an inner node of one tree
+ * and a leaf of the other (Sanders, Speck, Träff, "Two-tree algorithms", 2009); within nodes first,
+ * then over nodes, then over leaves. */
 static uint32_t tree_steps(const rp_machine *m, const rp_machine_group *g,
                            rp_collective_step *steps)
 {
     uint32_t nodes = g->gpus / g->of_node;
     uint32_t leaves = rp_machine_leaves_leaf(g) ? nodes / g->leaf_nodes : 1;
-    double reduced = g->gpus / (2.0 * (g->gpus - 1)); /* of the op's bytes, which are a ring's */
+    double reduced = g->gpus / (2.0 * (g->gpus - 1)); /* part of the op's bytes, as a ring's */
     int64_t depth_ps =
         depth_of(g->of_node) * m->collective_hop_ps + depth_of(nodes) * m->network_hop_ps;
     steps[0] = (rp_collective_step){m->collective_latency_ps + 2 * depth_ps,
@@ -114,7 +115,7 @@ static uint32_t hierarchical_steps(const rp_machine *m, const rp_machine_group *
     return count;
 }
 
-/* Each GPU sends as much to every other one, to all at once. */
+/* Each GPU sends equally much to every other GPU, to all at once. */
 static uint32_t all_to_all_steps(const rp_machine *m, const rp_machine_group *g,
                                  rp_collective_step *steps)
 {

@@ -1,17 +1,18 @@
-/* Machines of programs whose GPUs stand for several that do the same. */
+/* Machines of programs whose GPUs stand for several GPUs that do the same work. */
 #include "common/base/reason.h"
 #include "common/machine/machine.h"
 
-/* Placement of a program's GPUs: each stands for `inner` successive GPUs; `gpus` of these follow
- * each other, and so does all of that again for the copies that are further apart than the
- * pipeline. */
+/* Placement of a program's GPUs: each stands for `inner` successive GPUs, and `gpus` such blocks
+ * follow each other. If copies are further apart than the pipeline, all of that is repeated for
+ * each of them. */
 typedef struct placement {
     uint32_t inner;
     uint32_t gpus;
-    uint32_t outer; /* how often; 1: the pipeline is the outermost axis */
+    uint32_t outer; /* number of repetitions; 1: the pipeline is the outermost axis */
 } placement;
 
-/* `*count` successive GPUs share `*rate`. Of those that do the same one is left. */
+/* Adapts a link of rate `*rate` that `*count` successive GPUs share: of GPUs that do the same work
+ * a single GPU is left, and the rate is divided. */
 static rp_status share(const char *what, const placement *p, uint32_t *count, double *rate,
                        rp_reason *reason)
 {
@@ -37,7 +38,7 @@ static rp_status share(const char *what, const placement *p, uint32_t *count, do
     return RP_OK;
 }
 
-/* GPUs that lie `stride` apart, `node` GPUs in a node. */
+/* Makes the group of `gpus` GPUs that lie `stride` apart, with `node` GPUs in a node. */
 static rp_status make_group(const char *setting, const rp_machine *m, uint32_t gpus,
                             uint32_t stride, uint32_t node, rp_machine_group *group_out,
                             rp_reason *reason)
@@ -69,7 +70,8 @@ static rp_status make_group(const char *setting, const rp_machine *m, uint32_t g
     return RP_OK;
 }
 
-/* Of a leaf switch, which has the adapters of one number, or all of them, of its nodes. */
+/* Adapts leaf switches. A leaf switch has the adapters of one number, or all adapters, of its
+ * nodes. */
 static rp_status share_leaf(rp_machine *m, const placement *p, uint32_t node, rp_reason *reason)
 {
     uint32_t within = p->inner < node ? p->inner : node;

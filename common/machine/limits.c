@@ -1,10 +1,10 @@
-/* Limits of the machine: what it cannot carry. */
+/* Limits of the machine: ops that it cannot carry. */
 #include "common/base/reason.h"
 #include "common/machine/machine.h"
 
 #include <inttypes.h>
 
-/* The other GPU of a RECV; UINT32_MAX where it waits for no SEND. */
+/* The GPU that sends to a RECV; UINT32_MAX if the RECV waits for no SEND. */
 static uint32_t sender_of(const rp_program *p, uint32_t op)
 {
     for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {

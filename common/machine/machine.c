@@ -1,6 +1,6 @@
 #include "common/machine/machine_internal.h"
 
-/* Copy engines of a GPU; links 2 * gpu and 2 * gpu + 1 are what they copy over. */
+/* Copy engines of a GPU. They copy over links 2 * gpu and 2 * gpu + 1. */
 enum { ENGINE_UPLOAD, ENGINE_DOWNLOAD };
 
 /* Directions of a shared link, as seen from the GPUs' copy engines. */
@@ -26,32 +26,33 @@ uint32_t rp_copy_engine(const rp_machine *machine, const rp_queue *queue)
 /* ---- links ----------------------------------------------------------------------------------- */
 
 /* Numbers of the links, in this order: upload and download of each GPU, the bus of each GPU's
- * collectives, the host's and that of each kind of host op alone, DRAM of each socket, up and down
- * of each switch, root complex, network adapter and leaf switch, the links from each socket of a
- * node to each (those to itself are not used), each GPU's ports to and from its peers, both
- * directions of each GPU, switch and root complex together, and with emulated GPUs the cores. */
+ * collectives, the host's link and a link for each kind of host op with its own rate, DRAM of each
+ * socket, up and down of each switch, root complex, network adapter and leaf switch, the links from
+ * each socket of a node to each socket (those to itself are not used), each GPU's ports to and from
+ * its peers, both directions of each GPU, switch and root complex together, and with emulated GPUs
+ * the cores. */
 typedef struct link_numbers {
     const rp_machine *machine;
     uint32_t gpus;
     uint32_t homes; /* sockets of all nodes */
     uint32_t bus;
     uint32_t host;
-    uint32_t kinds; /* of host ops with a rate of their own, in the order of rp_host_rate */
+    uint32_t kinds; /* host ops with a rate of their own, in the order of rp_host_rate */
     uint32_t dram;
     uint32_t switches;
     uint32_t roots;
-    uint32_t network; /* of the first node, of each of its adapters */
+    uint32_t network; /* adapters, node by node */
     uint32_t leaves;
     uint32_t intersocket;
     uint32_t peers;
-    uint32_t both; /* of GPUs, then of switches and of root complexes; none where they are duplex */
-    uint32_t cores;  /* all of the host, then what one queue's threads have at most */
+    uint32_t both;   /* GPUs, then switches, then root complexes; empty if these are duplex */
+    uint32_t cores;  /* all cores of the host, then the most that each queue's threads can use */
     uint32_t bound;  /* single cores that GPUs are bound to */
-    uint32_t groups; /* of each GPU of a layout: its two groups; of copies on servers: one port */
+    uint32_t groups; /* layouts: each GPU's groups; copies on servers: one port */
     uint32_t count;
 } link_numbers;
 
-/* The link of host ops that have a rate of their own. */
+/* The link of a kind of host op that has a rate of its own. */
 static uint32_t own_link(const link_numbers *n, rp_op_kind kind)
 {
     return n->kinds + rp_op_kinds[kind].host_rate - 1u;
@@ -62,7 +63,7 @@ static bool is_duplex(const rp_machine *m)
     return !(m->duplex > 0 && m->duplex < 1);
 }
 
-/* Groups that a GPU may be in. */
+/* Number of groups that a GPU may be in. */
 #define GROUPS 4u
 
 static const rp_queue_kind group_kinds[GROUPS] = {RP_QUEUE_TENSOR, RP_QUEUE_DATA, RP_QUEUE_EXPERT,
@@ -100,7 +101,7 @@ static double shared_scale(const rp_machine *m, rp_shared kind, uint32_t number)
     return m->shared_scale[kind] != NULL ? m->shared_scale[kind][number] : 1.0;
 }
 
-/* `each` links for each number of a kind. */
+/* Sets the capacities of `each` links for each number of a kind. */
 static void set_shared(const link_numbers *n, rp_shared kind, uint32_t first, uint32_t each,
                        double Bps, double *capacities)
 {
@@ -110,7 +111,8 @@ static void set_shared(const link_numbers *n, rp_shared kind, uint32_t first, ui
     }
 }
 
-/* Both directions together, of links whose directions have their rates already. */
+/* Sets the capacities of links for both directions together, after those of the single
+ * directions. */
 static void set_both(const link_numbers *n, double *capacities)
 {
     uint32_t switches = rp_machine_shared_count(n->machine, n->gpus, RP_SHARED_SWITCH);
@@ -153,7 +155,7 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
         }
     }
     for (uint32_t home = 0; home < n->homes; home++) {
-        capacities[n->dram + home] = m->host_Bps; /* read by nobody, if it is not limited */
+        capacities[n->dram + home] = m->host_Bps; /* not read unless DRAM is limited */
     }
     for (uint32_t i = n->intersocket; i < n->peers; i++) {
         capacities[i] = m->intersocket_Bps;
@@ -188,8 +190,8 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
 
 /* ---- routes ---------------------------------------------------------------------------------- */
 
-/* The longest: PCIe links, switches, root complexes (these three also both directions together),
- * network ports and leaf switches of two GPUs, their ports. */
+/* Most links of a route: PCIe links, switches, root complexes (these three also both directions
+ * together), network ports and leaf switches of two GPUs, their ports. */
 #define MAX_LINKS 20u
 
 typedef struct route_links {
@@ -202,7 +204,8 @@ static void add(route_links *r, uint32_t link)
     r->links[r->count++] = link;
 }
 
-/* A direction of a PCIe link: links `first` and first + 1 are UP and DOWN of the kind's number 0.
+/* Adds a direction of a PCIe link: links `first` and first + 1 are UP and DOWN of number 0 of the
+ * kind.
  */
 static void add_direction(const link_numbers *n, uint32_t first, uint32_t number,
                           uint32_t direction, route_links *r)
@@ -215,13 +218,14 @@ static void add_direction(const link_numbers *n, uint32_t first, uint32_t number
     }
 }
 
-/* A direction of a node's adapter. */
+/* The link of a direction of a node's adapter. */
 static uint32_t port_link(const link_numbers *n, uint32_t node, uint32_t port, uint32_t direction)
 {
     return n->network + 2 * (node * rp_machine_port_count(n->machine) + port) + direction;
 }
 
-/* From a node's adapter to another node's, over the spine where their leaf switches differ. */
+/* Adds the links from a node's adapter to another node's; they cross the spine if their leaf
+ * switches differ. */
 static void add_network(const link_numbers *n, uint32_t from_node, uint32_t from_port,
                         uint32_t to_node, uint32_t to_port, route_links *r)
 {
@@ -237,8 +241,8 @@ static void add_network(const link_numbers *n, uint32_t from_node, uint32_t from
     }
 }
 
-/* The links from one place to another that both nodes, or both sockets of a node, have. GPUs at
- * both places use their adapters. */
+/* Adds the links between two places that their nodes, or the sockets of a node, have. GPUs at both
+ * places use their own adapters. */
 static void add_between(const link_numbers *n, uint32_t from_home, uint32_t from_gpu,
                         uint32_t to_home, uint32_t to_gpu, route_links *r)
 {
@@ -255,7 +259,7 @@ static void add_between(const link_numbers *n, uint32_t from_home, uint32_t from
     }
 }
 
-/* Between a GPU and the memory of a socket. */
+/* Makes the route between a GPU and the memory of a socket. */
 static rp_status route_memory(const link_numbers *n, uint32_t engine, uint32_t home,
                               rp_network *network, uint32_t *route_out)
 {
@@ -279,7 +283,7 @@ static rp_status route_memory(const link_numbers *n, uint32_t engine, uint32_t h
     return rp_network_route(network, r.links, r.count, route_out);
 }
 
-/* Two GPUs over PCIe meet at the first bridge that both are behind. */
+/* Adds the path of two GPUs over PCIe, which meets at the first bridge above both. */
 static void add_pcie(const link_numbers *n, uint32_t from, uint32_t to, route_links *r)
 {
     const rp_machine *m = n->machine;
@@ -319,7 +323,8 @@ rp_status rp_machine_peer_route(const rp_program *program, const rp_machine *mac
     return rp_network_route(network, r.links, r.count, route_out);
 }
 
-/* Each socket does its part of every host op, all at the same time. */
+/* Makes the route of a host op. Each socket does its part of every host op, all at the same
+ * time. */
 static rp_status route_host(const link_numbers *n, uint32_t first, rp_arena *arena,
                             rp_network *network, uint32_t *route_out)
 {
@@ -344,7 +349,7 @@ static uint32_t bus_of(const link_numbers *n, const rp_queue *queue)
     return n->bus + queue->gpu;
 }
 
-/* Routes of what a group's collective sends to other nodes and receives from them, both at once:
+/* Makes the routes of a group's collective to and from other nodes, for both directions at once:
  * over the adapter of its GPU, and over the uplinks of its leaf switch. */
 static rp_status route_group(const link_numbers *n, uint32_t q, const rp_queue *queue,
                              rp_network *network, rp_routes *routes)
@@ -373,7 +378,7 @@ static rp_status create_routes(const rp_program *program, const link_numbers *n,
     for (uint32_t kind = 0; kind < RP_OP_KIND_COUNT; kind++) {
         double own = rp_machine_own_host_Bps(n->machine, (rp_op_kind)kind);
         routes->of_kind[kind] = RP_NO_ROUTE;
-        if (own > 0 && !(n->machine->cores > 0)) { /* threads have a core instead */
+        if (own > 0 && !(n->machine->cores > 0)) { /* with cores, threads use those */
             uint32_t link = own_link(n, (rp_op_kind)kind);
             RP_TRY(route_host(n, link, arena, network, &routes->of_kind[kind]));
         }
@@ -399,7 +404,7 @@ static rp_status create_routes(const rp_program *program, const link_numbers *n,
 
 /* ---- ops that differ from their queue -------------------------------------------------------- */
 
-/* The GPU whose download an upload waits for; otherwise its own. */
+/* The GPU whose download an upload waits for; without such a wait, the upload's own GPU. */
 static uint32_t writer_of(const rp_program *p, uint32_t op, uint32_t gpu)
 {
     for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
@@ -431,7 +436,7 @@ static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q
     if (engine != RP_NO_ENGINE && n->homes > 1) {
         return route_memory(n, engine, home_of_op(p, n, queue, op), network, &routes->of_op[op]);
     }
-    if (!rp_op_kind_sends(p->ops[op].kind)) { /* a SEND's is set with its RECV */
+    if (!rp_op_kind_sends(p->ops[op].kind)) { /* a SEND's route is set with its RECV */
         routes->of_op[op] = rp_route_of_kind(routes, q, (rp_op_kind)p->ops[op].kind);
     }
     for (uint32_t w = p->ops[op].wait_begin;
@@ -445,7 +450,7 @@ static rp_status route_op(const rp_program *p, const link_numbers *n, uint32_t q
     return RP_OK;
 }
 
-/* Bytes per second of a kind's transfers and host ops, where they are the work of a thread. */
+/* Bytes per second of a kind's transfers and host ops, if a thread does them. */
 static double Bps_of(const rp_machine *m, rp_op_kind kind)
 {
 #define RATE(name, category, node, rate) [RP_WAY_##name] = m->rate,
@@ -457,8 +462,8 @@ static double Bps_of(const rp_machine *m, rp_op_kind kind)
                       : of_way[rp_op_kinds[kind].way];
 }
 
-/* Routes of the work of threads: compute and host ops but those of a network's port, and copies
- * unless links carry them. */
+/* Makes the routes of the work of threads: compute and host ops other than those of a network's
+ * port, and copies unless links carry them. */
 static rp_status route_cores(const rp_program *p, const link_numbers *n, rp_arena *arena,
                              rp_network *network, rp_routes *routes)
 {

@@ -19,7 +19,7 @@ static inline uint32_t rp_machine_socket_count(const rp_machine *m)
     return m->sockets > 0 ? m->sockets : 1;
 }
 
-/* The memory near a GPU: its socket, counted over all nodes. */
+/* The memory near a GPU: the number of its socket, counted over all nodes. */
 static inline uint32_t rp_machine_home_of(const rp_machine *m, uint32_t gpus, uint32_t gpu)
 {
     uint32_t per_node = m->gpus_per_node > 0 ? m->gpus_per_node : gpus;
@@ -27,7 +27,7 @@ static inline uint32_t rp_machine_home_of(const rp_machine *m, uint32_t gpus, ui
     return rp_machine_node(m, gpu) * rp_machine_socket_count(m) + gpu % per_node / per_socket;
 }
 
-/* Adapters of a node. */
+/* Number of adapters of a node. */
 static inline uint32_t rp_machine_port_count(const rp_machine *m)
 {
     return m->adapters > 0 ? m->adapters : 1;
@@ -45,7 +45,8 @@ static inline uint32_t rp_machine_leaf_of(const rp_machine *m, uint32_t node, ui
     return node / m->leaf_nodes * switches + (m->rails ? port : 0);
 }
 
-/* Groups of GPUs that a GPU stands for may go from node to node, and from leaf to leaf. */
+/* @return whether a group goes from node to node. The GPUs that a GPU of the program stands for may
+ * be in several nodes, and below several leaf switches. */
 static inline bool rp_machine_leaves_node(const rp_machine_group *group)
 {
     return group->gpus > group->of_node;

@@ -1,4 +1,4 @@
-/* Links that GPUs share, counted. */
+/* Numbers of the links that GPUs share. */
 #include "common/machine/machine_internal.h"
 
 static uint32_t leaf_count(const rp_machine *m, uint32_t nodes)
@@ -11,7 +11,8 @@ static uint32_t leaf_count(const rp_machine *m, uint32_t nodes)
     return leaves > 1 || groups ? leaves : 0;
 }
 
-/* Groups of GPUs that a GPU stands for may leave the only node of the program. */
+/* @return whether groups of GPUs that a GPU of the program stands for leave the program's only
+ * node. */
 static bool group_leaves_node(const rp_machine *m)
 {
     return rp_machine_leaves_node(&m->tensor) || rp_machine_leaves_node(&m->data);

@@ -5,7 +5,8 @@
 #include "common/base/text.h"
 #include "common/base/units.h"
 
-/* Threads have a rate each; what the platform says of all of them, and DRAM, limit them too. */
+/* Rate of host work: the sum of the threads' rates, limited by the platform's rate of all
+ * threads. */
 static double host_bytes_per_s(const rp_platform *platform, double gb_per_s)
 {
     double threads = 1e9 * platform->optimizer_threads * platform->optimizer_thread_gb_per_s;
@@ -14,7 +15,7 @@ static double host_bytes_per_s(const rp_platform *platform, double gb_per_s)
     return limited ? threads : all;
 }
 
-/* Of one kind of host work; 0: it has none of its own. */
+/* Rate of a kind of host work; 0: it has no rate of its own. */
 static double own_bytes_per_s(const rp_platform *platform, double gb_per_s)
 {
     return gb_per_s > 0 ? host_bytes_per_s(platform, gb_per_s) : 0;
@@ -38,7 +39,8 @@ static double network_Bps(const rp_platform *p)
     return 1e9 * p->network_gb_per_s * (p->network_efficiency > 0 ? p->network_efficiency : 1);
 }
 
-/* A leaf switch has uplinks for what its adapters can send, over the oversubscription. */
+/* Rate of a leaf switch's uplinks: the most that its adapters can send, over the
+ * oversubscription. */
 static double leaf_bytes_per_s(const rp_platform *p)
 {
     double of_node = network_Bps(p) / (p->rails ? p->adapters : 1);

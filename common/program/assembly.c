@@ -44,8 +44,8 @@ struct rp_assembly {
     uint32_t *begins; /* [queue] first op number; set by finish */
     uint64_t op_count;
     uint64_t wait_count;
-    rp_reason *reason;         /* of the caller */
-    pending_wait *spare_waits; /* of the last block of BLOCK_WAITS */
+    rp_reason *reason;         /* receives refusals; the caller's */
+    pending_wait *spare_waits; /* the unused rest of the last block of BLOCK_WAITS */
     uint32_t spare_wait_count;
 };
 
@@ -155,7 +155,7 @@ static int compare_waits(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* No two waits of an op are for the same op: there is one order. */
+/* Sorts waits by op. No two waits of an op name the same op, so the order is unique. */
 static void sort_waits(rp_wait *waits, uint32_t count)
 {
     if (count > FEW_WAITS) {
@@ -172,7 +172,8 @@ static void sort_waits(rp_wait *waits, uint32_t count)
     }
 }
 
-/* Waits within the queue are covered by its order, or impossible. */
+/* Writes an op's waits. A wait within the op's own queue is dropped if queue order covers it,
+ * otherwise it is impossible. */
 static rp_status write_waits(const rp_assembly *a, rp_program *p, rp_handle handle,
                              const pending_op *pending)
 {

@@ -19,7 +19,7 @@ typedef uint64_t rp_handle;
  * @param arena holds all scratch memory of the assembly and must outlive it
  * @param queues kinds and GPUs of the queues, in the order of the program; op_begin and op_end are
  *        ignored
- * @param reason receives why ops are refused, as long as the assembly lives; NULL: it is logged
+ * @param reason receives refusals of ops, as long as the assembly lives; NULL: they are logged
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rp_assembly_create(rp_arena *arena, const rp_queue *queues, uint32_t queue_count,
@@ -27,7 +27,7 @@ rp_status rp_assembly_create(rp_arena *arena, const rp_queue *queues, uint32_t q
 
 /**
  * Appends an op to a queue. op->wait_begin is ignored.
- * @param bytes that the op moves or works on; 0 for compute ops but UPDATE
+ * @param bytes bytes that the op moves or works on; 0 for compute ops other than UPDATE
  * @retval RP_OK, RP_NO_MEMORY, RP_USAGE (more than RP_MAX_OPS ops)
  */
 rp_status rp_assembly_add(rp_assembly *assembly, uint32_t queue, const rp_op *op, uint64_t bytes,

@@ -204,7 +204,7 @@ static rp_status check_overlap(const rp_checker *c, const rp_queue *queue, uint3
     return RP_OK;
 }
 
-/* A queue of a group's collectives belongs to a layout with such groups. */
+/* A queue of a group's collectives belongs only into programs whose layout has such groups. */
 static bool has_group(const rp_program *p, const rp_queue *queue)
 {
     const rp_layout *layout = &p->traits.layout;
@@ -261,7 +261,7 @@ static rp_status check_ops(rp_checker *c)
 {
     const rp_program *p = c->program;
     for (uint32_t q = 0; q < p->queue_count; q++) {
-        uint32_t first_iteration = 0; /* after the updates so far */
+        uint32_t first_iteration = 0; /* first iteration that may run after the updates so far */
         for (uint32_t i = p->queues[q].op_begin; i < p->queues[q].op_end; i++) {
             RP_TRY(check_op(c, &p->queues[q], i));
             if (p->ops[i].iteration < first_iteration) {

@@ -4,7 +4,7 @@
 
 #include "common/program/producers.h"
 
-/* X(rule, message). Each violated invariant is reported by exactly one of these. */
+/* X(rule, message). Each violated invariant is reported by exactly one rule. */
 #define RP_RULE_LIST(X)                                                                            \
     X(SIZES, "GPUs, microbatches, iterations and layers must be at least 1 and in range")          \
     X(MODE, "unknown recompute mode")                                                              \
@@ -78,38 +78,41 @@ rp_status rp_check_violated(rp_rule rule, const char *what, uint32_t number);
 /** Logs the rule with the op's number, name and queue. @return RP_INVALID_PROGRAM */
 rp_status rp_check_violated_op(const rp_checker *checker, rp_rule rule, uint32_t op);
 
-/** The work: each part once, in whole units, after what it needs; SEND and RECV matched. */
+/** Checks the work: each part runs once, in whole units, after the results that it needs; SEND and
+ * RECV match. */
 rp_status rp_check_work(rp_checker *checker);
 
-/** @return true where an op may name the layer that it names. */
+/** @return whether an op may name the layer that it names. */
 bool rp_check_names_layer(const rp_program *program, const rp_op *op);
 
 /**
- * The unit that begins with op `first`, which names a layer: the layers of its stage, each once and
- * in order, and each after what it needs.
- * @param last_out its last op
+ * Checks the unit that begins with op `first`, which names a layer: it takes the layers of its
+ * stage in order, each once, and each after the results that it needs.
+ * @param last_out the unit's last op
  */
 rp_status rp_check_layered_unit(const rp_checker *checker, const rp_queue *queue, uint32_t first,
                                 uint32_t *last_out);
 
-/** As rp_check_layered_unit, of one whose recompute is op `first`, of all its layers at once. */
+/** As rp_check_layered_unit, for a unit whose recompute, of all its layers at once, is op
+ * `first`. */
 rp_status rp_check_recomputed_unit(const rp_checker *checker, const rp_queue *queue, uint32_t first,
                                    uint32_t *last_out);
 
-/** Lowered programs: ops [first, last], which recompute a layer and run its backward, come after
- * the op whose output is that layer's input. */
+/** Lowered programs: checks that ops [first, last], which recompute a layer and run its backward,
+ * come after the op whose output is that layer's input. */
 rp_status rp_check_layer_input(const rp_checker *checker, const rp_queue *queue, uint32_t first,
                                uint32_t last);
 
 /**
- * Lowered programs: the unit of ops [first, last] comes after the results it needs, which reach it
- * through the transfers that it waits for, each by a data wait on the one before.
+ * Lowered programs: checks that the unit of ops [first, last] comes after the results that it
+ * needs. They reach it through a chain of transfers, each of which has a data wait for the transfer
+ * before it.
  */
 rp_status rp_check_lowered_needs(const rp_checker *checker, const rp_queue *queue, uint32_t first,
                                  uint32_t last);
 
-/** Buffers: existing ops and places, freed after they are allocated. */
+/** Checks buffers: their ops and places exist, and they are freed after they are allocated. */
 rp_status rp_check_buffers(const rp_checker *checker);
 
-/** No cycle through waits and queue order: every op can start. */
+/** Checks that waits and queue order form no cycle: every op can start. */
 rp_status rp_check_acyclic(const rp_checker *checker);

@@ -23,8 +23,8 @@ bool rp_check_names_layer(const rp_program *p, const rp_op *op)
 typedef struct layered_unit {
     const rp_checker *c;
     const rp_queue *queue;
-    rp_op like;    /* its first op */
-    uint32_t next; /* op */
+    rp_op like;    /* the unit's first op */
+    uint32_t next; /* number of the op to take next */
 } layered_unit;
 
 static rp_status take(layered_unit *u, rp_op_kind kind, uint32_t layer, uint8_t flags)
@@ -41,7 +41,7 @@ static rp_status take(layered_unit *u, rp_op_kind kind, uint32_t layer, uint8_t 
     return RP_OK;
 }
 
-/* A pipeline's stage, or a forward stage: ascending, the head at the end. */
+/* Takes a forward of a pipeline's stage or of a forward stage: layers ascending, then the head. */
 static rp_status take_forward(layered_unit *u)
 {
     const rp_program *p = u->c->program;
@@ -56,8 +56,9 @@ static rp_status take_forward(layered_unit *u)
     return rp_check_lowered_needs(u->c, u->queue, first, first);
 }
 
-/* A backward or weight part that descends from the head or the last layer, behind its whole stage's
- * recompute if it has one: its gradients are reduced while it runs. */
+/* Takes a backward or weight part that descends from the head or the last layer because its
+ * gradients are reduced while it runs. If the stage has a recompute, it has run for the whole stage
+ * before. */
 static rp_status take_descent(layered_unit *u, uint32_t first)
 {
     const rp_program *p = u->c->program;
@@ -73,15 +74,16 @@ static rp_status take_descent(layered_unit *u, uint32_t first)
     return rp_check_lowered_needs(u->c, u->queue, first, begin);
 }
 
-/* Descending from the head, whose forward is here unless the stage is a pipeline's. The incoming
- * gradient comes before the first backward, each layer's input before the layer. */
+/* Takes a backward that descends from the head, including the head's forward unless the stage is a
+ * pipeline's. The incoming gradient must come before the first backward, each layer's input before
+ * the layer. */
 static rp_status take_backward(layered_unit *u)
 {
     const rp_program *p = u->c->program;
     const rp_stage *stage = &p->stages[u->like.stage];
     bool pipeline = u->c->producers.forward_position[u->like.stage] != RP_NO_OP;
     uint32_t second = u->next + 1 < p->op_count ? u->next + 1 : u->next;
-    bool alone = pipeline && has_head(stage); /* the head's backward begins, with no pre-work */
+    bool alone = pipeline && has_head(stage); /* the head's backward begins, without pre-work */
     rp_op_kind kind = (rp_op_kind)(alone ? u->like.kind : p->ops[second].kind);
     if (p->recompute == RP_RECOMPUTE_NONE || (!pipeline && (stage->roles & 1) != 0) ||
         !rp_op_kind_goes_back(kind)) {
@@ -111,7 +113,7 @@ rp_status rp_check_layered_unit(const rp_checker *c, const rp_queue *queue, uint
     bool pipeline = c->producers.forward_position[op->stage] != RP_NO_OP;
     bool forward = rp_op_kind_is_forward(op->kind) && pipeline;
     bool known = forward || c->producers.backward_position[op->stage] != RP_NO_OP;
-    /* Nothing is recomputed here. */
+    /* This unit recomputes nothing. */
     bool descends =
         pipeline && rp_op_kind_is_backward(op->kind) &&
         (c->program->recompute == RP_RECOMPUTE_NONE || rp_op_kind_is_weight_part(op->kind));

@@ -1,7 +1,7 @@
-/* The validator's rules for lowered programs, where tensors travel through transfers. */
+/* The validator's rules for lowered programs, in which tensors travel through transfers. */
 #include "common/program/check_internal.h"
 
-/* GPU to host, host to GPU, and a collective in between: no tensor takes more steps. */
+/* Most transfers that a tensor takes: GPU to host, host to GPU, and a collective in between. */
 #define MAX_STEPS 4
 
 static bool waits_through_transfers(const rp_program *p, uint32_t op, uint32_t producer,
@@ -24,8 +24,8 @@ static bool waits_through_transfers(const rp_program *p, uint32_t op, uint32_t p
     return false;
 }
 
-/* The op of a forward stage that gives the output of `layer`: `last`, its last one, or where it
- * goes layer by layer the one of that layer; RP_NO_OP where it is not there. */
+/* The op of a forward stage that gives the output of `layer`: its last op, `last`, or, if the stage
+ * goes layer by layer, the op of that layer; RP_NO_OP if the op is missing. */
 static uint32_t output_of(const rp_program *p, uint32_t last, uint32_t layer)
 {
     const rp_op *end = &p->ops[last];
@@ -33,7 +33,7 @@ static uint32_t output_of(const rp_program *p, uint32_t last, uint32_t layer)
     if (end_layer == 0 || end_layer <= layer) {
         return last;
     }
-    uint32_t back = end_layer - layer; /* they stand one behind the other */
+    uint32_t back = end_layer - layer; /* the ops of successive layers follow each other */
     if (back > last) {
         return RP_NO_OP;
     }
@@ -44,9 +44,9 @@ static uint32_t output_of(const rp_program *p, uint32_t last, uint32_t layer)
     return fits ? last - back : RP_NO_OP;
 }
 
-/* True where an op's input is the token ids; then *op_out is RP_NO_OP. Otherwise it is the op that
- * gives the input, RP_NO_OP where that is missing. A separate backward stage takes its input from
- * where the forward computed it, not from the end of the chain. */
+/* @return whether an op's input is the token ids; *op_out is RP_NO_OP then. Otherwise *op_out is
+ * the op that gives the input, or RP_NO_OP if that op is missing. A separate backward stage takes
+ * its input from the forward stage that computed it, not from the end of the chain. */
 static bool takes_ids(const rp_checker *c, const rp_op *op, uint32_t last_forward, uint32_t *op_out)
 {
     const rp_program *p = c->program;
@@ -64,7 +64,7 @@ static bool takes_ids(const rp_checker *c, const rp_op *op, uint32_t last_forwar
     if ((before == 0 && last_stage) || stage->layer_end == stage->layer_begin) {
         return true;
     }
-    if (before == 0) { /* the embedding's output: it goes with the first stage's first layer */
+    if (before == 0) { /* the embedding's output, with the first stage's first layer */
         *op_out = output_of(p,
                             c->producers.forward_at[rp_producers_forward_index(
                                 &c->producers, op->iteration, 0, op->microbatch)],

@@ -3,14 +3,15 @@
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-/* Of one microbatch all backwards come after all forwards: the chains have been checked. */
+/* A microbatch's backwards all come after its forwards: the check of the chains has shown it. */
 static bool forward_then_backward(const rp_op *alloc, const rp_op *release)
 {
     return alloc->microbatch == release->microbatch && alloc->iteration == release->iteration &&
            rp_op_kind_is_forward(alloc->kind) && rp_op_kind_is_backward((rp_op_kind)release->kind);
 }
 
-/* The queue of every op: found by search, one after the other, it would be most of the work. */
+/* Lists the queue of every op. Without this list the searches for single ops would take most of the
+ * time. */
 static rp_status list_queues(const rp_checker *c, uint32_t **queue_of_out)
 {
     const rp_program *p = c->program;
@@ -41,18 +42,18 @@ static bool comes_after(const rp_program *p, const uint32_t *queue_of, uint32_t 
     return false;
 }
 
-/* Asks if `release` comes after `alloc`, for buffer found[number]. */
+/* A question: does `release` come after `alloc`, the ops of buffer found[number]? */
 typedef struct query {
     uint32_t alloc;
     uint32_t release;
     uint32_t number;
 } query;
 
-/* Buffers whose order is not plain. An op comes after another when it, or an op before it in its
- * queue, waits for that one, or for an op after that in its queue: one sweep over each queue keeps
- * the last op of every other queue that has been waited for. Where that does not help, the same is
- * asked of each op that the buffer's free op waits for. Sufficient, and all that the lowering
- * needs; longer chains are refused. */
+/* Buffers whose order needs a search. An op comes after op X of another queue if it, or an op
+ * before it in its own queue, waits for X or for an op after X in the queue of X. A single sweep
+ * over each queue therefore keeps, for every other queue, the last op that has been waited for. For
+ * buffers that this leaves open, the same question is asked of each op that their free op waits
+ * for. This proves every order that the lowering makes; longer chains are refused. */
 typedef struct open_buffers {
     const rp_program *program;
     const uint32_t *queue_of; /* [op] */
@@ -63,7 +64,7 @@ typedef struct open_buffers {
     uint32_t count;
     uint32_t *order;   /* [count] queries by their release */
     uint32_t *begin;   /* [op_count + 1] begin[op + 1]: the first in `order` with this release */
-    uint32_t *reached; /* [queue] one more than the last op waited for */
+    uint32_t *reached; /* [queue] number of the last op waited for, plus 1 */
 } open_buffers;
 
 static void sort_queries(open_buffers *open)
@@ -113,7 +114,7 @@ static rp_status answer(const rp_checker *c, open_buffers *open)
     return RP_OK;
 }
 
-/* One query per op that the free ops of the remaining buffers wait for. */
+/* Asks a query for each op that the free ops of the remaining buffers wait for. */
 static rp_status ask_further(const rp_checker *c, open_buffers *open)
 {
     const rp_program *p = open->program;
@@ -192,7 +193,7 @@ rp_status rp_check_buffers(const rp_checker *c)
 
 /* ---- cycles ---------------------------------------------------------------------------------- */
 
-/* state[op]: what has become of it. Queues that wait for the same op form a list. */
+/* state[op]: the progress of the op. Queues that wait for the same op form a list. */
 enum {
     PENDING = 0,
     DONE = 1,
@@ -208,9 +209,9 @@ typedef struct walk {
     uint32_t ready_count;
 } walk;
 
-/* Returns true when all waits of `op` and of the ops that it is joined to or overlaps with are
- * done: the group starts as late as its last op's waits demand. Otherwise the queue is parked on
- * the first open one. */
+/* @return whether all waits are done: those of `op` and of the ops that it is joined to or overlaps
+ * with, as the group starts no earlier than the waits of its last op allow. Otherwise the queue is
+ * parked on the first open wait. */
 static inline bool may_run(walk *w, uint32_t queue, uint32_t op)
 {
     const rp_program *p = w->program;

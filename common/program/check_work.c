@@ -1,4 +1,5 @@
-/* The validator's second part: the work that a program must do, and what each op needs. */
+/* The validator's second part: the work that a program must do, and the results that each op
+ * needs. */
 #include "common/base/log.h"
 #include "common/program/check_internal.h"
 
@@ -6,7 +7,7 @@
 
 static rp_status check_once(rp_checker *c)
 {
-    /* Also keeps the tables below no larger than the ops. */
+    /* This check also bounds the tables below by the number of ops. */
     uint64_t units = (uint64_t)c->program->microbatch_count * c->program->iteration_count;
     uint64_t chains = (uint64_t)c->program->forward_count + c->program->backward_count;
     if (chains > c->program->op_count || units * chains > c->program->op_count) {
@@ -73,7 +74,8 @@ static bool waits_for(const rp_program *p, uint32_t op, uint32_t producer)
     return false;
 }
 
-/* `op` is the one that must carry the waits of its unit, `first` the unit's first op. */
+/* Checks the needs of a unit. `op` is the op that must carry the unit's waits, `first` the unit's
+ * first op. */
 static rp_status check_needs(const rp_checker *c, const rp_queue *queue, uint32_t first,
                              uint32_t op)
 {
@@ -127,7 +129,7 @@ static rp_status check_compute_queue(const rp_checker *c, const rp_queue *queue,
     const rp_op *ops = c->program->ops;
     for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
         uint32_t first = i;
-        bool joined = (ops[i].flags & RP_OP_JOIN) != 0; /* then it is not the queue's last op */
+        bool joined = (ops[i].flags & RP_OP_JOIN) != 0; /* a joined op is not its queue's last */
         bool alone = rp_op_layer(&ops[i]) != 0;
         if (alone || (joined && rp_op_layer(&ops[i + 1]) != 0)) {
             RP_TRY(alone ? rp_check_layered_unit(c, queue, i, &i)
@@ -153,7 +155,7 @@ static rp_status check_compute_queue(const rp_checker *c, const rp_queue *queue,
                    c->producers.backward_position[op->stage] == RP_NO_OP) {
             return rp_check_violated_op(c, RP_RULE_OP_STAGE, i);
         } else if (!rp_op_kind_is_pass((rp_op_kind)op->kind)) {
-            continue; /* of what its own queue has done; its waits are orderings */
+            continue; /* an update needs results of its own queue; its waits are orderings */
         } else if (c->program->op_bytes != NULL) {
             RP_TRY(rp_check_lowered_needs(c, queue, i, i));
         } else {

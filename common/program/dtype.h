@@ -1,12 +1,12 @@
-/** @file dtype.h  Types that tensors are stored in, fp32, fp16 and bf16, and what products of them
- * are added up in. */
+/** @file dtype.h  Types in which tensors are stored (fp32, fp16 and bf16), and types in which their
+ * products add up. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/** X(enumerator, name in safetensors files, name on the command line, the name that PyTorch and
- * config.json have for it, bytes of an element). */
+/** X(enumerator, name in safetensors files, name on the command line, name in PyTorch and
+ * config.json, bytes of an element). */
 #define RP_DTYPE_LIST(X)                                                                           \
     X(F32, "F32", "fp32", "float32", 4)                                                            \
     X(F16, "F16", "fp16", "float16", 2)                                                            \
@@ -19,8 +19,8 @@ typedef enum rp_dtype {
         RP_DTYPE_COUNT
 } rp_dtype;
 
-/** Their names on the command line in that order, as choices of an option (common/cli/options.h),
- * and the other ones. */
+/** Names of these types on the command line in that order, as choices of an option
+ * (common/cli/options.h), and the types. */
 #define RP_DTYPE_CHOICE(name, stored, text, alias, bytes) "|" text
 #define RP_DTYPES RP_DTYPE_LIST(RP_DTYPE_CHOICE)
 #define RP_DTYPE_ALIAS(name, stored, text, alias, bytes) "|" alias
@@ -35,21 +35,24 @@ static inline size_t rp_dtype_bytes(rp_dtype dtype)
 /** @return the type's name on the command line: "fp32", "fp16", "bf16"; static. */
 const char *rp_dtype_text(rp_dtype dtype);
 
-/** @retval true and *dtype_out for one of those names (nothing is logged otherwise) */
+/** @retval true if `text` is such a name, and the type in *dtype_out; otherwise false, and nothing
+ * is logged */
 bool rp_dtype_parse(const char *text, rp_dtype *dtype_out);
 
-/** Types that a matrix product adds up in. Tensor cores of NVIDIA's GeForce cards do so at half the
- * rate in fp32 (Ada GPU architecture whitepaper, appendix A: 165.2 and 330.3 TFLOP/s). */
+/** Types in which a matrix product adds up. On tensor cores of NVIDIA's GeForce cards fp32 has half
+ * the rate of fp16 (Ada GPU architecture whitepaper, appendix A: 165.2 and 330.3 TFLOP/s). */
 typedef enum rp_accumulation {
-    RP_ACCUMULATION_USUAL, /**< of a run: not asked for; of a cost table: its file does not say */
-    RP_ACCUMULATION_F16,   /**< of fp16 only */
+    RP_ACCUMULATION_USUAL, /**< a run does not ask for a type; a cost table's file does not name a
+                              type */
+    RP_ACCUMULATION_F16,   /**< only with fp16 values */
     RP_ACCUMULATION_F32,
 } rp_accumulation;
 
-/** Their names on the command line in that order; the first one is the lack of an option. */
+/** Names of accumulations on the command line in that order; "usual" means that the option was not
+ * given. */
 #define RP_ACCUMULATIONS "usual|fp16|fp32"
 
-/** Arithmetic of a run: the type of its values, and what their products add up in. */
+/** Arithmetic of a run: the type of its values, and the type in which their products add up. */
 typedef struct rp_arithmetic {
     rp_dtype dtype;
     rp_accumulation accumulation;
@@ -58,14 +61,16 @@ typedef struct rp_arithmetic {
 /** @return false for products of bf16 and fp32 that are to add up in fp16: no GPU does that. */
 bool rp_arithmetic_exists(rp_arithmetic arithmetic);
 
-/** @return whether both are the same; USUAL is the same as itself alone. */
+/** @return whether both are the same; USUAL equals only USUAL. */
 bool rp_arithmetic_equal(rp_arithmetic a, rp_arithmetic b);
 
 /** @return the accumulation's name on the command line, "usual" included; static. */
 const char *rp_accumulation_text(rp_accumulation accumulation);
 
-/** @retval true and *accumulation_out for "fp16" and "fp32" (nothing is logged otherwise) */
+/** @retval true for "fp16" and "fp32", and the type in *accumulation_out; otherwise false, and
+ * nothing is logged */
 bool rp_accumulation_parse(const char *text, rp_accumulation *accumulation_out);
 
-/** @return "fp16 with fp32 accumulation", for people; "fp32" where there is no other; static. */
+/** @return "fp16 with fp32 accumulation", for people; only "fp32" if values and sums have that
+ * type; static. */
 const char *rp_arithmetic_text(rp_arithmetic arithmetic);

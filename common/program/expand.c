@@ -7,8 +7,8 @@ typedef struct expansion {
     const rp_program *folded;
     rp_arena *scratch;
     rp_assembly *assembly;
-    uint32_t copies;    /* GPUs that one stands for */
-    uint32_t tensor;    /* of which so many share each layer */
+    uint32_t copies;    /* GPUs of the whole program for each GPU of the folded program */
+    uint32_t tensor;    /* of these, GPUs that share each layer */
     rp_handle *handles; /* [op][copy] */
     bool *on_gpu;       /* [op] */
 } expansion;
@@ -27,8 +27,8 @@ static rp_status check_sizes(const rp_program *p, uint32_t copies)
     return RP_OK;
 }
 
-/* Number of a microbatch of a copy's rank among those of the step; layers of the host's ops and
- * updates have none. */
+/* Number, among the microbatches of the step, of a microbatch of a copy's rank; layers of the
+ * host's ops and updates have no such number and stay. */
 static uint32_t microbatch_of(const expansion *e, const rp_op *op, uint32_t copy)
 {
     uint32_t in_step = copy / e->tensor * e->folded->microbatch_count + op->microbatch;

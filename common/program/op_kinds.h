@@ -1,7 +1,7 @@
-/** @file op_kinds.h  Kinds of ops and of queues: a row each, and what the rows say.
+/** @file op_kinds.h  Kinds of ops and of queues, a row each, and functions that read the rows.
  *
- * A new op kind is a row of op_rows.inc. Whoever runs, times, explains or draws ops asks for what a
- * row says, not for a kind: rp_op_kind_is_pass(kind), rp_op_kinds[kind].way.
+ * A new op kind is a row of op_rows.inc. Code that runs, times, explains or draws ops asks for a
+ * property in the row, not for a kind: rp_op_kind_is_pass(kind), rp_op_kinds[kind].way.
  */
 #pragma once
 
@@ -16,8 +16,8 @@ typedef enum rp_op_class {
 } rp_op_class;
 
 /** X(enumerator, category in Chrome traces, node of Chakra, rate of a thread that does it
- * (rp_machine)). Ways of transfers: host to GPU, GPU to host, to a peer, and from a peer, whose op
- * has carried the bytes. Other ops have none. */
+ * (rp_machine)). Ways of transfers: host to GPU, GPU to host, to a peer, and from a peer, whose own
+ * op has carried the bytes. Ops that are no transfers have way NONE. */
 #define RP_OP_WAY_LIST(X)                                                                          \
     X(NONE, "", COMP, host_Bps)                                                                    \
     X(UP, "H2D", MEM_LOAD, upload_Bps)                                                             \
@@ -33,8 +33,8 @@ typedef enum rp_op_way {
 
 /** Tensors that ops compute for a microbatch, move or reduce. */
 enum {
-    RP_TENSOR_ACTIVATION = 1, /**< of a boundary, token ids included */
-    RP_TENSOR_GRADIENT = 2,   /**< of a boundary */
+    RP_TENSOR_ACTIVATION = 1, /**< of a stage's boundary, token ids included */
+    RP_TENSOR_GRADIENT = 2,   /**< of a stage's boundary */
     RP_TENSOR_PARAMS = 4,
     RP_TENSOR_PARAM_GRADIENT = 8,
     RP_TENSOR_BOUNDARY = RP_TENSOR_ACTIVATION | RP_TENSOR_GRADIENT,
@@ -44,13 +44,14 @@ enum {
     RP_TENSOR_NONE = 0,
 };
 
-/** Part of a training step that an op computes; transfers and sums of it belong to none. */
+/** Part of a training step that an op computes; transfers and sums of its results belong to
+ * none. */
 typedef enum rp_op_phase {
     RP_PHASE_NONE,
     RP_PHASE_FORWARD,
     RP_PHASE_RECOMPUTE, /**< forward again */
     RP_PHASE_BACKWARD,
-    RP_PHASE_STEP, /**< of the optimizer */
+    RP_PHASE_STEP, /**< step of the optimizer */
     RP_PHASE_COUNT
 } rp_op_phase;
 
@@ -58,11 +59,12 @@ typedef enum rp_op_phase {
 enum {
     RP_GROUP_REDUCES = 1,   /**< sums them; each member has a part of the sum */
     RP_GROUP_GATHERS = 2,   /**< each member gets the parts of all */
-    RP_GROUP_EXCHANGES = 4, /**< each member sends every other one a part of its own */
+    RP_GROUP_EXCHANGES = 4, /**< each member sends every other member a part of its own tensor */
     RP_GROUP_ALL = RP_GROUP_REDUCES | RP_GROUP_GATHERS,
 };
 
-/** X(enumerator, rate in rp_machine): rates of host ops that have their own; others share one. */
+/** X(enumerator, rate in rp_machine): rates of the host ops that have their own rate; other host
+ * ops share one. */
 #define RP_HOST_RATE_LIST(X)                                                                       \
     X(ADAM, adam_Bps)                                                                              \
     X(REFRESH, refresh_Bps)                                                                        \
@@ -77,11 +79,11 @@ typedef enum rp_host_rate {
 } rp_host_rate;
 
 /** X(enumerator, name in program text, carrier of its ops, thread and row in Chrome traces). Each
- * GPU has a queue of the kind; of those that the host's processors carry there is one. Collectives
- * of a tensor group are of the GPUs that share each layer, those of a data group of the copies of a
- * stage, those of an expert group of the copies that share experts, those of replicas of the copies
- * that have the same ones, those of peers of all GPUs. The network joins hosts whose GPUs run
- * copies of the program (rp_layout.data_parallel with weights in host memory). */
+ * GPU has a queue of each kind, except that the host has a single queue of each kind that its
+ * processors carry. Members of a tensor group share each layer; a data group has the copies of a
+ * stage, an expert group the copies that share experts, and a replica group the copies with the
+ * same experts. The collectives of the peer queue join all GPUs. The network joins hosts whose GPUs
+ * run copies of the program (rp_layout.data_parallel with weights in host memory). */
 #define RP_QUEUE_KIND_LIST(X)                                                                      \
     X(COMPUTE, "compute", COMPUTE, 0, 0)                                                           \
     X(PARAM_UPLOAD, "param-upload", LINK_UP, 1, 1)                                                 \
@@ -131,20 +133,19 @@ typedef struct rp_op_row {
     uint8_t phase;     /**< rp_op_phase */
     uint8_t group;     /**< RP_GROUP_* of a collective; otherwise 0 */
     uint8_t host_rate; /**< rp_host_rate of a host op */
-    uint8_t unfit;     /**< bit i: programs of rp_placement i have no use for it outside of the
-                          queues of groups */
+    uint8_t unfit;     /**< bit i: programs of rp_placement i use it only in queues of groups */
 } rp_op_row;
 
 /** [rp_op_kind]. */
 extern const rp_op_row rp_op_kinds[RP_OP_KIND_COUNT];
 
-/** Does not compile unless ROWS(X), the X(enumerator, ...) of another table, has as many rows as
+/** Refuses to compile unless ROWS(X), the X(enumerator, ...) of another table, has as many rows as
  * there are kinds. */
 #define RP_OP_ROW(...) +1
 #define RP_OP_ROWS_CHECK(ROWS)                                                                     \
     _Static_assert(0 ROWS(RP_OP_ROW) == RP_OP_KIND_COUNT, "a table has not one row per op kind")
 
-/* ---- what the rows say ------------------------------------------------------------------------
+/* ---- properties of a kind ---------------------------------------------------------------------
  *
  * `kind` must be in range.
  */
@@ -152,10 +153,10 @@ extern const rp_op_row rp_op_kinds[RP_OP_KIND_COUNT];
 /** @return the kind's name in program text, "F" for a forward; static. */
 const char *rp_op_kind_text(rp_op_kind kind);
 
-/** @return true where `text` is such a name; then the kind is in *kind_out. */
+/** @return whether `text` is such a name; the kind is in *kind_out then. */
 bool rp_op_kind_parse(const char *text, rp_op_kind *kind_out);
 
-/** @return a few words on what the kind does; static. */
+/** @return a few words on the effect of the kind; static. */
 const char *rp_op_kind_meaning(rp_op_kind kind);
 
 /** @return the class of the kind. */
@@ -207,8 +208,8 @@ static inline bool rp_op_kind_is_weight_part(rp_op_kind kind)
     return rp_op_kind_is_backward(kind) && (rp_op_kinds[kind].tensors & RP_TENSOR_GRADIENT) == 0;
 }
 
-/** @return true for the ops of the compute queue that work on a stage and a microbatch. The others
- * (U) stream their bytes through the GPU's memory. */
+/** @return true for the ops of the compute queue that work on a stage and a microbatch. The other
+ * ops of that queue (U) stream their bytes through the GPU's memory. */
 static inline bool rp_op_kind_is_pass(rp_op_kind kind)
 {
     return rp_op_kinds[kind].op_class == RP_CLASS_COMPUTE &&
@@ -236,25 +237,25 @@ static inline bool rp_op_kind_collects(rp_op_kind kind)
            !rp_op_kind_uses_port(kind);
 }
 
-/** @return true for what GPUs, or hosts, sum or hand to each other. */
+/** @return true for ops in which GPUs, or hosts, sum tensors or hand them to each other. */
 static inline bool rp_op_kind_is_joint(rp_op_kind kind)
 {
     return rp_op_kinds[kind].op_class == RP_CLASS_COLLECTIVE || rp_op_kind_uses_port(kind);
 }
 
-/** @return true for transfers that take one of `tensors` (RP_TENSOR_*) that way. */
+/** @return true for transfers in direction `way` of one of `tensors` (RP_TENSOR_*). */
 static inline bool rp_op_kind_moves(rp_op_kind kind, rp_op_way way, uint32_t tensors)
 {
     return rp_op_kinds[kind].way == way && (rp_op_kinds[kind].tensors & tensors) != 0;
 }
 
-/** @return true for transfers to a peer; their bytes are those of the peer's transfer, too. */
+/** @return true for transfers to a peer; the peer's op has the same bytes. */
 static inline bool rp_op_kind_sends(rp_op_kind kind)
 {
     return rp_op_kinds[kind].way == RP_WAY_OUT;
 }
 
-/** @return true for the other ends of such transfers. */
+/** @return true for the receiving ends of transfers from a peer. */
 static inline bool rp_op_kind_receives(rp_op_kind kind)
 {
     return rp_op_kinds[kind].way == RP_WAY_IN;
@@ -285,8 +286,8 @@ static inline bool rp_op_kind_moves_parameters(rp_op_kind kind)
            (rp_op_kinds[kind].tensors & (RP_TENSOR_PARAMS | RP_TENSOR_PARAM_GRADIENT)) != 0;
 }
 
-/** @return how often a ring takes a collective's data around: an all-reduce is a reduce-scatter and
- * an all-gather. */
+/** @return the number of times that a ring takes a collective's data around: twice for an
+ * all-reduce, which is a reduce-scatter and an all-gather. */
 static inline uint32_t rp_op_kind_passes(rp_op_kind kind)
 {
     return rp_op_kinds[kind].group == RP_GROUP_ALL ? 2 : 1;
@@ -302,8 +303,8 @@ static inline bool rp_queue_kind_is_group(rp_queue_kind kind)
 /** @return the queue kind's name in program text; static. */
 const char *rp_queue_kind_text(rp_queue_kind kind);
 
-/** @return the carrier of its ops. */
+/** @return the carrier of the queue's ops. */
 rp_carrier rp_queue_kind_carrier(rp_queue_kind kind);
 
-/** @return true where each GPU has such a queue; otherwise the host has one. */
+/** @return whether each GPU has such a queue; otherwise the host has a single queue of the kind. */
 bool rp_queue_kind_on_gpu(rp_queue_kind kind);

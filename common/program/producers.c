@@ -30,7 +30,8 @@ static inline void note(rp_producers *p, uint32_t *entry, uint32_t op)
     *entry = op;
 }
 
-/* Of a unit that goes layer by layer the last op has the result. */
+/* @return whether the result of a unit is ready after `op`: if the unit goes layer by layer, only
+ * its last op has the result. */
 static bool ends_unit(const rp_producers *p, const rp_op *op)
 {
     const rp_stage *stage = &p->program->stages[op->stage];
@@ -43,7 +44,7 @@ static bool ends_unit(const rp_producers *p, const rp_op *op)
     return layer == (rp_op_kind_is_forward(op->kind) ? forward_end : stage->layer_begin + 1);
 }
 
-/* The table entry that `op` fills, or NULL for ops that nothing else needs. */
+/* The table entry that `op` fills; NULL for ops whose results no other op needs. */
 static inline uint32_t *entry_of(const rp_producers *p, const rp_op *op)
 {
     if (!rp_op_kind_is_pass(op->kind) || !ends_unit(p, op)) {
@@ -95,7 +96,7 @@ static void find_missing(rp_producers *p, size_t forwards, size_t backwards)
             return;
         }
         if (!split && weight) {
-            p->duplicate = p->weight_at[i]; /* a full backward has done this part already */
+            p->duplicate = p->weight_at[i]; /* a full backward has computed this part already */
             return;
         }
     }

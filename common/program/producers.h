@@ -1,7 +1,7 @@
-/** @file producers.h  Where each (iteration, stage, microbatch) of a program runs, and what it
+/** @file producers.h  The ops that run each (iteration, stage, microbatch) of a program, and their
  * needs.
  *
- * The data dependencies of schedules.md 1 and 7, read off the program's chains: F needs the
+ * The data dependencies of schedules.md 1 and 7 follow from the program's chains: F needs the
  * previous forward stage; a backward needs its own forward (pipelines) or the last forward stage
  * (separate backward stages), and the previous backward stage; W needs its I.
  */
@@ -13,13 +13,16 @@
 
 typedef struct rp_producers {
     const rp_program *program;
-    uint32_t *forward_position;  /**< [stage] index in the forward chain, RP_NO_OP where none */
-    uint32_t *backward_position; /**< [stage] index in the backward chain, RP_NO_OP where none */
+    uint32_t *forward_position;  /**< [stage] index in the forward chain, RP_NO_OP if it is not in
+                                    the chain */
+    uint32_t *backward_position; /**< [stage] index in the backward chain, RP_NO_OP if it is not in
+                                    the chain */
     uint32_t *forward_at;        /**< [iteration][forward position][microbatch] -> FORWARD */
     uint32_t *backward_at;       /**< [iteration][backward position][microbatch] -> B or I */
-    uint32_t *weight_at;         /**< as backward_at -> W; NULL where the program has none */
-    uint32_t duplicate;          /**< an op that runs something a second time, or RP_NO_OP */
-    uint32_t missing_position;   /**< what never runs; RP_NO_OP where nothing is missing */
+    uint32_t *weight_at;         /**< as backward_at -> W; NULL if the program has no W */
+    uint32_t duplicate; /**< an op that runs a part of the work a second time; RP_NO_OP: none */
+    uint32_t missing_position; /**< position in the chain of a part that never runs; RP_NO_OP if all
+                                  parts run */
     uint32_t missing_microbatch;
     uint32_t missing_iteration;
     rp_op_kind missing_kind;
@@ -36,7 +39,7 @@ rp_status rp_producers_create(const rp_program *program, rp_arena *arena,
 
 /**
  * rp_program_check without its last rule: cycles, which an engine notices by itself when it cannot
- * go on. Gives the tables that it has built on the way, so that nobody builds them twice.
+ * go on. It returns the tables that it has built on the way, so that they need not be built again.
  * @param arena holds the tables and the checks' scratch memory
  * @retval RP_OK, RP_INVALID_PROGRAM (logged), RP_NO_MEMORY
  */
@@ -57,8 +60,8 @@ static inline size_t rp_producers_backward_index(const rp_producers *p, uint32_t
     return row * p->program->microbatch_count + microbatch;
 }
 
-/** @return true where a backward stage begins with the output of the last forward stage: the
- * head's, unless it recomputes layers that forward stages have run. */
+/** @return whether a backward stage begins with the output of the last forward stage. Only the
+ * head's stage does, and only if it recomputes no layers that forward stages have run. */
 static inline bool rp_producers_continues_forward(const rp_stage *stage)
 {
     bool head = (stage->roles & RP_STAGE_HEAD) != 0;
@@ -69,8 +72,9 @@ static inline bool rp_producers_continues_forward(const rp_stage *stage)
 #define RP_MAX_PRODUCERS 2
 
 /**
- * The ops whose results `op` needs, at most RP_MAX_PRODUCERS; pre-work of a backward unit counts as
- * the unit. @return the number written to `ops_out`.
+ * Finds the ops whose results `op` needs, at most RP_MAX_PRODUCERS. Pre-work of a backward unit has
+ * the needs of the unit.
+ * @return the number written to `ops_out`.
  */
 static inline uint32_t rp_producers_of(const rp_producers *p, const rp_op *op,
                                        uint32_t ops_out[static RP_MAX_PRODUCERS])

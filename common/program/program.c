@@ -123,7 +123,7 @@ uint32_t rp_program_queue_of(const rp_program *program, uint32_t op)
             high = middle;
         }
     }
-    /* Empty queues share their begin with the next one, which the search has preferred. */
+    /* Empty queues share their begin with the queue after them, which the search has preferred. */
     return low;
 }
 

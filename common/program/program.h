@@ -1,9 +1,11 @@
-/** @file program.h  The schedule IR: what runs where, in which order, waiting for what. No times.
+/** @file program.h  The schedule IR: the ops of each GPU and of the host, their order and their
+ * waits. It has no times.
  *
- * A program is a set of in-order queues. An op starts when the op before it in its queue has ended
- * and all ops it waits for have ended: CUDA streams and events, and just what a discrete-event
- * simulator needs. Ops are stored queue after queue; an op's number is its index in `ops`.
- * Simulator and executor run exactly this; what happened is an rp_timeline.
+ * A program is a set of in-order queues. An op starts when the op before it in its queue and all
+ * ops that it waits for have ended. This is the model of CUDA streams and events, and a
+ * discrete-event simulator needs no more. Ops are stored queue after queue; an op's number is its
+ * index in `ops`. Simulator and executor run exactly this program; the result of a run is an
+ * rp_timeline.
  */
 #pragma once
 
@@ -18,7 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Roles of a stage. A pipeline's stage has both layer roles; RoundPipe's stages have one. */
+/** Roles of a stage. A pipeline's stage has both layer roles, each of RoundPipe's stages only
+ * one. */
 enum {
     RP_STAGE_FORWARD_LAYERS = 1,  /**< its FORWARD computes its layers */
     RP_STAGE_BACKWARD_LAYERS = 2, /**< its BACKWARD (and RECOMPUTE) computes its layers */
@@ -39,8 +42,8 @@ enum {
     RP_OP_JOIN = 1,
     /**
      * A forward that runs together with the backward behind it (DualPipeV, schedules.md 4): the
-     * pair starts when both may and their results exist when both are done. Never in lowered
-     * programs, which know what overlaps with what.
+     * pair starts when both may start, and their results exist when both are done. Lowered programs
+     * never have it, as their own order and waits give the overlap.
      */
     RP_OP_OVERLAP = 2,
 };
@@ -52,12 +55,13 @@ typedef struct rp_op {
     uint16_t iteration;
     uint8_t kind;  /**< rp_op_kind */
     uint8_t flags; /**< RP_OP_JOIN, RP_OP_OVERLAP */
-    uint16_t part; /**< rp_op_layer, of collectives rp_op_repeat; both have 0 for all, or one */
+    uint16_t part; /**< rp_op_layer; for collectives rp_op_repeat; 0: all layers, or a single
+                      collective */
 } rp_op;
 
-/** @return the layer that an op works on. Of passes and boundary tensors 0: all of the stage;
- * lowered programs may go layer by layer, 1 to layers, head layers + 1, and the embedding goes with
- * the first. Of HOST ops 0: embedding or all. Collectives have 0. */
+/** @return the layer that an op works on. Passes and boundary tensors: 0 is all of the stage;
+ * lowered programs may go layer by layer, 1 to layers, with the head as layers + 1 and the
+ * embedding in the first layer's op. HOST ops: 0 is the embedding, or all. Collectives have 0. */
 static inline uint32_t rp_op_layer(const rp_op *op)
 {
     rp_op_class op_class = rp_op_kinds[op->kind].op_class;
@@ -65,24 +69,24 @@ static inline uint32_t rp_op_layer(const rp_op *op)
     return op_class == RP_CLASS_HOST ? op->microbatch : layer;
 }
 
-/** @return collectives of a group that follow each other as one op and share its bytes; of other
- * ops 1. */
+/** @return number of successive collectives of a group that an op stands for, which share its
+ * bytes; 1 for other ops. */
 static inline uint32_t rp_op_repeat(const rp_op *op)
 {
     bool several = rp_op_kinds[op->kind].op_class == RP_CLASS_COLLECTIVE && op->part != 0;
     return several ? op->part : 1;
 }
 
-/** @return false for ops of the host and updates, which are of all microbatches. */
+/** @return false for ops of the host and updates, which belong to all microbatches. */
 static inline bool rp_op_has_microbatch(const rp_op *op)
 {
     return rp_op_kinds[op->kind].op_class != RP_CLASS_HOST && !rp_op_kind_is_update(op->kind);
 }
 
 /**
- * One wait: the number of an op in another queue. A *data* wait means that a boundary tensor of
- * that op is used by this one (it changes GPUs: stage fidelity adds one hop); a *control* wait (top
- * bit set) is an ordering only and free.
+ * A wait: the number of an op in another queue. A *data* wait means that the waiting op uses a
+ * boundary tensor of that op (the tensor changes GPUs: stage fidelity adds a hop); a *control* wait
+ * (top bit set) is only an ordering and free.
  */
 typedef uint32_t rp_wait;
 #define RP_WAIT_CONTROL UINT32_C(0x80000000)
@@ -99,7 +103,8 @@ static inline bool rp_wait_is_control(rp_wait wait)
 
 #define RP_PLACE_HOST UINT16_C(0xffff)
 
-/** X(enumerator, name in program text). Tape: what a backward needs of its forward or recompute. */
+/** X(enumerator, name in program text). Tape: tensors of a forward or recompute that its backward
+ * needs. */
 #define RP_BUFFER_KIND_LIST(X)                                                                     \
     X(ACTIVATION, "activation")                                                                    \
     X(GRADIENT, "gradient")                                                                        \
@@ -118,7 +123,7 @@ typedef enum rp_buffer_kind {
 
 /** Memory that lives from the start of alloc_op to the end of free_op. */
 typedef struct rp_buffer {
-    uint64_t bytes; /**< 0 where the size is unknown (no model given) */
+    uint64_t bytes; /**< 0 if the size is unknown (no model given) */
     uint32_t alloc_op;
     /** Never before alloc_op: in its queue and not earlier, or after an op that waits for it. */
     uint32_t free_op;
@@ -167,14 +172,15 @@ typedef struct rp_program {
     uint32_t queue_count;
     rp_queue *queues;
     uint32_t op_count;
-    rp_op *ops; /**< op_count + 1 entries; the last one only closes the waits */
+    rp_op *ops; /**< op_count + 1 entries; the last entry only closes the waits */
     /**
      * Lowered programs: bytes that each op moves (transfers, collectives) or works on (host ops,
      * UPDATE), 0 for other compute ops. NULL: a compute schedule, whose data waits stand for the
      * transfers.
      */
     uint64_t *op_bytes;
-    rp_dtype dtype; /**< lowered programs: of weights, gradients and activations that ops move */
+    rp_dtype dtype; /**< lowered programs: type of the weights, gradients and activations that ops
+                       move */
     /** [microbatch_count] sequences of each microbatch; NULL: all as in the cost table. */
     uint32_t *sequences;
     uint32_t wait_count;
@@ -186,54 +192,55 @@ typedef struct rp_program {
 /** @return "none", "wait" or "early"; static. */
 const char *rp_recompute_text(rp_recompute recompute);
 
-/** @return true where `text` is one of these; then the mode is in *recompute_out. */
+/** @return whether `text` is such a name; the mode is in *recompute_out then. */
 bool rp_recompute_parse(const char *text, rp_recompute *recompute_out);
 
 /** @return the buffer kind's name in program text; static. `kind` must be in range. */
 const char *rp_buffer_kind_text(rp_buffer_kind kind);
 
-/** "2F0" (stage, kind, microbatch; PyTorch's notation) into `text`, "2F0/5" for its layer 5 alone,
- * "2F0@1" in iteration 1. */
+/** Writes "2F0" (stage, kind, microbatch; PyTorch's notation) into `text`, "2F0/5" for its layer 5
+ * only, "2F0@1" in iteration 1. */
 #define RP_OP_NAME_SIZE 48
 void rp_op_name(const rp_op *op, char text[static RP_OP_NAME_SIZE]);
 
 /** @return the queue that holds op `op`, by binary search. `op` < op_count. */
 uint32_t rp_program_queue_of(const rp_program *program, uint32_t op);
 
-/** @return true where backward stages are separate stages (RoundPipe), not a pipeline's stages. */
+/** @return whether backward stages are separate stages (RoundPipe), not those of a pipeline. */
 bool rp_program_has_separate_backward(const rp_program *program);
 
-/** @return true where it has ops of a kind that `is` is true of. */
+/** @return whether the program has ops of a kind for which `is` returns true. */
 bool rp_program_has(const rp_program *program, bool (*is)(rp_op_kind kind));
 
-/** @return true for a forward of the head: it gives the loss. */
+/** @return true for a forward of the head, which gives the loss. */
 static inline bool rp_program_gives_loss(const rp_program *program, const rp_op *op)
 {
     return rp_op_kind_is_forward(op->kind) &&
            (program->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
 }
 
-/** @return true where passes of the program name layers: it goes layer by layer, or does in
- * places. */
+/** @return whether passes of the program name layers: all or some of its units go layer by
+ * layer. */
 bool rp_program_names_layers(const rp_program *program);
 
-/** @return true where it recomputes, or runs forward, layer by layer (recompute grain layer). */
+/** @return whether the program recomputes, or runs forward, layer by layer (recompute grain
+ * layer). */
 bool rp_program_has_layer_grain(const rp_program *program);
 
 /** Creates an empty program with its own arena. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_program_create(rp_program **program_out);
 
-/** NULL is allowed. */
+/** Destroys a program. NULL is allowed. */
 void rp_program_destroy(rp_program *program);
 
 /**
- * The validator. Checks, in this order: header, stages and chains, queues, ops (kind fits the
- * queue and the placement of weights, indices in range, joined groups whole), waits (in range,
- * other queue, sorted, no duplicates, data waits only between GPUs), each F/R/B/I/W exactly once
- * and as the chains demand, every data dependency covered by a wait or by queue order, matched
- * SEND/RECV, buffer lifetimes, acyclic. The first violation is logged with the op's name, number
- * and queue, each rule with a message of its own (RP_RULE_LIST in check.c). Time and memory are
- * linear in ops and waits.
+ * Checks a program against all invariants, in this order: header, stages and chains, queues, ops
+ * (kind fits the queue and the placement of weights, indices in range, joined groups whole), waits
+ * (in range, other queue, sorted, no duplicates, data waits only between GPUs), each F/R/B/I/W
+ * exactly once and as the chains demand, every data dependency covered by a wait or by queue order,
+ * matched SEND/RECV, buffer lifetimes, no cycles. The first violation is logged with the op's name,
+ * number and queue, each rule with a message of its own (RP_RULE_LIST in check_internal.h). Time
+ * and memory are linear in ops and waits.
  * @retval RP_OK, RP_INVALID_PROGRAM, RP_NO_MEMORY
  */
 rp_status rp_program_check(const rp_program *program);
@@ -242,13 +249,12 @@ rp_status rp_program_check(const rp_program *program);
  * every machine. */
 uint64_t rp_program_hash(const rp_program *program);
 
-/** Version of the text form. Version 1 lacked the traits: a program's name stood for them. */
+/** Version of the text form. Version 1 had no traits, which followed from the program's name. */
 #define RP_PROGRAM_VERSION 2u
 
 /**
- * Writes the text form (described in docs at the head of text.c); reading it back gives an
- * equal program. Errors of the stream stay with it: rp_output_commit (common/base/text.h) names the
- * file.
+ * Writes the text form (described at the head of text.c); reading it back gives an equal program.
+ * Errors of the stream stay with it: rp_output_commit (common/base/text.h) names the file.
  */
 void rp_program_write(const rp_program *program, FILE *stream);
 
@@ -263,12 +269,14 @@ rp_status rp_program_read(const char *name, const char *text, size_t length,
                           rp_program **program_out);
 
 /**
- * As rp_program_read, from a file. One that breaks a rule is bad input, not a failed run.
+ * As rp_program_read, from a file. A program that breaks a rule counts as bad input, not as a
+ * failed run.
  * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rp_program_read_file(const char *path, rp_program **program_out);
 
-/** @return all-reduces of a boundary per layer and direction; a backward's with its recompute's. */
+/** @return all-reduces of a boundary per layer and direction; a backward's number includes those of
+ * its recompute. */
 static inline uint32_t rp_sharding_reduces(const rp_sharding *sharding, bool backward,
                                            rp_recompute recompute)
 {
@@ -278,21 +286,21 @@ static inline uint32_t rp_sharding_reduces(const rp_sharding *sharding, bool bac
 }
 
 /**
- * Last layers of a model whose gathered weights are not given back between their forward and their
- * backward. Counted are all uses between: forward and backward of the layers behind, and their
- * recompute.
+ * The last layers of a model keep their gathered weights between their forward and their backward,
+ * if few weights are used between: those of the forward and backward of the layers behind, and of
+ * their recompute.
  * @param weight_bytes [layers + 2] embedding, blocks, head
- * @return the first of them; layers + 2: none
+ * @return the first layer that keeps them; layers + 2: no layer does
  */
 uint32_t rp_sharding_kept_from(const rp_sharding *sharding, rp_recompute recompute,
                                const uint64_t *weight_bytes, uint32_t layers,
                                uint32_t element_bytes);
 
-/** @return all-reduces of a boundary in a row that a stage's pass of tensor parallelism ends with:
- * those of its layers, of the embedding and of the head.
+/** @return the number of successive all-reduces of a boundary at the end of a stage's pass under
+ * tensor parallelism: those of its layers, of the embedding and of the head.
  * @param recompute RP_RECOMPUTE_NONE: the pass has none */
 uint32_t rp_program_stage_reduces(const rp_program *program, const rp_sharding *sharding,
                                   uint32_t stage, bool backward, rp_recompute recompute);
 
-/** @return collectives in a row that one op stands for. */
+/** @return number of successive collectives that an op stands for. */
 uint32_t rp_program_op_reduces(const rp_program *program, uint32_t op);

@@ -6,7 +6,7 @@
 
 /* ---- stages and chains ----------------------------------------------------------------------- */
 
-/* The key has been read: one number of sequences for each microbatch. */
+/* Reads the rest of the line `lowered`: a number of sequences for each microbatch. */
 static rp_status read_lowered(rp_reader *r)
 {
     rp_program *p = r->program;
@@ -17,7 +17,8 @@ static rp_status read_lowered(rp_reader *r)
     if (!rp_read_word(r) || !rp_dtype_parse(r->word, &p->dtype)) {
         RP_READ_FAIL(r, "lowered: '%s' is no type; valid values are fp32, fp16, bf16", r->word);
     }
-    /* Words of the line, so that a large microbatch count allocates nothing by itself. */
+    /* Most words that the line can have, so that a large microbatch count by itself allocates
+     * nothing. */
     size_t most = (size_t)(r->line_end - r->word_begin) / 2 + 1;
     if (p->microbatch_count > most) {
         RP_READ_FAIL(r, "lowered: valid are %u numbers of sequences, one per microbatch",
@@ -99,7 +100,7 @@ static rp_status read_stages(rp_reader *r)
     }
 }
 
-/* The key has been read into r->word. */
+/* Reads a chain, after the key has been read into r->word. */
 static rp_status read_chain(rp_reader *r, const char *key, uint16_t **chain_out,
                             uint32_t *count_out)
 {
@@ -165,7 +166,7 @@ static int compare_waits(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Sums that are made of what is read cannot wrap. */
+/* Reads bytes and adds them to `total`; the limits keep sums of read numbers from wrapping. */
 static rp_status read_size(rp_reader *r, const char *of, uint64_t low, uint64_t *total,
                            uint64_t *bytes_out)
 {
@@ -235,7 +236,7 @@ static rp_status read_waits(rp_reader *r, rp_op *op)
     return RP_OK;
 }
 
-/* Cuts a number from 1 to `most` and the mark before it off r->word; 0 where the mark is not there.
+/* Cuts a number from 1 to `most` and the mark before it off r->word; 0 if the mark is missing.
  */
 static bool cut_number(rp_reader *r, char mark, uint64_t most, uint16_t *number_out)
 {
@@ -257,13 +258,13 @@ static bool parse_place(rp_reader *r, rp_op *op)
 {
     const rp_program *p = r->program;
     uint64_t layers = p->layer_count + UINT64_C(1);
-    uint16_t queue = p->queues[p->queue_count - 1].kind; /* an op has one before it */
+    uint16_t queue = p->queues[p->queue_count - 1].kind; /* a queue comes before every op */
     layers = rp_queue_kind_is_group((rp_queue_kind)queue) ? UINT16_MAX : layers;
     return cut_number(r, '@', r->program->iteration_count - 1, &op->iteration) &&
            cut_number(r, '/', layers < UINT16_MAX ? layers : UINT16_MAX, &op->part);
 }
 
-/* "2F0": the kind is what stands between the digits. */
+/* Parses "2F0": the kind is the text between the digits. */
 static bool parse_op_name(rp_reader *r, rp_op *op)
 {
     if (!parse_place(r, op)) {

@@ -59,7 +59,7 @@ static rp_status read_version(rp_reader *r)
     return rp_read_line_end(r);
 }
 
-/* Takes the word of a line "KEY WORD"; an empty one where it is missing. */
+/* Takes the word of a line "KEY WORD"; an empty word if it is missing. */
 static rp_status read_word_line(rp_reader *r, const char *key)
 {
     RP_TRY(rp_read_key(r, key));

@@ -7,20 +7,20 @@
 #define RP_READ_MAX_WORD 64
 
 typedef struct rp_reader {
-    const char *name;   /* of the file, for messages */
+    const char *name;   /* the file's, for messages */
     const char *cursor; /* rest of the text */
     const char *end;
     size_t line;
     const char *word_begin; /* rest of the current line, without its comment */
     const char *line_end;
-    char word[RP_READ_MAX_WORD]; /* the current word; a longer one ends in "...", which is never
-                                    valid */
+    char word[RP_READ_MAX_WORD]; /* the current word; a longer word is cut and ends in "...", which
+                                    is never valid */
     rp_program *program;
-    uint32_t op_capacity; /* lines of the file: an upper bound for every list but the waits */
+    uint32_t op_capacity; /* number of lines: an upper bound for every list but the waits */
     uint64_t wait_capacity;
-    uint64_t last_wait; /* the highest op that is waited for, and the line that says so */
+    uint64_t last_wait; /* the highest op that is waited for, and the line of that wait */
     size_t last_wait_line;
-    uint64_t op_total; /* bytes so far */
+    uint64_t op_total; /* bytes of all ops so far */
     uint64_t buffer_total;
     bool saw_end;
 } rp_reader;
@@ -34,12 +34,14 @@ typedef struct rp_reader {
 /** Moves to the next line that holds a word. @return false at the end of the text */
 bool rp_read_line(rp_reader *r);
 
-/** Takes the next word of the line into r->word. Valid words are plain ASCII; what is not shows up
- * as
- * '?' in messages. @return false at the end of the line, with an empty word */
+/** Takes the next word of the line into r->word. Valid words are plain ASCII; other characters are
+ * shown as '?' in messages.
+ * @return false at the end of the line, with an empty word */
 bool rp_read_word(rp_reader *r);
 
-/** Takes a number of the line. @param what for messages @retval RP_OK, RP_INPUT (logged) */
+/** Takes a number of the line.
+ * @param what name of the number, for messages
+ * @retval RP_OK, RP_INPUT (logged) */
 rp_status rp_read_number(rp_reader *r, const char *what, uint64_t low, uint64_t high,
                          uint64_t *value_out);
 

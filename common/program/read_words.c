@@ -20,7 +20,7 @@ bool rp_read_line(rp_reader *r)
             return true;
         }
     }
-    r->line = r->line > 0 ? r->line : 1; /* an empty file has a first line, too */
+    r->line = r->line > 0 ? r->line : 1; /* even an empty file has a first line */
     return false;
 }
 

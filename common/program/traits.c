@@ -168,8 +168,8 @@ rp_strides rp_layout_strides(const rp_layout *layout, uint32_t pipeline)
                   : *axis == 'd' ? rp_layout_data(layout)
                                  : pipeline;
     }
-    /* GPUs that have experts whole are counted over tensor groups and copies, which are neighbours
-     * (rp_compile_check_layout). */
+    /* GPUs that have experts whole are counted over tensor groups and copies, which
+     * rp_compile_check_layout requires to be neighbours. */
     bool whole = rp_layout_expert_tensor(layout) != rp_layout_tensor(layout);
     bool tensor = whole && (rp_layout_data(layout) == 1 || strides.tensor < strides.data);
     strides.expert = tensor ? strides.tensor : strides.data;

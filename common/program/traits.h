@@ -1,8 +1,8 @@
-/** @file traits.h  Properties of a program beyond its ops: where its system keeps weights, what
- * that system moves and how its software runs.
+/** @file traits.h  Properties of a program beyond its ops: the places of its system's weights, the
+ * data that the system moves, and the way its software runs.
  *
- * A schedule declares them, the builder copies them into the program, and the text form holds them:
- * simulator and executor take them from the program, never from the schedule's name.
+ * A schedule declares them, the builder copies them into the program, and the text form holds them.
+ * Simulator and executor take them from the program, never from the schedule's name.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/** X(enumerator, name in program text, meaning): where weights and optimizer are. */
+/** X(enumerator, name in program text, meaning): places of weights and optimizer. */
 #define RP_PLACEMENT_LIST(X)                                                                       \
     X(RESIDENT, "resident", "weights, gradients and optimizer stay on the stage's GPU")            \
     X(OFFLOAD, "offload", "weights and optimizer in host memory, uploaded per job")                \
@@ -47,24 +47,24 @@ typedef enum rp_versions {
  *  - overlap: gathers run one stage ahead; otherwise nothing overlaps;
  *  - keeps_root: embedding and head are gathered once, before the first forward;
  *  - reductions: volumes reduced after each microbatch; 0: one per step;
- *  - reduce_bytes: of a gradient's element while it is reduced, where that is another type; 0: as
- *    the program's dtype;
+ *  - reduce_bytes: bytes of a gradient's element while it is reduced; 0: those of the program's
+ *    dtype;
  *  - host_weights: the owned shard comes up before each stage is gathered;
  *  - host_gradients: the owned shard goes down after each reduction;
- *  - host_collects: the host takes it in at a rate of its own (DeepSpeed);
+ *  - host_collects: the host adds the shard up at a rate of its own (DeepSpeed);
  *  - host_optimizer: Adam runs on the host;
  *  - forward_reduces, backward_reduces: tensor parallel: all-reduces of a whole microbatch's
- * boundary per layer. A recompute has those of the forward again (rp_sharding_reduces). One more is
- * at the embedding and one at the head;
+ *    boundary per layer. A recompute has those of the forward again (rp_sharding_reduces).
+ *    Embedding and head have another each;
  *  - gather_after_step: resident weights: new shards go up and are gathered;
- *  - bucket_bytes: memory of collectives and prefetch, on every GPU all the time
- *    (sim/model.md section 4);
- *  - live_bytes: gathered weights stay until there are so many; a larger layer comes on top while
- * it runs. 0: they go when their unit is done;
- *  - reuse_distance: a layer's weights stay from its forward to its backward where fewer weights
- * than this are used between (rp_sharding_kept_from). 0: none do;
- *  - step_group: a GPU steps so many parameters of its shard at a time, from copies of their
- *    gradients: a flat one and an fp32 one of that. 0: from the gradients as they lie;
+ *  - bucket_bytes: memory of collectives and prefetch, on every GPU all the time (sim/model.md
+ *    section 4);
+ *  - live_bytes: gathered weights stay until they have so many bytes; a larger layer comes on top
+ *    while it runs. 0: they are freed when their unit is done;
+ *  - reuse_distance: a layer's weights stay from its forward to its backward if fewer weights than
+ *    this are used between (rp_sharding_kept_from). 0: no weights stay;
+ *  - step_group: a GPU steps so many parameters of its shard at a time, from a flat copy of their
+ *    gradients and an fp32 copy of that. 0: it steps from the gradients as they lie;
  *  - pins: buffers of host memory are pinned, which rounds each up to a power of two (DeepSpeed's
  *    pin_memory; sim/run/memory/host.h).
  */
@@ -95,9 +95,9 @@ typedef struct rp_sharding {
 } rp_sharding;
 
 /**
- * Properties that a program has or has not. X(member, name in program text, an rp_trait_hashed).
+ * Flags of a program. X(member, name in program text, an rp_trait_hashed).
  *  - overlapping_rounds: rounds are placed by time; at hardware fidelity a call does not wait for
- * the loss of the one before it;
+ *    the loss of the call before it;
  *  - unfused_loss: the loss is an unfused fp32 cross-entropy, with 52 B of memory traffic per logit
  *    (sim/model.md section 3);
  *  - one_dispatcher: one interpreter drives all GPUs and launches under one lock
@@ -105,7 +105,8 @@ typedef struct rp_sharding {
  *  - communicator: processes hold the buffers of a collective library
  *    (rp_platform.communicator_gb);
  *  - scatter_gather: each GPU of a tensor group sends its part of a boundary tensor to the next
- *    stage, whose GPUs gather the whole one (Narayanan et al., Megatron-LM, SC 2021, section 4.1).
+ *    stage, whose GPUs gather the whole tensor (Narayanan et al., Megatron-LM, SC 2021, section
+ *    4.1).
  */
 #define RP_TRAIT_LIST(X)                                                                           \
     X(overlapping_rounds, "overlapping-rounds", ALWAYS)                                            \
@@ -116,26 +117,27 @@ typedef struct rp_sharding {
 
 /**
  * Layout of a pipeline that is composed with other parallelism (schedules.md 16 and 17). Each GPU
- * of the program then stands for tensor_parallel x data_parallel GPUs that do the same. 0 is 1.
+ * of the program then stands for tensor_parallel x data_parallel GPUs that do the same work. A
+ * number of 0 means 1.
  *
  * X(type, member, name in program text, highest value, bits of the placements that have it).
  *  - tensor_parallel: GPUs that share each layer of a stage;
  *  - data_parallel: copies of the pipeline, each with microbatches of its own. With weights in host
  *    memory each copy is a server of its own;
- *  - sequence_parallel: GPUs that share a layer share its tokens, too, where they do not share
- *    matrices;
- *  - expert_parallel: parts of the experts of each layer, which copies have, successive ones;
- *  - expert_tensor_parallel: GPUs that share each expert, tensor_parallel (0) or 1: then GPUs of a
- *    tensor group have parts of the experts as copies do;
- *  - zero: what is sharded over the copies (ZeRO): 1 the optimizer, 2 gradients, too, 3 weights,
- *    too;
+ *  - sequence_parallel: GPUs that share a layer also share its tokens, in the parts whose matrices
+ *    they do not share;
+ *  - expert_parallel: parts into which each layer's experts are divided; successive copies have
+ *    successive parts;
+ *  - expert_tensor_parallel: GPUs that share each expert, either 0 for tensor_parallel or 1. With
+ *    1, GPUs of a tensor group have parts of the experts as copies do;
+ *  - zero: state sharded over the copies (ZeRO): 1 the optimizer, 2 also gradients, 3 also weights;
  *  - reduces_each: gradients are reduced over the copies with each microbatch; otherwise with a
- *    step's last one;
- *  - gradient_bytes: of a gradient's element, where that is another type than the program's;
+ *    step's last microbatch;
+ *  - gradient_bytes: bytes of a gradient's element; 0: those of the program's dtype;
  *  - reduction_bucket: bytes of gradients after which a reduction begins, while the backward goes
  *    on; 0: when the stage's backward is over;
- *  - axes: an rp_axes, in which order GPUs are numbered;
- *  - collectives: an rp_collectives, how groups of these GPUs add up.
+ *  - axes: an rp_axes, the order in which GPUs are numbered;
+ *  - collectives: an rp_collectives, the algorithm by which groups of these GPUs add up.
  */
 #define RP_LAYOUT_LIST(X)                                                                          \
     X(uint32_t, tensor_parallel, "tensor-parallel", RP_MAX_GPUS, 1u << RP_PLACEMENT_RESIDENT)      \
@@ -152,8 +154,8 @@ typedef struct rp_sharding {
     X(uint32_t, axes, "axes", RP_AXES_COUNT - 1, 1u << RP_PLACEMENT_RESIDENT)                      \
     X(uint32_t, collectives, "collectives", RP_COLLECTIVES_COUNT - 1, 1u << RP_PLACEMENT_RESIDENT)
 
-/** Orders of the axes of a layout, that of neighbours first: tensor groups, copies (data), places
- * in the pipeline. X(enumerator, word). */
+/** Orders of the axes of a layout, with the axis of neighbours first: tensor groups, copies (data),
+ * places in the pipeline. X(enumerator, word). */
 #define RP_AXES_LIST(X)                                                                            \
     X(TDP, "tdp")                                                                                  \
     X(TPD, "tpd")                                                                                  \
@@ -188,12 +190,12 @@ typedef struct rp_layout {
 
 #undef RP_TRAITS_MEMBER
 
-/** The zero value: resident weights of one version, a fused loss, one process per GPU. */
+/** Zeroed: resident weights in a single version, a fused loss, a process per GPU. */
 typedef struct rp_traits {
     rp_placement placement;
     rp_versions versions;
-    rp_sharding sharding; /**< RP_PLACEMENT_SHARDED; otherwise zero */
-    rp_layout layout;     /**< as its rows say; otherwise zero */
+    rp_sharding sharding; /**< as its rows say; zero unless placement is RP_PLACEMENT_SHARDED */
+    rp_layout layout;     /**< as its rows say; zero without a layout */
 #define RP_TRAIT_MEMBER(member, ...) bool member;
     RP_TRAIT_LIST(RP_TRAIT_MEMBER)
 #undef RP_TRAIT_MEMBER
@@ -205,7 +207,7 @@ static inline bool rp_is_data_parallel(const rp_traits *traits)
     return traits->placement == RP_PLACEMENT_SHARDED;
 }
 
-/** @return true where every layer is cut between all GPUs: tensor parallelism. */
+/** @return whether every layer is cut between all GPUs: tensor parallelism. */
 static inline bool rp_cuts_layers(const rp_traits *traits)
 {
     return rp_is_data_parallel(traits) && traits->sharding.forward_reduces != 0;
@@ -228,8 +230,8 @@ typedef struct rp_strides {
     uint32_t tensor;
     uint32_t data;
     uint32_t pipeline;
-    uint32_t expert; /**< GPUs that share the experts; those that have the same ones lie this times
-                          rp_layout_expert apart */
+    uint32_t expert; /**< GPUs that share the experts; GPUs with the same experts are this times
+                        rp_layout_expert apart */
 } rp_strides;
 
 /** @param pipeline GPUs of the program */
@@ -250,7 +252,7 @@ static inline uint32_t rp_layout_sequence(const rp_layout *layout)
     return layout->sequence_parallel ? rp_layout_tensor(layout) : 1;
 }
 
-/** @return parts that the experts are shared in. */
+/** @return parts into which the experts are divided. */
 static inline uint32_t rp_layout_expert(const rp_layout *layout)
 {
     return layout->expert_parallel != 0 ? layout->expert_parallel : 1;
@@ -269,21 +271,24 @@ static inline uint32_t rp_layout_replicas(const rp_layout *layout)
     return rp_layout_gpus(layout) / rp_layout_expert_tensor(layout) / rp_layout_expert(layout);
 }
 
-/** @return what is sharded over the copies; 0 where there is one. */
+/** @return the state that is sharded over the copies (rp_layout.zero); 0 if there is a single
+ * copy. */
 static inline uint32_t rp_layout_zero(const rp_layout *layout)
 {
     return rp_layout_data(layout) > 1 ? layout->zero : 0;
 }
 
-/** @return copies of the program on servers of their own, whose hosts add up gradients; 1: one. */
+/** @return copies of the program on servers of their own, whose hosts add up gradients; 1: a single
+ * copy. */
 static inline uint32_t rp_server_copies(const rp_traits *traits)
 {
     return traits->placement == RP_PLACEMENT_OFFLOAD ? rp_layout_data(&traits->layout) : 1;
 }
 
 /**
- * @return why the asynchronous optimizer would change nothing; NULL: it would. A rank of a sharded
- * system needs what all ranks have stepped before it goes on.
+ * @return the reason why the asynchronous optimizer would change nothing; NULL: it would change the
+ * result. A rank of a sharded system needs the parameters that all ranks have stepped before it
+ * goes on.
  */
 const char *rp_traits_only_synchronous(const rp_traits *traits);
 
@@ -294,8 +299,8 @@ typedef enum rp_trait_type {
     RP_TRAIT_UINT64,
 } rp_trait_type;
 
-/** When a trait is part of a program's hash. A new one is IF_SET, as all of layouts are: programs
- * without it keep the hashes that they had before. */
+/** Tells when a trait is part of a program's hash. A new trait is IF_SET, as all traits of layouts
+ * are, so that programs without it keep their hashes. */
 typedef enum rp_trait_hashed {
     RP_HASHED_ALWAYS,
     RP_HASHED_IF_SET,
@@ -304,8 +309,8 @@ typedef enum rp_trait_hashed {
 /** A row of RP_SHARDING_LIST, RP_LAYOUT_LIST or RP_TRAIT_LIST. */
 typedef struct rp_trait {
     const char *text; /**< name in program text */
-    size_t offset;    /**< into rp_traits */
-    uint64_t most;    /**< highest value: 1 of a flag */
+    size_t offset;    /**< offset of the member in rp_traits */
+    uint64_t most;    /**< highest value; 1 for a flag */
     rp_trait_type type;
     uint32_t placements; /**< bit i: valid with rp_placement i */
     rp_trait_hashed hashed;
@@ -328,7 +333,7 @@ void rp_trait_set(rp_traits *traits, const rp_trait *row, uint64_t value);
 const char *rp_placement_text(rp_placement placement);
 const char *rp_versions_text(rp_versions versions);
 
-/** @return true where `text` is such a name; the value is then in the last argument. */
+/** @return whether `text` is such a name; the value is in the last argument then. */
 bool rp_placement_parse(const char *text, rp_placement *placement_out);
 bool rp_versions_parse(const char *text, rp_versions *versions_out);
 

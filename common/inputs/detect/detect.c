@@ -12,13 +12,13 @@
 #include <string.h>
 
 #define GIB 1073741824.0
-#define MOST_BYTES ((size_t)64 << 10) /* of a platform file that is written here */
-/* The shipped platform whose software is assumed, and whose shares of a peak. */
+#define MOST_BYTES ((size_t)64 << 10) /* most bytes of a platform file that is written here */
+/* The shipped platform from which software properties and shares of peaks are assumed. */
 #define USUAL "rtx4090x8"
 #define LINK_EFFICIENCY                                                                            \
-    0.655                /* of nominal: RTX 4090, PCIe 4 x16 (traces/platforms/rtx4090x8.yaml) */
-#define INTERSOCKET 40.0 /* three UPI links of 20.8 GB/s, two thirds of which are reached */
-#define SAME_MEMORY 0.03 /* two statements of one memory differ by less */
+    0.655 /* share of nominal: RTX 4090, PCIe 4 x16 (traces/platforms/rtx4090x8.yaml) */
+#define INTERSOCKET 40.0 /* GB/s: three UPI links of 20.8 GB/s, of which two thirds are reached */
+#define SAME_MEMORY 0.03 /* relative difference below which two sizes mean the same memory */
 
 typedef struct description {
     rp_noted_platform *out;
@@ -30,7 +30,7 @@ typedef struct description {
 
 /* ---- a GPU that is known, or like one -------------------------------------------------------- */
 
-/* "NVIDIA GeForce RTX 4090" is rtx4090. */
+/* Turns "NVIDIA GeForce RTX 4090" into rtx4090. */
 static void shorten(const char *name, char *text, size_t size)
 {
     size_t length = 0;
@@ -51,7 +51,7 @@ static uint32_t apart(uint32_t a, uint32_t b)
     return a > b ? a - b : b - a;
 }
 
-/* True where one of `names`, which have commas between them, is the product's. */
+/* @return whether the list `names`, separated by commas, contains the product. */
 static bool is_named(const char *names, const char *product)
 {
     size_t length = strlen(product);
@@ -74,7 +74,8 @@ static bool is_gpu(const rp_platform *p, const char *product)
     return is_named(p->gpu_names, product) || strcmp(text, own) == 0;
 }
 
-/* The shipped platform of this GPU; of several the one with about as many. */
+/* Finds the shipped platform of this GPU; of several the platform with the nearest number of
+ * GPUs. */
 static rp_status find_known(const char *product, uint32_t gpus, rp_arena *arena, rp_platform *known,
                             bool *found_out)
 {
@@ -94,8 +95,8 @@ static rp_status find_known(const char *product, uint32_t gpus, rp_arena *arena,
     return *found_out ? RP_OK : rp_platform_read(USUAL, NULL, arena, known, NULL);
 }
 
-/* Dense fp16 with fp32 accumulation, FLOP per clock and core, by compute capability; twice as many
- * with fp16 accumulation where the chip is a consumer's. NVIDIA's architecture white papers. */
+/* Dense fp16 FLOP with fp32 accumulation, per clock and core, by compute capability. With fp16
+ * accumulation consumer chips do twice as many. Source: NVIDIA's architecture white papers. */
 static void assume_peaks(const rp_gpu_facts *gpu, rp_platform *p)
 {
     static const struct {
@@ -121,7 +122,7 @@ static void assume_peaks(const rp_gpu_facts *gpu, rp_platform *p)
     p->attention_bwd_tflops *= p->fp16_tflops_fp16_acc / before;
 }
 
-/* Values that were measured or set there are moved here. */
+/* Values that were measured or set on the known platform count as moved on this machine. */
 static rp_status move_provenance(rp_arena *arena, rp_platform *p)
 {
     uint8_t *kinds = NULL;
@@ -194,14 +195,15 @@ static void set_link(description *d, const rp_gpu_facts *gpu)
     }
 }
 
-/* NVLink's rate per direction of one link: 50 GB/s since Blackwell, 25 before (NVIDIA's white
- * papers on NVLink 3, 4 and 5; bridges of GA102 have less, and are known). */
+/* Rate of all NVLinks of a GPU per direction. A link has 50 GB/s since Blackwell, 25 before
+ * (NVIDIA's white papers on NVLink 3, 4 and 5; bridges of GA102 have less, but their platforms are
+ * known). */
 static double nvlink_gb_per_s(const rp_gpu_facts *gpu)
 {
     return gpu->nvlinks * (gpu->major >= 10 ? 50.0 : 25.0);
 }
 
-/* No NVLink is up, though the platform has it. */
+/* Describes GPUs without an NVLink that is up, though their platform has NVLink. */
 static void set_unlinked(description *d)
 {
     rp_platform *p = &d->out->platform;
@@ -260,7 +262,7 @@ static void set_tree(description *d)
     }
 }
 
-/* All GPUs are described as the first one. */
+/* Warns of GPUs that differ from the first: all are described as GPU 0. */
 static void warn_of_others(const rp_detected_machine *machine)
 {
     const char *name = machine->gpus[0].name;

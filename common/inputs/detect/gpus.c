@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Declarations of nvml.h in the driver's toolkit; results 0: success. */
+/* Declarations as in nvml.h of the driver's toolkit; result 0 means success. */
 
-/* Functions of a library by name: data pointers become pointers to functions, as POSIX has it. */
+/* Finds a function of a library by name. POSIX allows its data pointer to become a function
+ * pointer. */
 static bool find(void *library, const char *name, void *function_out)
 {
     void *found = dlsym(library, name);
@@ -43,7 +44,7 @@ typedef struct nvml {
     int (*width)(nvml_device, unsigned *);
     int (*clock)(nvml_device, unsigned, unsigned *);
     int (*capability)(nvml_device, int *, int *);
-    /* Not in every driver: */
+    /* Functions that not every driver has; NULL if it has not: */
     int (*memory_bits)(nvml_device, unsigned *);
     int (*cores)(nvml_device, unsigned *);
     int (*link)(nvml_device, unsigned, unsigned *);

@@ -3,7 +3,7 @@
 #include <hwloc.h>
 
 #define NVIDIA 0x10de
-#define DISPLAY 0x03 /* class of PCI */
+#define DISPLAY 0x03 /* PCI class */
 #define PORTS 256u
 
 static uint32_t count_of(hwloc_topology_t topology, hwloc_obj_type_t type)
@@ -12,7 +12,7 @@ static uint32_t count_of(hwloc_topology_t topology, hwloc_obj_type_t type)
     return count > 0 ? (uint32_t)count : 0;
 }
 
-/* The bridge right below the host's: a root port, or the uplink of a switch. */
+/* The bridge directly below the host bridge: a root port, or the uplink of a switch. */
 static hwloc_obj_t root_port(hwloc_obj_t device)
 {
     hwloc_obj_t port = NULL;

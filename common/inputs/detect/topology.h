@@ -1,21 +1,24 @@
-/** @file topology.h  This machine's sockets, memory and PCI tree, as hwloc has them
- * (topology_absent.c where this was built without it).
+/** @file topology.h  This machine's sockets, memory and PCI tree, as hwloc reports them
+ * (topology_absent.c in builds without hwloc).
  */
 #pragma once
 
 #include <stdint.h>
 
-/** 0: not known. */
+/** The machine; a member of 0 is not known. */
 typedef struct rp_topology {
     uint32_t sockets;
-    uint32_t nodes; /**< of memory (NUMA) */
+    uint32_t nodes; /**< memory (NUMA) nodes */
     uint32_t cores;
     uint32_t processors;
     double memory_bytes;
     uint32_t gpus;            /**< display and 3D controllers of NVIDIA on PCI */
-    uint32_t gpus_per_switch; /**< that share a root port, where all do and equally many; else 0 */
-    double link_gb_per_s; /**< of the slowest of them as it runs now, which saving power lowers */
+    uint32_t gpus_per_switch; /**< GPUs below each root port, if every port has equally many and
+                                 more than one; otherwise 0 */
+    double link_gb_per_s;     /**< rate of the slowest GPU's link as it runs now, which power saving
+                                 lowers */
 } rp_topology;
 
-/** Reads it. HWLOC_XMLFILE in the environment names another machine's, as hwloc has it. */
+/** Reads this machine's topology; hwloc reads another machine's from the file that HWLOC_XMLFILE in
+ * the environment names. */
 rp_topology rp_topology_read(void);

@@ -1,10 +1,11 @@
-/* Which family a file is of, and which one a file of an unknown family could be read as. */
+/* Finds the family of a file, and the family as which a file of an unknown family could be read. */
 #include "common/base/log.h"
 #include "common/inputs/huggingface/config.h"
 
 #include <string.h>
 
-/* Sizes that no file leaves out: those of every family, then those of experts and latent vectors.
+/* Sizes that every file has to give: those of every family first, then those of experts and latent
+ * vectors.
  */
 static const char *const sizes[] = {"num_hidden_layers",
                                     "hidden_size",
@@ -55,12 +56,12 @@ rp_status rp_hf_missing(const rp_hf_config *config, rp_arena *arena, uint32_t *c
 
 #define MOST_NAMES 16u
 
-/* An object, read as one family. */
+/* The result of reading an object as a family. */
 typedef struct fit {
-    bool reads;        /* every value */
-    uint32_t missing;  /* sizes that the object has not */
-    uint32_t unread;   /* keys that say shapes and are not read */
-    const char *names; /* of these, the first ones */
+    bool reads;        /* every value could be read */
+    uint32_t missing;  /* sizes that the object lacks */
+    uint32_t unread;   /* keys of shapes that the family does not read */
+    const char *names; /* the first unread keys */
 } fit;
 
 static rp_status add_unread(const char *key, rp_arena *arena, fit *fit_out)
@@ -102,7 +103,8 @@ static rp_status try_family(const rp_hf_config *config, const rp_hf_family *fami
     return status == RP_NO_MEMORY ? status : RP_OK;
 }
 
-/* Keys that some family knows stay in `known`; others that say shapes are read by none. */
+/* Keeps in `known` the keys that some family knows. Other keys of shapes, which no family reads,
+ * are added to `others`. */
 static rp_status sort_keys(const rp_hf_config *config, json_t *known, rp_arena *arena, fit *others)
 {
     const char *key;
@@ -120,7 +122,7 @@ static rp_status sort_keys(const rp_hf_config *config, json_t *known, rp_arena *
     return RP_OK;
 }
 
-/* Sizes that every file has leave an object. */
+/* Removes the sizes that every file has from an object. */
 static void take_sizes(json_t *known)
 {
     for (size_t i = 0; i < COMMON_SIZES; i++) {
@@ -128,8 +130,9 @@ static void take_sizes(json_t *known)
     }
 }
 
-/* The first family whose keys an object has: one that reads every key that says shapes, and of
- * whose sizes none is missing. Where there is none: keys that the nearest one does not read. */
+/* Finds the first family whose keys an object has: a family that reads all its keys of shapes, and
+ * of whose sizes the object lacks none. If there is no such family, names the keys that the nearest
+ * family does not read. */
 static rp_status find_closest(const rp_hf_config *config, rp_hf_proposable proposable,
                               json_t *known, rp_arena *arena, const rp_hf_family **family_out,
                               const char **unread_out)
@@ -153,7 +156,7 @@ static rp_status find_closest(const rp_hf_config *config, rp_hf_proposable propo
             nearest = own;
         }
     }
-    if (*family_out == NULL && !nearest.reads) { /* none gets as far */
+    if (*family_out == NULL && !nearest.reads) { /* no family gets as far */
         const char *key;
         json_t *value;
         take_sizes(known);
@@ -198,7 +201,7 @@ static rp_status refuse_family(const rp_hf_config *config, const char *type, con
 
 /* ---- the family ------------------------------------------------------------------------------ */
 
-/* All sizes must be the file's own. */
+/* Checks that the file itself gives all sizes. */
 static rp_status check_assumed(const rp_hf_config *config, rp_arena *arena)
 {
     uint32_t missing = 0;

@@ -1,6 +1,6 @@
-/* Families of models, by model_type: one row each. `keys` are those of its configuration class in
- * transformers 5.24 that say shapes, with that class's defaults; what no key says are the other
- * fields. tests/golden/hf has what transformers makes of each. */
+/* Families of models by model_type, a row each. `keys` are the keys of its configuration class in
+ * transformers 5.24 that set shapes, with that class's defaults; the other fields hold properties
+ * without a key. tests/golden/hf has the parameter counts of transformers for each. */
 #include "common/inputs/huggingface/config.h"
 
 #include <stdio.h>
@@ -331,7 +331,8 @@ static const rp_hf_family *find(const char *name)
     return NULL;
 }
 
-/* Files for several modes name the whole, or the text model inside of it. */
+/* Files for several modes (text, images) name either the whole model or the text model inside of
+ * it. */
 const rp_hf_family *rp_hf_family_of(const char *type)
 {
     char text[RP_HF_TYPE_SIZE + sizeof "_text"];

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_NAME 96u /* of each part */
+#define MOST_NAME 96u /* characters of each part */
 #define MOST_REVISION 256u
 
-/* Letters, digits, '-', '_' and '.', which neither begins nor ends a part. */
+/* A part has letters, digits, '-', '_' and '.'; it neither begins nor ends with '.'. */
 static bool is_part(const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -25,7 +25,7 @@ static bool is_part(const char *text, size_t length)
     return length > 0 && length <= MOST_NAME && text[0] != '.' && text[length - 1] != '.';
 }
 
-/* ORG/NAME, which is neither a path that there is nor that of a YAML file. */
+/* @return whether a text is ORG/NAME, and neither an existing path nor the path of a YAML file. */
 static bool is_name(const char *text)
 {
     size_t first = strcspn(text, "/");
@@ -56,7 +56,8 @@ static rp_status find_cache(rp_arena *arena, const char **path_out)
                                             user != NULL ? user : "");
 }
 
-/* The folder of the revision that `main` names, as far as the cache has one with a config.json. */
+/* Finds the folder of the revision that `main` names; NULL: the cache has none with a
+ * config.json. */
 static rp_status find_snapshot(const char *cache, const char *name, rp_arena *arena,
                                const char **path_out)
 {

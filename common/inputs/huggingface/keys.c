@@ -1,5 +1,5 @@
-/* Keys of config.json: types and ranges of all that a family reads, which ones alter no shape, and
- * values whose effect is not simulated. */
+/* Keys of config.json: types and ranges of all keys that a family reads, the values of other keys
+ * that alter no shape, and values whose effect is not simulated. */
 #include "common/formats/json_read.h"
 #include "common/inputs/huggingface/config.h"
 
@@ -9,7 +9,7 @@
 
 /* ---- usual values ---------------------------------------------------------------------------- */
 
-/* No value of it changes what is simulated. */
+/* No value of the key changes the simulation. */
 static bool is_any(const rp_hf_config *r, const json_t *value)
 {
     (void)r;
@@ -17,7 +17,7 @@ static bool is_any(const rp_hf_config *r, const json_t *value)
     return true;
 }
 
-/* None, in any form. */
+/* Off, in any form. */
 static bool is_off(const rp_hf_config *r, const json_t *value)
 {
     (void)r;
@@ -37,7 +37,7 @@ static bool is_gated(const rp_hf_config *r, const json_t *value)
            json_is_true(value) == !(r->family != NULL && r->family->plain_mlp);
 }
 
-/* One expert is none. */
+/* A single expert is no mixture. */
 static bool is_dense(const rp_hf_config *r, const json_t *value)
 {
     return is_off(r, value) || is_one(r, value);
@@ -71,7 +71,7 @@ static bool is_not_asked_for(const rp_hf_config *r, const json_t *value)
     return is_off(r, value) || json_is_false(json_object_get(r->values, "use_sliding_window"));
 }
 
-/* A second name that no class reads. */
+/* The key is a second name of sliding_window, which no class reads. */
 static bool is_window(const rp_hf_config *r, const json_t *value)
 {
     const json_t *window = json_object_get(r->values, "sliding_window");
@@ -85,14 +85,15 @@ static bool is_family_norm(const rp_hf_config *r, const json_t *value)
     return json_is_null(value) || json_is_true(value) == has;
 }
 
-/* As many layers as the family has without experts, where no key says how many. */
+/* For families in which no key gives the number of layers without experts: the family's own
+ * number. */
 static bool is_family_dense(const rp_hf_config *r, const json_t *value)
 {
     uint32_t first = r->family != NULL ? r->family->dense_first : 0;
     return json_is_null(value) || json_integer_value(value) == first;
 }
 
-/* Of one of the heads that predict tokens. */
+/* One of the class names is that of a head that predicts tokens. */
 static bool is_decoder(const rp_hf_config *r, const json_t *value)
 {
     (void)r;
@@ -110,7 +111,7 @@ static bool is_decoder(const rp_hf_config *r, const json_t *value)
 typedef enum value_kind {
     ANY,
     COUNT,    /* an integer in the range */
-    COUNTS,   /* a list of them */
+    COUNTS,   /* a list of integers in the range */
     POSITIVE, /* a number above 0 */
     NUMBER,   /* any */
     NUMBERS,  /* a list of numbers */
@@ -123,7 +124,7 @@ typedef enum value_kind {
 /* Uses of a key. */
 typedef enum role {
     SHAPE, /* shapes, numbers of layers or of pairs in attention depend on it */
-    VALUE, /* values do, shapes do not */
+    VALUE, /* only values depend on it */
 } role;
 
 typedef struct key_row {
@@ -133,8 +134,8 @@ typedef struct key_row {
     bool null;        /* may be null */
     value_kind other; /* a second type; ANY: none */
     int64_t least, most;
-    bool (*usual)(const rp_hf_config *config, const json_t *value); /* NULL: is_off of shapes */
-    const char *effect; /* of other values, which is not simulated */
+    bool (*usual)(const rp_hf_config *config, const json_t *value); /* NULL: is_off for shapes */
+    const char *effect; /* effect of other values, which is not simulated */
 } key_row;
 
 #define MOST_WIDTH 1048576
@@ -304,7 +305,7 @@ static const key_row keys[] = {
     {"interpolate_factor", VALUE, .kind = NUMBER, NULL_TOO, .usual = is_one},
     {"original_max_position_embeddings", VALUE, WHOLE(1, MOST_POSITIONS), NULL_TOO},
     {"initial_context_length", VALUE, WHOLE(1, MOST_POSITIONS), NULL_TOO},
-    /* what is not simulated */
+    /* properties that are not simulated */
     {"add_cross_attention", VALUE, SWITCH, NULL_TOO, .usual = is_off, .effect = NO_CROSS},
     {"architectures", VALUE, .kind = TEXTS, NULL_TOO, .usual = is_decoder,
      .effect = "it is simulated with a head for language modelling"},
@@ -330,7 +331,8 @@ static const key_row keys[] = {
      .effect = "attention is simulated as causal"},
 };
 
-/* Of rope_scaling and rope_parameters, and of the objects for kinds of layers inside of these. */
+/* Keys of rope_scaling and rope_parameters, and of the objects for kinds of layers inside of
+ * these. */
 static const key_row rope_keys[] = {
     {"full_attention", VALUE, .kind = OBJECT},
     {"sliding_attention", VALUE, .kind = OBJECT},

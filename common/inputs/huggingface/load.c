@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NAME_LIMIT 64u /* half of what a cost table's name, MODEL@BACKEND, may have */
+#define NAME_LIMIT 64u /* bytes; half the limit of a cost table's name, MODEL@BACKEND */
 #define FILE_NAME "config.json"
-#define MOST_NAMES 32u /* of keys, in one message */
+#define MOST_NAMES 32u /* most keys that a message names */
 
 static bool ends_in(const char *text, const char *end)
 {
@@ -49,7 +49,8 @@ static bool is_registered(const char *name)
     return found;
 }
 
-/* A folder without a slash is one where it has a config.json and no registered model's name. */
+/* A folder without a slash in its path counts only if it has a config.json, and not if a registered
+ * model has its name. */
 bool rp_hf_is_config(const char *name_or_path)
 {
     if (ends_in(name_or_path, ".json")) {
@@ -62,10 +63,11 @@ bool rp_hf_is_config(const char *name_or_path)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* With the characters and the length that names in files of rpsim may have. */
+/* Writes a name with only the characters, and at most the length, that names in files of rpsim may
+ * have. */
 static rp_status plain_name(const char *text, size_t length, rp_arena *arena, const char **name_out)
 {
-    char name[NAME_LIMIT + 1] = "checkpoint"; /* of the root folder */
+    char name[NAME_LIMIT + 1] = "checkpoint"; /* the name if the folder is the root */
     uint32_t count = 0;
     for (const char *c = text; c < text + length && count < NAME_LIMIT; c++) {
         name[count] = *c;
@@ -76,8 +78,8 @@ static rp_status plain_name(const char *text, size_t length, rp_arena *arena, co
     return rp_arena_copy_text(arena, name, strlen(name), name_out);
 }
 
-/* The last folder of a path from the root, which is cut there; in Hugging Face's cache, where that
- * is models--ORG--NAME/snapshots/REVISION, NAME. */
+/* The last folder of a path from the root. In Hugging Face's cache, with paths
+ * models--ORG--NAME/snapshots/REVISION, it is NAME. The path is cut by the search. */
 static const char *last_folder(char *real)
 {
     char *last = strrchr(real, '/');
@@ -96,7 +98,7 @@ static const char *last_folder(char *real)
     return cached ? name : last + 1;
 }
 
-/* The folder's name; a file with a name of its own has that. */
+/* Names a model by its folder, or by its file if that is not called config.json. */
 static rp_status name_model(const char *path, rp_arena *arena, const char **name_out)
 {
     char real[PATH_MAX];
@@ -155,7 +157,7 @@ rp_status rp_hf_read(const char *path, rp_hf_reader reader, void *context, rp_ar
 
 /* ---- simulated models ------------------------------------------------------------------------ */
 
-/* Rotation alters no shape: a name that is not known, and numbers, are left as they are. */
+/* Rotation alters no shape: an unknown name is ignored, and so are the numbers. */
 static rp_status read_rope(const rp_hf_config *config, rp_model *model)
 {
     static const char *const names[][2] = {{"llama3", "llama3"},
@@ -180,7 +182,7 @@ static rp_status read_rope(const rp_hf_config *config, rp_model *model)
     return RP_OK;
 }
 
-/* A number must not come from a class's defaults without a word. */
+/* Warns of numbers that come from the class's defaults, as they may not be the model's. */
 static rp_status warn_of_defaults(const rp_hf_config *config, rp_arena *arena)
 {
     uint32_t missing = 0;
@@ -193,7 +195,7 @@ static rp_status warn_of_defaults(const rp_hf_config *config, rp_arena *arena)
     return RP_OK;
 }
 
-/* The family has been chosen. */
+/* Reads an object whose family has been chosen. */
 static rp_status read_object(rp_hf_config *config, rp_arena *arena, rp_model *model)
 {
     RP_TRY(rp_hf_read_shapes(config, arena, model));
@@ -203,7 +205,7 @@ static rp_status read_object(rp_hf_config *config, rp_arena *arena, rp_model *mo
     return rp_hf_check_rest(config);
 }
 
-/* The text part of a file for several modes; a word about the rest. */
+/* Reads the text part of a file for several modes, and warns that the rest is not used. */
 static rp_status read_inner(rp_hf_config *outer, rp_hf_config *inner, rp_arena *arena,
                             rp_model *model)
 {
@@ -235,7 +237,7 @@ static rp_status read_inner(rp_hf_config *outer, rp_hf_config *inner, rp_arena *
     return RP_OK;
 }
 
-/* Of the file, or of its text. */
+/* @return whether the file, or its text part, says bfloat16. */
 static bool is_bf16(const json_t *outer, const json_t *inner)
 {
     static const char *const keys[] = {"dtype", "torch_dtype"};

@@ -1,11 +1,12 @@
-/* Keys of config.json that nothing has read: some are for other things, some have an effect that is
+/* Keys of config.json that nothing has read: some serve other purposes, some have an effect that is
  * not simulated, and some would make another model. */
 #include "common/inputs/huggingface/config.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Neither shapes nor values of a training run depend on them, at any value, and why. */
+/* Keys on which neither shapes nor values of a training run depend, at any value, and the
+ * reasons. */
 static const struct {
     const char *why;
     const char *keys[48];
@@ -78,7 +79,7 @@ bool rp_hf_is_unneeded(const char *key)
     return found;
 }
 
-/* Parts of names of keys that say shapes, between underscores and without a plural's s. */
+/* Words that occur in names of keys of shapes, between underscores and without a plural's s. */
 static const char *const shape_words[] = {
     "expert",   "moe",    "lora",      "rank",    "size",      "dim",     "head",      "layer",
     "num",      "n",      "width",     "hidden",  "ffn",       "mlp",     "mamba",     "ssm",
@@ -126,7 +127,7 @@ bool rp_hf_alters_shapes(const rp_hf_config *config, const char *key, const json
     return !rp_hf_is_unneeded(key) && sounds_like_shape(key) && !off;
 }
 
-/* Of a family that a file is assumed to be of. */
+/* Refuses a key of shapes that the assumed family does not read. */
 static rp_status refuse_shape(const rp_hf_config *config, const char *key)
 {
     char cause[192];
@@ -166,7 +167,7 @@ rp_status rp_hf_check_rest(const rp_hf_config *config)
     return status;
 }
 
-/* Functions that cost as much as SiLU, or as GELU where there is no gate. */
+/* Functions that cost as much as SiLU, or as GELU in MLPs without a gate. */
 static bool is_function(const char *text)
 {
     static const char *const known[] = {"silu",     "swish",      "gelu",  "gelu_pytorch_tanh",
@@ -178,8 +179,9 @@ static bool is_function(const char *text)
     return found;
 }
 
-/* SiLU is always that of a gate and ReLU never; others may be both, and are the family's own or,
- * where that has no gates and is assumed, not. */
+/* @return whether a function fits the family's MLPs. SiLU is always a gate's function and ReLU
+ * never. Other functions may belong to either kind of MLP: they fit if they are the family's own,
+ * or if the family is not assumed. */
 static bool fits_mlp(const rp_hf_config *config, const char *text)
 {
     bool bare = strncmp(text, "relu", 4) == 0;

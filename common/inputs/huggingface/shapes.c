@@ -12,9 +12,9 @@ typedef struct layer {
 } layer;
 
 typedef struct shapes {
-    rp_model *model;             /* of layers with experts where there are any */
-    uint32_t dense_intermediate; /* of layers without, where others have them */
-    uint32_t window;             /* of the layers that have one; 0: none has */
+    rp_model *model;             /* the kind with experts, if there is such a kind */
+    uint32_t dense_intermediate; /* width of layers without experts, in models with both kinds */
+    uint32_t window;             /* tokens; 0: no layer has a window */
     layer *layers;
 } shapes;
 
@@ -23,7 +23,7 @@ static bool has_key(const rp_hf_config *r, const char *key)
     return json_object_get(r->defaults, key) != NULL;
 }
 
-/* The family's own name among those of a key; NULL: it has none. */
+/* The family's name of a key, among several; NULL: it has no such key. */
 static const char *own_name(const rp_hf_config *r, const char *const *names)
 {
     while (*names != NULL && !has_key(r, *names)) {
@@ -57,8 +57,8 @@ static rp_status read_heads(const rp_hf_config *r, rp_model *m)
                : rp_hf_refuse(r, "num_key_value_heads", "", "divisors of num_attention_heads");
 }
 
-/* DeepSeek-V2 (arXiv 2405.04434, table of section 2.1 and appendix C). A class that has null for a
- * length of values takes it for that of a head. */
+/* Reads DeepSeek-V2's attention (arXiv 2405.04434, table of section 2.1 and appendix C). If a class
+ * has null as its length of values, values are as long as a head. */
 static rp_status read_latent(const rp_hf_config *r, rp_model *m)
 {
     uint32_t kept = 0;
@@ -94,7 +94,7 @@ static rp_status read_sizes(const rp_hf_config *r, rp_model *m)
     return rp_hf_number(r, eps, &m->norm_eps);
 }
 
-/* Where a family has no such key, a file's is left in `rest`. */
+/* A bias whose key the family does not have is left in `rest`. */
 static rp_status read_biases(const rp_hf_config *r, rp_model *m)
 {
     static const struct {
@@ -126,7 +126,7 @@ static rp_status read_biases(const rp_hf_config *r, rp_model *m)
     return RP_OK;
 }
 
-/* Some of them are there where a key says so. */
+/* Reads norms, some of which depend on a key. */
 static rp_status read_norms(const rp_hf_config *r, rp_model *m)
 {
     static const char *const inner[] = {"use_qk_norm", "qk_layernorm", NULL};
@@ -163,7 +163,7 @@ static rp_status count_experts(const rp_hf_config *r, rp_model *m)
                : rp_hf_refuse(r, each, "", "integers from 1 to num_experts");
 }
 
-/* Of one width, or of so many experts'. */
+/* Reads the width of the shared experts: given as such, or as a number of experts. */
 static rp_status read_shared(const rp_hf_config *r, rp_model *m)
 {
     static const char *const widths[] = {"shared_expert_intermediate_size",
@@ -184,7 +184,7 @@ static rp_status read_shared(const rp_hf_config *r, rp_model *m)
                : rp_hf_refuse(r, key, "biases of none are not described", "integers from 1 on");
 }
 
-/* Layers of a list have experts, or have none; one that is missing or null says nothing. */
+/* The layers in a list have experts, or have none; a missing or null list changes nothing. */
 static rp_status place_list(const rp_hf_config *r, const char *key, bool experts, shapes *s)
 {
     const json_t *list = rp_hf_get(r, key);
@@ -197,7 +197,7 @@ static rp_status place_list(const rp_hf_config *r, const char *key, bool experts
     return RP_OK;
 }
 
-/* Every `step`-th, the first of them being layer step - 1. */
+/* Puts experts into every `step`-th layer, beginning with layer step - 1. */
 static void place_every(shapes *s, uint32_t step)
 {
     for (uint32_t i = 0; i < s->model->layers; i++) {
@@ -227,7 +227,7 @@ static rp_status place_range(const rp_hf_config *r, shapes *s)
     uint32_t last = 0;
     uint32_t every = 1;
     RP_TRY(rp_hf_count(r, "moe_layer_start_index", 0, false, &first));
-    RP_TRY(rp_hf_count(r, "moe_layer_end_index", 0, false, &last)); /* -1: the last one */
+    RP_TRY(rp_hf_count(r, "moe_layer_end_index", 0, false, &last)); /* -1: the last layer */
     RP_TRY(rp_hf_count(r, "moe_layer_interval", 0, false, &every));
     place_every(s, every);
     for (uint32_t i = 0; i < s->model->layers; i++) {
@@ -236,7 +236,7 @@ static rp_status place_range(const rp_hf_config *r, shapes *s)
     return RP_OK;
 }
 
-/* "sparse" or "dense" for each layer. */
+/* Reads a list with "sparse" or "dense" for each layer. */
 static rp_status place_mlp_types(const rp_hf_config *r, const json_t *types, shapes *s)
 {
     bool right = json_array_size(types) == s->model->layers;
@@ -313,7 +313,7 @@ static rp_status read_experts(const rp_hf_config *r, shapes *s)
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* Chunks are no windows. */
+/* Reads the kind of attention of each layer. Chunks do not count as windows. */
 static rp_status place_types(const rp_hf_config *r, const json_t *types, shapes *s)
 {
     bool chunks = r->family->windows == RP_HF_CHUNKS;
@@ -335,7 +335,7 @@ static rp_status place_types(const rp_hf_config *r, const json_t *types, shapes 
     return RP_OK;
 }
 
-/* Layers that SmolLM3 does not rotate: every n-th, or as a list says. */
+/* Finds the layers that SmolLM3 does not rotate: every n-th layer, or those of a list. */
 static rp_status place_unrotated(const rp_hf_config *r, shapes *s)
 {
     uint32_t every = 0;
@@ -352,7 +352,8 @@ static rp_status place_unrotated(const rp_hf_config *r, shapes *s)
     return RP_OK;
 }
 
-/* A text says the pattern beside layer_types, which comes first (EXAONE 4). */
+/* Reads the pattern of windows. It may be a text, which is not used since layer_types comes first
+ * (EXAONE 4). */
 static rp_status read_pattern(const rp_hf_config *r, uint32_t *every_out)
 {
     static const char name[] = "sliding_window_pattern";
@@ -367,7 +368,7 @@ static rp_status read_pattern(const rp_hf_config *r, uint32_t *every_out)
     return *every_out > 0 ? RP_OK : rp_hf_refuse(r, name, "", "integers from 1 on");
 }
 
-/* Where no key says which layers: the family's rule. */
+/* Gives layers a window by layer_types; without it by the family's rule. */
 static rp_status place_windows(const rp_hf_config *r, shapes *s)
 {
     rp_hf_windows rule = r->family->windows;
@@ -397,7 +398,7 @@ static rp_status read_windows(const rp_hf_config *r, shapes *s)
     }
     RP_TRY(has_key(r, "use_sliding_window") ? rp_hf_flag(r, "use_sliding_window", &asked) : RP_OK);
     RP_TRY(place_windows(r, s));
-    if (r->family->windows == RP_HF_UNROTATED_WINDOWS) { /* its mask goes by the list alone */
+    if (r->family->windows == RP_HF_UNROTATED_WINDOWS) { /* its mask depends only on the list */
         asked = asked || json_is_array(json_object_get(r->values, "layer_types"));
     }
     if (r->family->windows == RP_HF_CHUNKS) {
@@ -428,8 +429,8 @@ static bool same(const layer *a, const layer *b)
     return a->experts == b->experts && a->window == b->window;
 }
 
-/* As traces/models say it: all layers have experts or none has, and none has a window or all even
- * ones have. */
+/* @return whether a file of traces/models could describe the layers: all have experts or none has,
+ * and no layer or exactly the even layers have a window. */
 static bool is_uniform(const shapes *s)
 {
     uint32_t windows = 0;
@@ -444,7 +445,7 @@ static bool is_uniform(const shapes *s)
     return windows == 0 || (even == windows && windows == (s->model->layers + 1) / 2);
 }
 
-/* The model whose layers all are like `own`. */
+/* The model as if all its layers were like `own`. */
 static rp_model kind_like(const shapes *s, const layer *own)
 {
     rp_model kind = *s->model;
@@ -459,8 +460,8 @@ static rp_model kind_like(const shapes *s, const layer *own)
     return kind;
 }
 
-/* Kinds in the order of their first layers; the model's own fields are those of the one that most
- * layers have. */
+/* Sets kinds in the order of their first layers. The model's own fields are those of the kind that
+ * most layers have. */
 static rp_status set_kinds(const shapes *s, rp_arena *arena)
 {
     rp_model *m = s->model;
@@ -509,7 +510,8 @@ static void set_family(const rp_hf_family *f, rp_model *model)
     model->gate = RP_GATE_GPT_OSS;
 }
 
-/* Keys that follow from others, and one that transformers reads before all of them. */
+/* Marks as read the keys that follow from other keys; refuses a key that transformers reads before
+ * all others. */
 static rp_status take_derived(const rp_hf_config *r)
 {
     char key[32];

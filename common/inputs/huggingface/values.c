@@ -8,12 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHOWN_BYTES 64u  /* of a key, in a message */
-#define MOST_MISSES 256u /* searches through a whole file */
+#define SHOWN_BYTES 64u  /* most bytes of a key in a message */
+#define MOST_MISSES 256u /* most searches through a whole file */
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Where the string at `at`, which begins with a quote, ends: behind its closing one. */
+/* The end of the string that begins with the quote at `at`: the position after its closing
+ * quote. */
 static size_t string_end(const rp_text *text, size_t at)
 {
     at++;
@@ -33,7 +34,7 @@ static bool is_key(const rp_text *text, size_t begin, size_t end, const char *ke
            end - begin == strlen(key) + 2 && memcmp(text->bytes + begin + 1, key, strlen(key)) == 0;
 }
 
-/* Goes on to a key of the reader's object that begins before `end`; false: there is none. */
+/* Moves on to a key of the reader's object that begins before `end`; false: there is none. */
 static bool search(const rp_hf_config *config, const char *key, size_t end, rp_hf_cursor *c)
 {
     const rp_text *text = config->text;
@@ -56,8 +57,9 @@ static bool search(const rp_hf_config *config, const char *key, size_t end, rp_h
     return false;
 }
 
-/* Keys are mostly asked for in the order of the file: the search begins where the last one ended. A
- * key with escapes is not found; of a file full of them only the first ones are searched for. */
+/* Finds the line of a key. Most keys are asked for in the order of the file, so the search begins
+ * at the end of the last search. A key with escapes is not found; after MOST_MISSES such keys the
+ * search is given up. */
 static size_t find_line(const rp_hf_config *config, const char *key)
 {
     rp_hf_cursor none = {0};
@@ -81,7 +83,7 @@ static size_t find_line(const rp_hf_config *config, const char *key)
     return 0;
 }
 
-/* The next "NAME=KEY" of a list; false: there is none. */
+/* Reads the next "NAME=KEY" of a list; false: there is none. */
 static bool next_name(const char **list, char name[static SHOWN_BYTES],
                       char key[static SHOWN_BYTES])
 {
@@ -93,10 +95,10 @@ static bool next_name(const char **list, char name[static SHOWN_BYTES],
     return found;
 }
 
-/* A key as the file has it, which may be by another name, and where. */
+/* A key by the name that the file uses for it, and its place in the file. */
 typedef struct place {
-    char shown[2 * SHOWN_BYTES]; /* "OBJECT.KEY" of an object inside */
-    char line[24];               /* ":12", or nothing where there is no line */
+    char shown[2 * SHOWN_BYTES]; /* "OBJECT.KEY" for a key of an inner object */
+    char line[24];               /* ":12", or empty without a line */
     size_t number;
 } place;
 
@@ -162,13 +164,13 @@ void rp_hf_warn_not_finite(const rp_hf_config *config, const char *key)
 
 /* ---- parsing --------------------------------------------------------------------------------- */
 
-/* Python writes numbers that JSON has not; jansson is given them as strings that begin with a
- * character of nobody's. */
+/* Python writes numbers that JSON does not have. They are passed to jansson as strings that begin
+ * with a private-use character. */
 #define MARK "\xEE\x80\x80"
 
 static const char *const not_finite[] = {"-Infinity", "Infinity", "NaN"};
 
-/* The one that stands at `at`, which is outside of strings; NULL: none. */
+/* The number of this kind at position `at`, which is outside of strings; NULL: none. */
 static const char *not_finite_at(const rp_text *text, size_t at)
 {
     for (size_t i = 0; i < sizeof not_finite / sizeof not_finite[0]; i++) {
@@ -180,7 +182,7 @@ static const char *not_finite_at(const rp_text *text, size_t at)
     return NULL;
 }
 
-/* The text with marked strings for such numbers; lines stay. */
+/* Replaces such numbers by marked strings; the lines stay the same. */
 static rp_status mark_numbers(const rp_text *text, rp_text *marked)
 {
     size_t done = 0;
@@ -270,7 +272,7 @@ void rp_hf_close(rp_hf_config *config)
     config->values = config->rest = config->defaults = NULL;
 }
 
-/* One of a family's other names, "NAME=KEY". */
+/* Renames a key that the file calls by another name of the family, "NAME=KEY". */
 static rp_status rename_key(rp_hf_config *config, const char *name, const char *key)
 {
     json_t *value = json_object_get(config->values, name);

@@ -1,5 +1,5 @@
-/** @file models.h  Models by what --model says: a name or a file of traces/models (model.h), a path
- * that ends in ".json" or a folder of Hugging Face, a model's name on its Hub
+/** @file models.h  Models by the value of --model: a name or a file of traces/models (model.h), a
+ * path that ends in ".json" or a folder of Hugging Face, a model's name on its Hub
  * (huggingface/config.h), or `gpt:HIDDENxHEADSxLAYERS`, a GPT of that size. Objects live in
  * `arena`.
  */
@@ -8,12 +8,13 @@
 #include "common/inputs/model.h"
 
 /**
- * Loads a model and checks its parameter counts against the published ones in the file.
+ * Loads a model and checks its parameter counts against the published counts in the file.
  * @retval RP_OK, RP_INPUT, RP_IO, RP_NO_MEMORY
  */
 rp_status rp_model_load(const char *name_or_path, rp_arena *arena, rp_model *model_out);
 
-/** As rp_model_load. @param assume family that a config.json of an unknown one is read as; NULL: an
- * unknown one is refused */
+/** As rp_model_load.
+ * @param assume family as which a config.json of an unknown family is read; NULL: unknown families
+ * are refused */
 rp_status rp_model_load_as(const char *name_or_path, const char *assume, rp_arena *arena,
                            rp_model *model_out);

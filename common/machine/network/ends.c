@@ -1,4 +1,4 @@
-/* Groups by the end of their first flow: a heap that knows where each group is. */
+/* Groups by the end of their first flow: a heap in which each group knows its place. */
 #include "common/machine/network/network_internal.h"
 
 static void ends_put(rp_network *network, uint32_t slot, rp_end end)
@@ -34,7 +34,7 @@ static void ends_down(rp_network *network, uint32_t slot)
     ends_put(network, slot, end);
 }
 
-/* Brings the least end to the front of few. */
+/* Brings the least end to the front, if there are few ends. */
 static void ends_select(rp_network *network)
 {
     uint32_t least = 0;
@@ -67,8 +67,8 @@ void rp_ends_remove(rp_network *network, uint32_t slot)
     }
 }
 
-/* Few ends get in and out of order as their number passes RP_FEW_ENDS. Few changes are moved one by
- * one, for many the heap is built anew. */
+/* Up to RP_FEW_ENDS ends only the least is brought to the front. In a heap of more ends a few
+ * changes are moved singly; after many changes the heap is built anew. */
 void rp_ends_update(rp_network *network)
 {
     uint32_t count = network->changed_count;

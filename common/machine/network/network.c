@@ -83,7 +83,7 @@ void rp_network_destroy(rp_network *network)
     rp_mem_release(&network);
 }
 
-/* Room for it was reserved when the flow started. */
+/* Ends a flow. Room in the heap was reserved when the flow started. */
 static void end_flow(rp_network *network, rp_group *group, int64_t time_ticks)
 {
     rp_heap_entry flow = rp_heap_pop(&group->flows);
@@ -93,8 +93,8 @@ static void end_flow(rp_network *network, rp_group *group, int64_t time_ticks)
     rp_heap_push(&network->ended, flow);
 }
 
-/* Ends the flows of the groups whose next end is `time_ticks`: all that end then at the rates that
- * held so far. */
+/* Ends the flows of the groups whose next end is `time_ticks`: all flows that end then at the rates
+ * that held so far. */
 static void end_flows(rp_network *network, int64_t time_ticks)
 {
     network->clock_ticks = time_ticks;
@@ -186,8 +186,8 @@ static rp_status check_start(const rp_network *network, uint32_t route, double b
     return RP_OK;
 }
 
-/* A group that is never empty for long would lose the last bits of its service to the first ones.
- * Above this (64 GiB, at which the last bit is worth 2^-17 bytes) it starts again at 0. */
+/* The service of a group that is never empty would grow until its double loses the low bits. Above
+ * this limit (64 GiB, at which the last bit is worth 2^-17 bytes) it starts again at 0. */
 #define LARGE_SERVICE 68719476736.0
 
 static void rebase(rp_group *group)

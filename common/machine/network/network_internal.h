@@ -1,5 +1,5 @@
-/* Inside of the network: what network.c (flows and time), route.c (routes),
- * reach.c (what a change reaches), rates.c (rates) and ends.c (ends of groups) share. */
+/* Inside of the network: types and functions that network.c (flows and time), route.c (routes),
+ * reach.c (the groups that a change reaches), rates.c (rates) and ends.c (ends of groups) share. */
 #pragma once
 
 #include "common/base/heap.h"
@@ -8,33 +8,37 @@
 #include <stddef.h>
 #include <string.h>
 
-/* That a group has flows on a link; `hop` is the place in the group's route. */
+/* Member of a link: a group that has flows on it; `hop` is the link's place in the group's
+ * route. */
 typedef struct rp_member {
     uint32_t group;
     uint32_t hop;
 } rp_member;
 
-/* Most that a route could take of a link, in parts of its capacity: RP_WHOLE, where the route
- * has no narrower link. Integers, so that sums do not depend on their order. */
+/* The demand of a route on a link is the most that it could take, in parts of the link's capacity:
+ * RP_WHOLE if the route has no narrower link. Demands are integers, so sums do not depend on their
+ * order. */
 #define RP_WHOLE (UINT32_C(1) << 30)
-/* From this sum on a link can be a bottleneck: the distance is far above the rounding of rates. */
+/* A link with at least this sum of demands can be a bottleneck. The distance from RP_WHOLE is far
+ * above the rounding of rates. */
 #define RP_TIGHT (RP_WHOLE - (1u << 10))
 
 typedef struct rp_link {
     double capacity;    /* bytes per tick */
     double first_share; /* capacity / flows, while there are flows */
     uint64_t flows;
-    uint64_t mark;      /* the number of the search that reached it last */
-    uint64_t demand;    /* sum over the members of what they could take, see RP_WHOLE */
+    uint64_t mark;      /* number of the last search that reached it */
+    uint64_t demand;    /* sum of the demands of its members, see RP_WHOLE */
     rp_member *members; /* groups with flows */
     uint32_t member_count;
-    uint32_t route_count; /* that contain it: the most there can be members */
-    bool tight;           /* when rates were computed last: the demand was RP_TIGHT or more */
+    uint32_t route_count; /* routes that contain it: the most members that it can have */
+    bool tight;           /* at the last computation of rates the demand was RP_TIGHT or more */
     bool full;
     bool becomes_full;
-    /* Filling: what is left after all levels before `level_rate`, how many flows were fixed at
-     * that rate, and how many are not fixed yet. Counting first and multiplying once makes the
-     * result independent of the order in which a level's flows are visited. */
+    /* Filling: the capacity left after all levels before `level_rate`, the number of flows that
+     * were fixed at that rate, and the number of flows that are not fixed yet. Counting first and
+     * multiplying once makes the result independent of the order in which a level's flows are
+     * visited. */
     double rest;
     double level_rate;
     uint64_t level_flows;
@@ -46,33 +50,33 @@ typedef struct rp_link {
     uint64_t member_capacity;
 } rp_link;
 
-/* One link of one route. */
+/* A link of a route. */
 typedef struct rp_hop {
     rp_link *link;
-    uint32_t slot;   /* in the link's members while the group is listed there */
-    uint32_t demand; /* of the route on the link, see RP_WHOLE */
+    uint32_t slot;   /* place in the link's members while the group is listed there */
+    uint32_t demand; /* demand of the route on the link, see RP_WHOLE */
 } rp_hop;
 
 /* A route and the flows on it. */
 typedef struct rp_group {
-    double rate;    /* of each flow, bytes per tick, since since_ticks */
-    double service; /* bytes that a flow present from the beginning would have got */
+    double rate;    /* rate of each flow, bytes per tick, since since_ticks */
+    double service; /* bytes that a flow present from the beginning would have received */
     int64_t since_ticks;
-    int64_t end_ticks;     /* when the first flow ends, until the heap of ends has it */
-    rp_heap flows;         /* by the service of the group at which each ends, see rp_service_key */
-    uint32_t end_slot;     /* in the heap of ends, or RP_NO_SLOT */
-    uint32_t reached_slot; /* in reached_groups, while it has their mark */
-    bool listed;           /* among the members of its links */
+    int64_t end_ticks; /* end of the first flow, until the heap of ends has it */
+    rp_heap flows; /* flows by the service of the group at which each ends, see rp_service_key */
+    uint32_t end_slot;     /* place in the heap of ends, or RP_NO_SLOT */
+    uint32_t reached_slot; /* place in reached_groups, while the group has their mark */
+    bool listed;           /* the group is among the members of its links */
     bool dirty;            /* its count or its first flow may have changed at the clock's instant */
     uint32_t hop_begin;
     uint32_t hop_count;
     const rp_link *bottleneck;
-    uint64_t solved_flows; /* the count that the rates were computed for */
+    uint64_t solved_flows; /* the count of flows for which the rates were computed */
     uint64_t mark;
     uint64_t fill;
     double new_rate;
     double ended_bytes;
-    double service_at_starts; /* sum over the flows present */
+    double service_at_starts; /* sum over the present flows of the service at their starts */
 } rp_group;
 
 #define RP_NO_SLOT UINT32_MAX
@@ -83,10 +87,11 @@ typedef struct rp_end {
     uint32_t group;
 } rp_end;
 
-/* Links by what a flow that is not fixed could get; a lower bound of it. */
+/* A link and a lower bound of the rate that each unfixed flow on it could get. Links are ordered by
+ * it. */
 typedef struct rp_share {
     double rate;
-    rp_link *link; /* NULL: none */
+    rp_link *link; /* NULL: no link */
 } rp_share;
 
 struct rp_network {
@@ -94,35 +99,35 @@ struct rp_network {
     int64_t clock_ticks;
     uint64_t sequence;
     uint64_t flow_count;
-    rp_link *links; /* where hops point to: their number does not change */
+    rp_link *links; /* hops point here: the number of links does not change */
     uint32_t link_count;
     rp_group *groups;
     uint32_t group_count;
-    uint32_t group_capacity; /* also of dirty, reached_groups, starts, changed, ends */
+    uint32_t group_capacity; /* also the capacity of dirty, reached_groups, starts, changed, ends */
     rp_hop *hops;
     uint32_t hop_count;
     uint64_t hop_capacity;
-    uint32_t *sorted_links; /* a route while it is looked up; link_count */
+    uint32_t *sorted_links; /* [link_count] a route while it is looked up */
     uint32_t *table;        /* open addressing: route + 1, or 0 */
     uint32_t table_size;    /* power of two */
-    rp_heap ended;          /* not yet popped, by time */
+    rp_heap ended;          /* completions that are not yet popped, by time */
     uint32_t *dirty;
     uint32_t dirty_count;
-    /* One recomputation */
-    uint64_t mark;  /* of what the last search reached; 0 is nobody's */
-    uint64_t fill;  /* of what the last filling fixed */
+    /* State of a recomputation */
+    uint64_t mark;  /* mark of all links and groups that the last search reached; 0 marks none */
+    uint64_t fill;  /* number of the last filling, in the groups that it fixed */
     uint32_t reuse; /* recomputations since the last search */
     rp_link **reached_links;
     uint32_t reached_link_count;
     uint32_t *reached_groups;
     uint32_t reached_group_count;
-    rp_link *limit;     /* that limited all reached groups; NULL: not known */
-    double other_share; /* no other reached link has less */
-    bool whole;         /* rp_network_recompute: links that are not tight are looked at, too */
-    uint32_t *starts;   /* groups whose count has changed: where the search begins */
+    rp_link *limit;     /* the link that limits all reached groups; NULL: not known */
+    double other_share; /* the least share of the other reached links, or a lower bound */
+    bool whole;         /* rp_network_recompute: also look at links that are not tight */
+    uint32_t *starts;   /* groups whose count has changed: the search begins there */
     uint32_t start_count;
-    bool few_ends;     /* so few that new ends need not be brought in order */
-    uint32_t *changed; /* groups with a new end, where they must */
+    bool few_ends;     /* there are so few ends that new ends need no order */
+    uint32_t *changed; /* groups with a new end, if ends need an order */
     uint32_t changed_count;
     rp_share *shares;
     uint32_t share_count;
@@ -142,24 +147,24 @@ static inline rp_status rp_heap_reserve(rp_heap *heap, uint64_t capacity)
     return rp_grow(&heap->entries, &heap->capacity, capacity, sizeof *heap->entries);
 }
 
-/* Takes the group at `slot` out of the heap of ends. */
+/* Removes the group at `slot` from the heap of ends. */
 void rp_ends_remove(rp_network *network, uint32_t slot);
 
-/* Up to so many ends have no order, but for the least one, which is the first: looking at all of
+/* Up to this number ends have no order, except that the least end is the first: looking at all of
  * them is cheaper than a heap. */
 #define RP_FEW_ENDS 16u
 
-/* Begins changes of ends, after which at most `count` more groups have one. */
+/* Begins changes of ends, after which at most `count` more groups have an end. */
 static inline void rp_ends_begin(rp_network *network, uint32_t count)
 {
     network->changed_count = 0;
     network->few_ends = network->end_count + count <= RP_FEW_ENDS;
 }
 
-/* Ends them: the first end is the least again. */
+/* Finishes changes of ends: the first end is the least again. */
 void rp_ends_update(rp_network *network);
 
-/* Gives a group its next end, between the two. */
+/* Gives a group its next end, between rp_ends_begin and rp_ends_update. */
 static inline void rp_ends_set(rp_network *network, uint32_t index, int64_t ticks)
 {
     rp_group *group = &network->groups[index];
@@ -183,10 +188,10 @@ static inline void rp_network_touch(rp_network *network, uint32_t group)
     }
 }
 
-/* Brings rates and ends up to date with the marked groups, of which there are some. */
+/* Brings rates and ends up to date with the marked groups, of which there is at least one. */
 void rp_network_settle_dirty(rp_network *network);
 
-/* The same; often there are none. */
+/* As rp_network_settle_dirty, also if no group is marked, as is often the case. */
 static inline void rp_network_settle(rp_network *network)
 {
     if (network->dirty_count > 0) {
@@ -194,27 +199,28 @@ static inline void rp_network_settle(rp_network *network)
     }
 }
 
-/* Brings the links of a group up to date with its count of flows: what a change begins with. */
+/* Brings the links of a group up to date with its count of flows: the first step of a change. */
 void rp_network_relink(rp_network *network, uint32_t group);
 
-/* True where the link connects the groups on it: it may be a bottleneck of more than one, now or
- * at the rates computed last. A link that all its groups together cannot fill never is one. */
+/* @return whether the link connects the groups on it: it may be a bottleneck of more than one
+ * group, now or at the rates computed last. A link that all its groups together cannot fill is
+ * never a bottleneck. */
 static inline bool rp_link_connects(const rp_link *link)
 {
     return link->tight || link->demand >= RP_TIGHT;
 }
 
-/* Joins the reached groups and links: a group, one of whose links is reached. */
+/* Adds a group, with a reached link, to the reached groups and links. */
 void rp_network_join(rp_network *network, uint32_t group);
 
-/* Collects the groups that the groups in `starts` are connected with, and all links that connect
- * those, in reached_groups and reached_links. They are kept from change to change. */
+/* Collects in reached_groups and reached_links the groups that are connected with the groups in
+ * `starts`, and all links that connect them. Both are kept from change to change. */
 void rp_network_reach(rp_network *network);
 
-/* The same for all groups with flows and all their links. */
+/* As rp_network_reach, for all groups with flows and all their links. */
 void rp_network_reach_all(rp_network *network);
 
-/* The key of a flow that ends at a service, and back: the bits of the double. */
+/* Convert between the service at which a flow ends and its key: the bits of the double. */
 static inline double rp_key_service(uint64_t key)
 {
     double service;
@@ -235,7 +241,7 @@ static inline double rp_group_service(const rp_network *network, const rp_group 
     return group->service + group->rate * (double)(network->clock_ticks - group->since_ticks);
 }
 
-/* When a flow with that key ends, at the group's rate. */
+/* The time at which a flow with this key ends, at the group's rate. */
 static inline int64_t rp_group_end(const rp_group *group, uint64_t key)
 {
     double left = rp_key_service(key) - group->service;

@@ -1,11 +1,11 @@
-/* Rates: progressive filling over the groups that a change reaches, and what follows for the ends
- * of their flows. */
+/* Rates: progressive filling over the groups that a change reaches, and the new ends of their
+ * flows. */
 #include "common/machine/network/network_internal.h"
 
 #include <math.h>
 
-/* Rate of a link that each unfixed flow would get now. It never falls from level to level;
- * the comparison keeps rounding from making it so. */
+/* Rate of a link that each unfixed flow would get now. In exact arithmetic it never falls from
+ * level to level; the comparison keeps rounding from lowering it. */
 static double share_of(const rp_link *link)
 {
     double rest = link->rest - link->level_rate * (double)link->level_flows;
@@ -63,7 +63,7 @@ static void take_share(rp_link *link, double rate, uint64_t flows)
     link->unfixed -= flows;
 }
 
-/* All flows on the bottleneck that are not fixed get its share. Returns how many groups. */
+/* Fixes all unfixed flows on the bottleneck at its share. @return the number of groups */
 static uint32_t fix(rp_network *network, const rp_link *bottleneck, double rate)
 {
     uint32_t fixed = 0;
@@ -82,8 +82,9 @@ static uint32_t fix(rp_network *network, const rp_link *bottleneck, double rate)
     return fixed;
 }
 
-/* Shares only grow while others are fixed, so an entry is a lower bound: the first one that is up
- * to date is the least. Equal shares go by the link's index, never by where the search began. */
+/* Shares only grow while others are fixed, so an entry is a lower bound: the first entry that is up
+ * to date is the least. Equal shares are ordered by the link's index, never by the start of the
+ * search. */
 static void fill_links(rp_network *network)
 {
     begin_filling(network);
@@ -113,8 +114,8 @@ static void set_full(rp_network *network, rp_link *link, bool full)
     }
 }
 
-/* A group whose rate or first flow changed gets a new end. One whose rate did not change keeps its
- * service as it is: what a change does not reach is not rounded again either. */
+/* Gives a group whose rate or first flow changed a new end. If only the first flow changed, the
+ * service stays as it is, so that a change does not round groups whose rates it does not alter. */
 static inline void change_end(rp_network *network, uint32_t index, double rate)
 {
     rp_group *group = &network->groups[index];
@@ -136,7 +137,8 @@ static inline void change_rate(rp_network *network, uint32_t index, double rate)
     }
 }
 
-/* Groups that are still dirty were not reached: they have ended, or their rate is as before. */
+/* Settles groups that are still dirty, as the search has not reached them: they have ended, or
+ * their rate is as before. */
 static void change_rest(rp_network *network)
 {
     for (uint32_t i = 0; i < network->dirty_count; i++) {
@@ -152,8 +154,9 @@ static void change_rest(rp_network *network)
     network->dirty_count = 0;
 }
 
-/* Links that are not tight are no bottlenecks, and not all groups on them need be reached: they
- * leave the reached ones. Returns the first bottleneck of those that stay. */
+/* Removes from the reached links those that are not tight: they are no bottlenecks, and not all
+ * groups on them need be reached.
+ * @return the first bottleneck among the others */
 static rp_share find_first(rp_network *network)
 {
     rp_share first = {INFINITY, NULL};
@@ -180,8 +183,8 @@ static rp_share find_first(rp_network *network)
     return first;
 }
 
-/* Takes a reached link up that has changed or is new. False where it takes a look at all links to
- * tell what limits the groups. */
+/* Takes up a reached link that has changed or is new.
+ * @return false if all links must be looked at to find the limit of the groups */
 static bool limit_holds(rp_network *network, rp_link *link)
 {
     link->tight = link->demand >= RP_TIGHT;
@@ -195,8 +198,8 @@ static bool limit_holds(rp_network *network, rp_link *link)
     return true;
 }
 
-/* True where the link that has limited all reached groups still does: only links that have changed
- * or are new, those from `begin` on, are looked at. */
+/* @return whether the link that has limited all reached groups still does. Only links that have
+ * changed, or that are new (from `begin` on), are looked at. */
 static bool is_limited(rp_network *network, uint32_t begin)
 {
     bool holds =
@@ -222,8 +225,8 @@ static void change_all(rp_network *network, rp_share first)
     }
 }
 
-/* One link limits all reached groups: what `fill` would find, with the same operations and so with
- * the same bits. */
+/* Sets the rates if a single link limits all reached groups. The result is that of `fill_links`,
+ * with the same operations and so with the same bits. */
 static void fill_at_once(rp_network *network, rp_share first)
 {
     change_all(network, first);
@@ -258,8 +261,9 @@ static void recompute_reached(rp_network *network)
     }
 }
 
-/* A group that has all its links that connect to itself: the narrowest of them is its bottleneck.
- * False, and nothing done, where it shares one of them with another group. */
+/* Settles a group that shares none of its connecting links with another group: the narrowest of
+ * them is its bottleneck.
+ * @return false, with nothing done, if it shares a connecting link */
 static bool settle_alone(rp_network *network, uint32_t index)
 {
     rp_group *group = &network->groups[index];
@@ -280,7 +284,7 @@ static bool settle_alone(rp_network *network, uint32_t index)
             first = share;
         }
     }
-    network->limit = NULL; /* one of its links may be reached */
+    network->limit = NULL; /* a link of this group may be reached */
     if (group->listed && reached) {
         rp_network_join(network, index);
     }
@@ -298,7 +302,7 @@ static bool settle_alone(rp_network *network, uint32_t index)
     return true;
 }
 
-/* Takes the changes of count up, deals with groups that are alone and leaves the others in
+/* Takes up the changes of count, settles groups that are alone and leaves the others in
  * `starts`. */
 static void begin_changes(rp_network *network)
 {
@@ -343,6 +347,6 @@ void rp_network_recompute(rp_network *network)
     rp_ends_begin(network, 0);
     recompute_reached(network);
     network->whole = false;
-    network->limit = NULL; /* links that are not tight are among the reached ones */
+    network->limit = NULL; /* reached links include those that are not tight */
     rp_ends_update(network);
 }

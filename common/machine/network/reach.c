@@ -1,10 +1,10 @@
-/* Which groups a change reaches: those that links connect with it. */
+/* Finds the groups that a change reaches: those that links connect with it. */
 #include "common/machine/network/network_internal.h"
 
-/* The reached links and groups are kept: as long as changes are connected with them, they remain
- * closed (no group with flows has one link that connects inside and another one outside), and need
- * not be searched again. They may then hold more than the change reaches, which changes the cost,
- * not the result, so a search now and then is enough. */
+/* The reached links and groups are kept. As long as changes are connected with them, they remain
+ * closed (no group with flows has a connecting link inside and another outside), and need not be
+ * searched again. They may then hold more than the change reaches, which changes the cost, not the
+ * result, so an occasional search is enough. */
 #define SEARCH_EVERY 16u
 
 /* ---- Links and the groups on them ------------------------------------------------------------ */
@@ -31,7 +31,7 @@ static void unlist(rp_network *network, rp_link *link, const rp_hop *hop)
     link->demand -= hop->demand;
 }
 
-/* A group that has lost its last flow is no more among the reached ones. */
+/* Removes a group that has lost its last flow from the reached groups. */
 static void leave(rp_network *network, rp_group *group)
 {
     uint32_t moved = network->reached_groups[--network->reached_group_count];
@@ -83,7 +83,7 @@ static void reach_links(rp_network *network, const rp_group *group)
     }
 }
 
-/* Puts a group among the reached ones. */
+/* Adds a group to the reached groups. */
 static void enter(rp_network *network, rp_group *group, uint32_t index)
 {
     group->mark = network->mark;
@@ -107,7 +107,8 @@ static void reach_members(rp_network *network, const rp_link *link)
     }
 }
 
-/* The list of links grows while it is walked: breadth first. */
+/* Reaches the groups of all reached links from `begin` on. The list of links grows during the walk:
+ * breadth first. */
 static void reach_from(rp_network *network, uint32_t begin)
 {
     for (uint32_t i = begin; i < network->reached_link_count; i++) {
@@ -124,7 +125,7 @@ static void begin_search(rp_network *network)
     network->reached_group_count = 0;
 }
 
-/* True where one of the group's links is reached and connected before, with all groups on it. */
+/* @return whether a link of the group is reached and connected before, with all groups on it. */
 static bool is_connected(const rp_network *network, const rp_group *group)
 {
     for (uint32_t i = 0; i < group->hop_count; i++) {
@@ -146,8 +147,8 @@ static bool all_connected(const rp_network *network)
     return true;
 }
 
-/* Reach of one change: the group's links that connect, and the groups on links that are among
- * the reached ones, but did not connect before. */
+/* Reach of a single change: the group's links that connect, and the groups on reached links that
+ * did not connect before. */
 static void reach_start(rp_network *network, uint32_t index)
 {
     rp_group *group = &network->groups[index];

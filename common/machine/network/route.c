@@ -1,4 +1,4 @@
-/* Routes: the same set of links is the same route, found by its hash. */
+/* Routes: equal sets of links are the same route, which is found by its hash. */
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/machine/network/network_internal.h"
@@ -71,7 +71,7 @@ static uint32_t hash_step(uint32_t hash, uint32_t link)
     return (hash ^ link) * 16777619u;
 }
 
-/* The route's place in the table, or the empty place where it belongs. */
+/* The route's place in the table, or the empty place for it. */
 static uint32_t find_place(const rp_network *network, uint32_t count)
 {
     uint32_t hash = 2166136261u;
@@ -94,7 +94,7 @@ static uint32_t hash_of_group(const rp_network *network, const rp_group *group)
     return hash ^ hash >> 15;
 }
 
-/* Twice the room, at most half of it used. */
+/* Doubles the table: at most half of it is used. */
 static rp_status grow_table(rp_network *network)
 {
     if (network->table_size > 2 * network->group_count) {
@@ -116,7 +116,7 @@ static rp_status grow_table(rp_network *network)
     return RP_OK;
 }
 
-/* Everything that a recomputation needs, so that it cannot fail. */
+/* Grows all arrays that a recomputation needs, so that it cannot fail. */
 static rp_status grow_groups(rp_network *network)
 {
     if (network->group_count < network->group_capacity) {
@@ -133,8 +133,8 @@ static rp_status grow_groups(rp_network *network)
     return RP_OK;
 }
 
-/* Part of a link that a route could take whose narrowest link has `least`: rounded up, so that a
- * sum below RP_TIGHT is that of rates below the capacity. */
+/* Part of a link that a route could take if its narrowest link has capacity `least`. It is rounded
+ * up, so that a sum below RP_TIGHT proves that the rates are below the capacity. */
 static uint32_t demand_of(double least, double capacity)
 {
     return least < capacity ? (uint32_t)(least / capacity * RP_WHOLE) + 1 : RP_WHOLE;
