@@ -11,12 +11,13 @@
  *   placement offload                 # of weights: resident, offload or sharded
  *   versions one                      # of weights: one, two or stashed
  *   traits one-dispatcher             # traits.h: names of flags, names and values of numbers
- *   lowered fp16 13 13 12             # lowered programs only: type of values, and sequences of
- * each # microbatch stage 0..7 forward                # layers [0, 7), roles of forward, backward,
- * head; from 0 on forward-chain 0 1 2 3             # stage numbers in the order a microbatch
- * passes them backward-chain 4 5 6 queue compute 0                   # kind and GPU (host kinds
- * have none); then its ops in order 0F3                               # stage, kind, microbatch;
- * numbered from 0 over all queues 5R3 join                          # joined to the op after it
+ *   lowered fp16 13 13 12             # lowered programs only: type, sequences of each microbatch
+ *   stage 0..7 forward                # layers [0, 7); roles forward, backward, head; from 0 on
+ *   forward-chain 0 1 2 3             # stages in the order in which a microbatch passes them
+ *   backward-chain 4 5 6
+ *   queue compute 0                   # kind and GPU (host kinds have none), then its ops in order
+ *   0F3                               # stage, kind, microbatch; numbered from 0 over all queues
+ *   5R3 join                          # joined to the op after it
  *   5B3@1 after 17 34 order 99        # iteration 1; data waits, then control waits
  *   5B3/20@1                          # lowered programs only: layer 20 of the stage alone
  *   OPTIMIZER@1 order 7 15            # host ops have no stage and microbatch
