@@ -271,31 +271,12 @@ static void insert_many(text *t, size_t at)
 
 static void damage(text *t)
 {
-    static const char *const values[] = {"-1",
-                                         "0",
-                                         "1",
-                                         "2",
-                                         "1.5",
-                                         "-0.0",
-                                         "1e400",
-                                         "-1e308",
-                                         "1e-320",
-                                         "nan",
-                                         "inf",
-                                         "null",
-                                         "18446744073709551616",
-                                         "9223372036854775807",
-                                         "4294967296",
-                                         "65537",
-                                         "2147483648",
-                                         "0x10",
-                                         "1e18",
-                                         "true",
-                                         "\"\"",
-                                         "[]",
-                                         "{}",
-                                         "../../etc/passwd",
-                                         "/dev/zero"};
+    /* clang-format off */
+    static const char *const values[] = {
+        "-1", "0", "1", "2", "1.5", "-0.0", "1e400", "-1e308", "1e-320", "nan", "inf", "null",
+        "18446744073709551616", "9223372036854775807", "4294967296", "65537", "2147483648", "0x10",
+        "1e18", "true", "\"\"", "[]", "{}", "../../etc/passwd", "/dev/zero"};
+    /* clang-format on */
     static const char *const bytes[] = {"\n",           "\r\n",         "\t",   "\x1b[31m",
                                         "\x7f",         "\x01",         "\xff", "\xc2\x9b",
                                         "\xe2\x80\xae", "\xef\xbb\xbf", "\"",   "#"};
@@ -480,55 +461,15 @@ static void read_options(program *p)
 static const char *draw_absurd(void)
 {
     static char longest[100001];
-    static const char *const values[] = {"",
-                                         "-",
-                                         "--",
-                                         "-1",
-                                         "0",
-                                         "0.5",
-                                         "1e400",
-                                         "nan",
-                                         "-inf",
-                                         "18446744073709551616",
-                                         "99999999999999999999999",
-                                         "9223372036854775808",
-                                         ",",
-                                         ",,",
-                                         "1,,2",
-                                         "|",
-                                         "a,b,c",
-                                         "3|3",
-                                         "\n",
-                                         "a\nb",
-                                         "\x1b[2J",
-                                         "\x7f",
-                                         "\xff\xfe",
-                                         "\xe2\x80\xae",
-                                         ("\xc2\x9b"
-                                          "31m"),
-                                         "%s%n",
-                                         "/",
-                                         ".",
-                                         "..",
-                                         "/dev/null",
-                                         "/dev/zero",
-                                         "/proc/self/mem",
-                                         "no/such/file",
-                                         "all",
-                                         "none",
-                                         "*",
-                                         "0*0",
-                                         "1*1e400",
-                                         "=",
-                                         "gpus=8",
-                                         "1/0",
-                                         "2/1",
-                                         "0x10",
-                                         "1e3",
-                                         " 8",
-                                         "8 ",
-                                         "+8",
-                                         "-0"};
+    /* clang-format off */
+    static const char *const values[] = {
+        "", "-", "--", "-1", "0", "0.5", "1e400", "nan", "-inf", "18446744073709551616",
+        "99999999999999999999999", "9223372036854775808", ",", ",,", "1,,2", "|", "a,b,c", "3|3",
+        "\n", "a\nb", "\x1b[2J", "\x7f", "\xff\xfe", "\xe2\x80\xae", ("\xc2\x9b" "31m"), "%s%n",
+        "/",
+        ".", "..", "/dev/null", "/dev/zero", "/proc/self/mem", "no/such/file", "all", "none", "*",
+        "0*0", "1*1e400", "=", "gpus=8", "1/0", "2/1", "0x10", "1e3", " 8", "8 ", "+8", "-0"};
+    /* clang-format on */
     uint32_t which = draw(COUNT_OF(values) + 2);
     memset(longest, 'x', sizeof longest - 1);
     return which < COUNT_OF(values) ? values[which] : longest;
@@ -536,38 +477,13 @@ static const char *draw_absurd(void)
 
 static const char *draw_known(void)
 {
-    static const char *const names[] = {"gpipe",
-                                        "1f1b",
-                                        "roundpipe",
-                                        "zbv",
-                                        "dualpipev",
-                                        "zero2",
-                                        "fsdp",
-                                        "megatron-tp",
-                                        "mobius",
-                                        "interleaved-1f1b",
-                                        "gpipe,roundpipe",
-                                        "tiny",
-                                        "qwen3-1.7b",
-                                        "rtx4090x8",
-                                        "h200",
-                                        "qwen3-1.7b@rtx4090",
-                                        "even",
-                                        "paper",
-                                        "auto",
-                                        "early",
-                                        "wait",
-                                        "none",
-                                        "0*2",
-                                        "host",
-                                        "link_gb_per_s=20",
-                                        "1,1",
-                                        "2,2",
-                                        "14,14",
-                                        "1/2",
-                                        "schedules",
-                                        "models",
-                                        "best"};
+    /* clang-format off */
+    static const char *const names[] = {
+        "gpipe", "1f1b", "roundpipe", "zbv", "dualpipev", "zero2", "fsdp", "megatron-tp", "mobius",
+        "interleaved-1f1b", "gpipe,roundpipe", "tiny", "qwen3-1.7b", "rtx4090x8", "h200",
+        "qwen3-1.7b@rtx4090", "even", "paper", "auto", "early", "wait", "none", "0*2", "host",
+        "link_gb_per_s=20", "1,1", "2,2", "14,14", "1/2", "schedules", "models", "best"};
+    /* clang-format on */
     return names[draw(COUNT_OF(names))];
 }
 

@@ -1,4 +1,4 @@
-/* --intervals: keys, kinds, off, what is not decided, and that throughput is never the makespan's. */
+/* --intervals: keys, kinds, off, undecided quantities; throughput is never the makespan's. */
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
