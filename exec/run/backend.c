@@ -31,7 +31,7 @@ static void count_device(void *context, const rpexec_device *device)
     *count = device->index + 1;
 }
 
-/* The reason is dropped here: taking hold of the devices says it. */
+/* The reason is dropped here: the attempt to take hold of the devices gives it. */
 static void no_device(void *context, const char *reason)
 {
     (void)context;

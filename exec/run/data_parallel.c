@@ -1,5 +1,4 @@
-/* Data-parallel systems: what is gathered, reduced and moved of the ranks' shares, and their steps.
- */
+/* Data-parallel systems: gathering, reducing and moving the ranks' shares, and their steps. */
 #include "common/base/log.h"
 #include "exec/run/execute_internal.h"
 #include "exec/state/shard.h"
@@ -50,7 +49,7 @@ static float scale_of(const rpexec_run *r, uint32_t op)
     return r->scales[r->program->ops[op].iteration];
 }
 
-/* True where embedding and head are trained as one table. */
+/* True if embedding and head are trained as a single table. */
 static bool trains_tied(const rpexec_run *r)
 {
     return r->plan->model->config->tied_head && r->plan->model->rank == 0;
@@ -74,8 +73,8 @@ static list list_of(const rpexec_run *r, uint32_t gpu)
     return (list){.run = r, .gpu = gpu, .arrays = r->arrays + gpu * most};
 }
 
-/* Layers [begin, end), whose packed shares are at `shares`, to whole layers at `whole`. Where
- * `shares` is NULL in place, and only what is trained. */
+/* Gathers layers [begin, end), whose packed shares are at `shares`, to whole layers at `whole`. If
+ * `shares` is NULL, gathers in place, and only the trained pieces. */
 static void add_layers(list *l, uint32_t begin, uint32_t end, void *shares, void *whole)
 {
     rpexec_pieces p = pieces_of(l->run, l->gpu, begin, end);
@@ -89,7 +88,7 @@ static void add_layers(list *l, uint32_t begin, uint32_t end, void *shares, void
     }
 }
 
-/* The packed shares of layers [begin, ...) of a stage, where its rank keeps them. */
+/* Address at which the rank keeps the packed shares of layers [begin, ...) of a stage. */
 static void *kept(const list *l, uint32_t stage, uint32_t begin)
 {
     const rpexec_home *home = rpexec_plan_home(l->run->plan, l->gpu, stage);
@@ -97,7 +96,7 @@ static void *kept(const list *l, uint32_t stage, uint32_t begin)
     return element(l->run, rpexec_run_at(l->run, home->weights), before);
 }
 
-/* A job's weights, and with them embedding and head where those are apart. */
+/* A job's weights, and with them embedding and head if those are kept apart. */
 static void add_job(list *l, const rpexec_task *task)
 {
     const rpexec_run *r = l->run;
@@ -124,7 +123,7 @@ static void add_job(list *l, const rpexec_task *task)
     add_layers(l, head, head + 1, last, element(r, root, r->plan->model->embedding.floats));
 }
 
-/* All new weights, from what has come up or from what each rank has stepped. */
+/* All new weights, from the shares that have been uploaded or that each rank has stepped. */
 static void add_all(list *l, const rpexec_task *task)
 {
     const rpexec_run *r = l->run;
@@ -166,7 +165,7 @@ rp_status rpexec_run_sharded_gather(rpexec_run *r, uint32_t op, rpexec_lane *lan
     return run_collective(r, op, RPEXEC_ALL_GATHER, &l);
 }
 
-/* The rank's shares of layers [begin, end); returns where the next ones go. */
+/* Uploads the rank's shares of layers [begin, end). @return the place of the next shares */
 static void *upload_layers(rpexec_run *r, uint32_t op, uint32_t begin, uint32_t end, void *to)
 {
     void *from = rpexec_state_working(r->e->state, begin);
@@ -246,7 +245,7 @@ rp_status rpexec_run_sharded_download(rpexec_run *r, uint32_t op, rpexec_lane *l
     return RP_OK;
 }
 
-/* One microbatch per GPU of a stage; a tied table's two sums stay apart until the step. */
+/* Collects one microbatch per GPU of a stage; a tied table's two sums stay apart until the step. */
 rp_status rpexec_run_sharded_collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
@@ -261,8 +260,9 @@ rp_status rpexec_run_sharded_collect(rpexec_run *r, uint32_t op, rpexec_lane *la
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* On the host: of all that the ranks have sent down. The op does all of it, so that it may be one
- * pass, unless gradients have been collected as they came. A barrier where the GPUs have stepped.
+/* The host's step with all gradients that the ranks have sent down. This op does the whole step, so
+ * that it may be a single pass, unless gradients have been collected as they came. If the GPUs have
+ * stepped, it is only a barrier.
  */
 rp_status rpexec_run_sharded_optimise(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
@@ -331,7 +331,8 @@ static rpexec_update update_of(const rpexec_run *r, uint32_t gpu, uint32_t stage
                            .count = p->share};
 }
 
-/* Of this rank's shares; those of a tied table are in the embedding's place alone. */
+/* Squares of this rank's gradient shares; a tied table's are counted only in the embedding's
+ * place. */
 static rpexec_squares squares_of(const rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     uint32_t gpu = gpu_of(r, op);
@@ -395,7 +396,7 @@ rp_status rpexec_run_sharded_update(rpexec_run *r, uint32_t op, rpexec_lane *lan
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
-/* Between the state and what a rank has of a stage for Adam: masters and moments. */
+/* Moves Adam's arrays of a rank's share of a stage, masters and moments, from or to the state. */
 static void move_piece(rpexec_run *r, const rpexec_update *update, uint64_t whole, uint64_t moments,
                        bool load)
 {
@@ -420,7 +421,7 @@ static void move_stage(rpexec_run *r, uint32_t gpu, uint32_t stage, bool load)
     while (rpexec_pieces_next(&p)) {
         const rpexec_update update = update_of(r, gpu, stage, &p);
         uint64_t whole = state->trained[home->begin] + p.trained_at + p.begin;
-        bool tied = p.table && trains_tied(r); /* in the embedding's place */
+        bool tied = p.table && trains_tied(r); /* counted in the embedding's place */
         if (p.trained) {
             move_piece(r, &update, load && tied ? p.begin : whole, tied ? p.begin : whole, load);
         }
@@ -465,7 +466,7 @@ void rpexec_run_store_sharded(rpexec_run *r)
 {
     rpexec_state *state = r->e->state;
     if (!rpexec_run_shards_are_trained(r)) {
-        return; /* the state is where it was trained */
+        return; /* the host has trained the state itself */
     }
     for (uint32_t gpu = 0; gpu < r->program->gpu_count; gpu++) {
         for (uint32_t stage = 0; stage < r->program->stage_count; stage++) {

@@ -85,7 +85,7 @@ void rpexec_driver_log_failure(const rpexec_plan *plan, uint32_t op, rp_status s
     const rp_op *o = &plan->program->ops[op];
     char name[RP_OP_NAME_SIZE];
     if (status == RP_LOST) {
-        return; /* said by whoever has noticed it */
+        return; /* logged by the code that noticed it */
     }
     rp_op_name(o, name);
     const rp_queue *at = &plan->program->queues[plan->order.queue_of[op]];

@@ -9,7 +9,7 @@
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-/* A thread that submits: one per GPU, and one for the host's queues. */
+/* A thread that submits ops: each GPU has its own, and the host's queues share another. */
 typedef struct worker {
     rpexec_run *run;
     uint32_t gpu; /* gpu_count: the host */
@@ -80,11 +80,11 @@ static double own_loss(const rpexec_run *r, uint32_t iteration)
         sum += of[m];
     }
     double loss = sum / (double)r->e->batches[iteration].valid_tokens;
-    return isnan(loss) ? NAN : loss; /* is printed: without a sign */
+    return isnan(loss) ? NAN : loss; /* a NaN is printed without a sign */
 }
 
-/* Of all processes, which ask for the same iterations in ascending order.
- * @return NaN where one is gone */
+/* Loss over all processes, which ask for the same iterations in ascending order.
+ * @return NaN if a process is gone */
 static double loss_of(rpexec_run *r, uint32_t iteration)
 {
     double all[RPEXEC_MAX_PROCESSES];
@@ -105,8 +105,8 @@ static double loss_of(rpexec_run *r, uint32_t iteration)
     return r->losses[iteration];
 }
 
-/* Ops of a host's queue behind which all gradients of their iteration have been summed, unless the
- * GPUs do it; others' are those of the compute queues. */
+/* True for the ops after which an iteration has ended: in the host's queues those after which all
+ * gradients have been summed, unless the GPUs do that, and every op of the compute queues. */
 static bool ends_iteration(const rpexec_run *r, const rp_queue *queue, const rp_op *op)
 {
     bool host = queue->kind != RP_QUEUE_COMPUTE;
@@ -138,7 +138,7 @@ static rp_status wait_for_iteration(rpexec_run *r, uint32_t iteration)
     return status;
 }
 
-/* GPUs that have stepped have left it, each its part; the host has it when all is collected. */
+/* The norm, which GPUs that step have noted, each its part, and the host when all is collected. */
 static double norm_of(rpexec_run *r, uint32_t iteration)
 {
     pthread_mutex_lock(&r->lock);
@@ -160,7 +160,7 @@ static bool is_lost(const rpexec_run *r)
     return r->e->processes != NULL && rpexec_processes_failed(r->e->processes);
 }
 
-/* Tells the follower of each iteration as it ends. A failure is `finish`'s to report. */
+/* Tells the follower of each iteration as it ends. `finish` reports a failure. */
 static void follow(rpexec_run *r)
 {
     const rpexec_follower *f = &r->e->follower;
@@ -199,7 +199,7 @@ static void lose(void *context)
     stop(r);
 }
 
-/* Ops that are summed over processes end when the others have come. */
+/* Sums over processes end only when all processes have come. */
 static bool waits_for_others(void *context)
 {
     const rpexec_run *r = context;
@@ -218,7 +218,7 @@ static bool decided(rpexec_run *r, uint32_t iteration)
         const rpexec_message verdict = {
             .kind = VERDICT, .number = iteration, .values = {begins ? 1 : 0}};
         if (r->e->processes != NULL) {
-            (void)rpexec_processes_tell(r->e->processes, &verdict); /* who is gone is noticed */
+            (void)rpexec_processes_tell(r->e->processes, &verdict); /* failures are noticed */
         }
         return begins;
     }
@@ -272,7 +272,7 @@ static rp_status run_workers(rpexec_run *r, rp_arena *arena)
         stop(r);
     }
     if (status != RP_OK && r->e->processes != NULL) {
-        rpexec_processes_abort(r->e->processes); /* threads wait for what never comes */
+        rpexec_processes_abort(r->e->processes); /* threads wait for messages that never come */
     }
     for (uint32_t i = 0; i < started; i++) {
         pthread_join(workers[i].thread, NULL);
@@ -293,7 +293,7 @@ static uint64_t loss_count(const rpexec_run *r)
     return (uint64_t)r->program->iteration_count * r->program->microbatch_count;
 }
 
-/* Room for batches and losses where operators on the GPUs reach it. */
+/* Makes room for batches and losses in memory that operators on the GPUs reach. */
 static rp_status share(rpexec_run *r)
 {
     const rpexec_driver_type *type = r->e->driver_type;
@@ -389,7 +389,7 @@ void rpexec_execution_close(rpexec_run *r)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* As if the program had not run. */
+/* Resets the run as if the program had not run. */
 static rp_status rewind_run(rpexec_run *r)
 {
     memset(r->submitted, 0, r->program->op_count * sizeof *r->submitted);
@@ -415,10 +415,10 @@ static rp_status rewind_run(rpexec_run *r)
     return again ? r->e->driver_type->rewind(r->driver) : RP_OK;
 }
 
-/* Synchronous: no download of the next iteration into a slot, and no upload of it, begins before
- * the OPTIMIZER has ended, since its first op waits for a REFRESH; and uploads of this one have
- * ended before the last COLLECT, whose gradients come of them. Calls that overlap have slots of
- * their own.
+/* True if a synchronous step can be fused. No download of the next iteration into a slot, and no
+ * upload from it, begins before the OPTIMIZER has ended, since the next iteration's first op waits
+ * for a REFRESH. Uploads of this iteration have ended before the last COLLECT, whose gradients
+ * depend on them. Calls that overlap have slots of their own, so they are excluded.
  */
 static bool can_fuse(const rpexec_execution *e)
 {

@@ -8,46 +8,49 @@
 
 struct rpexec_run {
     rpexec_execution *e;
-    rp_arena *arena; /**< of the run and all that is in it */
+    rp_arena *arena; /**< memory of the run and of all that is in it */
     bool has_run;
     const rpexec_plan *plan;
     const rp_program *program;
     rpexec_driver *driver;
     const rpexec_operators *operators; /**< for the lanes of the driver */
-    rp_status transferred;             /**< status of the state's way to the GPUs, and back */
-    uint64_t *first_sequence; /**< [microbatch + 1] where a microbatch begins in its batch */
-    double *loss_of;          /**< [iteration][microbatch], where the GPUs can add to it */
-    int32_t **ids;            /**< [iteration] the batches, where the GPUs can read them */
+    rp_status transferred;             /**< status of moving the state to the GPUs and back */
+    uint64_t *first_sequence; /**< [microbatch + 1] first sequence of a microbatch in its batch */
+    double *loss_of;          /**< [iteration][microbatch], in memory that the GPUs can add to */
+    int32_t **ids;            /**< [iteration] the batches, in memory that the GPUs can read */
     int32_t **labels;
     rpexec_stage_save *saves; /**< [save] of the plan */
     atomic_ullong uploaded;   /**< bytes */
     atomic_ullong downloaded;
     atomic_ullong exchanged;         /**< between GPUs */
-    rpexec_collective_array *arrays; /**< [gpu][rpexec_plan_most_arrays] of the collective it is in
-                                      */
-    int32_t **slice_ids; /**< tensor parallel: [gpu][iteration] ids, from the rank's first one on */
-    void **staging;      /**< tensor parallel: [gpu] room on the host for a layer of its slice */
-    /* Ops submitted so far: an op is submitted once all that it waits for has been. */
+    rpexec_collective_array *arrays; /**< [gpu][rpexec_plan_most_arrays] of the GPU's collective */
+    int32_t **slice_ids; /**< tensor parallel: [gpu][iteration] ids, counted from the rank's first
+                              id */
+    void **staging;      /**< tensor parallel: [gpu] host memory for a layer of the rank's slice */
+    /* Ops submitted so far: an op is submitted after all ops that it waits for. */
     pthread_mutex_t lock;
     pthread_cond_t submitted_one;
     bool *submitted; /**< [op] */
     bool stopped;
-    /* Iterations, below the same lock. */
-    uint32_t begun;    /**< of which an op has run or runs */
-    uint32_t run_most; /**< that run at most: begun, once the follower has ended the run */
-    bool exhausted;    /**< the state's: none begins any more */
-    float *scales;     /**< [iteration + 1] of the loss */
-    double *norms;     /**< [iteration] of the gradients */
+    /* Iterations, under the same lock. */
+    uint32_t begun;    /**< number of iterations of which an op has run or runs */
+    uint32_t run_most; /**< most iterations that run: `begun`, after the follower has ended the
+                            run */
+    bool exhausted;    /**< the state's: no further iteration begins */
+    float *scales;     /**< [iteration + 1] scale of the loss */
+    double *norms;     /**< [iteration] norm of the gradients */
     struct rpexec_agreement *agreements; /**< [iteration] */
-    double *losses;                      /**< [iteration] of all processes, where they are known */
+    double *losses;                      /**< [iteration] loss over all processes, as far as
+                                              known */
     uint32_t losses_known;
-    int8_t *verdicts; /**< [iteration] what process 0 has said: 1 it runs, -1 it does not */
+    int8_t *verdicts; /**< [iteration] decision of process 0: 1 it runs, -1 it does not, 0 none
+                           yet */
 };
 
-/** Tags of what processes exchange (exec/processes/processes.h): a kind and a number. */
+/** Tags of the messages between processes (exec/processes/processes.h): a kind and a number. */
 enum {
     RPEXEC_TAG_LAYER, /**< gradients of a layer in host memory */
-    RPEXEC_TAG_JOB,   /**< of a job on a GPU */
+    RPEXEC_TAG_JOB,   /**< gradients of a job on a GPU */
     RPEXEC_TAG_LOSS,
 };
 
@@ -56,23 +59,24 @@ static inline uint64_t rpexec_run_tag(uint32_t kind, uint32_t number)
     return (uint64_t)kind << 32 | number;
 }
 
-/** Decision of all GPUs with resident weights to take a step, which one overflow prevents, and the
- * norm of all their gradients. */
+/** Common decision of all GPUs with resident weights to take a step, which a single overflow
+ * prevents, and the norm of all their gradients. */
 typedef struct rpexec_agreement {
     uint32_t expected; /**< UPDATE ops of the iteration */
     uint32_t arrived;
-    rpexec_squares squares; /**< of those that have arrived */
-    double clip;            /**< factor of the step's gradients; valid when all have arrived */
+    rpexec_squares squares; /**< sum over the UPDATEs that have arrived */
+    double clip;            /**< factor that clips the step's gradients; valid when all have
+                                 arrived */
     uint64_t step;          /**< number of the step, from 1 on; valid when all have arrived */
 } rpexec_agreement;
 
-/** Room for a run's loss scales. @retval RP_OK, RP_NO_MEMORY */
+/** Makes room for a run's loss scales. @retval RP_OK, RP_NO_MEMORY */
 rp_status rpexec_run_open_scales(rpexec_run *run);
 
-/** The first iteration's scale is the state's; nobody has agreed on anything. */
+/** Sets the first iteration's scale to the state's and forgets all agreements. */
 void rpexec_run_begin_scales(rpexec_run *run);
 
-/** @return true where a run's GPUs agree before a step: losses are scaled, or gradients clipped. */
+/** @return true if a run's GPUs agree before a step: losses are scaled, or gradients clipped. */
 static inline bool rpexec_run_agrees(const rpexec_run *run)
 {
     return rpexec_scaler_needed(run->plan->model->dtype) || run->e->adam.clip_norm > 0;
@@ -85,51 +89,51 @@ typedef struct rpexec_run_step {
 } rpexec_run_step;
 
 /**
- * With resident weights: an UPDATE, `op`, has gradients with these squares, which no other UPDATE
- * counts, and not divided by the loss scale. Where losses are scaled or gradients clipped, waits
- * for all the others.
- * @return false where the run has failed meanwhile
+ * With resident weights: the UPDATE `op` adds the squares of its gradients, which no other UPDATE
+ * counts and which are not divided by the loss scale. If losses are scaled or gradients clipped, it
+ * waits for all other UPDATEs.
+ * @return false if the run has failed meanwhile
  */
 bool rpexec_run_agree(rpexec_run *run, uint32_t op, const rpexec_squares *squares,
                       rpexec_run_step *step_out);
 
-/** The norm of the gradients of the op's iteration, as far as they are known. */
+/** Notes the norm of the gradients of the op's iteration, as far as they are known. */
 void rpexec_run_note_norm(rpexec_run *run, uint32_t op, double norm);
 
 /**
- * Adam of a part of a layer, tensors that are decayed and others apart.
- * @param layer whose trained values `update` has from `first` on
+ * Takes Adam's step for a part of a layer, tensors with and without weight decay apart.
+ * @param layer the layer; `update` has its trained values from `first` on
  */
 void rpexec_run_adam(const rpexec_run *run, rpexec_lane *lane, const rpexec_run_step *step,
                      const rpexec_layer *layer, uint64_t first, const rpexec_update *update);
 
-/** @return where tensor `value` of the plan lies; NULL for RPEXEC_NO_TENSOR. */
+/** @return address of tensor `value` of the plan; NULL for RPEXEC_NO_TENSOR. */
 void *rpexec_run_at(const rpexec_run *run, uint32_t value);
 
-/** An op of an iteration is about to run. @return true where the iteration runs at all. */
+/** An op of an iteration is about to run. @return true if the iteration runs at all. */
 bool rpexec_run_begins(rpexec_run *run, uint32_t iteration);
 
-/** Does what `op` says, or nothing where its iteration does not run; a driver's callback. @param
- * context the run
+/** Performs `op`, or nothing if its iteration does not run; a driver's callback. @param context the
+ * run
  * @retval RP_OK, RP_BROKEN (another op has failed), RP_LOST (another process has), RP_TOOL (a test
  * asked for it) */
 rp_status rpexec_run_perform(void *context, uint32_t op, rpexec_lane *lane);
 
-/** Copies between host and GPU before or after the run; zeroes where `from` is NULL. */
+/** Copies between host and GPU before or after the run; writes zeroes if `from` is NULL. */
 void rpexec_run_transfer(rpexec_run *run, void *to, const void *from, uint64_t bytes);
 
-/** @return the array [trained values] that gradients of an UPDATE's iteration go to; NULL: nobody
+/** @return the array [trained values] for the gradients of an UPDATE's iteration; NULL: nobody
  * wants them. */
 float *rpexec_run_wanted(const rpexec_run *run, uint32_t op);
 
-/** @return true where somebody wants gradients: they are kept apart from the step. */
+/** @return true if somebody wants gradients: they are kept apart from the step. */
 bool rpexec_run_wants_gradients(const rpexec_execution *execution);
 
-/** The gradients of an update, divided by their scale, as fp32 to the host's `to`. @retval RP_OK,
- * RP_BROKEN */
+/** Copies the gradients of an update, divided by their scale, as fp32 to the host's `to`. @retval
+ * RP_OK, RP_BROKEN */
 rp_status rpexec_run_keep(rpexec_run *run, uint32_t op, const rpexec_update *update, float *to);
 
-/** OPTIMIZER of weights in host memory: keeps the gradients where they are wanted, then steps. */
+/** OPTIMIZER of weights in host memory: keeps the gradients if they are wanted, then steps. */
 void rpexec_run_optimise(rpexec_run *run, uint32_t op);
 
 /** Copies in the queue of `op` between host and GPU, and counts the bytes. */
@@ -138,7 +142,7 @@ void rpexec_run_copy(rpexec_run *run, uint32_t op, void *to, const void *from, u
 /** The work of an op. @retval as rpexec_run_perform */
 typedef rp_status rpexec_run_op(rpexec_run *run, uint32_t op, rpexec_lane *lane);
 
-/** Data-parallel systems: all but the passes. */
+/** Data-parallel systems: the work of all ops but the passes. */
 rpexec_run_op rpexec_run_sharded_upload, rpexec_run_sharded_gather, rpexec_run_sharded_reduce,
     rpexec_run_sharded_download, rpexec_run_sharded_collect, rpexec_run_sharded_optimise,
     rpexec_run_sharded_update;
@@ -150,15 +154,16 @@ bool rpexec_run_shards_are_trained(const rpexec_run *run);
 void rpexec_run_load_sharded(rpexec_run *run);
 void rpexec_run_store_sharded(rpexec_run *run);
 
-/** The ranks of an op that are in it together. */
+/** The ranks that perform an op together. */
 typedef struct rpexec_run_ranks {
     rpexec_ranks ranks;
     rpexec_run *run;
     uint32_t op;
-    rp_status status; /**< of their collectives */
+    rp_status status; /**< status of their collectives */
 } rpexec_run_ranks;
 
-/** Weights in host memory: the gradients of an op's layer are complete, and count for the norm. */
+/** Weights in host memory: the gradients of an op's layer are complete, and are added to the
+ * norm. */
 void rpexec_run_measure(rpexec_run *run, uint32_t op, uint32_t layer);
 
 /** Several processes with weights in host memory: the sum of a layer's gradients. @retval as
@@ -176,24 +181,26 @@ rp_status rpexec_run_reduce_gradients(rpexec_run *run, uint32_t op, rpexec_lane 
 rp_status rpexec_run_reduce_table(rpexec_run *run, uint32_t op, uint32_t gpu, rpexec_lane *lane);
 
 /**
- * With resident weights: in a job with both copies of a tied table the head's copy follows the
+ * With resident weights: in a job with both copies of a tied table the head's copy is set to the
  * embedding's, which has been trained.
  * @return values at the end of the layer that need no step of their own; 0: another layer, or the
- * job has one copy
+ * job has a single copy
  */
 uint64_t rpexec_run_follow_table(const rpexec_run *run, const rpexec_job *job, uint32_t layer,
                                  rpexec_lane *lane);
 
-/** @return the ranks that a compute op has to sum with, in `ranks_out`; NULL: it is alone. */
+/** @return the ranks that a compute op has to sum with, in `ranks_out`; NULL: there are no
+ * others. */
 rpexec_ranks *rpexec_run_ranks_begin(rpexec_run *run, uint32_t op, rpexec_run_ranks *ranks_out);
 
-/** Tensor parallelism: an UPDATE. @retval as rpexec_run_perform */
+/** Tensor parallelism: the work of an UPDATE. @retval as rpexec_run_perform */
 rp_status rpexec_run_update_slices(rpexec_run *run, uint32_t op, rpexec_lane *lane);
 
-/** Tensor parallelism: room for ids and for moving slices. @retval RP_OK, RP_NO_MEMORY, RP_TOOL */
+/** Tensor parallelism: makes room for ids and for moving slices. @retval RP_OK, RP_NO_MEMORY,
+ * RP_TOOL */
 rp_status rpexec_run_open_slices(rpexec_run *run);
 
-/** Tensor parallelism: the ids of the batches as each rank counts them. */
+/** Tensor parallelism: fills in the ids of the batches as each rank counts them. */
 void rpexec_run_fill_slices(rpexec_run *run);
 
 /** Tensor parallelism: rpexec_run_load and rpexec_run_store. */
@@ -203,5 +210,5 @@ void rpexec_run_store_slices(rpexec_run *run);
 /** Resident weights: the GPUs get weights and Adam's moments from the state. */
 void rpexec_run_load(rpexec_run *run);
 
-/** Resident weights: what the GPUs have trained is the state again. */
+/** Resident weights: the weights and moments that the GPUs have trained become the state again. */
 void rpexec_run_store(rpexec_run *run);

@@ -12,7 +12,7 @@ static rp_status take_platform(const char *name, uint32_t gpus, rp_arena *arena,
         return RP_USAGE;
     }
     m->machine = rp_machine_of(&m->platform);
-    m->machine.cores = 0; /* of a recorded platform: threads are really there here */
+    m->machine.cores = 0; /* a recorded platform's cores: here the threads are real */
     return RP_OK;
 }
 
@@ -32,7 +32,7 @@ rp_status rpexec_machine_load(const char *platform, double link_gb_per_s, uint32
                      m.platform.name);
         return RP_INPUT;
     }
-    /* Host ops and collectives are real work here: nothing flows over these two. */
+    /* Host ops and collectives are real work here: nothing flows over the host's links. */
     m.machine.host_Bps = m.machine.host_Bps > 0 ? m.machine.host_Bps : m.machine.upload_Bps;
     *machine_out = m;
     return RP_OK;

@@ -7,13 +7,14 @@
 typedef struct rpexec_machine {
     rp_platform platform; /**< name NULL: none was given */
     rp_machine machine;
-    bool limited; /**< otherwise links are as fast as memory is */
+    bool limited; /**< false: links are as fast as memory */
 } rpexec_machine;
 
 /**
  * Loads the platform and makes its machine.
- * @param platform name or file as rpsim takes it; NULL: GPUs whose links share nothing
- * @param link_gb_per_s of each GPU's link and direction, 0: the platform's; without one: no limit
+ * @param platform name or file, as for rpsim; NULL: GPUs whose links share nothing
+ * @param link_gb_per_s rate of each GPU's link and direction; 0: the platform's, or no limit
+ *        without a platform
  * @param gpus must not be more than the platform has
  * @retval RP_OK, RP_USAGE (more GPUs; logged), RP_INPUT (no rate of links; logged), RP_IO,
  *         RP_NO_MEMORY

@@ -6,7 +6,7 @@ void rpexec_run_measure(rpexec_run *r, uint32_t op, uint32_t layer)
 {
     rpexec_state *state = r->e->state;
     rpexec_state_measure(state, layer);
-    rpexec_run_note_norm(r, op, rpexec_squares_root(&state->squares)); /* the last one's stays */
+    rpexec_run_note_norm(r, op, rpexec_squares_root(&state->squares)); /* the last norm stays */
 }
 
 rp_status rpexec_run_network_reduce(rpexec_run *r, uint32_t op, rpexec_lane *lane)

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- where things are ------------------------------------------------------------------------ */
+/* ---- places of tensors ----------------------------------------------------------------------- */
 
 void *rpexec_run_at(const rpexec_run *r, uint32_t value)
 {
@@ -28,7 +28,7 @@ static uint64_t first_token(const rpexec_run *r, const rp_op *op)
     return r->first_sequence[begin] * r->plan->model->seq_len;
 }
 
-/* Where they are on the host. */
+/* Address of the op's token ids on the host. */
 static const int32_t *ids_of(const rpexec_run *r, const rp_op *op, uint32_t gpu)
 {
     const int32_t *ids = r->ids[op->iteration];
@@ -91,7 +91,7 @@ static rp_status move_boundary(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     return RP_OK;
 }
 
-/* From one GPU's memory into another's. */
+/* Copies from a GPU's memory into another GPU's. */
 static rp_status send(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
@@ -103,7 +103,7 @@ static rp_status send(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     return RP_OK;
 }
 
-/* Working weights and slots of a stage's layers lie one after the other on the host as well. */
+/* Working weights and slots of a stage's layers are contiguous on the host as well. */
 static rp_status upload_parameters(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
@@ -116,7 +116,8 @@ static rp_status upload_parameters(rpexec_run *r, uint32_t op, rpexec_lane *lane
     return RP_OK;
 }
 
-/* Between a job's gradients and the host's slot, or where calls overlap a tensor of their own. */
+/* Moves a job's gradients to or from the host's slot or, if calls overlap, a tensor of their
+ * own. */
 static rp_status move_gradients(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
@@ -134,13 +135,12 @@ static rp_status move_gradients(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 
 /* ---- compute --------------------------------------------------------------------------------- */
 
-/* Weights and gradients, or their fp32 sums, of the layers that an op works on, among those of its
- * job. */
+/* Sets weights and gradients, or their fp32 sums, of the layers that an op works on in its job. */
 static void set_parameters(const rpexec_run *r, const rpexec_job *job, uint32_t sums,
                            rpexec_stage_data *data)
 {
     const rpexec_model *model = rpexec_plan_model(r->plan, job->gpu);
-    /* Where embedding and head are apart the weights begin with the first block. */
+    /* If embedding and head are kept apart, the weights begin with the first block. */
     bool later = job->root != RPEXEC_NO_TENSOR && job->begin == 0;
     uint64_t weights = rpexec_model_values(model, job->begin + (later ? 1 : 0), data->begin);
     data->root = rpexec_run_at(r, job->root);
@@ -151,7 +151,7 @@ static void set_parameters(const rpexec_run *r, const rpexec_job *job, uint32_t 
                           : rpexec_element(model->dtype, rpexec_run_at(r, job->gradients), trained);
 }
 
-/* A backward's weight part whose input part went layer by layer. */
+/* The weight part of a backward whose input part went layer by layer. */
 static void compute_parts(const rpexec_run *r, const rpexec_task *task, const rpexec_compute *c,
                           rpexec_stage_data *data)
 {
@@ -189,7 +189,7 @@ static void run_stage(const rpexec_run *r, const rp_op *o, const rpexec_task *ta
                                                                : RPEXEC_BACKWARD_BOTH);
 }
 
-/* All of a job's gradients, and their fp32 sums, which have two of the table's values each. */
+/* Clears a job's gradients and their fp32 sums, each of which takes the room of two values. */
 static void begin_gradients(const rpexec_run *r, const rpexec_task *task, const rpexec_compute *c)
 {
     const rpexec_job *job = &r->plan->jobs[task->job];
@@ -262,7 +262,7 @@ static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 
 /* ---- the host -------------------------------------------------------------------------------- */
 
-/* Gradients of a layer; where calls overlap those of one call after the other. */
+/* Collects the gradients of a layer; if calls overlap, those of each call in turn. */
 static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     uint32_t layer = rp_op_layer(&r->program->ops[op]);
@@ -295,8 +295,8 @@ static rp_status refresh(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     return RP_OK;
 }
 
-/* With resident weights a barrier. Processes take the norm of their sum here: NETWORK_REDUCE would
- * keep the network waiting. */
+/* With resident weights only a barrier. Several processes take the norm of their sum here: in
+ * NETWORK_REDUCE it would keep the network waiting. */
 static rp_status optimise(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     (void)lane;
@@ -336,7 +336,7 @@ void rpexec_run_optimise(rpexec_run *r, uint32_t op)
 rp_status rpexec_run_keep(rpexec_run *r, uint32_t op, const rpexec_update *update, float *to)
 {
     rp_dtype dtype = r->plan->model->dtype;
-    if (update->count == 0) { /* frozen: a driver may have nothing to show */
+    if (update->count == 0) { /* frozen: a driver may have nothing to read */
         return RP_OK;
     }
     const void *gradients = r->e->driver_type->read(r->driver, op, update->gradients,
@@ -348,7 +348,7 @@ rp_status rpexec_run_keep(rpexec_run *r, uint32_t op, const rpexec_update *updat
     return RP_OK;
 }
 
-/* Adam's arrays for a layer of a job: what is trained lies at the end of the layer's weights. */
+/* Adam's arrays for a layer of a job: trained values lie at the end of the layer's weights. */
 static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, uint32_t layer,
                                float scale)
 {
@@ -371,7 +371,7 @@ static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, uint3
                            .count = s->trained[layer + 1] - s->trained[layer]};
 }
 
-/* Of all gradients on the GPU; those of a tied table are in the embedding's place alone. */
+/* Squares of all gradients on the GPU; a tied table's are counted only in the embedding's place. */
 static rpexec_squares squares_of(const rpexec_run *r, uint32_t gpu, rpexec_lane *lane)
 {
     rpexec_squares sum = {0};
@@ -385,7 +385,7 @@ static rpexec_squares squares_of(const rpexec_run *r, uint32_t gpu, rpexec_lane 
     return sum;
 }
 
-/* Adam of what a GPU has, if all agree; then its gradients are empty again. */
+/* Takes Adam's step for a GPU's weights, if all agree; then its gradients are empty again. */
 static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     uint32_t gpu = r->program->queues[r->plan->order.queue_of[op]].gpu;
@@ -399,7 +399,7 @@ static rp_status update(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     }
     rpexec_run_step step;
     float *wanted = rpexec_run_wanted(r, op);
-    bool copy = rpexec_plan_copy(r->plan, gpu) != 0; /* of gradients that another one counts */
+    bool copy = rpexec_plan_copy(r->plan, gpu) != 0; /* has gradients that another GPU counts */
     const rpexec_squares squares = copy ? (rpexec_squares){0} : squares_of(r, gpu, lane);
     if (!rpexec_run_agree(r, op, &squares, &step)) {
         return RP_BROKEN; /* somebody else has failed */
@@ -432,8 +432,8 @@ void rpexec_run_transfer(rpexec_run *r, void *to, const void *from, uint64_t byt
     }
 }
 
-/* Layers of a job, of an array of the state that is laid out as what is trained; where a tied head
- * has its table, the embedding's. */
+/* Loads a job's layers from an array of the state that is laid out as the trained values; in the
+ * place of a tied head's table it takes the embedding's. */
 static void load_trained(rpexec_run *r, const rpexec_job *job, const float *from, float *to)
 {
     const rpexec_state *state = r->e->state;
@@ -499,14 +499,15 @@ void rpexec_run_store(rpexec_run *r)
     }
 }
 
-/* Copies sum gradients; what ranks that share layers sum their compute ops have summed. */
+/* Copies of the pipeline sum gradients; ranks that share layers have summed in their compute
+ * ops. */
 static rp_status all_reduce(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     rp_queue_kind kind = (rp_queue_kind)r->program->queues[r->plan->order.queue_of[op]].kind;
     return kind == RP_QUEUE_DATA ? rpexec_run_reduce_gradients(r, op, lane) : RP_OK;
 }
 
-/* A RECV's SEND has put the tensor there. */
+/* Does nothing: a RECV's SEND has put the tensor there. */
 static rp_status done(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     (void)r;
@@ -517,8 +518,8 @@ static rp_status done(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 
 /* clang-format off */
 
-/* X(op kind, its work in pipelines, in data-parallel systems, when it is done in an evaluation);
- * NULL: the plan has refused it. Where a backward begins with the head, a recompute makes its
+/* X(op kind, its work in pipelines, its work in data-parallel systems, when an evaluation does it);
+ * NULL: the plan has refused it. If a backward begins with the head, a recompute makes its
  * input. */
 #define WORK(X)                                                                                    \
     X(FORWARD, compute, compute, ALWAYS)                                                           \

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Collective that a rank has come with: a copy, because after an abort its caller may be gone while
- * another rank still looks. */
+ * another rank still reads it. */
 typedef struct post {
     rpexec_collective what;
     rpexec_collective_array *arrays;
@@ -29,7 +29,7 @@ struct rpexec_host_group {
     bool aborted;
 };
 
-/* One rank on its way through a collective. */
+/* A rank on its way through a collective. */
 typedef struct part {
     rpexec_host_group *group;
     uint32_t rank;
@@ -119,7 +119,7 @@ void rpexec_host_group_abort(rpexec_host_group *g)
 
 /* ---- meeting --------------------------------------------------------------------------------- */
 
-/* The rank that has come with something else than rank 0; `ranks`: none. */
+/* The first rank whose collective differs from rank 0's; `ranks`: none. */
 static uint32_t stranger(const rpexec_host_group *g)
 {
     const post *first = &g->posts[0];
@@ -153,7 +153,8 @@ static void check_posts(rpexec_host_group *g)
     abort_locked(g);
 }
 
-/* Without the lock, since a failure aborts the group; the others wait to be woken meanwhile. */
+/* Called without the lock, since a failure aborts the group; the others wait to be woken
+ * meanwhile. */
 static void do_together(rpexec_host_group *g, uint32_t rank)
 {
     if (!g->aborted && g->moves.together != NULL) {
@@ -163,8 +164,8 @@ static void do_together(rpexec_host_group *g, uint32_t rank)
     }
 }
 
-/* All ranks come together, or the group is aborted. The rank that comes last to the beginning
- * of a collective looks whether all mean the same. */
+/* All ranks come together, or the group is aborted. The rank that comes last to the beginning of a
+ * collective checks that all mean the same. */
 static rp_status meet(rpexec_host_group *g, uint32_t rank, bool begins)
 {
     uint64_t meeting = g->meetings;
@@ -227,14 +228,14 @@ static void fetch(part *p, void *to, uint32_t from_rank, const void *from, uint6
     }
 }
 
-/* Every other rank's share of the array: from where it keeps it, or from its whole array. */
+/* Fetches every other rank's share of the array: from the share itself, or from the whole array. */
 static void gather(part *p, uint32_t array, bool from_whole)
 {
     const post *mine = post_of(p, p->rank);
     rp_dtype dtype = mine->what.dtype;
     uint64_t count = mine->arrays[array].count;
     uint32_t ranks = p->group->ranks;
-    for (uint32_t i = 1; i < ranks; i++) { /* one rank's neighbour first: not all from one */
+    for (uint32_t i = 1; i < ranks; i++) { /* each begins with another rank: its neighbour */
         uint32_t other = (p->rank + i) % ranks;
         uint64_t at = rpexec_share(count, ranks, other);
         uint64_t elements = rpexec_share(count, ranks, other + 1) - at;
@@ -277,7 +278,8 @@ static void sum_chunk(part *p, uint32_t array, uint64_t at, uint64_t elements, v
     moves->narrow(p->group->context, p->rank, dtype, elements, sum, to);
 }
 
-/* This rank's share of the sum. Nobody else reads that part of its array, so it may go there. */
+/* Makes this rank's share of the sum. Nobody else reads that part of its array, so the sum may go
+ * there. */
 static void reduce(part *p, uint32_t array, bool into_whole)
 {
     const post *mine = post_of(p, p->rank);
@@ -297,8 +299,8 @@ const rpexec_collective *rpexec_host_group_part(const rpexec_host_group *g, uint
     return &g->posts[rank].what;
 }
 
-/* Bytes that have come from other ranks, as fetching counts them: of a gather their shares, of a
- * sum their parts of this rank's share. */
+/* Bytes that have come from other ranks, as fetching counts them: their shares for a gather, their
+ * parts of this rank's share for a sum. */
 static uint64_t moved_together(const part *p)
 {
     const rpexec_collective *c = &post_of(p, p->rank)->what;

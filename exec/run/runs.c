@@ -4,7 +4,8 @@
 #include "exec/plan/plan.h"
 #include "exec/run/work.h"
 
-/* Divisible by what schedules ask for: two GPUs, chunks of them, pairs of microbatches. */
+/* Sizes that meet the divisors of all schedules: two GPUs, chunks of them, pairs of
+ * microbatches. */
 #define GPUS 2u
 #define LAYERS 8u
 

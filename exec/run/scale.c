@@ -1,5 +1,5 @@
-/* Loss scales of a run, what GPUs with resident weights agree on, their steps
- * and tied tables. */
+/* Loss scales of a run, the agreement of GPUs with resident weights, their steps and tied
+ * tables. */
 #include "exec/run/execute_internal.h"
 
 rp_status rpexec_run_open_scales(rpexec_run *r)
@@ -22,11 +22,11 @@ void rpexec_run_begin_scales(rpexec_run *r)
     for (uint32_t i = 0; i < r->program->iteration_count; i++) {
         rpexec_agreement *a = &r->agreements[i];
         *a = (rpexec_agreement){.expected = a->expected};
-        r->scales[i + 1] = 1; /* where losses are scaled, known when the iteration begins */
+        r->scales[i + 1] = 1; /* a loss's scale is known when the iteration begins */
     }
 }
 
-/* The last one to arrive decides for all. */
+/* The last UPDATE to arrive decides for all. */
 static void decide(rpexec_run *r, uint16_t iteration)
 {
     rpexec_state *state = r->e->state;
@@ -116,7 +116,7 @@ void rpexec_run_adam(const rpexec_run *r, rpexec_lane *lane, const rpexec_run_st
 
 /* ---- tied tables ----------------------------------------------------------------------------- */
 
-/* Gradients of one of the copies of a tied table: the head's, or the embedding's. */
+/* Gradients of a copy of a tied table: the head's, or the embedding's. */
 static void *table_of(const rpexec_run *r, const rpexec_job *job, bool head)
 {
     const rpexec_model *model = rpexec_plan_model(r->plan, job->gpu);
@@ -131,7 +131,7 @@ static bool has_layer(const rpexec_job *job, uint32_t layer)
     return job->begin <= layer && layer < job->end;
 }
 
-/* Which of the two GPUs comes second does not matter. */
+/* The order in which the two GPUs come does not matter. */
 rp_status rpexec_run_reduce_table(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_lane *lane)
 {
     const rpexec_job *first = NULL;

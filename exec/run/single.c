@@ -10,7 +10,7 @@ typedef struct memory {
     void *head_gradient;
     void **slots; /* [slot_count] gradients; the first is the state's */
     uint32_t slot_count;
-    float *sums; /* 16-bit types: of the microbatches of a job */
+    float *sums; /* 16-bit types: fp32 sums over the microbatches of a job */
 } memory;
 
 static uint32_t slot_of(const rpexec_single *s, uint32_t microbatch)
@@ -79,7 +79,7 @@ static double run_microbatch(const rpexec_single *s, const memory *m, const rpex
     return loss;
 }
 
-/* After microbatch `k`, where it is a job's last one: what the job has summed is rounded. */
+/* If microbatch `k` is the last microbatch of a job, rounds the job's sums. */
 static void round_sums(const rpexec_single *s, const memory *m, uint32_t k)
 {
     uint64_t values = s->state->trained[s->model->layer_count];
@@ -98,7 +98,7 @@ static void refresh(const rpexec_single *s)
     }
 }
 
-/* Asynchronous: the next iteration's weights are taken before Adam has worked.
+/* If asynchronous, the next iteration's weights are taken before Adam's step.
  * @param gradients gets the step's; NULL: not wanted */
 static void step(const rpexec_single *s, const memory *m, float *gradients)
 {

@@ -1,9 +1,10 @@
-/** @file single.h  Training on one device in plain loops: what every schedule is compared with.
+/** @file single.h  Training on a single device in plain loops, with which every schedule is
+ * compared.
  *
- * The same operators on the same microbatches in ascending order, and nothing of what a schedule
- * adds: no program, no queues, no transfers, no arenas, no recompute; all layers are one stage. A
- * schedule that accumulates microbatches in the same order, and with overlapping calls those of
- * each call on their own, gives the same bits.
+ * It runs the same operators on the same microbatches in ascending order, without the additions of
+ * a schedule: no program, no queues, no transfers, no arenas, no recompute; all layers are one
+ * stage. A schedule that accumulates microbatches in the same order, and with overlapping calls
+ * sums each call on its own, gives the same bits.
  */
 #pragma once
 
@@ -15,8 +16,8 @@ typedef struct rpexec_single {
     rpexec_adam adam;
     uint32_t microbatches;     /**< per iteration */
     const uint32_t *sequences; /**< [microbatches] sequences of each */
-    /** Microbatches whose gradients are summed before these sums are added up in their order, as
-     * schedules do whose calls overlap (common/lower/lower.h); 0: all of an iteration. */
+    /** Microbatches whose gradients are summed before these sums are added up in their order, as in
+     * schedules whose calls overlap (common/lower/lower.h); 0: all of an iteration. */
     uint32_t slot_microbatches;
     /** 16-bit types: microbatches whose gradients are added up in fp32 before they are rounded, as
      * jobs do (exec/plan/plan.h); 0: all of those that are summed. */
@@ -27,12 +28,13 @@ typedef struct rpexec_single {
     const rpexec_operators *operators;
     rpexec_lane *lane;
     double *losses;         /**< [iterations] mean over the valid tokens */
-    double *norms;          /**< [iterations] of the gradients, before clipping; NULL: not wanted */
+    double *norms;          /**< [iterations] norm of the gradients, before clipping; NULL: not
+                                 wanted */
     float *first_gradients; /**< [trained values] of the first iteration; NULL: not wanted */
 } rpexec_single;
 
 /**
- * Trains. `state` goes on from where it is; its gradients are the last iteration's afterwards.
+ * Trains on from `state` as it is; afterwards its gradients are the last iteration's.
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpexec_single_run(rpexec_single *single);

@@ -1,5 +1,5 @@
-/* Tensor parallelism: what ranks sum on the way through their ops, their steps, and how the whole
- * model becomes slices and these the model again. Copies: the sum of their gradients. */
+/* Tensor parallelism: the sums of ranks inside of their ops, their steps, and the ways from the
+ * whole model to slices and back. Copies of a pipeline: the sum of their gradients. */
 #include "exec/run/execute_internal.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ static void all_reduce(rpexec_ranks *ranks, rp_dtype dtype, uint64_t count, void
         r->status == RP_OK ? collect(r->run, r->op, RPEXEC_ALL_REDUCE, dtype, &all, 1) : r->status;
 }
 
-/* Equal shares, since they are whole blocks (rpexec_share). */
+/* The shares are equal, since they are whole blocks (rpexec_share). */
 static void all_gather(rpexec_ranks *ranks, uint64_t count, float *array)
 {
     rpexec_run_ranks *r = run_ranks_of(ranks);
@@ -69,7 +69,8 @@ rpexec_ranks *rpexec_run_ranks_begin(rpexec_run *r, uint32_t op, rpexec_run_rank
     return &ranks_out->ranks;
 }
 
-/* A process's copies sum, each has a share of it, and these are summed over the processes. */
+/* A process's copies sum, each keeps a share of the sum, and the shares are summed over
+ * processes. */
 static rp_status reduce_over_processes(rpexec_run *r, uint32_t op, const rpexec_job *job,
                                        rpexec_collective_array all)
 {
@@ -108,7 +109,7 @@ static uint64_t values_of(const rpexec_run *r, const rpexec_job *job)
     return rpexec_model_trained(&r->plan->slices[job->gpu].model, job->begin, job->end);
 }
 
-/* Where a layer's values begin in a job's arrays: of what is trained, or all. */
+/* Offset of a layer's values in a job's arrays, which have only trained values or all. */
 static uint64_t before(const rpexec_run *r, const rpexec_job *job, uint32_t layer, bool trained)
 {
     const rpexec_model *m = &r->plan->slices[job->gpu].model;
@@ -122,7 +123,7 @@ static void *gradients_of(const rpexec_run *r, const rpexec_job *job, uint32_t l
                           before(r, job, layer, true));
 }
 
-/* Adam's arrays for a layer: what is trained lies at the end of its weights. */
+/* Adam's arrays for a layer: the trained values lie at the end of its weights. */
 static rpexec_update update_of(const rpexec_run *r, const rpexec_job *job, uint32_t layer,
                                float scale)
 {
@@ -147,8 +148,8 @@ static bool is_block(const rpexec_run *r, uint32_t layer)
     return layer != 0 && layer + 1 != r->plan->model->layer_count;
 }
 
-/* One that some ranks share, others other parts of it: the whole tensor is summed, of which each
- * rank fills in the part it has. */
+/* Sums a gradient of which some ranks share a part and other ranks have other parts: the whole
+ * tensor is summed, in which each rank fills in its own part. */
 static rp_status sum_parts(rpexec_run *r, uint32_t op, rpexec_lane *lane, const rpexec_slice *s,
                            uint32_t parts, uint64_t count, void *gradient)
 {
@@ -163,7 +164,8 @@ static rp_status sum_parts(rpexec_run *r, uint32_t op, rpexec_lane *lane, const 
     return RP_OK;
 }
 
-/* Gradients of what several ranks have: norms of heads, kv heads, one of two adapters. */
+/* Sums the gradients of tensors that several ranks have: norms of heads, kv heads, one of two
+ * adapters. */
 static rp_status sum_layer(rpexec_run *r, uint32_t op, rpexec_lane *lane, const rpexec_job *job,
                            uint32_t layer)
 {
@@ -187,7 +189,7 @@ static rp_status sum_layer(rpexec_run *r, uint32_t op, rpexec_lane *lane, const 
     return count == 0 ? RP_OK : collect(r, op, RPEXEC_ALL_REDUCE, dtype, arrays, count);
 }
 
-/* A rank's part of the whole model's gradients. */
+/* Puts a rank's part into the whole model's gradients. */
 static rp_status keep(rpexec_run *r, uint32_t op, const rpexec_update *update,
                       const rpexec_job *job, uint32_t layer)
 {
@@ -202,7 +204,7 @@ static rp_status keep(rpexec_run *r, uint32_t op, const rpexec_update *update,
     return RP_OK;
 }
 
-/* Before the step: all gradients are there. */
+/* Completes all gradients before the step. */
 static rp_status complete(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_lane *lane)
 {
     if (r->plan->model->config->tied_head && r->plan->model->rank == 0) {
@@ -217,7 +219,8 @@ static rp_status complete(rpexec_run *r, uint32_t op, uint32_t gpu, rpexec_lane 
     return RP_OK;
 }
 
-/* Of the gradients that no rank before has, too, those of a tied table in the embedding's place. */
+/* Squares of the gradients that no earlier rank has; a tied table's count in the embedding's
+ * place. */
 static rpexec_squares squares_of(const rpexec_run *r, uint32_t gpu, rpexec_lane *lane)
 {
     const rpexec_slice *s = &r->plan->slices[gpu];
@@ -316,8 +319,7 @@ void rpexec_run_fill_slices(rpexec_run *r)
     }
 }
 
-/* A layer's array of the state: `whole` is where it is, `on_gpu` where the rank's slice of it is.
- */
+/* Moves a layer between the state's array at copy.whole and the rank's slice of it at `on_gpu`. */
 static void move(rpexec_run *r, const rpexec_job *job, rpexec_slice_copy copy, void *on_gpu)
 {
     const rpexec_slice *s = &r->plan->slices[job->gpu];
@@ -329,12 +331,12 @@ static void move(rpexec_run *r, const rpexec_job *job, rpexec_slice_copy copy, v
         rpexec_slice_move(s, &copy);
         return;
     }
-    memset(copy.part, 0, bytes); /* what lies between tensors */
+    memset(copy.part, 0, bytes); /* the gaps between tensors */
     rpexec_slice_move(s, &copy);
     rpexec_run_transfer(r, on_gpu, copy.part, bytes);
 }
 
-/* Masters and moments, which a tied head shares with the embedding. */
+/* Moves masters and moments, which a tied head shares with the embedding. */
 static void move_trained(rpexec_run *r, const rpexec_job *job, uint32_t layer, bool load)
 {
     const rpexec_state *state = r->e->state;

@@ -2,7 +2,8 @@
 
 #include "common/base/reason.h"
 
-/* Values of a block's matrices that a token meets: of the experts' only those it goes to. */
+/* Values of a block's matrices that a token meets: with experts only those of the token's
+ * experts. */
 static int64_t values_per_token(const rpexec_model *model, bool adapters)
 {
     const rp_model *m = model->config;
@@ -15,8 +16,8 @@ static int64_t values_per_token(const rpexec_model *model, bool adapters)
     return values;
 }
 
-/* By executor.md section 5, one microbatch: a linear costs 2 per token, input and output; causal
- * attention half of the whole square. */
+/* FLOP of a microbatch by executor.md section 5: a linear costs 2 per token, input and output;
+ * causal attention costs half of the whole square. */
 rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_arena *arena,
                             rp_costs *costs_out)
 {
@@ -56,7 +57,8 @@ const char *rpexec_work_obstacle(const rp_traits *traits, bool asynchronous)
     return asynchronous ? rp_traits_only_synchronous(traits) : NULL;
 }
 
-/* @param counted the model with its numbers of parameters, for as long as the result is used */
+/* @param counted gets the model with its numbers of parameters; lives as long as the result is
+ *        used */
 static rp_resolved of_model(const rp_resolved *work, const rpexec_model *model, rp_model *counted)
 {
     rp_resolved config = *work;
