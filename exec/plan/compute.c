@@ -1,10 +1,11 @@
-/* The planner's compute ops: what each stage reads, keeps and leaves. */
+/* The planner's compute ops: the tensors that each stage reads, keeps and leaves. */
 #include "common/base/reason.h"
 #include "exec/plan/plan_internal.h"
 
 #define NO RPEXEC_NO_TENSOR
 
-/* Inputs that came up for an op; otherwise it goes on where a stage on the same GPU ended. */
+/* Finds the inputs that were uploaded for an op; otherwise it takes the output of a stage on its
+ * GPU. */
 static void find_inputs(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
 {
     const rp_program *program = p->program;
@@ -73,8 +74,8 @@ static rpexec_plan_layer *layer_of(const rpexec_planner *p, const rp_op *op, uin
     return &p->layers[row * p->program->microbatch_count + op->microbatch];
 }
 
-/* A forward that goes layer by layer goes on from one to the next; its backward takes the inputs
- * that stayed on the GPU, or what has come up. */
+/* A forward that goes layer by layer passes its output from layer to layer; its backward takes the
+ * inputs that stayed on the GPU or were uploaded. */
 static uint32_t input_of(const rpexec_planner *p, const rp_op *op, const rpexec_plan_record *r,
                          const rpexec_task *task)
 {
@@ -90,8 +91,9 @@ static uint32_t input_of(const rpexec_planner *p, const rp_op *op, const rpexec_
     return p->offload ? r->input : layer_of(p, op, rp_op_layer(op))->input;
 }
 
-/* Activations that backward stages of their own begin with, in the order of their chain: outputs of
- * layers inside of what the op computes. Layer by layer that is the embedding's at most. */
+/* Activations with which separate backward stages begin, in the order of their chain: outputs of
+ * layers inside of the op's range. If ops go layer by layer, only the embedding's output is
+ * inside. */
 static void plan_saves(rpexec_planner *p, uint32_t op, rpexec_task *task)
 {
     const rp_program *program = p->program;
@@ -147,8 +149,8 @@ static void plan_forward(rpexec_planner *p, uint32_t op, rpexec_plan_record *r)
     if (task->runs_head) {
         r->head_gradient = rpexec_plan_new_value(p, job->gpu, rpexec_plan_boundary_bytes(p, o), op);
     }
-    /* A recompute leaves the forward's output alone: it may still be on its way to the next stage,
-     * and layers write theirs in steps. */
+    /* A recompute does not touch the forward's output: it may still be on its way to the next
+     * stage, and layers write their outputs in steps. */
     task->body = recompute && !head ? NO : r->output;
     rpexec_plan_use(p, task->body, op);
 }
@@ -189,7 +191,7 @@ static rp_status plan_backward(rpexec_planner *p, uint32_t op, rpexec_plan_recor
                          "with weights in host memory are wait and early",
                          name);
     }
-    if (head && r->head_gradient == NO) { /* the forward was another job: the head runs here */
+    if (head && r->head_gradient == NO) { /* the forward was another job's: the head runs here */
         task->runs_head = true;
         r->head_gradient = rpexec_plan_new_value(p, job->gpu, rpexec_plan_boundary_bytes(p, o), op);
         if (in_body(task, model)) {

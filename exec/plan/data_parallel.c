@@ -1,4 +1,5 @@
-/* The planner of data-parallel systems: what each rank keeps, gathers, reduces and moves. */
+/* The planner of data-parallel systems: the tensors that each rank keeps, gathers, reduces and
+ * moves. */
 #include "common/base/reason.h"
 #include "exec/plan/plan_internal.h"
 #include "exec/state/shard.h"
@@ -14,7 +15,7 @@ struct rpexec_sharding_plan {
     uint32_t *whole; /* [iteration][stage][microbatch, or GPU] gradients before their reduction */
     uint32_t *roots; /* [iteration][microbatch] embedding and head on its GPU */
     uint32_t *kept;  /* [iteration][stage][microbatch] weights that its forward has gathered */
-    uint32_t *collected; /* [stage] the last step of which the host has gradients, from 1 on */
+    uint32_t *collected; /* [stage] the last step whose gradients the host has, from 1 on */
 };
 
 static uint32_t layer_count(const rpexec_planner *p)
@@ -44,7 +45,8 @@ uint32_t *rpexec_plan_shard_gradients(const rpexec_plan *plan, const rp_op *op, 
     return &plan->sharded->gradients[row * plan->program->stage_count + stage];
 }
 
-/* Gradients add up from a microbatch to its reduction: over all of a step where there is one. */
+/* The tensor in which gradients add up to their reduction: of a microbatch if each has a reduction,
+ * otherwise of a GPU's whole step. */
 static uint32_t *whole_of(const rpexec_planner *p, const rp_op *op, uint32_t gpu)
 {
     size_t row = (size_t)op->iteration * p->program->stage_count + op->stage;
@@ -76,7 +78,7 @@ static uint64_t shard_bytes(const rpexec_planner *p, uint32_t gpu, uint32_t begi
     return shard_values(p, gpu, begin, end) * rp_dtype_bytes(p->plan->model->dtype);
 }
 
-/* Of gradients: what is trained. */
+/* Trained values, of which gradients are kept. */
 static uint64_t trained_values(const rpexec_planner *p, uint32_t gpu, const rpexec_job *layers)
 {
     return rpexec_shard_trained(p->plan->model, layers->begin, layers->end, p->program->gpu_count,
@@ -141,7 +143,8 @@ static bool same_unit(const rp_op *a, const rp_op *b)
            forward == rp_op_kind_is_forward(b->kind);
 }
 
-/* A job is a stage's forward or backward of one microbatch, with what is gathered for it. */
+/* A job is a stage's forward or backward of a microbatch, with the weights that are gathered for
+ * it. */
 static void find_compute_jobs(rpexec_planner *p, const rp_queue *compute)
 {
     uint32_t kept_from =
@@ -169,7 +172,7 @@ static void find_compute_jobs(rpexec_planner *p, const rp_queue *compute)
         uint32_t gather = taken(p, op, RP_OP_ALL_GATHER);
         if (gather != RP_NO_OP) {
             p->plan->tasks[gather].job = job;
-            /* Embedding and head come with the first stage's forward where they are apart. */
+            /* If embedding and head are kept apart, they come with the first stage's forward. */
             bool root = rp_op_kind_is_forward(o->kind) && p->sharding->sharding->keeps_root &&
                         p->plan->jobs[job].begin == 0;
             p->plan->tasks[gather].moves_root = root;
@@ -210,7 +213,7 @@ static rp_status find_gradient_jobs(rpexec_planner *p)
     return RP_OK;
 }
 
-/* Tensors that every rank has all the time. */
+/* Makes the tensors that every rank has all the time. */
 static void make_homes(rpexec_planner *p)
 {
     const rp_sharding *sharding = p->sharding->sharding;
@@ -289,7 +292,8 @@ rp_status rpexec_plan_sharded_compute(rpexec_planner *p, uint32_t op)
     return RP_OK;
 }
 
-/* The owned shares come up, to be gathered; without a job those of all new weights. */
+/* The rank's own shares are uploaded, to be gathered; without a job, the shares of all new
+ * weights. */
 rp_status rpexec_plan_sharded_upload(rpexec_planner *p, uint32_t op)
 {
     rpexec_task *task = &p->plan->tasks[op];
@@ -317,7 +321,7 @@ rp_status rpexec_plan_sharded_gather(rpexec_planner *p, uint32_t op)
     if ((task->job == NO_JOB && gathers(p)) || (from_host && task->input == NO)) {
         return rpexec_plan_refuse_stray(p, op);
     }
-    if (task->job == NO_JOB) { /* all new weights, to where they are all the time */
+    if (task->job == NO_JOB) { /* all new weights, to their permanent tensors */
         uint64_t bytes = rpexec_plan_counted_bytes(p, 0, layer_count(p), task->input == NO);
         return rpexec_plan_check_bytes(p, op, p->program->gpu_count, 1, bytes);
     }
@@ -327,7 +331,7 @@ rp_status rpexec_plan_sharded_gather(rpexec_planner *p, uint32_t op)
     rpexec_plan_body(p->plan, job, &begin, &end);
     uint32_t head = layer_count(p) - 1;
     uint64_t bytes = rpexec_plan_counted_bytes(p, begin, end, false);
-    if (job->kept_from < job->end) { /* the others come to where they were */
+    if (job->kept_from < job->end) { /* the others come to their old place */
         job->weights = *kept_of(p, o);
         rpexec_plan_use(p, job->weights, op);
     } else {
@@ -342,8 +346,8 @@ rp_status rpexec_plan_sharded_gather(rpexec_planner *p, uint32_t op)
     return rpexec_plan_check_bytes(p, op, p->program->gpu_count, 1, bytes);
 }
 
-/* The sum of all ranks' gradients; the rank's shares of it are added to those of the step, or wait
- * for their way to the host. */
+/* Sums all ranks' gradients; the rank's shares of the sum are added to the step's shares, or wait
+ * for their download to the host. */
 rp_status rpexec_plan_sharded_reduction(rpexec_planner *p, uint32_t op)
 {
     const rp_op *o = &p->program->ops[op];
@@ -392,7 +396,7 @@ rp_status rpexec_plan_sharded_update(rpexec_planner *p, uint32_t op)
     return RP_OK;
 }
 
-/* The first COLLECT of a stage in a step overwrites what the step before has left. */
+/* The first COLLECT of a stage in a step overwrites the gradients of the previous step. */
 rp_status rpexec_plan_sharded_collect(rpexec_planner *p, uint32_t op)
 {
     rpexec_task *task = &p->plan->tasks[op];

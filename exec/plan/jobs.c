@@ -1,4 +1,5 @@
-/* The planner's jobs: which stage is on which GPU when, and what each parameter upload moves. */
+/* The planner's jobs: the stages on each GPU over time, and the bytes that each parameter upload
+ * moves. */
 #include "common/base/reason.h"
 #include "exec/plan/plan_internal.h"
 
@@ -63,7 +64,7 @@ uint32_t rpexec_plan_new_job(rpexec_planner *p, uint32_t stage, uint32_t gpu)
     return job;
 }
 
-/* The last op of `queue` that `op` waits for, plus one; `from` where it waits for none. */
+/* The last op of `queue` that `op` waits for, plus 1; `from` if it waits for none. */
 static uint32_t needed(const rp_program *p, uint32_t op, const rp_queue *queue, uint32_t from)
 {
     for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
@@ -75,8 +76,7 @@ static uint32_t needed(const rp_program *p, uint32_t op, const rp_queue *queue, 
     return from;
 }
 
-/* The uploads [from, to) of a job: successive ranges of its array, the last one with all padding.
- */
+/* Gives the uploads [from, to) of a job successive ranges of its array, the last with padding. */
 static rp_status find_uploads(rpexec_planner *p, uint32_t number, uint32_t from, uint32_t to)
 {
     const rpexec_job *job = &p->plan->jobs[number];
@@ -104,8 +104,8 @@ static rp_status find_uploads(rpexec_planner *p, uint32_t number, uint32_t from,
     return RP_OK;
 }
 
-/* Offload: a job begins with the compute op that waits for parameters. Its uploads are the range of
- * the stage's array that follows the upload before. */
+/* Offload: a job begins with the compute op that waits for parameters. Each upload moves the range
+ * of the stage's array that follows the previous upload's. */
 static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_queue *params)
 {
     uint32_t next = params->op_begin;
@@ -118,7 +118,7 @@ static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_
             RP_TRY(find_uploads(p, job, next, end));
             next = end;
         }
-        if (job == NO_JOB || p->plan->jobs[job].stage != o->stage) { /* nothing comes up for it */
+        if (job == NO_JOB || p->plan->jobs[job].stage != o->stage) { /* no upload for it */
             job = rpexec_plan_new_job(p, o->stage, compute->gpu);
             if (rpexec_plan_job_bytes(p, &p->plan->jobs[job]) != 0) {
                 return rp_refuse(p->reason, RP_USAGE,
@@ -136,7 +136,8 @@ static rp_status find_jobs(rpexec_planner *p, const rp_queue *compute, const rp_
     return RP_OK;
 }
 
-/* Resident: what a GPU runs of a stage is one job, whose weights and gradients are always there. */
+/* Resident: all ops of a stage on a GPU are a single job, whose weights and gradients always
+ * exist. */
 static void find_resident(rpexec_planner *p, const rp_queue *compute, uint32_t *job_of_stage)
 {
     for (uint32_t s = 0; s < p->program->stage_count; s++) {
@@ -199,7 +200,7 @@ void rpexec_plan_slot(rpexec_planner *p, uint32_t op)
         rpexec_plan_new_value(p, p->program->gpu_count, rpexec_plan_gradient_bytes(p, job), op);
 }
 
-/* Calls in their order, whatever the order of the waits is. */
+/* Inserts a slot in the order of calls, whatever the order of the waits is. */
 static void insert_slot(rpexec_planner *p, uint32_t begin, rpexec_slot slot)
 {
     const rpexec_job *jobs = p->plan->jobs;

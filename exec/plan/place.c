@@ -1,4 +1,4 @@
-/* Offsets: first fit, in the order of first use, of a GPU's jobs before all others or not. */
+/* Offsets of tensors: first fit, in the order of first use, with or without a GPU's jobs first. */
 #include "exec/plan/plan_internal.h"
 
 #include "common/base/reason.h"
@@ -8,11 +8,11 @@
 
 #define NO_OP UINT32_MAX
 
-/* One memory while it is filled. */
+/* A memory while it is filled. */
 typedef struct memory {
-    uint32_t *live; /* tensors that some later one may meet, by offset */
+    uint32_t *live; /* tensors that a later tensor may meet, by offset */
     uint32_t live_count;
-    uint32_t *frontier; /* [queue] the last first op there, NO_OP before the first */
+    uint32_t *frontier; /* [queue] the latest first op of a tensor there, NO_OP if none */
     bool *begins;       /* [queue] whether tensors of this memory begin there at all */
     uint32_t *fixed; /* weights, gradients and sums of jobs, placed before all others, by offset */
     uint32_t fixed_count;
@@ -31,8 +31,8 @@ static bool is_dead(const rpexec_plan *plan, uint32_t value, uint32_t op)
     return v->first_op != NO_OP && rpexec_order_before(&plan->order, v->first_op, op);
 }
 
-/* True where nothing that begins from now on can meet it: it is dead for the last op of every queue
- * in which tensors begin. */
+/* True if no tensor that begins from now on can meet `value`: it is dead for the last op of every
+ * queue in which tensors begin. */
 static bool is_buried(const rpexec_plan *plan, const memory *m, uint32_t value)
 {
     for (uint32_t q = 0; q < plan->program->queue_count; q++) {
@@ -54,7 +54,7 @@ static void bury(const rpexec_plan *plan, memory *m)
     m->live_count = kept;
 }
 
-/* True where two tensors may share bytes. One without a first op is there all the time. */
+/* True if two tensors may share bytes. A tensor without a first op exists all the time. */
 static bool are_apart(const rpexec_plan *plan, uint32_t earlier, uint32_t later)
 {
     uint32_t op = plan->values[later].first_op;
@@ -154,7 +154,7 @@ static void fill(rpexec_plan *plan, uint32_t place, const uint32_t *sorted, uint
     plan->arena_bytes[place] = m->top;
 }
 
-/* The smaller one of both fillings: neither order is always better. */
+/* Takes the smaller of both fillings, since neither order is always better. */
 static rp_status fill_better(rpexec_plan *plan, uint32_t place, const uint32_t *sorted,
                              uint32_t count, uint64_t cap_bytes, memory *m, rp_reason *reason)
 {
@@ -174,8 +174,8 @@ static rp_status fill_better(rpexec_plan *plan, uint32_t place, const uint32_t *
     return RP_OK;
 }
 
-/* Weights, gradients and their sums that come and go with jobs. They are few and large: what lies
- * in between must not keep them from following each other. */
+/* Marks weights, gradients and their sums, which come and go with jobs. They are few and large:
+ * tensors in between must not keep them from following each other. */
 static void mark_jobs(const rpexec_plan *plan, bool *of_job)
 {
     for (uint32_t i = 0; plan->sharded == NULL && i < plan->job_count; i++) {
@@ -201,7 +201,7 @@ rp_status rpexec_plan_place(rpexec_plan *plan, uint64_t cap_bytes, rp_arena *scr
     memory m = {0};
     uint32_t *begin = NULL; /* [op + 2] values by the place of their first op in the order */
     uint32_t *sorted = NULL;
-    uint32_t *place_of = NULL; /* [op] in the order */
+    uint32_t *place_of = NULL; /* [op] place in the order */
     RP_TRY(rp_arena_alloc(scratch, plan->value_count, sizeof(uint32_t), &m.live));
     RP_TRY(rp_arena_alloc(scratch, plan->value_count, sizeof(uint32_t), &m.fixed));
     RP_TRY(rp_arena_alloc(scratch, plan->value_count, sizeof(bool), &m.of_job));

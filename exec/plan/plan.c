@@ -132,7 +132,7 @@ uint64_t rpexec_plan_boundary_bytes(const rpexec_planner *p, const rp_op *op)
            rp_dtype_bytes(p->plan->model->dtype);
 }
 
-/* Only programs that nobody has lowered come here: rp_lower connects everything. */
+/* Only programs that were not lowered come here: rp_lower connects everything. */
 rp_status rpexec_plan_refuse_stray(const rpexec_planner *p, uint32_t op)
 {
     char name[RP_OP_NAME_SIZE];
@@ -158,8 +158,8 @@ static uint32_t taken(const rp_program *program, uint32_t op, rp_op_kind kind, r
     return RP_NO_OP;
 }
 
-/* The op whose tensor `op` takes on: its data wait of one of two kinds, or that of a tensor group's
- * sum, which stands behind the op whose result it is. */
+/* The op whose tensor `op` takes: its data wait of either kind, or the data wait of a tensor
+ * group's sum that `op` waits for, since the sum follows the op with the summed tensor. */
 static uint32_t source_of(const rpexec_planner *p, uint32_t op, rp_op_kind kind, rp_op_kind or_kind)
 {
     uint32_t source = taken(p->program, op, kind, or_kind);
@@ -232,7 +232,7 @@ static rp_status plan_send(rpexec_planner *p, uint32_t op)
     return RP_OK;
 }
 
-/* It is there once it has been sent. */
+/* The tensor is there after its SEND. */
 static rp_status plan_receive(rpexec_planner *p, uint32_t op)
 {
     const rpexec_task *from = &p->plan->tasks[source_of(p, op, RP_OP_SEND, RP_OP_SEND)];
@@ -294,7 +294,7 @@ static rp_status plan_update(rpexec_planner *p, uint32_t op)
     return RP_OK;
 }
 
-/* On the host, of what lies there all the time. */
+/* Plans nothing: the op works on the host's permanent arrays. */
 static rp_status plan_nothing(rpexec_planner *p, uint32_t op)
 {
     (void)p;
@@ -317,7 +317,7 @@ static rp_status refuse(const rpexec_planner *p, uint32_t op)
                      p->program->schedule, kind);
 }
 
-/* Of ranks that share layers, the sums are of what they compute; of copies, gradients. */
+/* Ranks that share layers sum their results; copies of the pipeline sum gradients. */
 static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
 {
     rp_queue_kind kind = (rp_queue_kind)p->program->queues[p->plan->order.queue_of[op]].kind;
@@ -331,7 +331,8 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
 
 /* clang-format off */
 
-/* X(op kind, its planner in pipelines, in data-parallel systems); NULL: they do not have it. */
+/* X(op kind, its planner in pipelines, its planner in data-parallel systems); NULL: they do not
+ * have it. */
 #define PLANNERS(X)                                                                                \
     X(FORWARD, rpexec_plan_compute, rpexec_plan_sharded_compute)                                   \
     X(RECOMPUTE, rpexec_plan_compute, rpexec_plan_sharded_compute)                                 \
@@ -372,7 +373,7 @@ static rp_status plan_op(rpexec_planner *p, uint32_t op)
     return plan != NULL ? plan(p, op) : refuse(p, op);
 }
 
-/* At most all that COLLECT ops wait for. */
+/* Makes room for all ops that COLLECT ops wait for: the slots are at most as many. */
 static rp_status allocate_slots(rpexec_planner *p)
 {
     const rp_program *program = p->program;
@@ -384,7 +385,7 @@ static rp_status allocate_slots(rpexec_planner *p)
     return rp_arena_alloc(p->arena, count, sizeof(rpexec_slot), &p->plan->slots);
 }
 
-/* Only where some op goes alone. */
+/* Makes records of layers, only if an op computes a single layer. */
 static rp_status allocate_layers(rpexec_planner *p, rp_arena *scratch)
 {
     const rp_program *program = p->program;
@@ -468,8 +469,8 @@ static rp_status flatten_users(rpexec_planner *p)
     return RP_OK;
 }
 
-/* Where all forward runs in the head's stage and the embedding goes back in another one, nobody
- * has the embedding's output. */
+/* Refuses a partition whose forward runs only in the head's stage while another stage has the
+ * embedding's backward: nobody has the embedding's output. */
 static rp_status check_stages(const rp_program *program, rp_reason *reason)
 {
     if (program->forward_count == 0 && program->backward_count > 1) {
@@ -507,7 +508,7 @@ static rp_status make(rpexec_planner *p, rp_arena *scratch)
         }
     }
     bool sharded = rp_is_data_parallel(&program->traits);
-    if (rp_cuts_layers(&program->traits)) { /* what is cut stays where it is */
+    if (rp_cuts_layers(&program->traits)) { /* cut layers stay on their GPUs */
         p->plan->tensor = program->gpu_count;
         sharded = false;
     }
@@ -526,7 +527,7 @@ static rp_status make(rpexec_planner *p, rp_arena *scratch)
     return rpexec_plan_place(p->plan, p->limits.cap_bytes, scratch, p->reason);
 }
 
-/* Copies and tensor groups add up whole tensors here. */
+/* Copies and tensor groups add up whole tensors in the executor. */
 static rp_status check_layout(const rp_layout *layout, rp_reason *reason)
 {
     rp_layout plain = *layout;

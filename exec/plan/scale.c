@@ -1,6 +1,7 @@
-/* With resident weights all GPUs agree on a step before any of them takes it, where losses are
- * scaled (fp16) or gradients clipped (rpexec_run_agree). That ends only if no GPU needs work of the
- * next iteration to get there. */
+/* With resident weights all GPUs agree on a step before any of them takes it, if losses are scaled
+ * (fp16) or gradients clipped (rpexec_run_agree). They agree only if no GPU needs work of the next
+ * iteration to reach its step; a program that breaks this is refused, since it would wait for
+ * ever. */
 #include "common/base/reason.h"
 #include "exec/plan/plan_internal.h"
 

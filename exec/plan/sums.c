@@ -1,4 +1,5 @@
-/* The planner's fp32 sums: where a 16-bit type would round a gradient once per microbatch. */
+/* The planner's fp32 sums, without which a 16-bit type would round a gradient once per
+ * microbatch. */
 #include "exec/plan/plan_internal.h"
 
 #define NO RPEXEC_NO_TENSOR
@@ -7,13 +8,13 @@
 typedef struct series {
     uint32_t first, last; /* ops */
     uint32_t value;       /* the sums; NO: they are not needed */
-    uint32_t updates;     /* of the queue before it */
+    uint32_t updates;     /* steps of the queue before it */
     bool needed;
 } series;
 
 typedef struct search {
     uint32_t *last_of; /* [value] the last series of these gradients, + 1 */
-    uint32_t *of_op;   /* [op] + 1; 0: it adds to none */
+    uint32_t *of_op;   /* [op] number of its series + 1; 0: it adds to none */
     series *all;
     uint32_t count;
 } search;
@@ -26,7 +27,7 @@ static bool adds(const rpexec_planner *p, uint32_t op)
            p->plan->jobs[task->job].gradients != NO;
 }
 
-/* True where an op alone adds to a tensor twice, or to what has come from the host. */
+/* True if a single op adds to a tensor twice, or to gradients that have come from the host. */
 static bool adds_again(const rpexec_planner *p, uint32_t op)
 {
     const rpexec_task *task = &p->plan->tasks[op];

@@ -1,8 +1,8 @@
 /* The planner of tensor parallelism and of copies of a pipeline. Every rank of a tensor group has a
- * slice of all layers (exec/model/tensor_parallel.h) and works on the same tokens as the others,
- * those of as many microbatches as there are ranks, one of which its op is named after. What ranks
- * sum on the way they sum inside of their compute ops; the program's ALL_REDUCE ops come after
- * those and stand for the volume. Copies sum gradients in ALL_REDUCE ops of their own. */
+ * slice of all layers (exec/model/tensor_parallel.h). All ranks work on the same tokens, those of
+ * as many microbatches as there are ranks; an op is named after its rank's microbatch. Ranks sum
+ * activations inside of their compute ops; the program's ALL_REDUCE ops follow these and stand only
+ * for the volume. Copies sum gradients in ALL_REDUCE ops of their own. */
 #include "common/base/reason.h"
 #include "common/lower/lower.h"
 #include "common/schedule/schedule_type.h"
@@ -54,7 +54,7 @@ rp_status rpexec_plan_activation_reduces(rpexec_planner *p, uint32_t op)
                                    rpexec_plan_boundary_bytes(p, o));
 }
 
-/* Scratch of sums of up to `count` values of any type. */
+/* Scratch for sums of up to `count` values of any type. */
 static uint32_t new_scratch(rpexec_planner *p, uint32_t gpu, uint64_t count, uint32_t ranks,
                             uint32_t op)
 {
@@ -63,7 +63,8 @@ static uint32_t new_scratch(rpexec_planner *p, uint32_t gpu, uint64_t count, uin
         p, gpu, rpexec_collective_scratch(share, p->limits.chunk, RP_DTYPE_F32), op);
 }
 
-/* The longest gradient that ranks sum, with all parts of the tensor; only of more than one part. */
+/* The longest gradient that ranks sum, with all parts of its tensor. @param of_parts only tensors
+ * that have several parts */
 static uint64_t longest_sum(const rpexec_slice *s, bool of_parts)
 {
     uint64_t most = 0;
