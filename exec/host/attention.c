@@ -1,5 +1,5 @@
 /* Causal grouped-query attention in blocks of queries and keys, by two matrix products per pair of
- * blocks; the softmax is kept up as blocks of keys go by (online softmax), so that no matrix of
+ * blocks; the softmax is updated with each block of keys (online softmax), so that no matrix of
  * seq_len x seq_len exists. Blocks above the diagonal or outside of the window are skipped. */
 #include "exec/host/lane.h"
 #include "exec/host/products.h"
@@ -15,7 +15,7 @@ size_t rpexec_host_attention_scratch(uint32_t head_dim)
     return (size_t)2 * QUERIES * (KEYS + head_dim);
 }
 
-/* One head of one sequence: rows are tokens, `*_stride` floats apart. */
+/* A head of a sequence: rows are tokens, `*_stride` floats apart. */
 typedef struct head {
     uint32_t seq_len;
     uint32_t head_dim;
@@ -27,14 +27,14 @@ typedef struct head {
     float cap; /* of scores; 0: none */
 } head;
 
-/* A block of queries and one of keys. Its scores are transposed, s[key][query]: what happens to
- * each query happens to vectors of them, and the block of queries is turned around once. */
+/* A block of queries and a block of keys. Its scores are transposed, s[key][query]: work on each
+ * query becomes work on vectors of queries, and the block of queries is transposed once. */
 typedef struct pair {
     uint32_t query, rows;
     uint32_t key, columns;
 } pair;
 
-/* Columns of transposed blocks, those that fill the last vector included. */
+/* Columns of transposed blocks, with the columns that fill the last vector. */
 static uint32_t padded(uint32_t rows)
 {
     return (rows + RPEXEC_PRODUCT_COLUMNS - 1) / RPEXEC_PRODUCT_COLUMNS * RPEXEC_PRODUCT_COLUMNS;
@@ -46,7 +46,7 @@ static uint32_t first_key(const head *a, uint32_t begin)
     return a->window == 0 || begin + 1 <= a->window ? 0 : begin + 1 - a->window;
 }
 
-/* Of keys, the queries that see them; of queries, the keys that they see. */
+/* For keys, the queries that see them; for queries, the keys that they see. */
 static rpexec_band queries_of(const head *a, const pair *b)
 {
     int64_t own = (int64_t)b->key - b->query;
@@ -82,7 +82,7 @@ static void transpose(uint32_t rows, uint32_t width, const float *restrict x, si
     }
 }
 
-/* s[key][query] of a pair: rows of x, those of its keys, by a transposed block. */
+/* s[key][query] of a pair: the rows of x at its keys, multiplied by a transposed block. */
 static void multiply_keys(const head *a, const pair *b, const float *x, const float *turned,
                           float *s)
 {
@@ -152,7 +152,7 @@ static range sight_of(const head *a, const pair *b, uint32_t j)
     return sight.first < sight.end ? sight : (range){0, 0};
 }
 
-/* s[key][query] := value where the query does not see the key. */
+/* s[key][query] := value for pairs whose query does not see the key. */
 static void fill_unseen(const head *a, const pair *b, float value, float *s)
 {
     for (uint32_t j = 0; j < b->columns; j++) {
@@ -173,7 +173,7 @@ static bool is_whole(const head *a, const pair *b)
            padded(b->rows) == b->rows;
 }
 
-/* s = scale k q^T of a pair, capped; -inf where a query does not see a key. */
+/* s = scale k q^T of a pair, capped; -inf if a query does not see a key. */
 static void scores(const head *a, const pair *b, const float *k, const float *turned, float *s)
 {
     multiply_keys(a, b, k, turned, s);
@@ -195,11 +195,12 @@ typedef struct online {
     float shrink[QUERIES];
 } online;
 
-/* Weights that are summed before their sum is added: one long chain would lose twice as much. */
+/* Weights that are summed before their sum is added: a single long chain would lose twice as
+ * much. */
 #define PART 8u
 
-/* One block of keys joins: s := e^(s - most), and what has been summed is to be multiplied by
- * shrink. Queries that have seen no key yet keep a maximum of -inf and sums of 0. */
+/* A block of keys joins: s := e^(s - most), and the caller multiplies the earlier sums by `shrink`.
+ * Queries that have seen no key yet keep a maximum of -inf and sums of 0. */
 RPEXEC_VECTOR
 static void join_block(uint32_t width, uint32_t columns, float *restrict s, online *restrict x)
 {
@@ -275,7 +276,7 @@ static void forward_head(const head *a, const float *q, const float *k, const fl
     }
 }
 
-/* Tensors of one head in the backward. */
+/* Tensors of a head in the backward. */
 typedef struct gradients {
     const float *q, *k, *v, *o, *logsumexp, *d_o;
     float *dq, *dk, *dv;
@@ -287,7 +288,7 @@ typedef struct known {
     float products[QUERIES]; /* D_i = sum over the head of do o (executor.md section 5) */
 } known;
 
-/* In a fixed order of eight parts. */
+/* The dot product, summed in a fixed order of eight parts. */
 static inline float dot(const float *x, const float *y, uint32_t count)
 {
     float parts[8] = {0};
@@ -331,7 +332,7 @@ static void softmax_backward(float scale, uint32_t width, uint32_t columns, cons
     }
 }
 
-/* The same of capped scores s, whose derivative is 1 - (s / c)^2. */
+/* The same for capped scores s, whose derivative is 1 - (s / c)^2. */
 RPEXEC_VECTOR
 static void capped_backward(float scale, float cap, uint32_t width, uint32_t columns,
                             const known *restrict x, float *restrict p, float *restrict dp)
@@ -349,7 +350,7 @@ static void capped_backward(float scale, float cap, uint32_t width, uint32_t col
     }
 }
 
-/* Where blocks of the backward are in a lane's scratch memory. */
+/* Blocks of the backward in a lane's scratch memory. */
 typedef struct blocks {
     float *p, *dp;  /* [KEYS][QUERIES] */
     float *q, *d_o; /* [head_dim][QUERIES] */
@@ -360,7 +361,7 @@ static void backward_pair(const head *a, const pair *b, const gradients *g, cons
 {
     scores(a, b, g->k, s->q, s->p);
     multiply_keys(a, b, g->v, s->d_o, s->dp);
-    if (!is_whole(a, b)) { /* what was not computed may be no number */
+    if (!is_whole(a, b)) { /* scores that were not computed may be NaN */
         fill_unseen(a, b, 0.0f, s->dp);
     }
     if (a->cap > 0) {
@@ -468,7 +469,7 @@ void rpexec_host_attention_backward(rpexec_lane *lane, const rpexec_attention_si
     }
 }
 
-/* ---- sinks, of every storage type ------------------------------------------------------------ */
+/* ---- sinks, for every storage type ----------------------------------------------------------- */
 
 static float value_at(const rpexec_lane *lane, const void *array, uint64_t index)
 {

@@ -18,7 +18,7 @@ typedef struct keeper {
 
 struct rpexec_host_awake {
     keeper *keepers;
-    uint32_t count; /* that have been started */
+    uint32_t count; /* keepers that have been started */
     atomic_bool refused;
     atomic_bool end;
 };
@@ -38,8 +38,8 @@ static void *keep_awake(void *context)
     const keeper *k = context;
     rpexec_host_awake *a = k->of;
     const struct sched_param none = {0};
-    /* The priority first: bound at the usual one it would take part of the processor. 0 is this
-     * thread. */
+    /* The priority comes first: bound at the usual priority the thread would take part of the
+     * processor. 0 is this thread. */
     bool done = sched_setscheduler(0, SCHED_IDLE, &none) == 0 && rpexec_host_bind(k->number);
     if (!done) {
         atomic_store(&a->refused, true);
@@ -50,7 +50,7 @@ static void *keep_awake(void *context)
     return NULL;
 }
 
-/* Signals are for the threads that there are without these. */
+/* Keepers block all signals, which are for the program's other threads. */
 static bool start(keeper *k)
 {
     sigset_t all;
@@ -94,7 +94,7 @@ void rpexec_host_awake_end(rpexec_host_awake *awake)
     const struct sched_param none = {0};
     atomic_store(&awake->end, true);
     for (uint32_t i = 0; i < awake->count; i++) {
-        /* Where others keep the processor busy it would take long to notice. */
+        /* At idle priority a keeper on a busy processor would notice the end late. */
         (void)pthread_setschedparam(awake->keepers[i].thread, SCHED_OTHER, &none);
         pthread_join(awake->keepers[i].thread, NULL);
     }

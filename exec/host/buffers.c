@@ -4,16 +4,16 @@
 #include <stddef.h>
 #include <sys/resource.h>
 
-/* As large as OpenBLAS makes them on x86-64, and larger than on any other processor. */
+/* Bytes of a buffer of OpenBLAS on x86-64; on all other processors it is smaller. */
 #define BUFFER_BYTES ((UINT64_C(128) << 20) + 8192)
 
-/* OpenBLAS exports it and no header declares it: NULL in a library that has none. */
+/* OpenBLAS exports these functions, but no header declares them: NULL in a library without them. */
 void *blas_memory_alloc(int) __attribute__((weak));
 void blas_memory_free(void *) __attribute__((weak));
 
 rp_status rpexec_host_reserve_buffers(uint32_t threads)
 {
-    static uint32_t made; /* devices are opened by one thread */
+    static uint32_t made; /* only one thread opens devices */
     struct rlimit limit;
     rp_arena *arena = NULL;
     void **buffers = NULL;
@@ -23,7 +23,7 @@ rp_status rpexec_host_reserve_buffers(uint32_t threads)
     }
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rp_arena_alloc_raw(arena, threads - made, BUFFER_BYTES, &room);
-    rp_arena_destroy(arena); /* there is room for them: it is theirs now */
+    rp_arena_destroy(arena); /* there is room for the buffers, which now take it */
     RP_TRY(status);
     RP_TRY(rp_arena_create(&arena));
     status = rp_arena_alloc(arena, threads, sizeof *buffers, &buffers);

@@ -15,7 +15,7 @@ typedef struct cores {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static cores found;
 
-/* Hyperthreads of a core are listed together; a kernel that lists none has none. */
+/* The kernel lists the hyperthreads of a core together; if it has no list, there are none. */
 static bool is_first_thread(uint32_t cpu, const cpu_set_t *allowed)
 {
     char path[96];
@@ -27,11 +27,11 @@ static bool is_first_thread(uint32_t cpu, const cpu_set_t *allowed)
     }
     bool read = fscanf(stream, "%u", &first) == 1;
     (void)fclose(stream);
-    /* A first one that this process may not use does not count. */
+    /* A first hyperthread that this process may not use does not count. */
     return !read || first == cpu || first >= RPEXEC_MAX_CORES || !CPU_ISSET(first, allowed);
 }
 
-/* Once and for all: threads that are bound already may use one processor only. */
+/* Called only once, early: a thread that is bound already may use only its own processor. */
 static void find(void)
 {
     cpu_set_t allowed;

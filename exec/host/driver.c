@@ -1,7 +1,8 @@
-/* The host backend: every queue is a thread, every memory an arena of its own, copies are copies.
+/* The host backend: every queue is a thread, every memory a separate arena, and copies are memcpy.
  *
- * One lock guards who has ended; a queue sleeps on a condition of its own until its next op has
- * been submitted and everything that it waits for has ended. Work itself is done without the lock.
+ * A single lock guards the set of ended ops. A queue sleeps on its own condition until its next op
+ * has been submitted and everything that the op waits for has ended. The work is done without the
+ * lock.
  */
 #include "exec/host/driver.h"
 
@@ -22,7 +23,7 @@ typedef struct queue {
     rpexec_driver *driver;
     uint32_t number;
     uint32_t next;      /* op that runs next */
-    uint32_t submitted; /* ops before this one have been */
+    uint32_t submitted; /* ops before this number have been submitted */
     pthread_t thread;
     pthread_cond_t wake;
     rpexec_lane lane;
@@ -46,12 +47,12 @@ struct rpexec_driver {
     uint32_t awaited;  /* op that the caller waits for */
     int64_t *start_ns; /* [op] */
     int64_t *end_ns;
-    int64_t *work_ns; /* [op] of rp_timeline.work_ps */
+    int64_t *work_ns; /* [op] for rp_timeline.work_ps */
     int64_t begin_ns;
     int64_t last_end_ns;
     bool closing;
     rp_status status;
-    uint32_t failed; /* op that failed first; op_count: none has */
+    uint32_t failed; /* op that failed first; op_count: none has failed */
 };
 
 static int64_t thread_ns(void)
@@ -86,7 +87,7 @@ static bool can_run(const queue *q)
 
 static void wake_all(rpexec_driver *d)
 {
-    /* Not all queues: where opening has failed there may be none. */
+    /* Only started queues: after a failure to open there may be none. */
     for (uint32_t i = 0; i < d->started; i++) {
         pthread_cond_signal(&d->queues[i].wake);
     }
@@ -146,7 +147,7 @@ static void run_one(queue *q)
     }
 }
 
-/* @return true where the thread runs on the processor that it should. */
+/* @return true if the thread runs on its own processor. */
 static bool keep_to_core(const queue *q)
 {
     const rp_queue *of = &program_of(q->driver)->queues[q->number];
@@ -208,7 +209,7 @@ static void wait_a_while(rpexec_driver *d)
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
-/* A thread per queue; what they need beside the arenas. */
+/* Starts a thread per queue, and makes their memory apart from the arenas. */
 static rp_status start_queues(rpexec_driver *d)
 {
     const rp_program *p = program_of(d);
@@ -222,12 +223,12 @@ static rp_status start_queues(rpexec_driver *d)
         }
         d->started++;
     }
-    return rpexec_host_reserve_buffers(p->gpu_count + 1); /* --check is one more */
+    return rpexec_host_reserve_buffers(p->gpu_count + 1); /* --check takes another */
 }
 
 static rp_status open_queues(rpexec_driver *d)
 {
-    openblas_set_num_threads(1); /* one thread per GPU: its compute queue's */
+    openblas_set_num_threads(1); /* a GPU computes in its compute queue's thread only */
     const rp_program *p = program_of(d);
     const rpexec_model *model = d->config.plan->model;
     uint32_t sequences = rpexec_plan_most_sequences(d->config.plan);
@@ -239,7 +240,7 @@ static rp_status open_queues(rpexec_driver *d)
                      .submitted = p->queues[i].op_begin};
         pthread_cond_init(&q->wake, NULL);
         if (rp_queue_kind_on_gpu((rp_queue_kind)p->queues[i].kind)) {
-            /* Others than compute queues add and copy only. */
+            /* Queues other than compute queues only add and copy. */
             uint64_t tokens = p->queues[i].kind == RP_QUEUE_COMPUTE ? sequences : 0;
             RP_TRY(rpexec_host_lane_create(model, tokens * model->seq_len, d->arena, &q->lane));
         }
@@ -383,7 +384,7 @@ static const void *host_read(rpexec_driver *d, uint32_t op, const void *from, ui
     return from;
 }
 
-/* A throttled op starts when its link takes it, not when it begins to wait for that. */
+/* A throttled op starts when its link takes it, not when it begins to wait for the link. */
 static void host_copy(rpexec_driver *d, uint32_t op, void *to, const void *from, uint64_t bytes)
 {
     int64_t begin_ns = 0;

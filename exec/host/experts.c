@@ -1,5 +1,5 @@
-/* Mixture of experts on the host, for every storage type: routing, gathering, and what each expert
- * does with its rows. Rows of 16-bit values are widened into the lane's scratch memory. */
+/* Mixture of experts on the host, for every storage type: routing, gathering, and the work of each
+ * expert on its rows. Rows of 16-bit values are widened into the lane's scratch memory. */
 #include "exec/host/lane.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ static float *piece(const rpexec_lane *lane, uint64_t count, uint32_t number)
     return lane->scratch + number * ((count + 15) / 16 * 16);
 }
 
-/* `count` values from `index` on in fp32: where they are, or in a piece. */
+/* `count` values from `index` on in fp32: at their own address, or widened into a piece. */
 static const float *wide(const rpexec_lane *lane, const void *array, uint64_t index, uint64_t count,
                          uint32_t number)
 {
@@ -33,7 +33,7 @@ static const float *wide(const rpexec_lane *lane, const void *array, uint64_t in
     return piece(lane, count, number);
 }
 
-/* Where to write such values; `narrow` puts them where they belong. */
+/* Address at which to write fp32 values; `narrow` then puts them into `array`. */
 static float *target(const rpexec_lane *lane, void *array, uint64_t index, uint64_t count,
                      uint32_t number)
 {
@@ -76,8 +76,8 @@ static bool is_chosen(const uint32_t *chosen, uint32_t count, uint32_t expert)
     return false;
 }
 
-/* The expert after chosen[count - 1] by falling probability, then by number. A NaN comes after
- * nothing: such a row gets the first experts that are left, so that its indices stay valid. */
+/* The expert after chosen[count - 1] by falling probability, then by number. NaN has no order: a
+ * row with NaN gets the first experts that are left, so that its indices stay valid. */
 static uint32_t next_best(uint32_t experts, const float *p, const uint32_t *chosen, uint32_t count)
 {
     uint32_t best = experts;
@@ -97,7 +97,7 @@ static uint32_t next_best(uint32_t experts, const float *p, const uint32_t *chos
     return best;
 }
 
-/* Rows of each expert one after the other, by ascending token (a counting sort). */
+/* Puts the rows in the order of their experts, and of tokens for each (a counting sort). */
 static void group(const rpexec_routing *r)
 {
     memset(r->begins, 0, ((size_t)r->experts + 1) * sizeof *r->begins);
@@ -110,7 +110,7 @@ static void group(const rpexec_routing *r)
     for (uint64_t i = 0; i < r->tokens * r->active; i++) {
         r->rows[i] = r->begins[r->chosen[i]]++;
     }
-    for (uint32_t e = r->experts; e > 0; e--) { /* each has moved to where the next began */
+    for (uint32_t e = r->experts; e > 0; e--) { /* each has moved to the next expert's begin */
         r->begins[e] = r->begins[e - 1];
     }
     r->begins[0] = 0;
@@ -139,9 +139,9 @@ void rpexec_host_route(rpexec_lane *lane, const rpexec_routing *r, const void *l
     }
 }
 
-/* With w the weights of the chosen experts c and s = sum of w dw: divided by their sum,
- * dz_c = w_c (dw_c - s), and the others get nothing, since their probabilities cancel; raw,
- * dz_c = p_c (dw_c - s), and -p s for the others. */
+/* With w the weights of the chosen experts c and s = sum of w dw: if divided by their sum, dz_c =
+ * w_c (dw_c - s), and the other experts get 0, since their probabilities cancel; if raw, dz_c = p_c
+ * (dw_c - s), and -p s for the other experts. */
 void rpexec_host_route_backward(rpexec_lane *lane, const rpexec_routing *r, const float *dweights,
                                 void *dlogits)
 {
@@ -243,7 +243,7 @@ typedef struct gated_row {
     float *dgate, *dup;
 } gated_row;
 
-/* Returns the gradient of the weight. Beyond a limit nothing moves. */
+/* @return the gradient of the weight. Beyond a limit the gradients of gate and up are 0. */
 RPEXEC_VECTOR
 static float swiglu_backward_row(uint32_t width, const gated_row *row)
 {

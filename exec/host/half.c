@@ -1,13 +1,13 @@
 /* The operators for 16-bit storage: tensors are widened into the lane's scratch memory, the fp32
- * operators work there, and what they leave is rounded once. Large tensors go through in pieces
- * whose sizes depend on the operator's sizes only. */
+ * operators work there, and their results are rounded once. Large tensors are processed in pieces
+ * whose sizes depend only on the operator's sizes. */
 #include "exec/host/lane.h"
 #include "exec/state/scaler.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of a weight matrix, and values of an element-wise operator, that are wide at a time. */
+/* Rows of a weight matrix, and values of an element-wise operator, that are widened at a time. */
 #define MATRIX_ROWS 512u
 #define PIECE 4096u
 
@@ -84,7 +84,7 @@ size_t rpexec_host_half_scratch(const rpexec_model *model, uint64_t tokens)
     uint64_t q = (uint64_t)m->heads * m->head_dim;
     uint64_t kv = (uint64_t)m->kv_heads * m->head_dim;
     uint64_t width = larger(larger(larger(m->hidden, q), m->intermediate), model->rank);
-    uint64_t rows = tokens * larger(1, m->active_experts); /* of one matrix product */
+    uint64_t rows = tokens * larger(1, m->active_experts); /* of a matrix product */
     uint64_t linear =
         2 * padded(rows * width) + padded(MATRIX_ROWS * width) + padded(rows * MATRIX_ROWS);
     uint64_t attention = 4 * padded(model->seq_len * q) + 4 * padded(model->seq_len * kv) +
@@ -537,8 +537,8 @@ static int compare_keys(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-/* Token by token, a row that many of them add to would stop growing: rows are visited once, in the
- * order of their ids, and each sums its tokens in fp32, t ascending. */
+/* If added token by token, a 16-bit row of a frequent id would stop growing. So each row is visited
+ * once, in the order of ids, and sums its tokens in fp32, t ascending. */
 static void half_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width,
                               const int32_t *ids, const void *dx, bool wide, void *dtable)
 {
@@ -551,7 +551,7 @@ static void half_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width
         keys[t] = (uint64_t)ids[t] << 32 | t;
     }
     qsort(keys, tokens, sizeof *keys, compare_keys);
-    for (uint64_t i = 0; i < tokens && keys[i] >> 32 <= INT32_MAX;) { /* negative ones come last */
+    for (uint64_t i = 0; i < tokens && keys[i] >> 32 <= INT32_MAX;) { /* negative ids come last */
         uint64_t id = keys[i] >> 32;
         float *row = wide ? (float *)dtable + id * width : wide_row;
         if (!wide) {
@@ -568,7 +568,7 @@ static void half_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width
     }
 }
 
-/* Sinks and mixtures of experts: of every storage type. */
+/* Sinks and mixtures of experts have operators for every storage type. */
 #define half_join_sinks rpexec_host_join_sinks
 #define half_sinks_weight rpexec_host_sinks_weight
 #define half_route rpexec_host_route

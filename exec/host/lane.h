@@ -9,24 +9,26 @@
 #include <math.h>
 #include <stddef.h>
 
-/** Scratch memory of one lane; the operators never allocate. */
+/** A lane's scratch memory; the operators never allocate. */
 struct rpexec_lane {
-    rp_dtype dtype;       /**< of the tensors: that of the table that is used with it */
+    rp_dtype dtype;       /**< type of the tensors, and of the operator table that is used with the
+                               lane */
     float *scratch;       /**< aligned to 64 bytes */
     size_t scratch_count; /**< floats */
 };
 
 /**
- * Under a limited address space, makes the buffers that `threads` of OpenBLAS's callers take at the
- * same time: it waits for ever for one that it does not get. They stay until the process ends.
+ * Under a limited address space, makes the buffers that `threads` callers of OpenBLAS take at the
+ * same time: OpenBLAS would wait for ever for a buffer that it cannot get. They stay until the
+ * process ends.
  * @retval RP_OK, RP_NO_MEMORY (logged)
  */
 rp_status rpexec_host_reserve_buffers(uint32_t threads);
 
-/** Operators in plain C and OpenBLAS (linear, attention), one table per storage type. */
+/** Operators in plain C and OpenBLAS (linear, attention), with a table per storage type. */
 extern const rpexec_operators *const rpexec_host_operators[RP_DTYPE_COUNT];
 
-/** The table for fp32, and the one for 16-bit storage: the lane says which of the two. */
+/** The tables for fp32 and for 16-bit storage, whose type the lane gives. */
 extern const rpexec_operators rpexec_host_fp32;
 extern const rpexec_operators rpexec_host_half;
 
@@ -36,7 +38,7 @@ extern const rpexec_operators rpexec_host_half;
 
 /**
  * A lane with scratch memory for the model's operators.
- * @param tokens of the largest microbatch
+ * @param tokens tokens of the largest microbatch
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpexec_host_lane_create(const rpexec_model *model, uint64_t tokens, rp_arena *arena,
@@ -57,9 +59,9 @@ size_t rpexec_host_half_scratch(const rpexec_model *model, uint64_t tokens);
  */
 static inline float rpexec_exp(float x)
 {
-    /* x = n ln 2 + r with |r| <= ln 2 / 2; n by the usual trick of adding 1.5 * 2^23. */
+    /* x = n ln 2 + r with |r| <= ln 2 / 2; n is found by the usual trick of adding 1.5 * 2^23. */
     const float shift = 12582912.0f;
-    float low = 88.0f < x ? 88.0f : x; /* one instruction each, which keep a NaN */
+    float low = 88.0f < x ? 88.0f : x; /* each a single instruction, which keeps a NaN */
     float clamped = -87.0f > low ? -87.0f : low;
     float moved = clamped * 1.44269504088896341f + shift;
     float n = moved - shift;
@@ -106,8 +108,8 @@ static inline double rpexec_sum_of_parts(const double parts[RPEXEC_PARTS])
 /** Floats of a chunk that stays in a core's first cache: a multiple of RPEXEC_PARTS. */
 #define RPEXEC_CHUNK 512u
 
-/** The largest of `count` values; NaN are passed over, and nothing is larger than -inf. So many
- * parts become vectors, where eight become a chain of single values. */
+/** The largest of `count` values; NaN are passed over, and the result is -inf if there is nothing
+ * else. A compiler makes vectors of 32 parts, but a chain of single values of eight. */
 static inline float rpexec_largest(const float *x, uint32_t count)
 {
     enum { PARTS = 32 };
@@ -138,7 +140,7 @@ static inline float rpexec_largest(const float *x, uint32_t count)
     return most;
 }
 
-/** Operators of fp32; those of mixtures of experts are for every storage type. */
+/** Operators of fp32; the operators of mixtures of experts are for every storage type. */
 #define RPEXEC_HOST_OPERATOR(name, costs, ...)                                                     \
     void rpexec_host_##name(rpexec_lane *lane RPEXEC_PARAMETERS(__VA_ARGS__));
 RPEXEC_OPERATOR_LIST(RPEXEC_HOST_OPERATOR)

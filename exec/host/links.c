@@ -18,7 +18,7 @@ struct rpexec_links {
     rp_routes routes;
     uint32_t *peer_routes; /* [from GPU][to GPU] */
     engine *engines;       /* [rp_copy_engine] */
-    int64_t latency_ns;    /* of every copy with an engine */
+    int64_t latency_ns;    /* latency of every copy with an engine */
     pthread_mutex_t lock;  /* guards all of it */
     pthread_cond_t changed;
     int64_t begin_ns;
@@ -93,14 +93,14 @@ void rpexec_links_stop(rpexec_links *links)
     }
 }
 
-/* ---- all below: the lock is held ------------------------------------------------------------- */
+/* ---- all that follows: the lock is held ------------------------------------------------------ */
 
-/* Tells the flows that have ended by now. A tag is where its copy wants to be told. */
+/* Marks the flows that have ended by now. A flow's tag is the address of its copy's flag. */
 static void settle(rpexec_links *links, int64_t time_ns)
 {
     rp_completion completion;
     bool any = false;
-    (void)rp_network_next(links->network); /* finds what ends at once */
+    (void)rp_network_next(links->network); /* finds flows that end at once */
     while (rp_network_pop(links->network, PS_PER_NS * (time_ns - links->begin_ns), &completion)) {
         *(bool *)(uintptr_t)completion.tag = true;
         any = true;
@@ -110,15 +110,15 @@ static void settle(rpexec_links *links, int64_t time_ns)
     }
 }
 
-/* Or until somebody says that something has changed. */
+/* Waits until `time_ns`, or until somebody signals a change. */
 static void wait_until(rpexec_links *links, int64_t time_ns)
 {
     struct timespec until = {.tv_sec = time_ns / 1000000000, .tv_nsec = time_ns % 1000000000};
     pthread_cond_timedwait(&links->changed, &links->lock, &until);
 }
 
-/* Until the next flow ends, or somebody says that something has changed. A start puts ends off, so
- * that nobody who sleeps here sleeps too long. */
+/* Sleeps until the next flow ends, or until somebody signals a change. The start of a flow only
+ * delays the ends of others, so that nobody sleeps here too long. */
 static void sleep_once(rpexec_links *links)
 {
     int64_t next_ps = rp_network_next(links->network);

@@ -8,13 +8,13 @@
 typedef struct meeting {
     rpexec_host_meetings *of;
     rpexec_axis axis;
-    uint32_t number; /* of the group among those of its axis, or of pairs */
+    uint32_t number; /* of the group among the groups of its axis, or among pairs */
     rpexec_host_group *group;
 } meeting;
 
-/* Kinds of meetings: of each axis, and one more. */
+/* Kinds of meetings: an axis each, and pairs. */
 enum {
-    PAIRS = RPEXEC_AXIS_COUNT, /* of the two that have the copies of a tied table */
+    PAIRS = RPEXEC_AXIS_COUNT, /* meetings of the two GPUs that have the copies of a tied table */
     KINDS,
 };
 
@@ -22,12 +22,12 @@ struct rpexec_host_meetings {
     rpexec_host_meetings_config config;
     meeting *all[KINDS];
     uint32_t counts[KINDS];
-    unsigned char *scratch; /* of pairs, one half each */
+    unsigned char *scratch; /* scratch of a pair, half for each GPU */
 };
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* From another GPU's memory. */
+/* Copies from another GPU's memory. */
 static void fetch(void *context, uint32_t to_rank, void *to, uint32_t from_rank, const void *from,
                   uint64_t bytes)
 {
@@ -45,7 +45,7 @@ static void fetch(void *context, uint32_t to_rank, void *to, uint32_t from_rank,
     }
 }
 
-/* A tied table's other copy: not throttled, since no op of the program says that it moves. */
+/* Copies from a tied table's other copy: not throttled, since no op of the program moves it. */
 static void fetch_table(void *context, uint32_t to_rank, void *to, uint32_t from_rank,
                         const void *from, uint64_t bytes)
 {

@@ -1,5 +1,5 @@
-/** @file meetings.h  GPUs of the host backend that do collectives together: those of each axis of a
- * plan (collective.h), and the pairs that have the two copies of a tied table. */
+/** @file meetings.h  GPUs of the host backend that do collectives together: the groups of each axis
+ * of a plan (collective.h), and the pairs that have the two copies of a tied table. */
 #pragma once
 
 #include "exec/host/links.h"
@@ -9,8 +9,8 @@ typedef struct rpexec_host_meetings rpexec_host_meetings;
 
 typedef struct rpexec_host_meetings_config {
     const rpexec_plan *plan;
-    rpexec_links *links; /**< that copies of collectives go over; NULL: as fast as it goes */
-    void (*fail)(void *context, rp_status status); /**< a copy has failed */
+    rpexec_links *links; /**< links for copies of collectives; NULL: they are not limited */
+    void (*fail)(void *context, rp_status status); /**< called if a copy has failed */
     void *context;
 } rpexec_host_meetings_config;
 
@@ -26,8 +26,8 @@ rp_status rpexec_host_meetings_run(rpexec_host_meetings *meetings, uint32_t gpu,
 rp_status rpexec_host_meetings_sum_pair(rpexec_host_meetings *meetings, uint32_t gpu, uint32_t rank,
                                         uint64_t count, void *array);
 
-/** Wakes everybody who waits, now and later (rpexec_host_group_abort). NULL is nothing. */
+/** Wakes everybody who waits, now and later (rpexec_host_group_abort). NULL is allowed. */
 void rpexec_host_meetings_abort(rpexec_host_meetings *meetings);
 
-/** Nobody may be in one any more. NULL is nothing. */
+/** Nobody may be in a meeting any more. NULL is allowed. */
 void rpexec_host_meetings_close(rpexec_host_meetings *meetings);

@@ -194,7 +194,7 @@ void rpexec_host_embed_weight(rpexec_lane *lane, uint64_t tokens, uint32_t width
     }
 }
 
-/* A row of logits is in memory, not in a cache: the row that follows is fetched meanwhile. */
+/* A row of logits is in memory, not in a cache: the following row is prefetched meanwhile. */
 static inline void fetch(const float *z, uint32_t count)
 {
     for (uint32_t j = 0; j < count; j += 64 / sizeof *z) {
@@ -202,7 +202,7 @@ static inline void fetch(const float *z, uint32_t count)
     }
 }
 
-/* z := e^(z - most), and their sum; `next`: the row that follows, or NULL. */
+/* z := e^(z - most). @param next the following row, or NULL @return their sum */
 static inline double exponentials(float *z, uint32_t count, float most, const float *next)
 {
     double parts[RPEXEC_PARTS] = {0};
@@ -224,7 +224,7 @@ static float capped(float z, float cap)
     return cap > 0 ? cap * tanhf(z / cap) : z;
 }
 
-/* The gradient of z by that of capped z. */
+/* The gradient of z, from the gradient of capped z. */
 static float cap_slope(float z, float cap, float gradient)
 {
     float t = cap > 0 ? tanhf(z / cap) : 0.0f;
@@ -241,7 +241,7 @@ static double capped_sum(uint32_t vocab, float cap, float most, const float *z)
     return sum;
 }
 
-/* A row of logits that are capped becomes its gradient, but for the label. */
+/* A row of capped logits becomes its gradient, except at the label. */
 static void capped_gradient(uint32_t vocab, float cap, float most, float factor, float *z)
 {
     for (uint32_t j = 0; j < vocab; j++) {
@@ -270,7 +270,7 @@ void rpexec_host_cross_entropy(rpexec_lane *lane, uint64_t rows, uint32_t vocab,
                              : exponentials(logits, vocab, most, next);
         float factor = (float)((double)scale / sum);
         *loss += log(sum) + (double)most - (double)capped(own, cap);
-        for (uint32_t j = 0; j < plain; j++) { /* the exponentials are there */
+        for (uint32_t j = 0; j < plain; j++) { /* z holds the exponentials */
             logits[j] *= factor;
         }
         if (cap > 0) {
@@ -330,7 +330,7 @@ void rpexec_host_cross_entropy_part(rpexec_lane *lane, uint64_t rows, uint32_t v
             continue;
         }
         float most = join_parts(parts, statistics + 2 * row, stride, &sum);
-        uint32_t label = (uint32_t)labels[row] - first; /* wraps where it is in an earlier part */
+        uint32_t label = (uint32_t)labels[row] - first; /* wraps if it is in an earlier part */
         float own = label < vocab ? z[label] : 0.0f;
         if (label < vocab) {
             *loss += log(sum) + (double)most - (double)capped(own, cap);

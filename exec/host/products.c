@@ -10,14 +10,14 @@ const rpexec_band rpexec_everything = {-RPEXEC_UNBOUNDED, RPEXEC_UNBOUNDED};
 
 typedef float vector __attribute__((vector_size(COLUMNS * sizeof(float)), aligned(4), may_alias));
 
-/* One tile: its first elements, and how many terms. */
+/* A tile: its first elements, and its number of terms. */
 typedef struct tile {
     const float *a, *b;
     float *c;
     uint32_t terms;
 } tile;
 
-/* rows and vectors are constants, with which the loops over them are unrolled. */
+/* `rows` and `vectors` are constants, so that the loops over them are unrolled. */
 static inline __attribute__((always_inline)) void
 multiply(const rpexec_product *p, const tile *t, const uint32_t rows, const uint32_t vectors)
 {
@@ -84,8 +84,8 @@ multiply_rows(const rpexec_product *p, const tile *t, uint32_t rows, const uint3
     }
 }
 
-/* Columns that do not fill a vector. GCC may multiply a whole vector of terms and then add one by
- * one, unless told to fuse. */
+/* Columns that do not fill a vector. Unless told to fuse, GCC may multiply a whole vector of terms
+ * and then add them singly. */
 static inline __attribute__((always_inline)) void multiply_rest(const rpexec_product *p,
                                                                 const tile *t, uint32_t rows,
                                                                 uint32_t columns, const bool fused)
@@ -135,8 +135,8 @@ static inline __attribute__((always_inline)) void multiply_all(const rpexec_prod
 }
 
 /* The instruction set is chosen here and not by target_clones, which sanitizers do not allow: all
- * builds have the same bits, on every x86 processor with FMA. GCC fuses nothing for AVX-512 alone,
- * whose instructions for vectors of 8 are FMA's or AVX-512 VL's. */
+ * builds give the same bits, on every x86 processor with FMA. With only AVX-512 GCC fuses nothing,
+ * since the instructions for vectors of 8 belong to FMA or AVX-512 VL. */
 #if defined(__x86_64__)
 __attribute__((target("fma"))) static void multiply_fma(const rpexec_product *p)
 {

@@ -15,16 +15,17 @@
 /* Three matrices of this size stay in a core's own cache. */
 #define SIZE 128
 #define PRODUCTS 250u
-/* Alone and together in turns: the median counts, since others use the machine, too. */
+/* Rounds of measuring alone and together in turn: the median counts, since others use the machine,
+ * too. */
 #define ROUNDS 5u
-/* Of two such medians, and how much of all threads they must be for nothing to be suspected; beyond
- * it, how long until the next: a hypervisor that has put two processors on one core (awake.h;
- * seen: 1.07 instead of 1.97, for up to 1.5 s) takes a while to part them. Hyperthreads are below
- * it always, and cost 2 s more. */
+/* Two medians are trusted if they differ by at most the share AGREES and reach the share FULL of
+ * all threads. Otherwise further measurements follow, PAUSE_NS apart: a hypervisor that has put two
+ * processors on the same core (awake.h; seen: 1.07 instead of 1.97, for up to 1.5 s) takes a while
+ * to part them. Hyperthreads are always below FULL, and cost 2 s more. */
 #define AGREES 0.1
 #define FULL 0.75
 #define PAUSE_NS 200000000L
-/* Floats of an array: several of them are more than caches hold. */
+/* Floats of an array: several arrays are larger than the caches. */
 #define COUNT (UINT64_C(1) << 22)
 #define ARRAYS 4u
 #define SCRATCH (UINT64_C(1) << 16)
@@ -63,7 +64,7 @@ static double copy_floats(rp_dtype dtype, float *a)
     return COUNT * sizeof(float);
 }
 
-/* As a rank does: what comes of another one is copied, then added (run/rank_collective.c). */
+/* Works as a rank does: values of another rank are copied, then added (run/rank_collective.c). */
 static double reduce(rp_dtype dtype, float *a)
 {
     (void)dtype;
@@ -74,7 +75,7 @@ static double reduce(rp_dtype dtype, float *a)
     return COUNT * sizeof(float);
 }
 
-/* Parameters that a GPU's UPDATE takes on: of 16 bits, weights and gradients share an array. */
+/* Parameters that a GPU's UPDATE steps: in 16 bits, weights and gradients share an array. */
 static double update(rp_dtype dtype, float *a)
 {
     const rpexec_adam adam = rpexec_adam_defaults();
@@ -92,7 +93,7 @@ static double update(rp_dtype dtype, float *a)
     return COUNT;
 }
 
-/* Parameters of the host's ops: gradients come in, Adam, working weights. */
+/* Parameters of the host's ops: collecting gradients, Adam, refreshing working weights. */
 static double collect_gradients(rp_dtype dtype, float *a)
 {
     (void)rpexec_pass_collect(NULL, dtype, COUNT, a + COUNT, 1, false, a);
@@ -133,7 +134,7 @@ static rp_status measure_rate(void *context, uint32_t thread)
 static double alone(bench *b, double (*what)(rp_dtype dtype, float *arrays))
 {
     b->work = what;
-    (void)measure_rate(b, 0); /* clocks go up, pages and BLAS's buffers appear */
+    (void)measure_rate(b, 0); /* a warm-up: clocks go up, pages and BLAS's buffers appear */
     (void)measure_rate(b, 0);
     return b->rates[0];
 }

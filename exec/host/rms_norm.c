@@ -1,4 +1,4 @@
-/* RMSNorm over rows: of a block's input and, with width = head_dim, of queries and keys. */
+/* RMSNorm over rows: rows of a block's input and, with width = head_dim, of queries and keys. */
 #include "exec/host/lane.h"
 
 #include <math.h>
