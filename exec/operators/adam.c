@@ -3,7 +3,7 @@
 #include <math.h>
 
 #define PI 3.14159265358979323846
-/* Addend of PyTorch to a norm before it divides by it. */
+/* PyTorch adds this to a norm before it divides by it. */
 #define CLIP_EPS 1e-6
 
 rpexec_adam rpexec_adam_defaults(void)
@@ -13,7 +13,7 @@ rpexec_adam rpexec_adam_defaults(void)
 
 double rpexec_adam_rate(const rpexec_adam *a, uint64_t step)
 {
-    uint64_t before = step - 1; /* as schedulers count */
+    uint64_t before = step - 1; /* schedulers count from 0 */
     uint64_t falls = a->steps > a->warmup ? a->steps - a->warmup : 1;
     if (before < a->warmup) {
         return a->lr * (double)before / (double)a->warmup;

@@ -1,4 +1,4 @@
-/* Calls are made of the list of operators. */
+/* Functions for calls are generated from the list of operators. */
 #include "exec/operators/calls.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ static double area(double rows, double columns)
     return rows * columns;
 }
 
-/* Of what is written, or added to: then it is read as well. */
+/* Traffic of values that are written, or added to: then they are read as well. */
 static double into(double values, bool add)
 {
     return add ? 2 * values : values;
@@ -74,8 +74,8 @@ static double experts_values(const rpexec_routing *r, const rpexec_matrices *m)
 /* A call that is being put together. */
 typedef struct writer {
     uint64_t words[RPEXEC_CALL_WORDS];
-    uint32_t count;     /* words so far, the first one with them */
-    uint32_t addresses; /* bit i: word i is one */
+    uint32_t count;     /* words so far, including the first */
+    uint32_t addresses; /* bit i: word i is an address */
 } writer;
 
 static void put_word(writer *to, uint64_t word)
@@ -94,7 +94,7 @@ static void put_word(writer *to, uint64_t word)
         return (RPEXEC_TYPE_##kind) * (*from)++;                                                   \
     }
 
-/* By their bits: -0 is not 0. */
+/* Floats go by their bits: -0 is not 0. */
 #define REAL(kind)                                                                                 \
     static void put_##kind(writer *to, RPEXEC_TYPE_##kind value)                                   \
     {                                                                                              \
@@ -132,7 +132,7 @@ ADDRESS(OUT_U32)
 ADDRESS(IN_I32)
 ADDRESS(OUT_F64)
 
-/* Structures are their members. */
+/* Structures go as their members. */
 #define PUT_MEMBER(kind, member) put_##kind(to, value->member);
 #define TAKE_MEMBER(kind, member) value.member = take_##kind(from);
 #define STRUCTURE(kind, type, ...)                                                                 \
@@ -213,7 +213,8 @@ RPEXEC_OPERATOR_LIST(NOTE)
     }
 RPEXEC_OPERATOR_LIST(MAKE)
 
-/* @param values of the storage type that it has to read and write at least, @param floats fp32 */
+/* @param least values of the storage type that the call reads and writes, @param floats fp32
+ *        values */
 static void tell(const uint64_t *call, rp_dtype dtype, rpexec_call_description *what, double flop,
                  double values, double floats, const char *format, ...)
     __attribute__((format(printf, 7, 8)));

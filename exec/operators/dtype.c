@@ -37,7 +37,8 @@ static void narrow_bf16(uint64_t count, const float *restrict from, uint16_t *re
 {
     for (uint64_t i = 0; i < count; i++) {
         uint32_t bits = bits_of(from[i]);
-        /* Half of the last place, less one where it is even; the carry goes into the exponent. */
+        /* Adds half of the last place, less 1 if that place is even; the carry goes into the
+         * exponent. */
         uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
         uint32_t nan = bits >> 16 | 0x40u; /* quiet: its upper half alone might be an infinity */
         to[i] = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
@@ -52,7 +53,8 @@ static void widen_fp16(uint64_t count, const uint16_t *restrict from, float *res
     for (uint64_t i = 0; i < count; i++) {
         uint32_t magnitude = from[i] & 0x7fffu;
         uint32_t shifted = magnitude << 13;
-        /* Signed: a vector unit converts those. Subnormals are multiples of 2^-24. */
+        /* Signed, since a vector unit converts signed integers. Subnormals are multiples of
+         * 2^-24. */
         uint32_t subnormal = bits_of((float)(int32_t)magnitude * 0x1p-24f);
         uint32_t normal = shifted + (112u << 23);
         uint32_t special = shifted | 0x7f800000u; /* infinities and NaN */
@@ -68,7 +70,7 @@ static void narrow_fp16(uint64_t count, const float *restrict from, uint16_t *re
         uint32_t bits = bits_of(from[i]);
         uint32_t magnitude = bits & 0x7fffffffu;
         uint32_t normal = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
-        /* One half has steps of 2^-24, as fp16's subnormals have: the sum is rounded to them. */
+        /* 0.5 has steps of 2^-24, as fp16's subnormals have: the sum is rounded to these. */
         uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;
         uint32_t nan = 0x7e00u | (magnitude >> 13 & 0x3ffu);
         uint32_t rounded = magnitude < 0x38800000u   ? subnormal /* below 2^-14 */
@@ -88,7 +90,7 @@ static bool has_f16c(void)
     return __builtin_cpu_supports("f16c") != 0;
 }
 
-/* Values between which NaN are looked for. */
+/* Values that are widened before the next search for NaN. */
 #define WIDENED UINT64_C(64)
 
 /* These instructions make NaN quiet; the functions above keep them as they are. */

@@ -13,13 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** @return where element `index` of an array of `dtype` is; NULL stays NULL. */
+/** @return the address of element `index` of an array of `dtype`; NULL stays NULL. */
 static inline void *rpexec_element(rp_dtype dtype, void *array, uint64_t index)
 {
     return array == NULL ? NULL : (unsigned char *)array + index * rp_dtype_bytes(dtype);
 }
 
-/** The same of what may not be written. */
+/** The same for an array that may not be written. */
 static inline const void *rpexec_element_const(rp_dtype dtype, const void *array, uint64_t index)
 {
     return array == NULL ? NULL : (const unsigned char *)array + index * rp_dtype_bytes(dtype);
@@ -29,7 +29,7 @@ static inline const void *rpexec_element_const(rp_dtype dtype, const void *array
 void rpexec_widen(rp_dtype dtype, uint64_t count, const void *from, float *to);
 
 /**
- * Rounds `count` values to nearest, ties to even: what is too large becomes infinite, what is too
- * small a subnormal or zero, a NaN stays one. The arrays must not overlap.
+ * Rounds `count` values to nearest, ties to even: too large values become infinite, too small
+ * values subnormal or zero, and NaN stays NaN. The arrays must not overlap.
  */
 void rpexec_narrow(rp_dtype dtype, uint64_t count, const float *from, void *to);

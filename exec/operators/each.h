@@ -1,4 +1,4 @@
-/** @file each.h  RPEXEC_EACH(m, (KIND, name), ...): m applied to each of up to twelve pairs. */
+/** @file each.h  RPEXEC_EACH(m, (KIND, name), ...): applies m to each of up to twelve pairs. */
 #pragma once
 
 #define RPEXEC_EACH_1(m, a) m a

@@ -1,18 +1,18 @@
-/** @file operators.h  The operators of a decoder on one GPU's memory: one list of them.
+/** @file operators.h  The list of a decoder's operators, which work in a GPU's memory.
  *
- * One table per storage type (dtype.h): void pointers are to tensors of the table's type, floats to
- * what is fp32 always. Operators compute in fp32 and round to nearest even when they store; where
- * they add to a tensor, that is one rounding of the sum. All matrices are row-major, all pointers
- * lie in the memory of the GPU whose `rpexec_lane` is given. Operators of one lane run in the order
- * they are called; on the host backend a call returns when the operator is done. Formulas:
- * executor.md section 5. T = tokens of a microbatch = sequences x seq_len; sequences
- * lie one after the other.
+ * Each storage type (dtype.h) has a table: void pointers are to tensors of the table's type, float
+ * pointers to tensors that are always fp32. Operators compute in fp32 and round to nearest even
+ * when they store; if they add to a tensor, the sum is rounded once. All matrices are row-major,
+ * and all pointers lie in the memory of the GPU whose `rpexec_lane` is given. Operators of a lane
+ * run in the order of their calls; on the host backend a call returns when the operator is done.
+ * Formulas: executor.md section 5. T = tokens of a microbatch = sequences x seq_len; sequences are
+ * contiguous.
  *
- * Gradients of weights are added to tensors of the table's type or, where `wide` is said, to fp32
- * sums of many microbatches, which add_sums rounds when all have been added.
+ * Gradients of weights are added to tensors of the table's type or, with `wide`, to fp32 sums of
+ * many microbatches, which add_sums rounds when all have been added.
  *
- * Every operator is deterministic: the order of its floating-point sums depends on its sizes only,
- * not on the number of GPUs, on addresses or on what else runs.
+ * Every operator is deterministic: the order of its floating-point sums depends only on its sizes,
+ * not on the number of GPUs, on addresses or on other work.
  */
 #pragma once
 
@@ -25,7 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** The compute queue of one GPU with its scratch memory; a backend's own type. */
+/** A GPU's compute queue with its scratch memory; a backend's own type. */
 typedef struct rpexec_lane rpexec_lane;
 
 /** Sizes of causal grouped-query attention. Query head j uses kv head j / (heads / kv_heads). */
@@ -36,8 +36,8 @@ typedef struct rpexec_attention_sizes {
     uint32_t kv_heads; /**< K, divides H */
     uint32_t head_dim; /**< h */
     uint32_t window;   /**< a token attends to itself and window - 1 tokens before; 0: to all */
-    float scale;       /**< of scores; 0: 1 / sqrt(h) */
-    float cap;         /**< c: scaled scores s become c tanh(s / c); 0: they stay */
+    float scale;       /**< factor of scores; 0: 1 / sqrt(h) */
+    float cap;         /**< c: scaled scores s become c tanh(s / c); 0: no cap */
 } rpexec_attention_sizes;
 
 /** @return the scale of scores. */
@@ -46,23 +46,26 @@ static inline float rpexec_attention_scale(const rpexec_attention_sizes *sizes)
     return sizes->scale != 0 ? sizes->scale : 1.0f / sqrtf((float)sizes->head_dim);
 }
 
-/** Label of a token that has none: it adds nothing to loss and gradient. */
+/** Label of a token without a label: it adds nothing to loss and gradient. */
 #define RPEXEC_IGNORED INT32_C(-100)
 
 /**
- * Which experts the tokens of a microbatch go to; pointers into the GPU's memory. Each token goes
- * to `active` experts, so that tokens x active rows are gathered: those of expert 0 first, and of
- * one expert by ascending token. No token is dropped: an expert may get all of them, or none.
+ * The experts to which the tokens of a microbatch go; pointers into the GPU's memory. Each token
+ * goes to `active` experts, so that tokens x active rows are gathered: the rows of expert 0 first,
+ * and each expert's rows by ascending token. No token is dropped: an expert may get all of them, or
+ * none.
  */
 typedef struct rpexec_routing {
     uint64_t tokens;      /**< T */
     uint32_t experts;     /**< E */
     uint32_t active;      /**< k, at most E */
-    bool raw;             /**< weights are the softmax's own, not divided by the chosen ones' sum */
-    float *probabilities; /**< [T, E] softmax of the logits */
-    uint32_t *chosen;     /**< [T, k] experts by falling probability, equal ones by number */
-    uint32_t *rows;       /**< [T, k] where the token lies among the gathered rows */
-    float *weights;       /**< [T k] of each gathered row */
+    bool raw;             /**< weights are the softmax's own, not divided by the sum of the chosen
+                               weights */
+    float *probabilities; /**< [T, E] softmax of the router's logits */
+    uint32_t *chosen;     /**< [T, k] experts by falling probability, equal probabilities by
+                               number */
+    uint32_t *rows;       /**< [T, k] number of the token's row among the gathered rows */
+    float *weights;       /**< [T k] weight of each gathered row */
     uint32_t *begins;     /**< [E + 1] expert e has gathered rows begins[e] .. begins[e + 1] */
 } rpexec_routing;
 
@@ -76,7 +79,7 @@ typedef struct rpexec_matrices {
 /** Arrays in a GPU's memory that Adam works on: `count` values. */
 typedef struct rpexec_update {
     float *master;
-    void *weights; /**< become the rounded masters; NULL in fp32: the masters are what computes */
+    void *weights; /**< become the rounded masters; NULL in fp32: the masters are used to compute */
     const void *gradients;
     float *m;
     float *v;
@@ -85,7 +88,7 @@ typedef struct rpexec_update {
 } rpexec_update;
 
 /* Parameters of operators: numbers, addresses in the GPU's memory (of tensors unless a type is
- * said), structures on the host. */
+ * given), structures on the host. */
 #define RPEXEC_TYPE_U64 uint64_t
 #define RPEXEC_TYPE_U32 uint32_t
 #define RPEXEC_TYPE_FLAG bool
@@ -106,9 +109,10 @@ typedef struct rpexec_update {
 /* clang-format off */
 
 /**
- * X(operator, (FLOP, values of tensors, fp32 values, shape...), (KIND, parameter)...): all of them
- * but `squares`, which answers. Every operator is void f(rpexec_lane *lane, parameters...). Values
- * are those that it has to read and write at least; calls.c defines what costs are made of.
+ * X(operator, (FLOP, values of tensors, fp32 values, shape...), (KIND, parameter)...): all
+ * operators but `squares`, which has a result. Every operator is void f(rpexec_lane *lane,
+ * parameters...). Values are the least that it reads and writes; calls.c defines the terms of
+ * costs.
  */
 #define RPEXEC_OPERATOR_LIST(X)                                                                    \
     /* y[rows, width] = x * r * weight with r[row] = (mean(x^2) + eps)^(-1/2), kept in `r`.        \
@@ -132,13 +136,13 @@ typedef struct rpexec_update {
     /* dbias += sum over rows of dy. */                                                            \
     X(bias_weight, (0, area((double)rows, width), 0, ROWS_SHAPE(rows, width)),                     \
       (U64, rows), (U32, width), (IN, dy), (FLAG, wide), (OUT, dbias))                             \
-    /* One more key of each head, its sink, joins the softmax of `attention`. It has no value:     \
+    /* A further key of each head, its sink, joins the softmax of `attention`. It has no value:    \
      * o[tokens, heads, head_dim] shrinks by its share. It becomes a part of logsumexp[tokens,     \
-     * heads], as attention_backward takes them. */                                                \
+     * heads], which attention_backward takes. */                                                  \
     X(join_sinks, (0, 2 * area((double)tokens, (double)heads * head_dim),                          \
                    2 * area((double)tokens, heads), HEADS_SHAPE),                                  \
       (U64, tokens), (U32, heads), (U32, head_dim), (IN, sinks), (OUT, o), (OUT_F32, logsumexp))   \
-    /* dsinks[heads] -= sum over tokens of e^(sink - logsumexp) (o . d_o), behind join_sinks. */   \
+    /* dsinks[heads] -= sum over tokens of e^(sink - logsumexp) (o . d_o), after join_sinks. */    \
     X(sinks_weight, (0, 2 * area((double)tokens, (double)heads * head_dim),                        \
                      area((double)tokens, heads), HEADS_SHAPE),                                    \
       (U64, tokens), (U32, heads), (U32, head_dim), (IN, sinks), (IN, o), (IN_F32, logsumexp),     \
@@ -191,11 +195,11 @@ typedef struct rpexec_update {
     /* y = a + b; y may be a or b. */                                                              \
     X(add, (0, 3 * (double)count, 0, COUNT_SHAPE),                                                 \
       (U64, count), (IN, a), (IN, b), (OUT, y))                                                    \
-    /* x[t, :] = table[ids[t], :], zeroes where the id is negative. ids are below the vocabulary:  \
-     * the reader of the data checks it. */                                                        \
+    /* x[t, :] = table[ids[t], :], zeroes if the id is negative. ids are below the vocabulary: the \
+     * reader of the data checks this. */                                                          \
     X(embed, (0, 2 * area((double)tokens, width), 0, ROWS_SHAPE(tokens, width)),                   \
       (U64, tokens), (U32, width), (IN_I32, ids), (IN, table), (OUT, x))                           \
-    /* dtable[ids[t], :] += dx[t, :], t ascending, but where the id is negative. */                \
+    /* dtable[ids[t], :] += dx[t, :], t ascending, unless the id is negative. */                   \
     X(embed_weight,                                                                                \
       (0, area((double)tokens, width) * (wide ? 1 : 3),                                            \
        wide ? 2 * area((double)tokens, width) : 0, ROWS_SHAPE(tokens, width)),                     \
@@ -203,17 +207,18 @@ typedef struct rpexec_update {
     /* Softmax cross-entropy of rows of logits z[rows, vocab], replaced by their gradient          \
      * (softmax(z) - onehot) * scale; rows labelled RPEXEC_IGNORED get 0. *loss += the sum of      \
      * (logsumexp - z_label) of the others, in double, not scaled.                                 \
-     * @param cap c: logits z are c tanh(z / c), and the gradient is that of z; 0: they stay */    \
+     * @param cap c: logits z become c tanh(z / c), and the gradient is z's; 0: no cap */          \
     X(cross_entropy, (0, 3 * area((double)rows, vocab), 0, ROWS_SHAPE(rows, vocab)),               \
       (U64, rows), (U32, vocab), (IN_I32, labels), (F32, cap), (F32, scale), (OUT, z),             \
       (OUT_F64, loss))                                                                             \
     /* Statistics for the other ranks of a rank's logits z[rows, vocab], a part of the vocabulary: \
-     * of each row the largest and the sum of e^(z - largest); `cap` as of cross_entropy. */       \
+     * of each row the largest and the sum of e^(z - largest); `cap` as for cross_entropy. */      \
     X(row_statistics,                                                                              \
       (0, area((double)rows, vocab), 2 * (double)rows, ROWS_SHAPE(rows, vocab)),                   \
       (U64, rows), (U32, vocab), (F32, cap), (IN, z), (OUT_F32, statistics))                       \
-    /* cross_entropy of all parts of the vocabulary, of which z[rows, vocab] is that from `first`  \
-     * on: z becomes its part of the gradient, and rows whose labels are in it are added to *loss. \
+    /* cross_entropy over all parts of the vocabulary, of which z[rows, vocab] is the part from    \
+     * `first` on: z becomes its part of the gradient, and rows whose labels are in it are added to\
+     * *loss.                                                                                      \
      * @param statistics [parts][stride] of row_statistics */                                      \
     X(cross_entropy_part,                                                                          \
       (0, 2 * area((double)rows, vocab), 2 * area((double)rows, parts), ROWS_SHAPE(rows, vocab)),  \
@@ -255,15 +260,16 @@ typedef struct rpexec_update {
      * row's weight. */                                                                            \
     X(experts_bias, (0, area(routed(routing), width), 0, ROUTED_SHAPE),                            \
       (ROUTING, routing), (U32, width), (IN, bias), (FLAG, weighted), (OUT, y))                    \
-    /* dweights[T k] += dy . bias: of rows with weighted biases. */                                \
+    /* dweights[T k] += dy . bias, for rows with weighted biases. */                               \
     X(experts_bias_input, (0, area(routed(routing), width), routed(routing), ROUTED_SHAPE),        \
       (ROUTING, routing), (U32, width), (IN, dy), (IN, bias), (OUT_F32, dweights))                 \
-    /* dbias[E, width] += sum over an expert's rows of dy, each times its weight where weighted. */\
+    /* dbias[E, width] += sum over an expert's rows of dy, each times its weight if `weighted`. */ \
     X(experts_bias_weight, (0, area(routed(routing), width), 0, ROUTED_SHAPE),                     \
       (ROUTING, routing), (U32, width), (IN, dy), (FLAG, weighted), (FLAG, wide), (OUT, dbias))    \
     /* s = weight gate sigmoid(alpha gate) up of gathered rows [T k, width], each with its weight: \
      * scaled before the down projection, so that a plain sum of rows is left to do after it. With \
-     * a limit gate is at most that, up between -limit and limit, and 1 is added to it; 0: none. */\
+     * a limit, gate is at most the limit, up between -limit and limit, and 1 is added to up; 0:   \
+     * none. */                                                                                    \
     X(experts_swiglu, (0, 3 * area(routed(routing), width), 0, ROUTED_SHAPE),                      \
       (ROUTING, routing), (U32, width), (F32, alpha), (F32, limit), (IN, gate), (IN, up),          \
       (OUT, s))                                                                                    \
@@ -280,7 +286,7 @@ typedef struct rpexec_update {
     /* Copies `count` values within the GPU. */                                                    \
     X(copy, (0, 2 * (double)count, 0, COUNT_SHAPE),                                                \
       (U64, count), (IN, from), (OUT, to))                                                         \
-    /* One Adam step of arrays in the GPU's memory (adam.h). */                                    \
+    /* An Adam step of arrays in the GPU's memory (adam.h). */                                     \
     X(adam,                                                                                        \
       (0, (update->weights != NULL ? 2 : 1) * (double)update->count, 6 * (double)update->count,    \
        "%" PRIu64, update->count),                                                                 \
@@ -288,7 +294,7 @@ typedef struct rpexec_update {
 
 /* clang-format on */
 
-/** Parameters of an operator behind its lane. */
+/** A parameter of an operator, after its lane. */
 #define RPEXEC_PARAMETER(kind, name) , RPEXEC_TYPE_##kind name
 #define RPEXEC_PARAMETERS(...) RPEXEC_EACH(RPEXEC_PARAMETER, __VA_ARGS__)
 
@@ -297,7 +303,7 @@ typedef struct rpexec_operators {
 #define RPEXEC_MEMBER(name, costs, ...)                                                            \
     void (*name)(rpexec_lane * lane RPEXEC_PARAMETERS(__VA_ARGS__));
     RPEXEC_OPERATOR_LIST(RPEXEC_MEMBER)
-    /** Adds the squares of `count` values to a sum of the host's; waits for the operators before
+    /** Adds the squares of `count` values to a sum on the host; waits for the operators before
      * it. */
     void (*squares)(rpexec_lane *lane, uint64_t count, const void *x, rpexec_squares *sum);
 } rpexec_operators;

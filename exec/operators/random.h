@@ -15,7 +15,7 @@ uint64_t rpexec_random_bits(uint64_t seed, uint64_t stream, uint64_t index);
 void rpexec_random_normal_from(uint64_t seed, uint64_t stream, double deviation, uint64_t first,
                                uint64_t count, float *to);
 
-/** The first `count`. */
+/** The same for the first `count` numbers. */
 void rpexec_random_normal(uint64_t seed, uint64_t stream, double deviation, uint64_t count,
                           float *to);
 
@@ -24,7 +24,8 @@ void rpexec_random_uniform_from(uint64_t seed, uint64_t stream, double bound, ui
                                 uint64_t count, float *to);
 
 /**
- * @return where a seeded permutation of 0 .. count - 1 sends `index` < count: a Feistel network on
- *         the next power of four, walked until it lands inside (cycle walking)
+ * @return the image of `index` < count under a seeded permutation of 0 .. count - 1: a Feistel
+ *         network on the next power of four, applied until the result is below count (cycle
+ *         walking)
  */
 uint64_t rpexec_random_permute(uint64_t seed, uint64_t count, uint64_t index);

@@ -9,7 +9,8 @@
 #define LIMB_BITS 32
 #define LIMB_MASK UINT64_C(0xffffffff)
 
-/* Vectors as such: compilers make of eight chains in a loop over blocks one that mostly shuffles.
+/* Explicit vectors: from eight chains in a loop over blocks compilers make a loop that mostly
+ * shuffles.
  */
 typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double wide_four __attribute__((vector_size(32)));
@@ -44,7 +45,7 @@ static void add_exactly(double value, rpexec_squares *sum)
         return;
     }
     uint64_t mantissa = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
-    uint64_t place = exponent - 1075 + RPEXEC_SQUARES_EXPONENT; /* of the last bit */
+    uint64_t place = exponent - 1075 + RPEXEC_SQUARES_EXPONENT; /* place of the last bit */
     uint64_t limb = place / LIMB_BITS;
     uint64_t shift = place % LIMB_BITS;
     uint64_t low = mantissa << shift;
@@ -77,7 +78,7 @@ void rpexec_squares_merge(const rpexec_squares *from, rpexec_squares *to)
 {
     uint64_t carry_to = 0;
     uint64_t carry_from = 0;
-    for (uint32_t i = 0; i < RPEXEC_SQUARES_LIMBS; i++) { /* both first: no limb can overflow */
+    for (uint32_t i = 0; i < RPEXEC_SQUARES_LIMBS; i++) { /* both carry first: no overflow */
         uint64_t mine = to->limbs[i] + carry_to;
         uint64_t theirs = from->limbs[i] + carry_from;
         carry_to = mine >> LIMB_BITS;
