@@ -1,9 +1,9 @@
 /* Choice between our own kernels and cuDNN for the forward of attention.
  *
- * One choice for all GPUs of a run: their results must not depend on which of them has a layer. So
- * all plans are made and all lanes are tried before the first op, and where one of them fails none
- * uses cuDNN. AUTO compares times, which differ from run to run, so that two runs may differ in
- * bits: it is not what a run does unless it is asked to. */
+ * All GPUs of a run share the choice: results must not depend on the GPU that has a layer. So all
+ * plans are made and all lanes are tried before the first op, and if any fails, no lane uses cuDNN.
+ * AUTO compares times, which differ from run to run, so that two runs may differ in bits: therefore
+ * it is not the default. */
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
 
@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Numbers of sequences that a program's microbatches have: few, mostly one. */
+/* Most different numbers of sequences in a program's microbatches: mostly there is a single
+ * number. */
 #define MOST_SHAPES 16u
 
 rp_status rpexec_gpu_open_attention(rpexec_devices *d)
@@ -34,7 +35,8 @@ rp_status rpexec_gpu_open_attention(rpexec_devices *d)
     return RP_OK;
 }
 
-/* The different numbers of sequences, largest first. @return count; MOST_SHAPES + 1: more */
+/* Finds the different numbers of sequences, largest first. @return their count; MOST_SHAPES + 1:
+ * there are more */
 static uint32_t shapes_of(const rp_program *p, uint32_t shapes[MOST_SHAPES])
 {
     uint32_t count = 0;
@@ -57,7 +59,7 @@ static uint32_t shapes_of(const rp_program *p, uint32_t shapes[MOST_SHAPES])
     return count;
 }
 
-/* Attention without cuDNN: by our own kernels, or refused where cuDNN is forced. */
+/* Attention without cuDNN: takes our own kernels, or refuses if cuDNN is forced. */
 static rp_status go_without(rpexec_driver *d, const char *why)
 {
     rpexec_devices *devices = d->devices;
@@ -66,14 +68,14 @@ static rp_status go_without(rpexec_driver *d, const char *why)
         return RP_USAGE;
     }
     char *kept = NULL;
-    size_t size = strlen(why) + 1; /* it may go with a plan */
+    size_t size = strlen(why) + 1; /* `why` may end with a plan */
     RP_TRY(rp_arena_alloc(devices->arena, size, 1, &kept));
     memcpy(kept, why, size);
     for (uint32_t i = 0; i < devices->count; i++) {
         rpexec_gpu *gpu = &devices->gpus[i];
         if (gpu->lanes[RP_QUEUE_COMPUTE] != NULL) {
             rpexec_gpu_visit(devices, gpu);
-            rpexec_gpu_graphs_clear(gpu->graphs[RP_QUEUE_COMPUTE]); /* they may have its kernels */
+            rpexec_gpu_graphs_clear(gpu->graphs[RP_QUEUE_COMPUTE]); /* they may hold its kernels */
             d->calls->attention_own(gpu->lanes[RP_QUEUE_COMPUTE]);
             rpexec_gpu_leave(devices, gpu);
         }
@@ -84,7 +86,7 @@ static rp_status go_without(rpexec_driver *d, const char *why)
     return RP_OK;
 }
 
-/* Plans for all shapes, and the first time a trial of the largest.
+/* Makes plans for all shapes, and the first time a trial of the largest.
  * @param trial_out unchanged without a trial */
 static rp_status prepare_lane(rpexec_driver *d, rpexec_gpu *gpu, const uint32_t *shapes,
                               uint32_t count, rpexec_attention_trial *trial_out,
@@ -107,7 +109,7 @@ static rp_status prepare_lane(rpexec_driver *d, rpexec_gpu *gpu, const uint32_t 
                                        : d->calls->attention_try(lane, &sizes, trial_out, why_out);
 }
 
-/* True where cuDNN does it, by what the trials have found; otherwise `why` gets the reason. */
+/* True if cuDNN is taken, by the results of the trials; otherwise `why` gets the reason. */
 static bool is_taken(rpexec_devices *d, const rpexec_attention_trial *first, double worst,
                      bool same_bits, char why[static 160])
 {
@@ -118,7 +120,7 @@ static bool is_taken(rpexec_devices *d, const rpexec_attention_trial *first, dou
                  worst);
         return false;
     }
-    if (!same_bits) { /* engines' notes do not always say so */
+    if (!same_bits) { /* engines' notes do not always tell */
         snprintf(why, 160, "two runs of cuDNN's differ in bits");
         return false;
     }

@@ -1,5 +1,5 @@
 /* Copies of the GPU driver: within a device, between devices that reach each other, over pinned
- * host memory between those that do not, and by NCCL where that is forced (exchange.c). */
+ * host memory between other devices, and by NCCL if that is forced (exchange.c). */
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
 
@@ -39,7 +39,7 @@ rp_status rpexec_gpu_shared(rpexec_driver *d, uint64_t bytes, void *memory_out)
     return RP_OK;
 }
 
-/* Whose arena an address is in; count: nobody's. */
+/* The GPU whose arena has an address; count: none. */
 static uint32_t gpu_with(const rpexec_devices *d, const void *address)
 {
     const unsigned char *at = address;
@@ -98,7 +98,7 @@ const void *rpexec_gpu_read(rpexec_driver *d, uint32_t op, const void *from, uin
     rpexec_gpu_queue *q = queue_of(d, op);
     rpexec_gpu_graphs_flush(q->graphs);
     if (bytes > q->bounce_bytes) {
-        pthread_mutex_lock(&d->lock); /* the arena is everybody's */
+        pthread_mutex_lock(&d->lock); /* all queues use the arena */
         rp_status status = rp_arena_alloc(d->arena, bytes, 1, &q->bounce);
         pthread_mutex_unlock(&d->lock);
         if (status != RP_OK) {
@@ -116,7 +116,7 @@ const void *rpexec_gpu_read(rpexec_driver *d, uint32_t op, const void *from, uin
 
 /* ---- over the host --------------------------------------------------------------------------- */
 
-/* Events on another GPU's side, and a stream where the copy goes over the host. */
+/* Makes events on another GPU's side, and a stream if the copy goes over the host. */
 static int open_theirs(rpexec_gpu_queue *q, uint32_t gpu)
 {
     const rpexec_devices *devices = q->driver->devices;
@@ -162,7 +162,7 @@ void rpexec_gpu_close_stage(rpexec_gpu_queue *q)
     rpexec_gpu_stage *s = &q->stage;
     void *own[] = {s->go, s->own[0], s->own[1]};
     for (uint32_t i = 0; s->streams != NULL && i < q->driver->devices->count; i++) {
-        if (s->streams[i] != NULL) { /* after a failure work may be under way */
+        if (s->streams[i] != NULL) { /* after a failure, work may be under way */
             (void)c->stream_synchronize(s->streams[i]);
             (void)c->stream_destroy(s->streams[i]);
         }
@@ -182,7 +182,7 @@ void rpexec_gpu_close_stage(rpexec_gpu_queue *q)
     }
 }
 
-/* One of the two streams of a copy over the host. */
+/* A side of a copy over the host, with its stream. */
 typedef struct side {
     const rpexec_cuda_part *part;
     void *stream;
@@ -200,10 +200,10 @@ static bool enqueue_half(rpexec_driver *d, const side *at, void *to, const void 
            rpexec_gpu_tried(d, c->event_record(at->events[half], at->stream), "cudaEventRecord");
 }
 
-/* Down in one stream, up in the other, half by half. One of the streams is the queue's own; the
- * other one begins when the queue has come so far, and the queue goes on when both are done. That
- * orders all copies of the queue, whichever GPU they are with: the halves are free when one begins.
- * Nothing can wait for itself: both streams are filled by the queue's thread alone, and it has them
+/* Copies down in a stream and up in another, half by half. One of the streams is the queue's own;
+ * the other begins when the queue has come to the copy, and the queue goes on when both are done.
+ * This orders all copies of the queue, whichever GPU they are with: the halves are free when a copy
+ * begins. Nothing can wait for itself: only the queue's thread fills both streams, and it has them
  * wait only for events that it has recorded before. */
 static void copy_over_host(rpexec_gpu_queue *q, uint32_t other_gpu, bool sends, unsigned char *to,
                            const unsigned char *from, uint64_t bytes)
@@ -227,7 +227,7 @@ static void copy_over_host(rpexec_gpu_queue *q, uint32_t other_gpu, bool sends, 
         uint64_t now = left < most ? left : most;
         uint32_t half = piece % 2;
         unsigned char *between = q->stage.memory + half * most;
-        /* A half is free once what it held has gone up. */
+        /* A half is free after its previous bytes have gone up. */
         well = enqueue_half(d, down, between, from + at, now, up, half, piece >= 2) &&
                enqueue_half(d, up, to + at, between, now, down, half, true);
     }

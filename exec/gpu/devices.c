@@ -1,4 +1,5 @@
-/* GPUs, and what stays with them between programs: streams, arenas, events, pinned memory. */
+/* GPUs, and the resources that stay with them between programs: streams, arenas, events, pinned
+ * memory. */
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
 
@@ -7,28 +8,28 @@
 #include <string.h>
 
 /* Estimates of the free memory that arenas do not get: for contexts, modules and cuBLAS; for each
- * green context's own, with the lane's workspace and scratch memory; for graphs' nodes. */
+ * green context, with the lane's workspace and scratch memory; for graphs' nodes. */
 #define KEPT_MIB 1024u
 #define KEPT_PER_PART_MIB 192u
 #define KEPT_FOR_GRAPHS_MIB 512u
 
-/* Splits are as for so many at the least, so that one virtual GPU of two is as fast as one of
- * eight: times of runs on 1 to 8 of them can be compared. */
+/* A device is split into at least so many parts, so that one of two virtual GPUs is as fast as one
+ * of eight: times of runs on 1 to 8 virtual GPUs can be compared. */
 #define LEAST_PARTS 8u
 
-/* Tries to read a GPU's clock: the shortest counts. */
+/* Tries at reading a GPU's clock: the shortest counts. */
 #define PROBES 8
 
-/* Pieces of copies between GPUs that go over the host. */
+/* Bytes of a piece of a copy between GPUs over the host. */
 #define STAGE_BYTES (UINT64_C(2) << 20)
 
-/* Hardware queues of a context, which its streams share: CUDA's most for the device's own. Green
- * contexts have theirs each, of which a device has a limited number; 8 are more than their streams
- * (and what CUDA takes by itself). */
+/* Hardware queues of a context, which its streams share: the most that CUDA allows for the device's
+ * own context. Each green context has its own hardware queues, of which a device has a limited
+ * number; 8 are more than its streams (and CUDA's own needs). */
 #define CONNECTIONS "32"
 #define CONNECTIONS_OF_PARTS "8"
 
-/* Of kinds that are not on GPUs there are none. */
+/* Queues of kinds that are not on GPUs have no stream. */
 static bool has_stream(uint32_t kind)
 {
     return rp_queue_kind_on_gpu((rp_queue_kind)kind);
@@ -54,7 +55,7 @@ const char *rpexec_gpu_remedy(const rpexec_devices *d, int error)
     return error == d->calls->no_memory ? d->remedy : "";
 }
 
-/* Said of a call that finds the GPU's memory full. */
+/* Makes the advice for a call that finds the GPU's memory full. */
 static rp_status make_remedy(rpexec_devices *d)
 {
     return rp_arena_print(d->arena, &d->remedy,
@@ -100,7 +101,7 @@ static rp_status require_devices(const rpexec_devices *d)
     return RP_OK;
 }
 
-/* Parts of device 0: with multiprocessors of their own where it can be split. */
+/* Takes parts of device 0: with their own multiprocessors if it can be split. */
 static rp_status take_parts(rpexec_devices *d)
 {
     uint32_t parts = d->count > LEAST_PARTS ? d->count : LEAST_PARTS;
@@ -199,7 +200,7 @@ rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices
         d->count++;
     }
     status = status == RP_OK ? make_remedy(d) : status;
-    /* First, since what is free afterwards is the arenas', and NCCL has to know of peers. */
+    /* First, since arenas get the memory that is free afterwards, and NCCL has to know of peers. */
     status = status == RP_OK ? rpexec_gpu_find_peers(d) : status;
     status = status == RP_OK ? rpexec_gpu_open_attention(d) : status;
     status = status == RP_OK ? rpexec_gpu_open_exchange(d) : status;
@@ -215,7 +216,7 @@ rp_status rpexec_gpu_attach(const rpexec_cuda_calls *calls, const rpexec_devices
 
 /* ---- giving back ----------------------------------------------------------------------------- */
 
-/* Failures are of no interest any more. */
+/* Failures do not matter any more. */
 static void give_back_gpu(const rpexec_devices *d, rpexec_gpu *gpu)
 {
     const rpexec_cuda_calls *c = d->calls;
@@ -287,7 +288,7 @@ void rpexec_gpu_count_graphs(const rpexec_devices *d, rpexec_graph_counts *count
 
 /* ---- a program's needs ----------------------------------------------------------------------- */
 
-/* Grows only: the programs of a run need about as much as each other. */
+/* Memory only grows: the programs of a run need about as much as each other. */
 static rp_status need_memory(const rpexec_devices *d, uint64_t bytes, const char *what,
                              unsigned char **memory, uint64_t *has)
 {
@@ -329,7 +330,8 @@ static rp_status need_events(rpexec_devices *d, rpexec_gpu *gpu, uint32_t count)
     return RP_OK;
 }
 
-/* The lane of the queue's operators. Graphs have the addresses of the lane's scratch memory. */
+/* Makes the lane of the queue's operators. Graphs have the addresses of the lane's scratch
+ * memory. */
 static rp_status need_lane(rpexec_driver *d, rpexec_gpu *gpu, const rp_queue *queue)
 {
     const rpexec_model *model = d->config.plan->model;
@@ -352,7 +354,7 @@ static rp_status need_lane(rpexec_driver *d, rpexec_gpu *gpu, const rp_queue *qu
                                lane);
 }
 
-/* The queue's stream, its lane, and its graphs, if it shall have some. */
+/* Makes the queue's stream, its lane and, if wanted, its graphs. */
 static rp_status need_queue(rpexec_driver *d, rpexec_gpu *gpu, const rp_queue *queue)
 {
     void **stream = &gpu->streams[queue->kind];
@@ -381,7 +383,7 @@ static uint32_t ops_of_gpu(const rp_program *p, uint32_t gpu)
     return ops;
 }
 
-/* In the stream of the whole device. */
+/* Fills the tables in the stream of the whole device. */
 static rp_status fill_rotary(const rpexec_devices *d, const rpexec_gpu *gpu,
                              const rpexec_model *model)
 {
@@ -411,7 +413,7 @@ static rp_status prepare_gpu(rpexec_driver *d, uint32_t index)
                        "rotary tables", &gpu->rotary, &gpu->rotary_bytes));
     for (uint32_t i = 0; gpu->arena_bytes + gpu->rotary_bytes != had && i < RP_QUEUE_KIND_COUNT;
          i++) {
-        rpexec_gpu_graphs_clear(gpu->graphs[i]); /* they have the old addresses */
+        rpexec_gpu_graphs_clear(gpu->graphs[i]); /* graphs have the old addresses */
     }
     RP_TRY(need_events(d->devices, gpu, 2 * ops_of_gpu(p, index)));
     for (uint32_t i = 0; i < p->queue_count; i++) {

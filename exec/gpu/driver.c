@@ -1,4 +1,4 @@
-/* The GPU driver's queues: who enqueues what when, and when it has happened. */
+/* The GPU driver's queues: threads that enqueue ops, and the times when these have happened. */
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "exec/gpu/driver.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Seconds for threads to come back in, when the watchdog has given up. */
+/* Seconds in which threads have to come back after the watchdog has given up. */
 #define GRACE_S 5
 
 static const rp_program *program_of(const rpexec_driver *d)
@@ -90,7 +90,8 @@ static void gpu_aside(rpexec_driver *d, uint32_t op, bool waits)
 
 /* ---- queues ---------------------------------------------------------------------------------- */
 
-/* An op that is waited for and has not been enqueued (of the host: not ended); op_count: none. */
+/* An op that is waited for and has not been enqueued (an op of the host: not ended); op_count:
+ * none. */
 static uint32_t missing(const rpexec_driver *d, uint32_t op)
 {
     return rpexec_driver_missing(program_of(d), d->issued, op);
@@ -112,11 +113,11 @@ static void tell(rpexec_driver *d, uint32_t op)
     }
 }
 
-/* Before a compute op is enqueued: the op before the last of its queue has to have ended. One op is
- * then under way while the next is enqueued, which keeps the GPU busy, and no more: a thread that
- * goes on until CUDA's queue of launches is full holds the turn of a part of a device while it
- * waits there, and what has been enqueued cannot be taken back when the run is to end. Copies
- * follow compute ops, whose memory they fill and empty. */
+/* Before a compute op is enqueued, waits until the op before the last of its queue has ended. Then
+ * an op is under way while the next is enqueued, which keeps the GPU busy, and no more: a thread
+ * that goes on until CUDA's queue of launches is full holds the turn of a part of a device while it
+ * waits there, and enqueued work cannot be taken back when the run is to end. Copies need no limit:
+ * they follow compute ops, whose memory they fill and empty. */
 static void keep_close(rpexec_gpu_queue *q, uint32_t op)
 {
     rpexec_driver *d = q->driver;
@@ -128,7 +129,7 @@ static void keep_close(rpexec_gpu_queue *q, uint32_t op)
     }
 }
 
-/* The one place from which ops come: of a GPU to be enqueued, of the host to be done. */
+/* The only caller of `perform`: a GPU's op is enqueued, an op of the host is done. */
 static rp_status perform_named(rpexec_driver *d, uint32_t op, rpexec_lane *lane)
 {
     char name[RP_OP_NAME_SIZE];
@@ -142,7 +143,7 @@ static rp_status perform_named(rpexec_driver *d, uint32_t op, rpexec_lane *lane)
     return status;
 }
 
-/* The stream waits for what the op waits for; ops of the host have ended already. */
+/* The stream waits for the ops that `op` waits for; ops of the host have ended already. */
 static rp_status issue(rpexec_gpu_queue *q, uint32_t op)
 {
     rpexec_driver *d = q->driver;
@@ -168,7 +169,7 @@ static rp_status issue(rpexec_gpu_queue *q, uint32_t op)
     return status;
 }
 
-/* In the queue's own thread, after the GPUs have done what the op waits for. */
+/* Runs in the queue's own thread, after the GPUs' ops that `op` waits for. */
 static rp_status run_on_host(rpexec_gpu_queue *q, uint32_t op)
 {
     rpexec_driver *d = q->driver;
@@ -200,13 +201,13 @@ static void run_one(rpexec_gpu_queue *q)
     if (status != RP_OK || mine) {
         d->failed = d->status == RP_OK || mine ? op : d->failed;
         rpexec_gpu_fail_locked(d, status);
-        return; /* its event has not been recorded: nobody may wait for it */
+        return; /* without a recorded event: nobody may wait for it */
     }
     d->issued[op] = true;
     tell(d, op);
 }
 
-/* All ops of the queue have been enqueued. */
+/* Waits for the end of the queue, all of whose ops have been enqueued. */
 static void drain(rpexec_gpu_queue *q)
 {
     rpexec_driver *d = q->driver;
@@ -260,7 +261,7 @@ static void give_events(rpexec_driver *d)
     }
 }
 
-/* A queue that may copy between GPUs over the host or by NCCL. */
+/* True for a queue that may copy between GPUs over the host or by NCCL. */
 static bool needs_stage(const rpexec_driver *d, const rpexec_gpu_queue *q)
 {
     const rp_program *p = program_of(d);
@@ -320,7 +321,7 @@ static rp_status start_queues(rpexec_driver *d)
     return RP_OK;
 }
 
-/* Memory that no tensor has yet is NaN. */
+/* Fills memory that no tensor has yet with NaN. */
 static rp_status poison(rpexec_driver *d)
 {
     const uint64_t *bytes = d->config.plan->arena_bytes;
@@ -336,7 +337,7 @@ static rp_status poison(rpexec_driver *d)
     return RP_OK;
 }
 
-/* @return true where all threads have come back. */
+/* @return true if all threads have come back. */
 static bool join_queues(rpexec_driver *d)
 {
     bool all = true;
@@ -361,7 +362,7 @@ static void gpu_close(rpexec_driver *d)
     bool failed = d->status != RP_OK;
     wake_all(d);
     pthread_mutex_unlock(&d->lock);
-    /* Before threads are waited for: their GPUs may wait for one that has failed. */
+    /* Before the wait for threads: their GPUs may wait for a GPU that has failed. */
     bool lost = failed && !rpexec_gpu_abort_exchange(d->devices);
     d->hung |= lost;
     if (!join_queues(d) || lost) {
@@ -506,9 +507,9 @@ static rp_status read_times(rpexec_driver *d, rp_timeline *timeline)
     return RP_OK;
 }
 
-#define ASK_NS INT64_C(1000000) /* between looks at an event that a thread waits for */
+#define ASK_NS INT64_C(1000000) /* ns between queries of an event that a thread waits for */
 
-/* Not by cudaEventSynchronize: the watchdog must see what never ends. */
+/* Does not use cudaEventSynchronize: the watchdog must see work that never ends. */
 static rp_status gpu_wait(rpexec_driver *d, uint32_t op)
 {
     const rpexec_gpu_queue *q = &d->queues[d->config.plan->order.queue_of[op]];

@@ -3,12 +3,12 @@
  * Each queue has a thread that submits: it waits until everything that an op waits for has been
  * submitted (ops of the host: until they are done), lets the stream wait for the events of those
  * ops, calls `perform`, which only enqueues, and records the op's own event. So an event is never
- * waited for before it is recorded, what has been enqueued ends without any thread's help, and a
- * thread that must wait for the host or for other GPUs holds up its own queue only, which could not
- * go on anyway. A compute queue has two ops under way at most: the one that the GPU does, and the
- * next. Ops of the host run in their queue's thread, once the events they wait for have happened.
+ * waited for before it is recorded, enqueued work ends without any thread's help, and a thread that
+ * must wait for the host or for other GPUs holds up only its own queue, which could not go on
+ * anyway. A compute queue has at most two ops under way: the op that the GPU does, and the next.
+ * Ops of the host run in their queue's thread, after the events that they wait for.
  *
- * Where a GPU is a part of a device its context may be current in one thread at a time (cuda.h,
+ * If a GPU is a part of a device, its context may be current in only one thread at a time (cuda.h,
  * cuGreenCtxCreate): its queues' threads take turns (turn.h), in the order in which they ask.
  */
 #pragma once
@@ -16,9 +16,9 @@
 #include "exec/gpu/calls.h"
 #include "exec/run/driver.h"
 
-/** Asks CUDA for hardware queues, unless the environment says how many (after the first call it
- * does): as many as there may be, 8 with virtual GPUs. To be called before CUDA is, since it is
- * read only once; options, `attach` and the probe of the backend do so. */
+/** Asks CUDA for hardware queues, unless the environment has their number (after the first call it
+ * does): as many as CUDA allows, or 8 with virtual GPUs. To be called before CUDA, which reads the
+ * number only once; options, `attach` and the probe of the backend do so. */
 void rpexec_gpu_set_connections(bool is_virtual);
 
 /** `attach` of a driver that works through `calls`. */

@@ -1,33 +1,35 @@
 /* Exchanges between GPUs, and NCCL's part in them.
  *
- * When NCCL. In a collective its rings and trees add while they move, and each byte crosses each
- * link once; copies and sums of the ranks take turns and meet in between. So AUTO has it do the
- * collectives wherever it can be had. A SEND is one copy from one GPU to another: a copy engine
- * does that beside the kernels, where NCCL's kernels take multiprocessors from them and wait on
- * both sides for as long as the other side is late. So AUTO leaves SENDs (and the sum of a tied
- * table, which is not worth a communicator) to copies, over the host where peers do not reach each
- * other; NCCL does them where it is forced.
+ * When NCCL is used. In a collective NCCL's rings and trees add while they move, and each byte
+ * crosses each link once; copies and sums of the ranks take turns and meet in between. So AUTO
+ * gives the collectives to NCCL whenever it is available. A SEND is a single copy between two GPUs:
+ * a copy engine does it beside the kernels, but NCCL's kernels take multiprocessors from them and
+ * wait on both sides for as long as the other side is late. So AUTO leaves SENDs (and the sum of a
+ * tied table, which is not worth a communicator) to copies, over the host if peers do not reach
+ * each other; NCCL does them only if it is forced.
  *
- * Why nothing hangs. All that is enqueued has a place in one order, the order of enqueueing,
- * and work only waits for work with an earlier place:
+ * Why nothing hangs. All enqueued work has a place in a single order, the order of enqueueing, and
+ * work only waits for work with an earlier place:
  * - A stream waits for its own earlier work, and for events recorded before (driver.h).
- * - All GPUs' parts of a group are enqueued by one thread under one lock, after what each part's
- *   stream waits for has been. So they take one place, the same on all GPUs. A communicator's
- *   kernels run one after the other in that order: they wait for earlier groups only.
- * - A GPU has one communicator, not one per pair or direction: never two kernels on a GPU that hold
- *   multiprocessors and wait for other GPUs. Kernels that compute wait for nobody. Of a layout it
- *   has one per axis, and one for SENDs where NCCL is forced; events keep the kernels of all of
- *   them in the order of enqueueing, as one communicator does.
- * So the work with the earliest place can run and ends. The price: of two SENDs of a GPU the one
- * that was enqueued later waits for the other one, even if its tensor is there first.
+ * - All GPUs' parts of a group are enqueued by a single thread under a lock, after the work that
+ *   each part's stream waits for. So they take a single place, the same on all GPUs. A
+ *   communicator's kernels run in that order: they wait for earlier groups only.
+ * - A GPU has a single communicator, not one per pair or direction: there are never two kernels
+ *   on a GPU that hold multiprocessors and wait for other GPUs. Kernels that compute wait for
+ *   nobody. In a layout a GPU has a communicator per axis, and another for SENDs if NCCL is
+ *   forced; events keep the kernels of all of them in the order of enqueueing, as with a single
+ *   communicator.
+ *
+ * So the work with the earliest place can always run and end. The price: of two SENDs of a GPU the
+ * later enqueued waits for the earlier, even if its tensor is there first.
  *
  * Sums. NCCL adds in the storage type, which is rounded once per addition, n - 1 times on n ranks
  * and in the order of its rings; the ranks' own logic rounds once. Exact additions would cost fp32
- * copies of all gradients and twice the bytes on the links, which is what ZeRO and FSDP save when
- * they reduce bf16 in bf16. With u = 2^-24, 2^-11 or 2^-8 (fp32, fp16, bf16) the rms of a rounding
- * is u / sqrt(3) of what is rounded, of a steadily growing sum u sqrt(n / 3) of the result. --check
- * allows 2 u sqrt(M) of 16 bits for all roundings of M microbatches, of which each rank has at
- * least one. Two ranks: the same bits as copies. */
+ * copies of all gradients and twice the bytes on the links, which ZeRO and FSDP save when they
+ * reduce bf16 in bf16. With u = 2^-24, 2^-11 or 2^-8 (fp32, fp16, bf16) the rms of a rounding is
+ * u / sqrt(3) of the rounded value, and for a steadily growing sum u sqrt(n / 3) of the result.
+ * --check allows 2 u sqrt(M) in 16 bits for all roundings of M microbatches, of which each rank has
+ * at least one. With two ranks NCCL gives the same bits as copies. */
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
@@ -36,13 +38,13 @@
 #include <string.h>
 #include <time.h>
 
-/* Seconds for aborting; and before it for the thread that enqueues, to come to an end. */
+/* Seconds for aborting, and before that for the enqueueing thread to end. */
 #define ABORT_S 5
 #define ENQUEUE_S 1
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-/* NULL: NCCL can be had. */
+/* The reason why NCCL cannot be used; NULL: it can. */
 static const char *lacking(const rpexec_devices *d, const char **version_out)
 {
     const rpexec_nccl_calls *nccl = d->calls->nccl;
@@ -51,7 +53,7 @@ static const char *lacking(const rpexec_devices *d, const char **version_out)
     return there ? NULL : why;
 }
 
-/* Groups of an axis: GPUs `stride` apart, `ranks` of them. */
+/* Opens the groups of an axis: each has `ranks` GPUs, which are `stride` apart. */
 static rp_status open_axis(rpexec_devices *d, rpexec_axis axis, uint32_t stride, uint32_t ranks)
 {
     int *devices = NULL;
@@ -60,7 +62,7 @@ static rp_status open_axis(rpexec_devices *d, rpexec_axis axis, uint32_t stride,
     RP_TRY(rp_arena_alloc(d->arena, ranks, sizeof *devices, &devices));
     RP_TRY(rp_arena_alloc(d->arena, ranks, sizeof *of_group, &of_group));
     RP_TRY(rp_arena_alloc(d->arena, d->count, sizeof *communicators, &communicators));
-    d->communicators[axis] = communicators; /* those that are there are closed */
+    d->communicators[axis] = communicators; /* a failure closes those opened so far */
     for (uint32_t first = 0; first < d->count; first++) {
         if (first / stride % ranks != 0) {
             continue;
@@ -92,7 +94,7 @@ static rp_status open_all(rpexec_devices *d, bool forced)
 {
     uint32_t tensor = rp_layout_tensor(&d->config.layout);
     uint32_t data = rp_layout_data(&d->config.layout);
-    if (forced || tensor * data == 1) { /* of SENDs, and of data-parallel systems */
+    if (forced || tensor * data == 1) { /* for SENDs, and for data-parallel systems */
         RP_TRY(open_axis(d, RPEXEC_AXIS_ALL, 1, d->count));
     }
     RP_TRY(tensor > 1 ? open_axis(d, RPEXEC_AXIS_TENSOR, 1, tensor) : RP_OK);
@@ -161,7 +163,7 @@ void rpexec_gpu_name_exchange(rpexec_devices *d)
     }
 }
 
-/* Has each communicator of `all`, by axis and GPU, closed or aborted. */
+/* Closes or aborts each communicator of `all`, by axis and GPU. */
 static void end_all(const rpexec_devices *d, void **const *all, void (*end)(void *communicator))
 {
     for (uint32_t axis = 0; axis < RPEXEC_AXIS_COUNT; axis++) {
@@ -219,7 +221,8 @@ static struct timespec seconds_from_now(time_t seconds)
     return until;
 }
 
-/* In a thread, since aborting waits for a GPU, too, which may not answer any more. */
+/* Aborts in a thread of its own, since aborting also waits for a GPU, which may not answer any
+ * more. */
 bool rpexec_gpu_abort_exchange(rpexec_devices *d)
 {
     pthread_t thread;
@@ -231,7 +234,7 @@ bool rpexec_gpu_abort_exchange(rpexec_devices *d)
     if (rp_arena_alloc(d->arena, 1, sizeof *a, &a) != RP_OK) {
         return false;
     }
-    /* A thread that hangs in NCCL has the lock: it is aborting that lets it go. */
+    /* A thread that hangs in NCCL has the lock: only aborting frees it. */
     bool locked = pthread_mutex_timedlock(&d->enqueuing, &until) == 0;
     a->devices = d;
     memcpy(a->communicators, d->communicators, sizeof a->communicators);
@@ -265,13 +268,13 @@ int rpexec_gpu_exchange_error(const rpexec_devices *d)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Calls of one thread that are enqueued together, while it has the lock. */
+/* Calls of a thread that are enqueued together, while it has the lock. */
 typedef struct group {
     rpexec_driver *driver;
     const rpexec_nccl_calls *nccl;
     void **communicators; /* [gpu] */
     bool well;
-    int error; /* of its end */
+    int error; /* error of ending the group */
 } group;
 
 static void note(group *g, int error, const char *call)
@@ -279,14 +282,14 @@ static void note(group *g, int error, const char *call)
     g->well = g->well && rpexec_gpu_tried(g->driver, error, call);
 }
 
-/* Communicators of an axis: tensor parallelism over all GPUs has no others than these. */
+/* Communicators of an axis: tensor parallelism over all GPUs uses those of axis ALL. */
 static void **communicators_of(const rpexec_devices *d, rpexec_axis axis)
 {
     return d->communicators[axis] != NULL ? d->communicators[axis]
                                           : d->communicators[RPEXEC_AXIS_ALL];
 }
 
-/* @return true where calls may follow, and then close_group */
+/* @return true if calls may follow, and then close_group */
 static bool open_group(rpexec_driver *d, rpexec_axis axis, group *g)
 {
     pthread_mutex_lock(&d->devices->enqueuing);
@@ -303,7 +306,7 @@ static bool open_group(rpexec_driver *d, rpexec_axis axis, group *g)
     return true;
 }
 
-/* Where GPUs have several communicators: a stream's part of the group waits for the GPU's parts of
+/* If GPUs have several communicators, a stream's part of the group waits for the GPU's parts of
  * earlier groups. */
 static void follow(group *g, uint32_t gpu, void *stream)
 {
@@ -315,7 +318,7 @@ static void follow(group *g, uint32_t gpu, void *stream)
     }
 }
 
-/* Likewise: parts of later groups wait for it. */
+/* If GPUs have several communicators, parts of later groups wait for this part. */
 static void precede(group *g, uint32_t gpu, void *stream)
 {
     const rpexec_driver *d = g->driver;
@@ -327,8 +330,8 @@ static void precede(group *g, uint32_t gpu, void *stream)
     }
 }
 
-/* NCCL enqueues nothing of a group with a call that has failed. Another device than the thread's
- * may be current afterwards. */
+/* NCCL enqueues nothing of a group with a call that has failed. Afterwards another device may be
+ * current. */
 static void end_group(group *g)
 {
     g->error = g->nccl->group_end();
@@ -343,7 +346,7 @@ static void close_group(group *g)
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-/* One array of a collective, as all ranks have come with it. */
+/* An array of a collective, as all ranks have come with it. */
 typedef struct cut {
     const rpexec_gpu_meeting *meeting;
     rp_dtype dtype;
@@ -372,7 +375,7 @@ static bool is_even(const cut *c)
     return even;
 }
 
-/* Collectives that NCCL has one call for. */
+/* Collectives that are a single call of NCCL. */
 static void collect_evenly(group *g, const cut *c, rpexec_collective_kind kind)
 {
     const rpexec_gpu_meeting *m = c->meeting;
@@ -394,7 +397,7 @@ static void collect_evenly(group *g, const cut *c, rpexec_collective_kind kind)
     }
 }
 
-/* Share by share: each has a root, which it comes from or goes to. */
+/* Collects share by share: each share has a root, from which it comes or to which it goes. */
 static void collect_share(group *g, const cut *c, rpexec_collective_kind kind, uint32_t root)
 {
     const rpexec_gpu_meeting *m = c->meeting;
@@ -452,11 +455,11 @@ void rpexec_gpu_collect_by_nccl(rpexec_gpu_queue *q, const rpexec_gpu_meeting *m
 
 /* ---- from one GPU to another ----------------------------------------------------------------- */
 
-/* One of the streams is the queue's own, the other one the other GPU's `aside`: that GPU's own
- * queues are other threads' to enqueue in, and have their places already for what waits for this
- * copy. `aside` begins when the queue has come so far, since what the queue has waited for is what
- * makes the target free; the queue goes on when the other side is done, so that the op's end means
- * that everything has arrived. */
+/* One of the streams is the queue's own, the other is the other GPU's `aside`: in that GPU's own
+ * queues other threads enqueue, and work that waits for this copy already has its place there.
+ * `aside` begins when the queue has come to the copy, since the target is free only after
+ * everything that the queue has waited for; the queue goes on when the other side is done, so that
+ * the op's end means that everything has arrived. */
 void rpexec_gpu_copy_by_nccl(rpexec_gpu_queue *q, uint32_t to_gpu, void *to, uint32_t from_gpu,
                              const void *from, uint64_t bytes)
 {

@@ -6,29 +6,29 @@
 
 #include <string.h>
 
-/* Of a queue. A captured operator is a node or a few, which take memory of the GPU. */
+/* Limits of a queue. A captured operator is a node or a few, which take memory of the GPU. */
 #define MOST_RUNS 2048u
 #define MOST_WORDS (UINT64_C(1) << 21)
 #define MOST_CAPTURED 32768u
 
-/* A longer run is two. */
+/* Words of a run; a longer run is split in two. */
 #define RUN_WORDS 16384u
 
-/* Twice as many as runs, so that there is always a free one. */
+/* Twice as many slots as runs, so that there is always a free slot. */
 #define SLOTS (2 * MOST_RUNS)
 
-/* Operators that have come. */
+/* A sequence of operators that has been seen. */
 typedef struct run {
     uint64_t hash;
     uint64_t *words; /* NULL: a free slot */
     uint32_t length;
     uint32_t calls;
-    uint32_t program; /* that it has come in last */
-    void *graph;      /* NULL: it has come once, or there may be no more graphs */
+    uint32_t program; /* number of the last program that used it */
+    void *graph;      /* NULL: it was used once, or no more graphs may be made */
 } run;
 
 struct rpexec_gpu_graphs {
-    rpexec_call_taker taker; /* the first: it is what operators get as their lane */
+    rpexec_call_taker taker; /* the first member: operators get it as their lane */
     const rpexec_cuda_calls *calls;
     rpexec_driver *driver;
     const rpexec_gpu *gpu;
@@ -41,7 +41,7 @@ struct rpexec_gpu_graphs {
     run slots[SLOTS];
     uint32_t run_count;
     uint64_t word_count;
-    uint32_t captured; /* operators in graphs that there are */
+    uint32_t captured; /* operators in existing graphs */
     uint32_t program;
     bool full;
     rpexec_graph_counts counts;
@@ -59,7 +59,7 @@ static uint64_t hash_of(const uint64_t *words, uint32_t length)
     return hash;
 }
 
-/* The slot of what has been noted, or the free one where it belongs. */
+/* The slot of the noted run, or the free slot for it. */
 static run *slot_of(rpexec_gpu_graphs *g, uint64_t hash)
 {
     size_t bytes = g->noted_length * sizeof *g->noted;
@@ -72,7 +72,7 @@ static run *slot_of(rpexec_gpu_graphs *g, uint64_t hash)
     }
 }
 
-/* Where there is no room for it, it stays unknown. */
+/* Remembers a run; if there is no room for it, it stays unknown. */
 static void remember(rpexec_gpu_graphs *g, run *r, uint64_t hash)
 {
     uint64_t *words = NULL;
@@ -103,7 +103,8 @@ static void forget(rpexec_gpu_graphs *g, run *r)
     *r = (run){0};
 }
 
-/* Keeps runs of the last program only. Slots are filled again: a search ends at a free one. */
+/* Keeps only runs of the last program. All slots are filled anew, since a search ends at a free
+ * slot. */
 static void make_room(rpexec_gpu_graphs *g)
 {
     static const run none;
@@ -151,7 +152,7 @@ static bool failed(const rpexec_gpu_graphs *g, int error, const char *call)
     return error != 0;
 }
 
-/* Nothing that fails while it is captured has been done: the same is launched one by one. */
+/* If a capture fails, none of its operators has been done: they are launched singly. */
 static void capture(rpexec_gpu_graphs *g, run *r)
 {
     const rpexec_cuda_calls *c = g->calls;
@@ -181,7 +182,7 @@ static bool off(const rpexec_gpu_graphs *g)
     return atomic_load(&g->driver->devices->graphs_failed);
 }
 
-/* The graph of what has been noted, where it has one or gets one. */
+/* The graph of the noted run, which may get it now; NULL: it has none. */
 static void *graph_of(rpexec_gpu_graphs *g)
 {
     uint64_t hash = hash_of(g->noted, g->noted_length);
@@ -224,7 +225,7 @@ static bool lies_in(uint64_t address, const unsigned char *memory, uint64_t byte
     return address - (uint64_t)(uintptr_t)memory < bytes; /* wraps around below it */
 }
 
-/* All it works on is where the GPU has it from step to step. */
+/* True if all memory that a call works on keeps its place in the GPU from step to step. */
 static bool repeats(const rpexec_gpu_graphs *g, const uint64_t *call)
 {
     bool does = rpexec_call_repeats(call);
@@ -292,7 +293,7 @@ void rpexec_gpu_graphs_begin(rpexec_gpu_graphs *g, rpexec_driver *driver,
     g->lane = lane;
     g->operators = g->calls->operators[driver->config.plan->model->dtype];
     g->stream = stream;
-    g->noted_length = g->noted_calls = 0; /* a failed program may have left some */
+    g->noted_length = g->noted_calls = 0; /* a failed program may have left notes */
     if (g->full) {
         make_room(g);
     }

@@ -1,22 +1,23 @@
-/** @file graphs.h  CUDA graphs of operators that come again (--graphs). Not for other modules.
+/** @file graphs.h  CUDA graphs of repeated operators (--graphs). Not for other modules.
  *
  * An op's operators are noted as words (exec/operators/calls.h) instead of being launched. A run of
- * them is launched when the op ends, or meets what has to come after them and is not an operator
- * that repeats: a read, a copy, a collective, the sum of squares, a step of Adam, an operator that
- * reads or writes host memory (ids, labels, losses: other addresses in every step). So everything
- * is enqueued in the order it was asked for, nothing but operators is ever captured, and all
- * else that an op does on the host is done each time.
+ * operators is launched when the op ends, or before work that has to follow it and is not a
+ * repeating operator: a read, a copy, a collective, the sum of squares, a step of Adam, an operator
+ * that reads or writes host memory (ids, labels, losses, whose addresses change in every step). So
+ * everything is enqueued in the order of calls, only operators are ever captured, and all other
+ * work of an op on the host is done each time.
  *
  * A run is looked up by all of its words: operators, sizes, scalars, addresses in the GPU's arena.
- * The first time it is launched one by one, which also loads modules and chooses cuBLAS's
- * algorithms; the second time it is captured; from then on it is one launch. Plans give
+ * The first time its operators are launched singly, which also loads modules and chooses cuBLAS's
+ * algorithms; the second time it is captured; from then on it is a single launch. Plans give
  * tensors the same places in all programs of a training run, mostly in all iterations: runs repeat.
- * Any difference is another run: no graph is ever updated.
+ * Any difference makes another run: no graph is ever updated.
  *
- * Bounded: so many runs, words and captured operators per queue; what is beyond is launched one by
- * one, and then runs that a program has not used go before the next one. All go with the lane or
- * the memory whose addresses they have. A graph that cannot be made ends the use of graphs with one
- * warning: the operators of a capture have not been done, and are launched one by one.
+ * Each queue has a limit of runs, words and captured operators. Operators beyond it are launched
+ * singly, and runs that a program has not used are dropped before the next program. All runs are
+ * dropped with the lane or the memory whose addresses they have. If a graph cannot be made, no more
+ * graphs are used, with a single warning: the operators of a capture have not been done, and are
+ * launched singly.
  */
 #pragma once
 
@@ -26,20 +27,20 @@
 
 struct rpexec_gpu;
 
-/** Of one queue of a GPU; stays between programs. */
+/** Graphs of a GPU's queue; they stay between programs. */
 typedef struct rpexec_gpu_graphs rpexec_gpu_graphs;
 
 /** @retval RP_OK, RP_NO_MEMORY */
 rp_status rpexec_gpu_graphs_open(const rpexec_cuda_calls *calls, rp_arena *arena,
                                  rpexec_gpu_graphs **graphs_out);
 
-/** Destroys all graphs and forgets all runs: what they work on is not what it was, or comes to an
- * end. Nothing may be under way. NULL is allowed. */
+/** Destroys all graphs and forgets all runs: their memory or lane changes or ends. Nothing may be
+ * under way. NULL is allowed. */
 void rpexec_gpu_graphs_clear(rpexec_gpu_graphs *graphs);
 
 /**
- * Before a program; nothing is under way.
- * @param lane whose operators they are, in `stream`
+ * Begins a program; nothing may be under way.
+ * @param lane lane that performs the operators, in `stream`
  */
 void rpexec_gpu_graphs_begin(rpexec_gpu_graphs *graphs, rpexec_driver *driver,
                              const struct rpexec_gpu *gpu, rpexec_lane *lane, void *stream);
@@ -47,8 +48,8 @@ void rpexec_gpu_graphs_begin(rpexec_gpu_graphs *graphs, rpexec_driver *driver,
 /** @return the lane that `perform` gets, for the operators of rpexec_noting_operators. */
 rpexec_lane *rpexec_gpu_graphs_lane(rpexec_gpu_graphs *graphs);
 
-/** Launches what has been noted. NULL is allowed. */
+/** Launches the noted operators. NULL is allowed. */
 void rpexec_gpu_graphs_flush(rpexec_gpu_graphs *graphs);
 
-/** Adds what has been launched. NULL is allowed. */
+/** Adds its launches to `counts`. NULL is allowed. */
 void rpexec_gpu_graphs_count(const rpexec_gpu_graphs *graphs, rpexec_graph_counts *counts);

@@ -1,5 +1,5 @@
 /* Collectives of the GPU driver: the ranks' logic of exec/run/rank_collective.c, with streams that
- * wait for each other where that has threads that do, or with NCCL, once all ranks have come. */
+ * wait for each other instead of threads, or with NCCL after all ranks have come. */
 #include "exec/gpu/gpu_internal.h"
 #include "exec/state/shard.h"
 
@@ -45,14 +45,14 @@ static void narrow(void *context, uint32_t rank, rp_dtype dtype, uint64_t count,
         "rounding sums");
 }
 
-/* A rank has two events and takes them in turn. It records one of them again two meetings later: by
+/* A rank has two events and takes them in turn. It records an event again two meetings later: by
  * then all ranks have come to the meeting in between, so that their streams wait already. */
 static void **event_of(const rpexec_gpu_meeting *m, uint32_t rank, uint32_t round)
 {
     return &m->events[2 * rank + round % 2];
 }
 
-/* While threads meet, others have the GPU's turn. */
+/* While a thread waits in a meeting, other threads have the GPU's turn. */
 static void arrive(void *context, uint32_t rank)
 {
     const rpexec_gpu_meeting *m = context;
@@ -104,7 +104,7 @@ static rp_status open_meeting(rpexec_driver *d, uint32_t kind, uint32_t ranks,
                                                   .depart = depart};
     static const rpexec_host_group_moves by_nccl = {
         .arrive = arrive_only, .depart = depart_only, .together = together};
-    /* A sum of two is done by copies, or by NCCL as they are. */
+    /* A pair's sum is done by copies, which may be NCCL's. */
     bool whole = kind != RPEXEC_GPU_PAIRS && d->devices->by_nccl[RPEXEC_GPU_COLLECTIVES];
     uint32_t most_arrays = kind == RPEXEC_GPU_PAIRS ? 1 : rpexec_plan_most_arrays(d->config.plan);
     m->axis = (rpexec_axis)kind;
@@ -117,7 +117,7 @@ static rp_status open_meeting(rpexec_driver *d, uint32_t kind, uint32_t ranks,
     return RP_OK;
 }
 
-/* Events are of the GPU that records them. */
+/* Makes events on the GPU that records them. */
 static rp_status make_events(rpexec_driver *d, rpexec_gpu_meeting *m, uint32_t rank, uint32_t gpu)
 {
     rpexec_gpu_visit(d->devices, &d->devices->gpus[gpu]);
@@ -129,8 +129,8 @@ static rp_status make_events(rpexec_driver *d, rpexec_gpu_meeting *m, uint32_t r
     return rpexec_gpu_check(d->devices, error, "cudaEventCreateWithFlags");
 }
 
-/* The GPUs of the first and of the last layer that are copy and rank `number`.
- * @return true where they are two with weights */
+/* Finds the GPUs of the first and of the last layer in the copy and rank `number`.
+ * @return true if they are two GPUs with weights */
 static bool find_pair(const rpexec_plan *plan, uint32_t number, uint32_t *gpus)
 {
     uint32_t head = plan->model->layer_count - 1;
@@ -222,7 +222,7 @@ void rpexec_gpu_close_meetings(rpexec_driver *d)
 static void abort_meeting(rpexec_driver *d, rpexec_gpu_meeting *m)
 {
     (void)d;
-    if (m->group != NULL) { /* where opening has failed there may be none */
+    if (m->group != NULL) { /* after a failure to open there may be none */
         rpexec_host_group_abort(m->group);
     }
 }

@@ -1,11 +1,11 @@
-/** @file nccl.h  What the GPU driver asks of NCCL, as a table of its own beside calls.h.
+/** @file nccl.h  The table of NCCL's functions that the GPU driver uses, separate from calls.h.
  *
  * exec/cuda/nccl.c fills it with the library, exec/cuda/emulator/machine with threads. Functions
- * give 0 or an error from RPEXEC_NCCL_ERRORS on, which `text` of calls.h knows. A communicator is
- * one GPU's membership; calls on one of them are made by one thread at a time. Between group_begin
- * and group_end of a thread calls are only noted; group_end enqueues all of them, of a communicator
- * as one kernel in the stream that its calls name. Communicators perform their kernels in the order
- * in which these were enqueued, across all streams.
+ * return 0 or an error from RPEXEC_NCCL_ERRORS on, which `text` of calls.h knows. A communicator is
+ * a GPU's membership; only one thread at a time makes calls on it. Between group_begin and
+ * group_end of a thread, calls are only noted; group_end enqueues all of them, a communicator's as
+ * a single kernel in the stream that its calls name. Communicators perform their kernels in the
+ * order of enqueueing, across all streams.
  */
 #pragma once
 
@@ -14,22 +14,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Errors of CUDA are below. */
+/** The first error of NCCL; CUDA's errors are smaller numbers. */
 #define RPEXEC_NCCL_ERRORS (1 << 20)
 
 typedef struct rpexec_nccl_calls {
     /**
      * Loads the library.
      * @param version_out "2.28.9"; borrowed
-     * @param why_out where it cannot be had, or is too old: the reason, borrowed
-     * @return true where it is there
+     * @param why_out if it is missing or too old: the reason, borrowed
+     * @return true if it was loaded
      */
     bool (*load)(const char **version_out, const char **why_out);
-    /** One communicator per device, each device once; rank i has devices[i]. All or none. */
+    /** Opens a communicator per device, each device once; rank i has devices[i]. All or none. */
     int (*open)(uint32_t count, const int *devices, void **communicators_out);
-    /** Waits for what has been enqueued. */
+    /** Closes it after all enqueued work. */
     void (*close)(void *communicator);
-    /** Has its kernels end, also those that wait; the communicator is gone. From any thread. */
+    /** Ends its kernels, even if they wait; the communicator is gone. From any thread. */
     void (*abort)(void *communicator);
     /** @return the error that a kernel or a thread of the library has met; 0: none. From any
      * thread. */
@@ -37,18 +37,18 @@ typedef struct rpexec_nccl_calls {
 
     int (*group_begin)(void);
     int (*group_end)(void);
-    /** In place where from = to + rank * count. @param count elements of a share */
+    /** In place if from = to + rank * count. @param count elements of a share */
     int (*all_gather)(const void *from, void *to, uint64_t count, rp_dtype dtype,
                       void *communicator, void *stream);
-    /** In place where to = from + rank * count. @param count elements of a share */
+    /** In place if to = from + rank * count. @param count elements of a share */
     int (*reduce_scatter)(const void *from, void *to, uint64_t count, rp_dtype dtype,
                           void *communicator, void *stream);
     int (*all_reduce)(const void *from, void *to, uint64_t count, rp_dtype dtype,
                       void *communicator, void *stream);
-    /** @param from read on the rank `root` only */
+    /** @param from read only on the rank `root` */
     int (*broadcast)(const void *from, void *to, uint64_t count, rp_dtype dtype, uint32_t root,
                      void *communicator, void *stream);
-    /** @param to written on the rank `root` only */
+    /** @param to written only on the rank `root` */
     int (*reduce)(const void *from, void *to, uint64_t count, rp_dtype dtype, uint32_t root,
                   void *communicator, void *stream);
     int (*send)(const void *from, uint64_t bytes, uint32_t to_rank, void *communicator,

@@ -1,6 +1,6 @@
-/* Trying peer access before it is relied on: patched drivers report it for GPUs that do not have
- * it, and copies then write something else or never end (tinygrad/open-gpu-kernel-modules #29). Of
- * each pair both GPUs fetch a pattern from the other one and send it one. */
+/* Trials of peer access before it is relied on: patched drivers report it for GPUs that do not have
+ * it, and copies then write other bytes or never end (tinygrad/open-gpu-kernel-modules #29). In
+ * each pair both GPUs fetch a pattern from the other GPU and send it a pattern. */
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
 
@@ -12,12 +12,12 @@
 /* Bytes of a trial's copy: more than a page, as large as a piece of other copies. */
 #define PATTERN_BYTES (UINT64_C(2) << 20)
 
-/* Longest time of such a copy, on any link. */
+/* Longest time of a trial's copy, on any link. */
 #define WAIT_MS 10000u
 
 #define ASK_NS 100000
 
-/* Of a device. */
+/* A trial's resources on a device. */
 typedef struct side {
     void *memory;
     void *stream;
@@ -28,7 +28,7 @@ struct rpexec_gpu_peers {
     side *sides;         /* [gpu] */
     unsigned char *sent; /* on the host */
     unsigned char *came;
-    const char *call; /* that has failed */
+    const char *call; /* call that has failed */
     int error;
 };
 
@@ -101,7 +101,7 @@ bool rpexec_gpu_close_peers(rpexec_devices *d)
     }
     for (uint32_t i = 0; i < d->count; i++) {
         if (d->calls->event_query(d->peers->sides[i].event) == d->calls->not_ready) {
-            return false; /* it hangs to this day */
+            return false; /* it still hangs */
         }
     }
     give_resources(d, d->peers);
@@ -111,7 +111,7 @@ bool rpexec_gpu_close_peers(rpexec_devices *d)
 
 /* ---- one pair -------------------------------------------------------------------------------- */
 
-/* Different for each copy, so that what lies there from another one is not taken for it. */
+/* Patterns differ for each copy, so that an earlier copy's bytes are not taken for it. */
 static void fill_pattern(unsigned char *pattern, uint64_t number)
 {
     for (uint64_t i = 0; i < PATTERN_BYTES; i += sizeof number) {
@@ -130,7 +130,7 @@ static bool copy_pattern(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t 
                 "cudaMemcpyAsync");
 }
 
-/* Work of `second` from now on comes after all that `first` has been asked for. */
+/* Work of `second` from now on waits for all work that `first` has been given. */
 static bool order_streams(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t first,
                           uint32_t second)
 {
@@ -157,7 +157,7 @@ static verdict wait_for(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t g
                : FAILS;
 }
 
-/* A pattern from `from` to `to`, copied by `gpu`, one of the two. */
+/* Tries a pattern from `from` to `to`, copied by `gpu`, which is either of them. */
 static verdict try_way(const rpexec_devices *d, rpexec_gpu_peers *p, uint32_t from, uint32_t to,
                        uint32_t gpu)
 {
@@ -199,7 +199,7 @@ static void report(const rpexec_gpu_peers *p, const rpexec_devices *d, verdict f
         : found == HANGS ? "do not end"
                          : p->call,
         found == FAILS ? ": " : "", found == FAILS ? d->calls->text(p->error) : "", bad - 1);
-    (void)setenv("NCCL_P2P_DISABLE", "1", 0); /* which would do the same copies */
+    (void)setenv("NCCL_P2P_DISABLE", "1", 0); /* NCCL would do the same copies */
 }
 
 static void try_all(rpexec_devices *d, rpexec_gpu_peers *p)
@@ -231,7 +231,7 @@ static void try_all(rpexec_devices *d, rpexec_gpu_peers *p)
         report(p, d, first, pair[0], pair[1], bad);
     }
     if (hangs) {
-        d->peers = p; /* under way */
+        d->peers = p; /* copies are under way */
     } else {
         give_resources(d, p);
     }

@@ -1,9 +1,9 @@
 /* Pinning the arrays that copies start from and go to.
  *
- * Piece by piece: some kernels and drivers refuse to pin more than 2 GiB at once, and what the
- * failed call has pinned by then stays pinned until the process ends (OneTrainer #1082,
- * PyTorch #139884 and #152335). So nothing is tried again after a failure; the rest is copied as
- * pageable memory, which is slower, not wrong. */
+ * They are pinned piece by piece: some kernels and drivers refuse to pin more than 2 GiB at once,
+ * and pages that the failed call has pinned by then stay pinned until the process ends (OneTrainer
+ * #1082, PyTorch #139884 and #152335). So nothing is tried again after a failure; the rest is
+ * copied as pageable memory, which is slower, not wrong. */
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
 
@@ -13,7 +13,7 @@
 
 #define PIECE_BYTES (UINT64_C(1) << 30)
 
-/* Pages are pinned, so two arrays that share one are pinned together. */
+/* Pages are pinned, so two arrays that share a page are pinned together. */
 static uint32_t whole_pages(const rpexec_pinned *arrays, rpexec_pinned *pages)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -30,7 +30,7 @@ static uint32_t whole_pages(const rpexec_pinned *arrays, rpexec_pinned *pages)
                 begin = begin < other ? begin : other;
                 end = end > other + pages[k].bytes ? end : other + pages[k].bytes;
                 pages[k] = pages[--count];
-                k = UINT32_MAX; /* the larger one may touch others now */
+                k = UINT32_MAX; /* the joined area may touch others */
             }
         }
         pages[count++] = (rpexec_pinned){.memory = (void *)begin, .bytes = end - begin};
@@ -43,7 +43,7 @@ static uint64_t piece_of(const rpexec_devices *d)
     return d->config.pin_bytes != 0 ? d->config.pin_bytes : PIECE_BYTES;
 }
 
-/* Bytes of an area, from `at` on, that are pinned by one call or by none. */
+/* Bytes of an area, from `at` on, that are pinned by a single call or not at all. */
 static uint64_t together(const rpexec_devices *d, const rpexec_pinned *area, uint64_t at)
 {
     uint64_t piece = piece_of(d);
@@ -60,7 +60,7 @@ uint64_t rpexec_gpu_pinned_together(const rpexec_devices *d, const void *address
         uintptr_t begin = (uintptr_t)area->memory;
         uintptr_t here = (uintptr_t)address;
         uint64_t left = most;
-        if (here < begin) { /* memory of others may share the area's first page */
+        if (here < begin) { /* other memory may share the area's first page */
             left = begin - here;
         } else if (here - begin < area->bytes) {
             left = together(d, area, here - begin);

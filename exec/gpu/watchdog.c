@@ -1,14 +1,14 @@
-/* The GPU driver's watchdog: whether anything still moves. */
+/* The GPU driver's watchdog, which checks that something still moves. */
 #include "exec/gpu/gpu_internal.h"
 
 #include "common/base/log.h"
 
 #include <time.h>
 
-/* Notes which ops of the queues have ended. The lock is given back while CUDA and NCCL are asked,
- * whose calls may take long, or for ever on a device that hangs: threads that enqueue must be able
- * to go on, and to end the run. Only this thread, which finishes the run, moves `ended`.
- * @param error_out of NCCL; 0: none */
+/* Notes the ops of the queues that have ended. The lock is given back while CUDA and NCCL are
+ * asked, whose calls may take long, or for ever on a device that hangs: threads that enqueue must
+ * be able to go on, and to end the run. Only this thread, which finishes the run, moves `ended`.
+ * @param error_out an error of NCCL; 0: none */
 static bool look(rpexec_driver *d, int *error_out)
 {
     bool moved = false;
