@@ -4,6 +4,7 @@
 #include "common/base/mem.h"
 #include "common/base/reason.h"
 
-/** Checks a command line, the program's name first. @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+/** Checks a command line, the program's name first. @retval RP_OK, RP_USAGE (given as the reason),
+ * RP_NO_MEMORY
  */
 rp_status rpexec_arguments_check(int argc, char **argv, rp_arena *arena, rp_reason *reason);

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Of a run's JSON without the settings: names of schedule, backend and device. */
+/* Room for the JSON of a run's settings, with the names of schedule, backend and device. */
 #define SETTINGS_SIZE 65536
 
 static double now_s(void)
@@ -91,7 +91,7 @@ static rp_status measure_spread(const rpexec_outcome *out, rp_arena *arena,
         ms[i] = out->iteration_ms[i + 1];
         sum += ms[i];
     }
-    double median = rp_median(ms, count); /* sorts */
+    double median = rp_median(ms, count); /* sorts `ms` */
     *spread_out = (rpexec_spread){.count = count,
                                   .mean_ms = sum / count,
                                   .median_ms = median,

@@ -1,4 +1,4 @@
-/* Columns of rpexec's output: the makers of their values, then one row for each column. */
+/* Columns of rpexec's output: the makers of their values, then a row for each column. */
 #include "exec/rpexec/columns.h"
 
 #include <math.h>
@@ -61,7 +61,7 @@ static rpexec_field peaks_of(const rpexec_outcome *out)
     return field;
 }
 
-/* Null where the run was not compared. */
+/* Null if the run was not compared. */
 static rpexec_field checked(const rpexec_outcome *out, rpexec_field field)
 {
     return known(out->checked && out->steps > 0, field);
@@ -72,7 +72,7 @@ static rpexec_field predicted(const rpexec_outcome *out, rpexec_field field)
     return known(!isnan(out->predicted_iteration_ms), field);
 }
 
-/* Null where nobody measured it. */
+/* Null if it was not measured. */
 static rpexec_field us(double seconds)
 {
     return known(!isnan(seconds), real(1e6 * seconds));
@@ -98,8 +98,8 @@ static double measured_ms(const rpexec_outcome *out)
 #define UNLISTED .unlisted = true
 #define MEASURE(member) known(m != NULL, ps(m != NULL ? m->member : 0))
 
-/* X(key, field, ...): a column's key; its value, of the result `r`, its options `o`, outcome `out`,
- * measures `m` and spread `s`; its other members. */
+/* X(key, field, ...): a column's key; its value, made from the result `r`, its options `o`, outcome
+ * `out`, measures `m` and spread `s`; its other members. */
 #define COLUMNS(X)                                                                                 \
     X(schedule, text(o->schedule->name), OF_RUN, .help = "name")                                   \
     X(backend, text(o->backend), OF_RUN, .help = "name")                                           \
@@ -265,7 +265,7 @@ double rpexec_field_number(const rpexec_field *field)
     .place = at, .before = text_before, .width = columns, .number = RPEXEC_##style,                \
     .digits = count, .after = text_after
 
-/* X(key, value, ...): of the line `line`. */
+/* X(key, value, ...): a column's key; its value, made from the line `line`; its other members. */
 #define STEP_COLUMNS(X)                                                                            \
     X(step, (double)line->step, .help = "number of the step, from 1", EXACT(DECIMALS, 0),          \
       TABLE(1, "step ", 6, DECIMALS, 0, ""), .heading = "step")                                    \

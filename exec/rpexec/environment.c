@@ -1,13 +1,15 @@
-/* Variables that OpenBLAS and malloc read before a program can set them; programs of this file
- * begin anew with them, before any library is initialised: no allocation and no getenv here.
+/* Sets variables that OpenBLAS and malloc read before a program can set them: a program with this
+ * file starts itself anew with them, before any library is initialised, so that nothing is
+ * allocated here and getenv is not used.
  *
- * Under a limited address space (ulimit -v) OpenBLAS has no threads of its own. It starts them when
- * it is loaded, one per core, and each maps a buffer of 128 MiB: again and again until there is
- * room, so that the process neither ends nor forks. Results are the same, since training has one
- * thread per GPU anyway. Neither do threads get arenas of malloc's of their own, 64 MiB of address
- * space each: they could take what rpexec_host_reserve_buffers has found to be free.
+ * Under a limited address space (ulimit -v) OpenBLAS gets no threads of its own. It would start
+ * them when it is loaded, one per core, and each maps a buffer of 128 MiB: again and again until
+ * there is room, so that the process neither ends nor forks. Results are the same, since training
+ * has one thread per GPU anyway. Threads do not get their own arenas from malloc either, 64 MiB of
+ * address space each: these could take the space that rpexec_host_reserve_buffers has found to be
+ * free.
  *
- * On Zen 3 OpenBLAS takes its kernels for Haswell, which pack matrices faster, unless
+ * On Zen 3 OpenBLAS is told to take its kernels for Haswell, which pack matrices faster, unless
  * OPENBLAS_CORETYPE is set (measured: tests/bench/results/README.md). */
 #include <stdbool.h>
 #include <string.h>
@@ -31,7 +33,7 @@ static bool is_zen3(void)
 #endif
 }
 
-/* @return how many there are */
+/* @return the number of settings */
 static size_t settings_of(char **environment, char **settings)
 {
     struct rlimit limit;
@@ -87,7 +89,7 @@ static void begin_anew(int argc, char **argv, char **environment)
         changed[count++] = settings[i];
     }
     if (readlink("/proc/self/exe", path, sizeof path - 1) > 0) {
-        (void)execve(path, argv, changed); /* where that fails, the program goes on as it is */
+        (void)execve(path, argv, changed); /* if it fails, the program goes on without them */
     }
 }
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A line has 110 bytes at most: 9 million steps and more. */
+/* Most bytes of a file: a line has at most 110, so that it holds 9 million steps and more. */
 #define LIMIT_BYTES ((size_t)1 << 30)
 
 static rp_status refuse(const char *path, size_t line)
@@ -23,7 +23,7 @@ static rp_status refuse(const char *path, size_t line)
     return RP_INPUT;
 }
 
-/* @return true where a whole line, ended by its '\n', begins with a step of an earlier run. */
+/* @return true if a whole line, ended by its '\n', begins with a step of an earlier run. */
 static bool step_of(const char *line, const char *end, uint64_t *step_out)
 {
     char number[24];
@@ -101,7 +101,7 @@ rp_status rpexec_loss_log_begin(rpexec_loss_log *log)
     if (log->path == NULL) {
         return RP_OK;
     }
-    if (log->beginning.temporary_path == NULL) { /* a stream of its own for as long as it goes */
+    if (log->beginning.temporary_path == NULL) { /* written directly, to the end of the run */
         log->stream = log->beginning.stream;
         return RP_OK;
     }

@@ -23,7 +23,7 @@ static rp_status take_schedule(const rp_option *row, const char *text, rp_arena 
                                reason);
 }
 
-/* @param where the name was given */
+/* @param where place of the name: an option, or the environment */
 static rp_status set_backend(const char *where, const char *name, rpexec_options *o,
                              rp_reason *reason)
 {
@@ -137,10 +137,10 @@ static const rp_option_group groups[] = {
 #define GIVEN(member) .given = RP_OPTION_MEMBER(rpexec_options, member)
 /* The report begins with these settings, or they change no result. */
 #define REPORTED .own_setting = true
-/* Of several processes; all others' values are compared (train_processes.c). */
+/* Options that may differ between processes; all other options are compared (train_processes.c). */
 #define OWN .own = true
 #define ELSEWHERE .elsewhere = true
-#define OF_RUN 1u /* mark of rows whose member is the run's */
+#define OF_RUN 1u /* mark of rows whose member belongs to the run */
 
 static rp_option rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},
@@ -261,7 +261,8 @@ static rp_status check_layout(const rpexec_options *o, rp_reason *reason)
     return RP_OK;
 }
 
-/* One process per server: copies of pipelines, or pools of GPUs whose weights are on the host. */
+/* Servers, a process each, need copies of pipelines, or pools of GPUs whose weights are on the
+ * host. */
 static rp_status check_servers(const rpexec_options *o, rp_reason *reason)
 {
     rp_placement placement = o->schedule->traits.placement;
@@ -395,14 +396,15 @@ const rp_options_program *rpexec_command_line(void)
 
 /* ---- defaults that depend on others ---------------------------------------------------------- */
 
-/* All of the machine's devices; a backend that has none runs four GPUs. */
+/* All of the machine's devices; a backend without devices runs four GPUs. */
 static uint32_t default_gpus(const rpexec_backend_type *backend)
 {
     uint32_t count = backend->driver()->attach == NULL ? 4 : rpexec_backend_devices(backend);
     return count > 0 ? count : 1;
 }
 
-/* Of the environment where it says one, so that tests and scripts run where they are meant to. */
+/* Takes the environment's backend if it names one, so that tests and scripts run on the intended
+ * backend. */
 static rp_status default_backend(rpexec_options *o, rp_reason *reason)
 {
     const char *name = getenv("RPEXEC_BACKEND");
@@ -414,7 +416,7 @@ static rp_status default_backend(rpexec_options *o, rp_reason *reason)
     return RP_OK;
 }
 
-/* Some rules ask the backend. */
+/* Checks the rules, some of which ask the backend. */
 static rp_status check(rpexec_options *o, rp_reason *reason)
 {
     if (o->backend == NULL) {
@@ -441,7 +443,7 @@ static rp_status complete(rpexec_options *o, rp_reason *reason)
         o->run.data_parallel = o->run.nodes;
     }
     RP_TRY(check_layout(o, reason));
-    if (o->program_in != NULL) { /* it decides, and what it leaves open is known when it is read */
+    if (o->program_in != NULL) { /* the program decides the rest when it is read */
         return RP_OK;
     }
     bool idle_grain = false;

@@ -14,7 +14,8 @@ typedef enum rpexec_action {
 
 #define RPEXEC_MAX_GPUS 64u
 
-/** Texts are borrowed from the arguments; 0 and NULL: not given, or not known yet. */
+/** Options of a run. Texts are borrowed from the arguments; 0 and NULL: not given, or not known
+ * yet. */
 typedef struct rpexec_options {
     rp_options common; /**< first, as rp_options_parse wants it */
     rp_run run; /**< its `nodes` are the processes that mpirun has started, one per server, or 1 */
@@ -23,10 +24,11 @@ typedef struct rpexec_options {
 #include "exec/rpexec/options_rows.inc"
 #undef OPTION
 #undef RUN
-    const char *command; /**< the whole line, set by main */
+    const char *command; /**< the whole command line, set by main */
 } rpexec_options;
 
-/** @param arena owns what rp_options_parse makes @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY */
+/** @param arena owns the texts that rp_options_parse makes @retval RP_OK, RP_USAGE (given as the
+ *        reason), RP_NO_MEMORY */
 rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_options *options_out,
                                rp_reason *reason);
 

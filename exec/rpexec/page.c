@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Rows of the table of steps; more are spread evenly. */
+/* Most rows of the table of steps; of more steps, rows are taken evenly spread. */
 #define MOST_STEPS 200u
 
 static rp_status make_steps(const rpexec_outcome *out, rp_arena *arena, rp_page_table *table_out)

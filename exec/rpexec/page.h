@@ -8,7 +8,7 @@
 /**
  * Writes the page of a run that has left a timeline.
  * @param run `predicted` may be NULL
- * @param arena for what the page needs while it is written
+ * @param arena memory of the page while it is written
  * @param stream borrowed; write errors stay in it
  * @retval RP_OK, RP_NO_MEMORY, RP_BROKEN
  */

@@ -15,8 +15,8 @@ static bool is_lowered(const rp_program *program)
 
 /* ---- settings of the program ----------------------------------------------------------------- */
 
-/* All that a run needs to know of a schedule beyond its program; a data-parallel system's order is
- * known, too. */
+/* Makes a schedule with all properties that a run needs beyond its program; a data-parallel system
+ * also has its order. */
 static rp_status make_schedule(const rp_program *program, rp_arena *arena,
                                const rp_schedule_type **schedule_out)
 {
@@ -108,7 +108,8 @@ rp_status rpexec_program_in_read(rpexec_options *options, rp_arena *arena, rp_pr
 
 /* ---- fit to the model ------------------------------------------------------------------------ */
 
-/* Of parameters the plan knows more (exec/plan/plan.h): which layers they are. */
+/* True if an op's bytes fit the model. The plan (exec/plan/plan.h) checks those of parameters,
+ * since it knows their layers. */
 static bool op_fits(const rp_program *p, const rp_sizes *sizes, uint32_t op)
 {
     const rp_op *o = &p->ops[op];
@@ -145,7 +146,7 @@ static rp_status check_bytes(const rpexec_options *o, const rpexec_model *model,
     return RP_OK;
 }
 
-/* True in `same_out` where the schedule, built and lowered here, is the same program. */
+/* Sets *same_out to true if the schedule, built and lowered here, gives the same program. */
 static rp_status is_rebuilt(const rp_resolved *work, const rpexec_model *model, const rp_program *p,
                             rp_arena *arena, bool *same_out)
 {
@@ -158,8 +159,8 @@ static rp_status is_rebuilt(const rp_resolved *work, const rpexec_model *model, 
     return status == RP_NO_MEMORY ? status : RP_OK;
 }
 
-/* Ranks of data-parallel systems do the same, and who owns what is not in the program: only what
- * the schedule itself gives is accepted. */
+/* Ranks of data-parallel systems all do the same, and the program does not tell their shares: only
+ * the schedule's own program is accepted. */
 static rp_status check_sharded(const rpexec_options *o, const rpexec_model *model,
                                const rp_program *p, rp_arena *arena)
 {
@@ -215,7 +216,7 @@ static bool lies_in(const rpexec_plan *plan, uint32_t value, uint32_t place)
     return value != RPEXEC_NO_TENSOR && plan->values[value].place == place;
 }
 
-/* True where a value is needed and is not on the op's GPU. */
+/* True if a value is needed and is not on the op's GPU. */
 static bool lacks(const rpexec_plan *plan, bool needed, uint32_t value, uint32_t gpu)
 {
     return needed && !lies_in(plan, value, gpu);
@@ -272,7 +273,8 @@ static bool moves_parameters(const rp_op *op)
     return rp_op_kind_moves_parameters((rp_op_kind)op->kind);
 }
 
-/* Tensors go from op to op within a microbatch; those of parameters are of all. */
+/* Tensors go from op to op within a microbatch; tensors of parameters belong to all
+ * microbatches. */
 static bool keeps_microbatch(const rp_program *p, uint32_t op)
 {
     const rp_op *o = &p->ops[op];

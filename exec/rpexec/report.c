@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first device's name, where the backend has devices. */
+/* Notes the first device's name, if the backend has devices. */
 static void note_device(void *context, const rpexec_device *device)
 {
     rpexec_device_name *name = context;
@@ -76,7 +76,7 @@ static void write_field(rp_json *json, const rpexec_field *field)
     }
 }
 
-/* The columns of a run, or those of its settings, then the options. */
+/* Writes the columns of a run, or only the columns of its settings, then the options. */
 static void write_json(const rpexec_result *result, unsigned lines_depth, FILE *stream)
 {
     rp_json json;
@@ -128,7 +128,7 @@ static const char *shown(const rpexec_column *column, const rpexec_field *field,
                                scale * rpexec_field_number(field), number);
 }
 
-/* The parts that have a value. Nothing where the first one has none. */
+/* Writes the parts that have a value, or nothing if the first part has none. */
 static void write_line(const rpexec_result *result, rpexec_line line, FILE *stream)
 {
     const rpexec_column *column = NULL;
@@ -166,7 +166,7 @@ static void write_step(const rpexec_loss_line *line, FILE *stream)
 static void write_steps(const rpexec_outcome *out, FILE *stream)
 {
     uint32_t count = out->steps < 10 ? out->steps : 10;
-    for (uint32_t i = 0; i < count; i++) { /* evenly spread, the last one always */
+    for (uint32_t i = 0; i < count; i++) { /* evenly spread, always with the last step */
         uint32_t step = count == 1 ? 0 : (uint32_t)((uint64_t)i * (out->steps - 1) / (count - 1));
         const rpexec_loss_line line = rpexec_outcome_step(out, step);
         write_step(&line, stream);

@@ -19,8 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Steps that one program has at most. With the asynchronous optimizer steps overlap inside of a
- * program. */
+/* Most steps of a program. With the asynchronous optimizer steps overlap inside of a program. */
 #define SEGMENT_STEPS 8u
 
 /* ---- one segment ----------------------------------------------------------------------------- */
@@ -62,7 +61,7 @@ static rp_status read_batches(rpexec_trainer *t, uint32_t steps, rp_arena *arena
         } else {
             fill_random(t, place, count, ids, labels);
         }
-        valid += valid == 0 ? 1 : 0; /* without labels the loss is 0 and no quotient by 0 */
+        valid += valid == 0 ? 1 : 0; /* without labels the loss is 0, not a quotient by 0 */
         batches[i] = (rpexec_batch){.ids = ids, .labels = labels, .valid_tokens = valid};
         rpexec_trainer_take_part(t, &batches[i]);
     }
@@ -70,7 +69,8 @@ static rp_status read_batches(rpexec_trainer *t, uint32_t steps, rp_arena *arena
     return RP_OK;
 }
 
-/* When an iteration's work is done; an asynchronous optimizer works on beside the next one.
+/* Times of iterations up to the end of their compute; an asynchronous optimizer goes on beside the
+ * next iteration.
  * @param ms_out [iterations] */
 static void iteration_times(const rp_timeline *timeline, bool asynchronous, double *ms_out)
 {
@@ -88,7 +88,7 @@ static void iteration_times(const rp_timeline *timeline, bool asynchronous, doub
     }
 }
 
-/* Its texts go with the devices. */
+/* Keeps copies of the report's texts, since the originals are freed with the devices. */
 static rp_status keep_attention(rpexec_trainer *t)
 {
     rpexec_attention_report *kept = &t->outcome->attention;
@@ -104,7 +104,7 @@ static double now_s(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Tokens per second of steps that have ended; segments are planned inside of the time. */
+/* Shows tokens per second of the steps that have ended; the time includes planning of segments. */
 static void show_progress(const rpexec_trainer *t, double loss, double norm)
 {
     if (!isatty(STDERR_FILENO) || !rpexec_trainer_leads(t)) {
@@ -125,20 +125,20 @@ static const rp_program *program_of(const rpexec_trainer *t)
     return t->program != NULL ? t->program : t->session.program;
 }
 
-/* A given program runs whole: checkpoints are made between its runs. */
+/* A signal does not stop a given program midway, since checkpoints are made between its runs. */
 static bool iteration_begins(void *context, uint32_t iteration)
 {
     (void)context;
     return iteration == 0 || rp_interrupt_signal() == 0;
 }
 
-/* Rate of the optimizer's next step, after `before` of them. A skipped one leaves it as it is. */
+/* Rate of the optimizer's next step, after `before` steps. A skipped step does not change it. */
 static double rate_after(const rpexec_trainer *t, uint64_t before)
 {
     return rpexec_adam_rate(&t->adam, before + 1);
 }
 
-/* The line of a step that is evaluated waits for that. */
+/* The line of a step that is evaluated is written only after the evaluation. */
 static void step_ended(void *context, uint32_t iteration, double loss, double norm)
 {
     rpexec_trainer *t = context;
@@ -178,7 +178,7 @@ static uint64_t cap_of(const rpexec_trainer *t)
 
 /* ---- sessions -------------------------------------------------------------------------------- */
 
-/* Gives devices and memory back; program and plan stay. The state is whole afterwards. */
+/* Gives devices and memory back; program and plan stay. Afterwards the state is complete. */
 static rp_status stop_session(rpexec_trainer *t)
 {
     rpexec_session *s = &t->session;
@@ -245,7 +245,7 @@ static rp_status open_session(rpexec_trainer *t, uint32_t steps)
     return rpexec_execution_open(&s->execution, &s->run);
 }
 
-/* @param iterations_out that have run */
+/* @param iterations_out iterations that have run */
 static rp_status run_session(rpexec_trainer *t, const rpexec_batch *batches, uint32_t done,
                              rp_timeline *timeline, uint32_t *iterations_out)
 {
@@ -259,7 +259,7 @@ static rp_status run_session(rpexec_trainer *t, const rpexec_batch *batches, uin
     t->step_began_s = now_s();
     RP_TRY(rpexec_execution_run(t->session.run));
     *iterations_out = e->iterations;
-    if (t->devices != NULL && t->driver->graphs != NULL) { /* --record launches more */
+    if (t->devices != NULL && t->driver->graphs != NULL) { /* before --record launches more */
         t->driver->graphs(t->devices, &t->outcome->graphs);
         t->outcome->pinning = t->driver->pinning(t->devices);
         RP_TRY(keep_attention(t));
@@ -279,7 +279,7 @@ static rp_status run_session(rpexec_trainer *t, const rpexec_batch *batches, uin
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-/* Small programs are measured on the same devices: the session gives them back. */
+/* Small programs are measured on the same devices, so the session gives them back first. */
 static rp_status record(rpexec_trainer *t, const rp_timeline *timeline, uint32_t skip)
 {
     RP_TRY(stop_session(t));
@@ -314,10 +314,10 @@ static bool all_finite(const rpexec_trainer *t, uint32_t done, uint32_t steps)
     return finite;
 }
 
-/* Resident weights come back where somebody looks at them only. */
+/* Saves when a checkpoint is due. Resident weights are copied back only if they are needed. */
 static rp_status save_when_due(rpexec_trainer *t, uint32_t done, uint32_t steps, bool last)
 {
-    bool due = rpexec_state_iterations(&t->state) % t->o->save_every < steps; /* one of these */
+    bool due = rpexec_state_iterations(&t->state) % t->o->save_every < steps; /* within these */
     bool saves = t->o->save != NULL && (last || due || t->signal != 0);
     if (last || saves || t->o->check || !all_finite(t, done, steps)) {
         RP_TRY(rpexec_execution_keep(t->session.run));
@@ -331,7 +331,8 @@ static rp_status save_when_due(rpexec_trainer *t, uint32_t done, uint32_t steps,
 
 /* Work of --check and --record does not count as time of the run, and a checkpoint is made before
  * it can fail.
- * @param steps_inout that are wanted, and that have been made: a signal ends the run between two */
+ * @param steps_inout in: wanted steps, out: steps that were made, fewer if a signal has ended the
+ *        run */
 static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_inout, bool last,
                              rp_arena *arena)
 {
@@ -371,8 +372,8 @@ static rp_status run_segment(rpexec_trainer *t, uint32_t done, uint32_t *steps_i
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* By the timeline, the first step left out where there are more: memory is touched in it, kernels
- * are loaded. The other time of segments is in wall_tokens_per_s alone. */
+/* Sets rates by the timeline, without the first step if there are more: it touches memory and loads
+ * kernels. The other time of segments counts only in wall_tokens_per_s. */
 static void set_rates(const rpexec_trainer *t)
 {
     rpexec_outcome *out = t->outcome;
@@ -388,8 +389,9 @@ static void set_rates(const rpexec_trainer *t)
     out->wall_tokens_per_s = t->seconds > 0 ? tokens * out->steps / t->seconds : 0;
 }
 
-/* Checkpoints are made between programs, and a given program is as long as it is. Others are as
- * long as each other: the last one is measured, and one step of it does not count. */
+/* Steps of the next segment. Checkpoints are made between programs, and a given program has a fixed
+ * length. Segments of others have equal lengths, since the last is measured, and its first step
+ * does not count. */
 static uint32_t segment_steps(const rpexec_trainer *t, uint32_t done)
 {
     if (t->program != NULL) {
@@ -444,7 +446,7 @@ static rp_status run_segments(rpexec_trainer *t)
     return RP_OK;
 }
 
-/* Without --save there is nothing to keep, and a signal ends the run at once. */
+/* Runs all segments. Without --save there is nothing to keep, and a signal ends the run at once. */
 static rp_status train(rpexec_trainer *t)
 {
     if (t->outcome->steps > 0) {
@@ -470,8 +472,8 @@ static rp_status train(rpexec_trainer *t)
     return RP_OK;
 }
 
-/* The median of all but the first, in which memory is touched, kernels are loaded and, without an
- * iteration before it, pipelines are empty; of one, that one. */
+/* The median of all iterations but the first, which touches memory, loads kernels and begins with
+ * empty pipelines; a single iteration is the median itself. */
 static rp_status median_iteration(const rp_timeline *timeline, bool asynchronous, rp_arena *arena,
                                   double *ms_out)
 {
@@ -484,12 +486,12 @@ static rp_status median_iteration(const rp_timeline *timeline, bool asynchronous
     return RP_OK;
 }
 
-/* Of the last program, as it ran and as it is simulated. */
+/* Compares the last program as it ran with its simulation. */
 static rp_status predict(rpexec_trainer *t)
 {
     double predicted_ms = 0;
     double measured_ms = 0;
-    const char *beside = NULL; /* the record's timeline, for rpdiff */
+    const char *beside = NULL; /* the record's timeline, for rpdiff to compare */
     if (t->o->record != NULL) {
         RP_TRY(rp_arena_print(t->arena, &beside, "%s/predicted.csv", t->o->record));
     }
@@ -508,7 +510,7 @@ static rp_status predict(rpexec_trainer *t)
     return RP_OK;
 }
 
-/* Of an earlier run in the same folder. */
+/* Removes the prediction of an earlier run in the same folder. */
 static rp_status forget_prediction(const rpexec_trainer *t)
 {
     const char *path = NULL;

@@ -1,4 +1,4 @@
-/* --check: the same steps in plain loops on one device, and how far apart they are. */
+/* --check: takes the same steps in plain loops on a single device, and compares them. */
 #include "common/base/log.h"
 #include "exec/checkpoint/weights.h"
 #include "exec/rpexec/train_internal.h"
@@ -8,20 +8,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Limits of --check (executor.md section 3, 1): in fp32 of each element of a gradient, in 16 bits
- * of each tensor's rms. There sums are rounded once per microbatch, which is little against the
- * tensor but much against an element whose parts nearly cancel; 2e-2 of the rms also keeps the
- * cosine above 0.999. They hold for the first step alone: over several Adam enlarges differences.
+/* Limits of --check (executor.md section 3, 1): in fp32 for each element of a gradient, in 16 bits
+ * for each tensor's rms. In 16 bits sums are rounded once per microbatch, which is little against
+ * the tensor but much against an element whose parts nearly cancel; 2e-2 of the rms also keeps the
+ * cosine above 0.999. The limits hold only for the first step: over several steps Adam enlarges
+ * differences.
  *
- * A backend with operators of its own adds up in other orders inside of them, too, and 16 bits then
- * soon round most of what is stored otherwise. On the emulator the CUDA backend's kernels
- * are 1.3e-5 away in fp32 with 16 layers, and 1.6 (bf16) or 1.9 (fp16) roundoff sqrt(layers) in 16
- * bits. A microbatch that is lost is a third or more. */
+ * A backend with operators of its own also adds up in other orders inside of them, and 16 bits then
+ * soon round most stored values differently. On the emulator the CUDA backend's kernels are 1.3e-5
+ * away in fp32 with 16 layers, and 1.6 (bf16) or 1.9 (fp16) roundoff sqrt(layers) in 16 bits. A
+ * lost microbatch would give a difference of a third or more. */
 static const struct {
     double gradient;
-    double of_others; /* where operators are others */
+    double of_others; /* for operators that are not the host's */
     double loss;
-    double roundoff; /* half a unit in the last place of 1, where sums are stored in 16 bits */
+    double roundoff; /* half a unit in the last place of 1, if sums are stored in 16 bits */
 } tolerances[RP_DTYPE_COUNT] = {[RP_DTYPE_F32] = {1e-5, 1e-4, 1e-4, 0},
                                 [RP_DTYPE_BF16] = {2e-2, 2e-2, 2e-2, 0x1p-8},
                                 [RP_DTYPE_F16] = {5e-3, 5e-3, 5e-3, 0x1p-11}};
@@ -32,8 +33,9 @@ static bool cuts(const rpexec_trainer *t)
            t->o->run.tensor_parallel > 1;
 }
 
-/* Ranks round parts of sums, so that in 16 bits tokens with nearly equal logits of two experts go
- * to another one than in plain loops: that is no rounding any more. */
+/* Refuses experts with 16-bit tensor parallelism: ranks round parts of sums, so that tokens with
+ * nearly equal logits of two experts go to another expert than in plain loops, which is more than a
+ * rounding error. */
 static rp_status check_routing(const rpexec_trainer *t)
 {
     if (!cuts(t) || t->config.experts == 1 || t->o->run.dtype == RP_DTYPE_F32) {
@@ -46,9 +48,10 @@ static rp_status check_routing(const rpexec_trainer *t)
 }
 
 /* Ranks of tensor parallelism cut sums inside of products: in 16 bits that rounds as other
- * operators do. In fp32 it is 5e-6 with initial weights; where attention has become even, the
- * gradients of q and k are small differences of large terms, and 1.5e-4 apart (after 8 steps on a
- * text; with fsdp's products cut in two 9e-5). A sum that is missing is a tenth or more. */
+ * operators do. In fp32 the difference is 5e-6 with initial weights; after attention has become
+ * even, the gradients of q and k are small differences of large terms, and 1.5e-4 apart (after 8
+ * steps on a text; with fsdp's products cut in two 9e-5). A missing sum would be a tenth or
+ * more. */
 #define CUT_FP32 1e-3
 
 rp_status rpexec_check_begin(rpexec_trainer *t)
@@ -102,7 +105,7 @@ static rp_status run_reference(rpexec_trainer *t, const rpexec_batch *batches, u
     return rpexec_single_run(&s);
 }
 
-/* The larger one; a NaN is larger than everything, and stays. */
+/* The larger error; NaN is larger than everything, and stays. */
 static double worse(double worst, double error)
 {
     return isnan(worst) || error <= worst ? worst : error;
@@ -151,8 +154,9 @@ static void compare_gradients(rpexec_trainer *t)
 double rpexec_check_tolerance(rp_dtype dtype, bool others, uint32_t microbatches, uint32_t layers)
 {
     /* A sum of M microbatches in another order: M roundings of partial sums on both sides, each of
-     * about roundoff / sqrt(3), so roundoff * sqrt(M / 3) while partial sums grow steadily. Where
-     * they pass through more than they end with, more is lost: twice roundoff * sqrt(M). */
+     * about roundoff / sqrt(3), so roundoff * sqrt(M / 3) while partial sums grow steadily. If they
+     * pass through larger values than their end, more is lost: the limit is twice roundoff *
+     * sqrt(M). */
     double rounding = 2 * tolerances[dtype].roundoff * sqrt(microbatches);
     double least =
         others ? fmax(tolerances[dtype].of_others, 4 * tolerances[dtype].roundoff * sqrt(layers))
@@ -170,8 +174,8 @@ static double gradient_tolerance(const rpexec_trainer *t)
     return cuts(t) && dtype == RP_DTYPE_F32 ? fmax(allowed, CUT_FP32) : allowed;
 }
 
-/* As long as all was the same bits, Adam has had nothing to enlarge: gradients of later steps are
- * as near as the first one's, and so are their norms. */
+/* As long as all bits were the same, Adam has had nothing to enlarge: gradients of later steps are
+ * as near as the first step's, and so are their norms. */
 static void compare_norms(rpexec_trainer *t, uint32_t step)
 {
     double right = t->reference_norms[step];
@@ -223,8 +227,8 @@ rp_status rpexec_check_end(const rpexec_trainer *t)
                      out->norm_apart, out->norm_rel_err, gradient_tolerance(t));
         return RP_TOOL;
     }
-    /* A wrong step shows in the next loss, of an asynchronous optimizer in the one after it. Where
-     * training is unstable, two runs that round differently part sooner or later. */
+    /* A wrong step shows in the next loss, or with an asynchronous optimizer in the loss after it.
+     * If training is unstable, two runs that round differently part sooner or later. */
     bool rounding = error <= gradient_tolerance(t) && out->loss_apart > 3;
     char where[64] = "";
     if (out->loss_apart != 0) {

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* The next sequences of an epoch; what lacks in the last batch has no labels. */
+/* The next sequences of an epoch; missing sequences of the last batch have no labels. */
 static rp_status read_batch(const rpexec_trainer *t, uint64_t place, rp_arena *arena,
                             rpexec_batch *batch_out)
 {
@@ -23,7 +23,7 @@ static rp_status read_batch(const rpexec_trainer *t, uint64_t place, rp_arena *a
     return RP_OK;
 }
 
-/* As many batches as the program has iterations, from `place` on. */
+/* Adds the losses of as many batches as the program has iterations, from `place` on. */
 static rp_status add_losses(rpexec_trainer *t, uint64_t *place_inout, double *sum, double *tokens)
 {
     rpexec_execution *e = &t->session.execution;
@@ -73,8 +73,8 @@ static rp_status run_forwards(rpexec_trainer *t, double *loss_out)
     return status;
 }
 
-/* With the asynchronous optimizer working weights in host memory are one step old: the masters are
- * what a checkpoint of this step has, and what is evaluated. */
+/* With the asynchronous optimizer working weights in host memory are a step old: the masters, which
+ * a checkpoint of this step has, are evaluated. */
 static rp_status run_refreshed(rpexec_trainer *t, double *loss_out)
 {
     rpexec_state *s = &t->state;
@@ -100,7 +100,7 @@ static rp_status run_refreshed(rpexec_trainer *t, double *loss_out)
 bool rpexec_trainer_evaluates(const rpexec_trainer *t, uint32_t done, uint32_t steps)
 {
     uint64_t ended = t->outcome->first_step + done + steps;
-    bool due = t->o->eval_every != 0 && ended % t->o->eval_every < steps; /* one of these */
+    bool due = t->o->eval_every != 0 && ended % t->o->eval_every < steps; /* within these */
     return t->o->eval_data != NULL && (due || done + steps == t->outcome->steps);
 }
 

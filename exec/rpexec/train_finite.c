@@ -1,6 +1,6 @@
 /* Stops a run whose weights are not finite: its losses mean nothing, and no checkpoint may keep
- * them. With fp16 a loss that is not finite is no reason by itself: such a step is skipped, until
- * one overflows that no smaller scale can mend. DeepSpeed ends there as well ("Current loss scale
+ * them. With fp16 a loss that is not finite is no reason by itself: its step is skipped, until a
+ * step overflows that no smaller scale can mend. DeepSpeed ends there as well ("Current loss scale
  * already at minimum"). */
 #include "common/base/log.h"
 #include "exec/checkpoint/weights.h"

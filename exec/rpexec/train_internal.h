@@ -12,25 +12,25 @@
 #include "exec/run/link_machine.h"
 #include "exec/run/work.h"
 
-/** The program that segments of the same length run one after the other, and what is open for it:
- * it is planned once, and resident weights stay on the GPUs between segments. */
+/** The program that successive segments of the same length run, and its open resources: it is
+ * planned once, and resident weights stay on the GPUs between segments. */
 typedef struct rpexec_session {
-    rp_arena *arena;     /* of the plan; NULL: there is no session */
-    rp_program *program; /* made for it; NULL: it runs the one that was given */
+    rp_arena *arena;     /* memory of the plan; NULL: there is no session */
+    rp_program *program; /* made for the session; NULL: it runs the given program */
     rpexec_plan plan;
     rpexec_execution execution;
     rpexec_run *run; /* NULL: closed */
 } rpexec_session;
 
-/** Tag of what processes tell each other at the end; those of a run are below (execute_internal.h).
+/** Tag of the messages between processes at the end; a run has smaller tags (execute_internal.h).
  */
 #define RPEXEC_TAG_END (UINT64_C(1) << 63)
 
 typedef struct rpexec_trainer {
-    rpexec_options *o;           /* what a program or the paper decides is filled in */
-    rpexec_processes *processes; /* NULL: one process */
+    rpexec_options *o;           /* decisions of a program or the paper are filled in */
+    rpexec_processes *processes; /* NULL: a single process */
     uint64_t sent_before;        /* bytes that the process has sent before it trains */
-    int signal; /* that has come before a segment ended, as process 0 has seen it */
+    int signal;                  /* signal that process 0 has got before a segment ended */
     rp_arena *arena;
     rp_model config;
     rpexec_model model;
@@ -38,61 +38,60 @@ typedef struct rpexec_trainer {
     rpexec_state reference;     /* --check */
     rpexec_lane lane;           /* of the reference */
     uint32_t *sequences;        /* [microbatches of a step] */
-    uint32_t slot_microbatches; /* of the plan */
-    uint32_t job_microbatches;  /* likewise */
-    uint32_t batch;             /* their sum, of all processes */
+    uint32_t slot_microbatches; /* as in the plan */
+    uint32_t job_microbatches;  /* as in the plan */
+    uint32_t batch;             /* sequences of a step, of all processes */
     rp_program *program;        /* --program-in; NULL: made for each segment */
     rp_resolved work;
     rpexec_machine machine;
     rp_costs flops; /* proportions of FLOP counts */
-    rp_costs costs; /* measured ones, or these */
+    rp_costs costs; /* measured costs, or `flops` */
     rpexec_prediction prediction;
-    const char *conditions; /* of the times that are measured */
+    const char *conditions; /* conditions under which times are measured */
     rpexec_record record;
-    rpexec_load load; /* when the first step began */
+    rpexec_load load; /* load when the first step began */
     rp_partition partition;
-    rpexec_tokens tokens;    /* mapping NULL: random ones */
+    rpexec_tokens tokens;    /* mapping NULL: random tokens */
     rpexec_tokens evaluated; /* --eval-data */
     rpexec_progress progress;
     rpexec_adam adam;
     rpexec_outcome *outcome;
-    double *reference_losses, *reference_norms; /* likewise */
-    float *gradients[2]; /* --check: of the first step, ours and the reference's; NULL: none */
+    double *reference_losses, *reference_norms; /* [steps] --check: the reference's */
+    float *gradients[2]; /* --check: the first step's, ours and the reference's; NULL: none */
     double seconds;      /* of all segments */
     rpexec_checkpoints checkpoints;
-    rpexec_adapters adapters;     /* that the run begins with; rank 0: none are read */
+    rpexec_adapters adapters;     /* adapters with which the run begins; rank 0: none are read */
     rpexec_origin origin;         /* of the model */
     rpexec_companions companions; /* of the checkpoints; none without --save */
     rpexec_loss_log losses;
-    rpexec_loss_line line; /* of the step that has ended last */
-    uint64_t steps_before; /* of the optimizer: those of the steps that have ended */
+    rpexec_loss_line line; /* line of the step that has ended last */
+    uint64_t steps_before; /* steps of the optimizer up to those that have ended */
     uint32_t ended;        /* steps of this run */
-    double began_s;        /* by the host's clock: the run */
-    double step_began_s;   /* and the step that runs */
+    double began_s;        /* begin of the run, s by the host's clock */
+    double step_began_s;   /* begin of the current step */
     rpexec_session session;
     rp_timeline *timeline;  /* of the last segment; NULL: none */
-    rp_timeline *predicted; /* of the same, simulated; NULL: none */
+    rp_timeline *predicted; /* the same segment, simulated; NULL: none */
     rpexec_artefacts artefacts;
     const rpexec_driver_type *driver;
     rpexec_devices *devices; /* NULL: the driver has none */
-    uint64_t gpu_bytes;      /* of their memory; 0: not limited */
+    uint64_t gpu_bytes;      /* bytes of their memory; 0: not limited */
 } rpexec_trainer;
 
-/** @return microbatches of a step, of all its calls and copies; copy d has the d-th part of them.
- */
+/** @return microbatches of a step, in all its calls and copies; copy d has the d-th part. */
 static inline uint32_t rpexec_trainer_microbatches(const rpexec_trainer *t)
 {
     const rp_layout layout = rp_run_layout(&t->o->run);
     return rp_layout_data(&layout) * t->o->run.accumulate * t->o->run.microbatches;
 }
 
-/** @return true of the process that writes files and says things: process 0, or the only one. */
+/** @return true for the process that writes files and messages: process 0, or the only process. */
 static inline bool rpexec_trainer_leads(const rpexec_trainer *t)
 {
     return t->processes == NULL || rpexec_processes_rank(t->processes) == 0;
 }
 
-/** Points a batch that has been read to the part that this process has. */
+/** Points a batch that has been read to this process's part. */
 static inline void rpexec_trainer_take_part(const rpexec_trainer *t, rpexec_batch *batch)
 {
     uint32_t rank = t->processes == NULL ? 0 : rpexec_processes_rank(t->processes);
@@ -102,16 +101,16 @@ static inline void rpexec_trainer_take_part(const rpexec_trainer *t, rpexec_batc
 }
 
 /**
- * Reads and checks everything that the options name, makes model, state and machine, and opens what
- * is written. What is open afterwards, also after a failure, rpexec_train closes.
+ * Reads and checks everything that the options name, makes model, state and machine, and opens all
+ * outputs. rpexec_train closes them, also after a failure.
  * @retval as rpexec_train before anything runs
  */
 rp_status rpexec_trainer_set_up(rpexec_trainer *trainer);
 
 /**
- * Weights that are not finite end the run. They are looked at where a loss of `steps` steps behind
- * `done` is not finite, and where `always`. With steps == 0: before the first step. So does a step
- * that has overflowed at the smallest scale of the loss.
+ * Ends the run if weights are not finite, or if a step has overflowed at the smallest scale of the
+ * loss. Weights are checked if a loss of the `steps` steps after `done` is not finite, and if
+ * `always`. With steps == 0: before the first step.
  * @retval RP_OK, RP_TOOL (a tensor is not finite, or the step; logged), RP_NO_MEMORY
  */
 rp_status rpexec_trainer_finite(const rpexec_trainer *trainer, uint32_t done, uint32_t steps,
@@ -119,29 +118,30 @@ rp_status rpexec_trainer_finite(const rpexec_trainer *trainer, uint32_t done, ui
 
 /**
  * Several processes must train alike: they compare the values of their options before anything is
- * read, and then what they have read, before anything is written. Paths may differ; of
- * weights, data and files the content counts (of large data a sample: rpexec_tokens_identity).
+ * read, and then the inputs that they have read, before anything is written. Paths may differ; for
+ * weights, data and files the content counts (for large data a sample: rpexec_tokens_identity).
  * @retval RP_OK, RP_USAGE in all of them (something differs; logged by process 0), RP_LOST,
  *         RP_NO_MEMORY, RP_INPUT (logged)
  */
 rp_status rpexec_trainer_compare_options(const rpexec_trainer *trainer);
 rp_status rpexec_trainer_compare_inputs(const rpexec_trainer *trainer);
 
-/** All processes go on from the checkpoint that process 0 alone has read. @retval RP_OK, RP_LOST */
+/** All processes go on from the checkpoint, which only process 0 has read. @retval RP_OK,
+ * RP_LOST */
 rp_status rpexec_trainer_share_state(rpexec_trainer *trainer);
 
 /** Notes a signal that has come to process 0: all end after the same step. @retval as above */
 rp_status rpexec_trainer_look_for_signal(rpexec_trainer *trainer);
 
-/** Bytes that were moved become those of all processes. @retval as above, RP_NO_MEMORY */
+/** Adds up the bytes that all processes have moved. @retval as above, RP_NO_MEMORY */
 rp_status rpexec_trainer_add_bytes(const rpexec_trainer *trainer);
 
-/** @return true where the steps of a segment, behind `done`, are followed by an evaluation. */
+/** @return true if the steps of a segment, after `done`, are followed by an evaluation. */
 bool rpexec_trainer_evaluates(const rpexec_trainer *trainer, uint32_t done, uint32_t steps);
 
 /**
- * Notes the mean loss over --eval-data of what the steps up to these have learned. The session is
- * open, and training goes on as if nothing had been evaluated.
+ * Notes the mean loss over --eval-data with the weights after these steps. The session is open, and
+ * training goes on as if nothing had been evaluated.
  * @retval RP_OK, RP_NO_MEMORY, RP_TOOL, RP_BROKEN (logged)
  */
 rp_status rpexec_trainer_evaluate(rpexec_trainer *trainer, uint32_t done, uint32_t steps);
@@ -151,27 +151,27 @@ rp_status rpexec_trainer_evaluate(rpexec_trainer *trainer, uint32_t done, uint32
 rp_status rpexec_check_begin(rpexec_trainer *trainer);
 
 /**
- * Trains the second state with the same batches in plain loops and notes the differences; of the
- * first step also those of the gradients.
+ * Trains the second state with the same batches in plain loops and notes the differences, in the
+ * first step also of the gradients.
  * @param done steps before the segment
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpexec_check_segment(rpexec_trainer *trainer, const rpexec_batch *batches, uint32_t done,
                                uint32_t steps);
 
-/** Notes how far a tensor's gradients are from what is expected: the worst of all tensors so far.
+/** Notes the error of a tensor's gradients against the expected gradients: the worst of all tensors
+ * so far.
  */
 void rpexec_check_tensor(const float *got, const float *expected, uint64_t elements,
                          rpexec_outcome *out);
 
-/** @return what the run computes in: products of fp16 add up in fp32 unless it was told otherwise.
- */
+/** @return the run's arithmetic: products of fp16 add up in fp32 unless it was told otherwise. */
 rp_arithmetic rpexec_trainer_arithmetic(const rpexec_trainer *trainer);
 
 /**
- * @return how far gradients of one step may be from plain loops: in fp32 what max_grad_rel_err may
- * be, in 16 bits max_grad_rms_err
- * @param others true where the backend's operators are others than the host's
+ * @return the largest error of a step's gradients against plain loops: in fp32 of max_grad_rel_err,
+ * in 16 bits of max_grad_rms_err
+ * @param others true if the backend's operators are not the host's
  */
 double rpexec_check_tolerance(rp_dtype dtype, bool others, uint32_t microbatches, uint32_t layers);
 

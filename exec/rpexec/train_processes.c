@@ -1,5 +1,5 @@
-/* Several processes that train together: what all of them must have alike, what they need to know
- * of process 0, and what it reports of all. */
+/* Several processes that train together: the values that all must have alike, the data that they
+ * get from process 0, and the results that it reports for all. */
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MOST_FILE_BYTES ((size_t)64 << 20) /* of files that describe: models, platforms, costs */
+#define MOST_FILE_BYTES ((size_t)64 << 20) /* of descriptions: models, platforms, costs */
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
@@ -35,8 +35,8 @@ static rp_status hash_file(const char *path, size_t most, uint64_t *hash_inout)
     return status;
 }
 
-/* Builds differ in the last digits where compilers do. A commit does not say what a tree had that
- * differed from it: then the program itself does. */
+/* Describes the build, since builds with different compilers differ in the last digits. A commit
+ * does not tell the changes of a tree that differed from it: then the program's own bytes do. */
 static rp_status describe_build(rp_arena *arena, const char **text_out)
 {
     const char *commit = rp_commit();
@@ -72,7 +72,7 @@ rp_status rpexec_train_together(rpexec_options *options, const rpexec_launch *la
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-/* A line of what is compared: a name, a tab, a value. */
+/* Adds a line that is compared: a name, a tab, a value. */
 static rp_status add_line(rp_text *text, const char *name, const char *value)
 {
     RP_TRY(rp_text_print(text, "%s\t", name));
@@ -141,7 +141,8 @@ static uint32_t log_differences(const rpexec_trainer *t, char *const *texts, rp_
     return differences;
 }
 
-/* Process 0 gets the lines of all, says what differs, and tells all whether they go on. */
+/* Process 0 gets the lines of all processes, logs the differences, and tells all whether they go
+ * on. */
 static rp_status compare_in(const rpexec_trainer *t, const rp_text *own, rp_arena *arena)
 {
     uint32_t count = rpexec_processes_count(t->processes);
@@ -168,7 +169,7 @@ static rp_status compare_in(const rpexec_trainer *t, const rp_text *own, rp_aren
         return RP_OK;
     }
     rpexec_processes_part(t->processes);
-    (void)rpexec_processes_meet(t->processes); /* all know it before one goes */
+    (void)rpexec_processes_meet(t->processes); /* all know it before any leaves */
     return RP_USAGE;
 }
 
@@ -181,7 +182,7 @@ static rp_status compare(const rpexec_trainer *t, const rp_text *own)
     return status;
 }
 
-/* The value of an option as reports have it, or whether it was given. */
+/* Adds the value of an option as reports show it, or whether it was given. */
 static rp_status add_option(const rpexec_trainer *t, const rp_option *row, rp_text *text)
 {
     char name[64];
@@ -222,7 +223,7 @@ rp_status rpexec_trainer_compare_options(const rpexec_trainer *t)
     return status;
 }
 
-/* The file that a model or a platform is described in; some are described by a name. */
+/* Adds the file that describes a model or a platform; some are described by a name. */
 static rp_status add_described(rp_text *text, const char *option, const rp_data_kind *kind,
                                const char *name, rp_arena *arena)
 {
@@ -317,7 +318,7 @@ rp_status rpexec_trainer_look_for_signal(rpexec_trainer *t)
                : rpexec_processes_share(t->processes, 0, &t->signal, sizeof t->signal);
 }
 
-/* Exact below 2^53. */
+/* Sums go as doubles, which are exact below 2^53. */
 rp_status rpexec_trainer_add_bytes(const rpexec_trainer *t)
 {
     rpexec_outcome *out = t->outcome;

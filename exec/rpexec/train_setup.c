@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Of a folder of adapters, the weights are those that they are on. */
+/* Finds the weights; for a folder of adapters these are the weights that they belong to. */
 static rp_status find_weights(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
@@ -52,7 +52,7 @@ static rp_status load_config(rpexec_trainer *t)
     RP_TRY(file ? rpexec_config_load(path, t->o->assume, t->arena, &t->config)
                 : rp_model_load_as(path, t->o->assume, t->arena, &t->config));
     t->origin.config = file ? t->config.source : NULL;
-    if (file && t->o->platform != NULL) { /* its times may be known */
+    if (file && t->o->platform != NULL) { /* its times may be recorded */
         RP_TRY(rp_hf_find_recorded(t->arena, &t->config));
     }
     bool given = t->adapters.rank != 0;
@@ -71,7 +71,7 @@ static rp_status load_config(rpexec_trainer *t)
                                      t->o->attention, t->arena, &t->conditions);
 }
 
-/* All that decides the optimizer's steps, for people: a checkpoint keeps it. */
+/* Describes everything that decides the optimizer's steps, for people: a checkpoint keeps it. */
 static rp_status set_adam(rpexec_trainer *t)
 {
     static const char *const courses[] = {"constant", "linear", "cosine"};
@@ -102,7 +102,8 @@ static rp_status set_adam(rpexec_trainer *t)
                           o->clip_norm);
 }
 
-/* A place in one file's order is none in another's. */
+/* Refuses other data than the checkpoint's: a place in the order of a file means nothing in another
+ * file. */
 static rp_status compare_data(const rpexec_trainer *t, const char *before)
 {
     if (before == NULL || strcmp(t->progress.data, before) == 0) {
@@ -115,7 +116,7 @@ static rp_status compare_data(const rpexec_trainer *t, const char *before)
     return RP_USAGE;
 }
 
-/* A run may go on otherwise than it began, but not unnoticed. */
+/* A run may go on with other settings than it began with, but not unnoticed. */
 static void compare_recipes(const char *ours, const char *before)
 {
     if (before != NULL && strcmp(ours, before) != 0) {
@@ -175,8 +176,8 @@ rp_arithmetic rpexec_trainer_arithmetic(const rpexec_trainer *t)
     return (rp_arithmetic){t->o->run.dtype, half ? RP_ACCUMULATION_F16 : RP_ACCUMULATION_F32};
 }
 
-/* A platform's GPU is planned for as rpsim does it: by a table of its times, or by its rates. One
- * that does not say them, and no platform, leave proportions of FLOP counts. */
+/* Costs for a platform's GPU are as in rpsim: from a table of its times, or from its rates. Without
+ * a platform, or without its rates, proportions of FLOP counts remain. */
 static rp_status set_costs(rpexec_trainer *t)
 {
     const rp_platform *platform = &t->machine.platform;
@@ -220,7 +221,7 @@ static rp_status set_partition(rpexec_trainer *t)
     return rp_partition_text(&t->partition, t->arena, &t->o->run.partition); /* of the paper */
 }
 
-/* Sums are as fast as the record has them, unless the run is slower. */
+/* Sums are as fast as in the record, unless the run is slower. */
 static rp_status set_network(rpexec_trainer *t)
 {
     double recorded = t->prediction.network_gb_per_s;
@@ -305,7 +306,7 @@ static const char *wants(const rpexec_options *o)
     return NULL;
 }
 
-/* Ranks of tensor parallelism sum inside of their compute ops, so that no op is compute alone. */
+/* Ranks of tensor parallelism sum inside of their compute ops, so that no op is only compute. */
 static rp_status check_record(const rpexec_options *o)
 {
     if (o->record == NULL || !rp_cuts_layers(&o->schedule->traits)) {
@@ -318,7 +319,7 @@ static rp_status check_record(const rpexec_options *o)
     return RP_USAGE;
 }
 
-/* The steps left must be whole runs of a given program, and enough of them to be measured. */
+/* The remaining steps must be whole runs of a given program, and enough of them to be measured. */
 static rp_status check_steps(const rpexec_trainer *t)
 {
     if (t->o->record != NULL && t->outcome->steps < 2) {
@@ -404,7 +405,7 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *t)
     RP_TRY(rpexec_machine_load(t->o->platform, t->o->link_gb_per_s, t->o->run.gpus, t->arena,
                                &t->machine));
     t->machine.machine.local_memory = rp_is_data_parallel(&t->o->schedule->traits);
-    if (t->o->peers) { /* as fast as the links to the host, beside them */
+    if (t->o->peers) { /* peer links are as fast as the links to the host, and separate */
         t->machine.machine.peer_Bps = t->machine.machine.upload_Bps;
         t->machine.machine.peer_pcie = true;
     }
