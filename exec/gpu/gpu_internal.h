@@ -17,7 +17,7 @@ typedef struct rpexec_gpu {
     void *streams[RP_QUEUE_KIND_COUNT]; /**< [kind] streams of the kinds of queue that programs had
                                              so far */
     rpexec_lane *lanes[RP_QUEUE_KIND_COUNT];
-    rpexec_cuda_lane_shape shapes[RP_QUEUE_KIND_COUNT]; /**< of the lanes */
+    rpexec_cuda_lane_shape shapes[RP_QUEUE_KIND_COUNT]; /**< shapes of the lanes */
     rpexec_gpu_graphs *graphs[RP_QUEUE_KIND_COUNT];     /**< with --graphs */
     void *aside; /**< a stream of the whole device, for transfers and NCCL's copies */
     unsigned char *arena;
@@ -94,7 +94,7 @@ typedef struct rpexec_gpu_queue {
     bool drained;       /**< all its ops have ended */
     pthread_t thread;
     pthread_cond_t wake;
-    uint32_t index;  /**< of its GPU */
+    uint32_t index;  /**< number of its GPU */
     rpexec_gpu *gpu; /**< NULL: the host's */
     void *stream;
     rpexec_lane *lane;
@@ -129,7 +129,7 @@ struct rpexec_driver {
     rpexec_devices *devices;
     const rpexec_cuda_calls *calls;
     rpexec_gpu_queue *queues;
-    uint32_t started; /**< threads */
+    uint32_t started; /**< threads that have been started */
     rpexec_gpu_meeting *meetings[RPEXEC_GPU_MEETINGS];
     uint32_t meeting_counts[RPEXEC_GPU_MEETINGS];
     void **shared; /**< pinned memory that `shared` has handed out */
@@ -140,12 +140,12 @@ struct rpexec_driver {
     bool *issued;         /**< [op] it has been enqueued; an op of the host: done */
     void **start_events;  /**< [op] NULL for ops of the host */
     void **end_events;
-    int64_t *start_ns; /**< [op] of the host's ops */
+    int64_t *start_ns; /**< [op] start of the host's ops */
     int64_t *end_ns;
     int64_t begin_ns;
     int64_t last_end_ns;
     int64_t looked_ns; /* time of the watchdog's latest look */
-    uint32_t drained;  /**< queues */
+    uint32_t drained;  /**< queues whose ops have all ended */
     bool closing;
     bool hung; /**< the watchdog has given up */
     rp_status status;

@@ -22,9 +22,9 @@ typedef struct head {
     uint32_t window;
     size_t q_stride;
     size_t kv_stride;
-    size_t row_stride; /* of logsumexp */
+    size_t row_stride; /* stride of logsumexp */
     float scale;
-    float cap; /* of scores; 0: none */
+    float cap; /* cap of scores; 0: none */
 } head;
 
 /* A block of queries and a block of keys. Its scores are transposed, s[key][query]: work on each

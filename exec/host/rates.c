@@ -31,7 +31,7 @@
 #define SCRATCH (UINT64_C(1) << 16)
 
 typedef struct bench {
-    rp_dtype dtype; /* of gradients and working weights */
+    rp_dtype dtype; /* type of gradients and working weights */
     float *arrays;  /* [thread][ARRAYS * COUNT], then scratch */
     double (*work)(rp_dtype dtype, float *arrays);
     double rates[RP_CREW_MAX_THREADS];

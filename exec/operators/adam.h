@@ -14,8 +14,8 @@
 /** Courses of the learning rate after the warm-up. */
 typedef enum rpexec_rate_course {
     RPEXEC_RATE_CONSTANT,
-    RPEXEC_RATE_LINEAR, /**< to 0 */
-    RPEXEC_RATE_COSINE, /**< half a wave, to 0 */
+    RPEXEC_RATE_LINEAR, /**< falls evenly to 0 */
+    RPEXEC_RATE_COSINE, /**< falls to 0 along half a wave */
 } rpexec_rate_course;
 
 /** Their names in that order, as choices of an option (common/cli/options.h). */

@@ -1,6 +1,6 @@
 /* The planner of tensor parallelism and of copies of a pipeline. Every rank of a tensor group has a
- * slice of all layers (exec/model/tensor_parallel.h). All ranks work on the same tokens, those of
- * as many microbatches as there are ranks; an op is named after its rank's microbatch. Ranks sum
+ * slice of all layers (exec/model/tensor_parallel.h). All ranks work on the same tokens, from as
+ * many microbatches as there are ranks; an op is named after its rank's microbatch. Ranks sum
  * activations inside of their compute ops; the program's ALL_REDUCE ops follow these and stand only
  * for the volume. Copies sum gradients in ALL_REDUCE ops of their own. */
 #include "common/base/reason.h"

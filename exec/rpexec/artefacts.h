@@ -21,9 +21,11 @@ typedef struct rpexec_run_made {
     const rpexec_outcome *outcome;
     const rp_model *model;
     const char *platform;         /**< name; NULL: none */
-    const rp_timeline *timeline;  /**< of the last program; NULL: nothing was left to run */
+    const rp_timeline *timeline;  /**< timeline of the last program; NULL: nothing was left to
+                                       run */
     const rp_program *program;    /**< the timeline's program, with its layout; NULL: no timeline */
-    const rp_timeline *predicted; /**< of the same program; NULL without --predict */
+    const rp_timeline *predicted; /**< timeline of the same program, simulated; NULL without
+                                       --predict */
 } rpexec_run_made;
 
 /**

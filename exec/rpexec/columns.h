@@ -45,7 +45,7 @@ typedef struct rpexec_result {
     const rpexec_options *options;
     const rpexec_outcome *outcome; /**< NULL: it has not begun; only columns `of_run` are valid */
     const char *device;            /**< name of the device that stands for a GPU */
-    const rp_metrics *metrics;     /**< of the measured timeline; NULL: none */
+    const rp_metrics *metrics;     /**< metrics of the measured timeline; NULL: none */
     const rpexec_spread *spread;   /**< NULL: not computed */
 } rpexec_result;
 
@@ -76,7 +76,7 @@ typedef struct rpexec_column {
     const char *help; /**< its line in docs/generated */
     rpexec_field (*value)(const rpexec_result *result);
     bool of_run;        /**< known before the run: the store keeps it as a setting, too */
-    bool unlisted;      /**< in no JSON */
+    bool unlisted;      /**< not in JSON */
     const char *metric; /**< name in the store; NULL: not stored */
     rpexec_line line;   /**< its line of the text */
     uint32_t place;     /**< place in the line, from 1 on */

@@ -52,7 +52,7 @@ static size_t settings_of(char **environment, char **settings)
     return count;
 }
 
-/* The setting that a variable is about; `count`: none. */
+/* The setting that a variable belongs to; `count`: none. */
 static size_t setting_of(const char *variable, char *const *settings, size_t count)
 {
     size_t i = 0;

@@ -45,5 +45,5 @@ rp_status rpexec_loss_log_begin(rpexec_loss_log *log);
 /** Adds a line and hands it to the system. Failures are kept in `status`. */
 void rpexec_loss_log_add(rpexec_loss_log *log, const rpexec_loss_line *line);
 
-/** Harmless on zeroes. */
+/** Closes the file; zeroes are allowed. */
 void rpexec_loss_log_close(rpexec_loss_log *log);

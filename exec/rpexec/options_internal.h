@@ -17,7 +17,7 @@ typedef enum rpexec_action {
 /** Options of a run. Texts are borrowed from the arguments; 0 and NULL: not given, or not known
  * yet. */
 typedef struct rpexec_options {
-    rp_options common; /**< first, as rp_options_parse wants it */
+    rp_options common; /**< the first member, as rp_options_parse requires */
     rp_run run; /**< its `nodes` are the processes that mpirun has started, one per server, or 1 */
 #define RUN(...)
 #define OPTION(members, ...) members;

@@ -108,7 +108,7 @@ rp_status rpexec_program_in_read(rpexec_options *options, rp_arena *arena, rp_pr
 
 /* ---- fit to the model ------------------------------------------------------------------------ */
 
-/* True if an op's bytes fit the model. The plan (exec/plan/plan.h) checks those of parameters,
+/* True if an op's bytes fit the model. The plan (exec/plan/plan.h) checks the bytes of parameters,
  * since it knows their layers. */
 static bool op_fits(const rp_program *p, const rp_sizes *sizes, uint32_t op)
 {

@@ -529,7 +529,7 @@ static rp_status leave(rpexec_trainer *t)
         return RP_OK;
     }
     rp_status status = t->o->predict && t->timeline != NULL ? predict(t) : RP_OK;
-    if (t->o->record != NULL) { /* afterwards: --costs may be the same folder */
+    if (t->o->record != NULL) { /* only now: --costs may be the same folder */
         RP_TRY(t->o->predict ? RP_OK : forget_prediction(t));
         RP_TRY(rpexec_record_commit(&t->record));
     }

@@ -16,23 +16,24 @@ typedef struct rpexec_outcome {
     double *eval_steps;         /**< [evaluations] step after which it was made, from 1 on */
     double *eval_losses;        /**< [evaluations] mean over --eval-data */
     double *iteration_ms;       /**< [steps] */
-    double tokens_per_s;        /**< of the steps after the first, by the timeline; if there is only
-                                     one step, its own rate */
-    double wall_tokens_per_s;   /**< of all steps, by the host's clock, with planning and transfers
-                                     of state between programs */
-    double executed_flop;       /**< of a step of the last program (rpexec_executed_flop) */
+    double tokens_per_s;        /**< rate of the steps after the first, by the timeline; a single
+                                     step's own rate */
+    double wall_tokens_per_s;   /**< rate of all steps, by the host's clock, with planning and
+                                     transfers of state between programs */
+    double executed_flop;       /**< FLOP of a step of the last program (rpexec_executed_flop) */
     double executed_flop_per_s; /**< FLOP/s over the same time as tokens_per_s */
     uint64_t *peak_gpu_bytes;   /**< [gpus] */
     uint64_t uploaded_bytes;    /**< bytes of all steps */
     uint64_t downloaded_bytes;
-    uint64_t exchanged_bytes;          /**< received by GPUs from GPUs */
-    uint64_t network_bytes;            /**< sent from process to process */
+    uint64_t exchanged_bytes;          /**< bytes received by GPUs from GPUs */
+    uint64_t network_bytes;            /**< bytes sent between processes */
     rpexec_graph_counts graphs;        /**< all 0 without --graphs */
     rpexec_attention_report attention; /**< `by` NULL: the backend has no devices */
     rpexec_pinning pinning;            /**< of the arrays of copies; all 0 on the host */
     const char *transport;             /**< way of exchange: rpexec_driver_type; NULL: no devices */
-    double loss_scale;                 /**< after the last step; 1 without loss scaling */
-    uint64_t skipped_steps;            /**< of all steps so far, because of an overflow */
+    double loss_scale;                 /**< scale after the last step; 1 without loss scaling */
+    uint64_t skipped_steps;            /**< steps skipped so far because of an overflow, also before
+                                            this run */
     double predicted_iteration_ms; /**< median of the last program's simulated iterations, without
                                         the first if there are several; NaN without --predict */
     double prediction_error_pct;   /**< against the same median of the measured iterations */

@@ -22,8 +22,7 @@ typedef struct rpexec_session {
     rpexec_run *run; /* NULL: closed */
 } rpexec_session;
 
-/** Tag of the messages between processes at the end; a run has smaller tags (execute_internal.h).
- */
+/** Tag of messages of processes at the end; a run has smaller tags (execute_internal.h). */
 #define RPEXEC_TAG_END (UINT64_C(1) << 63)
 
 typedef struct rpexec_trainer {
@@ -36,7 +35,7 @@ typedef struct rpexec_trainer {
     rpexec_model model;
     rpexec_state state;
     rpexec_state reference;     /* --check */
-    rpexec_lane lane;           /* of the reference */
+    rpexec_lane lane;           /* lane of the reference */
     uint32_t *sequences;        /* [microbatches of a step] */
     uint32_t slot_microbatches; /* as in the plan */
     uint32_t job_microbatches;  /* as in the plan */
@@ -58,11 +57,11 @@ typedef struct rpexec_trainer {
     rpexec_outcome *outcome;
     double *reference_losses, *reference_norms; /* [steps] --check: the reference's */
     float *gradients[2]; /* --check: the first step's, ours and the reference's; NULL: none */
-    double seconds;      /* of all segments */
+    double seconds;      /* seconds of all segments */
     rpexec_checkpoints checkpoints;
     rpexec_adapters adapters;     /* adapters with which the run begins; rank 0: none are read */
-    rpexec_origin origin;         /* of the model */
-    rpexec_companions companions; /* of the checkpoints; none without --save */
+    rpexec_origin origin;         /* origin of the model */
+    rpexec_companions companions; /* companions of the checkpoints; none without --save */
     rpexec_loss_log losses;
     rpexec_loss_line line; /* line of the step that has ended last */
     uint64_t steps_before; /* steps of the optimizer up to those that have ended */
@@ -70,7 +69,7 @@ typedef struct rpexec_trainer {
     double began_s;        /* begin of the run, s by the host's clock */
     double step_began_s;   /* begin of the current step */
     rpexec_session session;
-    rp_timeline *timeline;  /* of the last segment; NULL: none */
+    rp_timeline *timeline;  /* timeline of the last segment; NULL: none */
     rp_timeline *predicted; /* the same segment, simulated; NULL: none */
     rpexec_artefacts artefacts;
     const rpexec_driver_type *driver;

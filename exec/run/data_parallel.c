@@ -197,7 +197,7 @@ rp_status rpexec_run_sharded_upload(rpexec_run *r, uint32_t op, rpexec_lane *lan
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The sum in place; then this rank's shares of it join those of the step. */
+/* Sums in place, then adds this rank's shares of the sum to the step's. */
 rp_status rpexec_run_sharded_reduce(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     const rpexec_task *task = &r->plan->tasks[op];
@@ -428,7 +428,7 @@ static void move_stage(rpexec_run *r, uint32_t gpu, uint32_t stage, bool load)
     }
 }
 
-/* Weights that stay on a GPU: its shares, or all of them. */
+/* Loads the weights that stay on a GPU: its shares, or all of them. */
 static void load_weights(rpexec_run *r, uint32_t gpu, const rpexec_home *home)
 {
     void *to = rpexec_run_at(r, home->weights);

@@ -61,7 +61,7 @@ typedef struct rpexec_attention_report {
 typedef struct rpexec_devices_config {
     uint32_t gpus;
     bool half_accumulation; /**< fp16: products add up in fp16 */
-    bool is_virtual;        /**< all of them are parts of one device */
+    bool is_virtual;        /**< all GPUs are parts of one device */
     uint64_t stage_bytes;   /**< bytes of a piece of a staged copy; 0: 2 MiB */
     uint32_t peer_wait_ms;  /**< longest wait for a copy that tries peer access; 0: 10 s */
     uint64_t pin_bytes;     /**< host memory that is pinned at a time, in whole pages; 0: 1 GiB */
@@ -76,7 +76,7 @@ typedef struct rpexec_devices_config {
 /** Counts of launches on devices. */
 typedef struct rpexec_graph_counts {
     uint64_t captures; /**< graphs made */
-    uint64_t launches; /**< of graphs */
+    uint64_t launches; /**< launches of graphs */
     uint64_t replaced; /**< operators in these graphs, which were not launched singly */
     uint64_t single;   /**< operators that were launched singly */
 } rpexec_graph_counts;
@@ -89,7 +89,7 @@ typedef struct rpexec_pinned {
 
 #define RPEXEC_PINNED_ARRAYS 2u
 
-/** Bytes of it that are pinned, and the rest, of which copies are slower. */
+/** Bytes of host memory that are pinned, and pageable bytes, whose copies are slower. */
 typedef struct rpexec_pinning {
     uint64_t pinned_bytes;
     uint64_t pageable_bytes;
@@ -99,7 +99,8 @@ typedef struct rpexec_pinning {
 typedef struct rpexec_driver_config {
     const rpexec_plan *plan;
     rpexec_devices *devices;                    /**< from `attach`; NULL: the backend has none */
-    rpexec_pinned pinned[RPEXEC_PINNED_ARRAYS]; /**< the same arrays in all programs of a run */
+    rpexec_pinned pinned[RPEXEC_PINNED_ARRAYS]; /**< arrays to pin, the same in all programs of a
+                                                     run */
     const rp_machine *machine; /**< machine whose links limit copies; NULL: they are not limited */
     uint64_t delay_seed;       /**< with delay_us: the seed of random delays before ops */
     uint32_t delay_us;         /**< longest delay before an op; 0: none */
@@ -108,8 +109,8 @@ typedef struct rpexec_driver_config {
                                     never */
     bool (*excused)(void *context); /**< true while the run waits for other processes, which have
                                          their own limit: it is not given up; NULL: there are none.
-                                         @param context that of `perform` */
-    bool bound;     /**< host: GPU g's threads run on core g modulo the cores alone */
+                                         @param context as for `perform` */
+    bool bound;     /**< host: GPU g's threads run only on core g modulo the cores */
     bool poison;    /**< memory that no tensor has yet is filled with NaN */
     bool unbounded; /**< GPUs: ops are enqueued as soon as possible, however many earlier ops of
                          their queue have not ended */
@@ -124,11 +125,11 @@ typedef rp_status (*rpexec_perform)(void *context, uint32_t op, rpexec_lane *lan
 
 typedef struct rpexec_driver_type {
     const rpexec_operators *const *operators; /**< [RP_DTYPE_COUNT] by storage type */
-    uint64_t chunk; /**< elements that collectives sum at a time: the plan's scratch is for them */
+    uint64_t chunk; /**< elements that collectives sum at a time, for which the plan has scratch */
     /**
      * Takes hold of devices for a training run; NULL (with `detach`): the backend needs none.
      * @param devices_out given back with `detach`, after the last driver has been closed
-     * @param gpu_bytes_out of each GPU's memory that arenas may have; 0: not limited
+     * @param gpu_bytes_out bytes of each GPU's memory that arenas may have; 0: not limited
      * @retval RP_OK, RP_USAGE (there are not as many devices; logged), RP_TOOL, RP_NO_MEMORY
      */
     rp_status (*attach)(const rpexec_devices_config *config, rpexec_devices **devices_out,
@@ -175,7 +176,7 @@ typedef struct rpexec_driver_type {
      * Takes part in a collective in the queue of `op`, as the op's GPU's rank in its group of the
      * collective's axis.
      * @param moved_out bytes that have come from other GPUs
-     * @retval RP_OK, RP_BROKEN (another rank has failed, or has come to something else)
+     * @retval RP_OK, RP_BROKEN (another rank has failed, or has come to another collective)
      */
     rp_status (*collective)(rpexec_driver *driver, uint32_t op, const rpexec_collective *collective,
                             uint64_t *moved_out);
@@ -214,7 +215,7 @@ const rpexec_operators *rpexec_driver_operators(const rpexec_driver_type *type,
                                                 const rpexec_driver *driver, rp_dtype dtype);
 
 /** @return an op that `op` waits for and that has not happened yet; op_count: none. @param happened
- * [op] */
+ * [op] whether it has */
 uint32_t rpexec_driver_missing(const rp_program *program, const bool *happened, uint32_t op);
 
 /** @return true if `op` waits for `other`. */

@@ -71,7 +71,7 @@ static void *work(void *context)
     return NULL;
 }
 
-/* Losses of microbatches are added in ascending order, not in that of computing. */
+/* Losses of microbatches are added in ascending order, not in the order of computing. */
 static double own_loss(const rpexec_run *r, uint32_t iteration)
 {
     const double *of = r->loss_of + (size_t)iteration * r->program->microbatch_count;
@@ -206,7 +206,7 @@ static bool waits_for_others(void *context)
     return rpexec_processes_waits(r->e->processes);
 }
 
-/* The decision of process 0 about an iteration that has not begun. With the run's lock. */
+/* The decision of process 0 about an iteration that has not begun. The run's lock is held. */
 static bool decided(rpexec_run *r, uint32_t iteration)
 {
     const rpexec_follower *f = &r->e->follower;
@@ -459,7 +459,7 @@ rp_status rpexec_execution_run(rpexec_run *r)
     if (is_lost(r)) {
         return RP_LOST;
     }
-    bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* and counted already */
+    bool agreed = rpexec_scaler_needed(r->plan->model->dtype); /* then steps are counted already */
     bool on_gpus = r->plan->resident || rpexec_run_shards_are_trained(r);
     e->state->step += on_gpus && !agreed && e->evaluates == 0 ? e->iterations : 0;
     return r->transferred;

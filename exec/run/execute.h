@@ -51,7 +51,8 @@ typedef struct rpexec_execution {
     uint32_t iterations; /**< iterations that have run: the program's, or fewer if the follower said
                               so */
     double *losses;      /**< [iteration] mean over the valid tokens */
-    double *norms;       /**< [iteration] of the gradients, before clipping; NULL: not wanted */
+    double *norms;       /**< [iteration] norm of the gradients, before clipping; NULL: not
+                              wanted */
     uint64_t uploaded_bytes;
     uint64_t downloaded_bytes;
     uint64_t exchanged_bytes; /**< received by GPUs from GPUs */
@@ -72,8 +73,8 @@ rp_status rpexec_execution_open(rpexec_execution *execution, rpexec_run **run_ou
 
 /**
  * Runs the program, or only as many first iterations as the follower allows: the state is then the
- * same, bit for bit, as after a program with so many iterations. Results are those of this run.
- * After a failure, or if the follower has ended the run, it can only be kept and closed. A run that
+ * same, bit for bit, as after a program with so many iterations. Results are only this run's. After
+ * a failure, or if the follower has ended the run, it can only be kept and closed. A run that
  * evaluates changes nothing but its activations: training goes on as if it had not happened.
  * @retval RP_OK, RP_NO_MEMORY, RP_TOOL, RP_BROKEN (the watchdog), or what an op returned; logged
  *         with the op's stage and microbatch. After a failure the state is undefined
@@ -88,5 +89,5 @@ rp_status rpexec_execution_keep(rpexec_run *run);
  * resident weights is lost. NULL is allowed. */
 void rpexec_execution_close(rpexec_run *run);
 
-/** Opens, runs once, keeps and closes. @retval as they do */
+/** Opens, runs once, keeps and closes. @retval as these functions */
 rp_status rpexec_execute(rpexec_execution *execution);

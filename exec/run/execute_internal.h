@@ -22,7 +22,7 @@ struct rpexec_run {
     rpexec_stage_save *saves; /**< [save] of the plan */
     atomic_ullong uploaded;   /**< bytes */
     atomic_ullong downloaded;
-    atomic_ullong exchanged;         /**< between GPUs */
+    atomic_ullong exchanged;         /**< bytes between GPUs */
     rpexec_collective_array *arrays; /**< [gpu][rpexec_plan_most_arrays] of the GPU's collective */
     int32_t **slice_ids; /**< tensor parallel: [gpu][iteration] ids, counted from the rank's first
                               id */

@@ -5,7 +5,7 @@
 
 /** Machine of --platform and --link-gb-per-s. Both may be given. */
 typedef struct rpexec_machine {
-    rp_platform platform; /**< name NULL: none was given */
+    rp_platform platform; /**< its name is NULL if none was given */
     rp_machine machine;
     bool limited; /**< false: links are as fast as memory */
 } rpexec_machine;

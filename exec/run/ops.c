@@ -262,7 +262,7 @@ static rp_status compute(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 
 /* ---- the host -------------------------------------------------------------------------------- */
 
-/* Collects the gradients of a layer; if calls overlap, those of each call in turn. */
+/* Collects the gradients of a layer; if calls overlap, of each call in turn. */
 static rp_status collect(rpexec_run *r, uint32_t op, rpexec_lane *lane)
 {
     uint32_t layer = rp_op_layer(&r->program->ops[op]);

@@ -67,7 +67,7 @@ void rpexec_host_group_set_moves(rpexec_host_group *group, const rpexec_host_gro
 rp_status rpexec_host_group_run(rpexec_host_group *group, uint32_t rank,
                                 const rpexec_collective *collective, uint64_t *moved_out);
 
-/** @return the collective under way as a rank has come with it; for `together`. */
+/** @return a rank's part of the collective under way, for `together`. */
 const rpexec_collective *rpexec_host_group_part(const rpexec_host_group *group, uint32_t rank);
 
 /** Wakes everybody who waits in the group, now and later: all of them get RP_BROKEN. */

@@ -20,17 +20,18 @@ typedef struct rpexec_single {
      * schedules whose calls overlap (common/lower/lower.h); 0: all of an iteration. */
     uint32_t slot_microbatches;
     /** 16-bit types: microbatches whose gradients are added up in fp32 before they are rounded, as
-     * jobs do (exec/plan/plan.h); 0: all of those that are summed. */
+     * jobs do (exec/plan/plan.h); 0: all that are summed. */
     uint32_t job_microbatches;
     uint32_t iterations;
     const rpexec_batch *batches; /**< [iterations] */
-    bool asynchronous; /**< weights of iteration t are those of step t - 2 (executor.md 1.8) */
+    bool asynchronous; /**< iteration t uses the weights of step t - 2 (executor.md 1.8) */
     const rpexec_operators *operators;
     rpexec_lane *lane;
     double *losses;         /**< [iterations] mean over the valid tokens */
     double *norms;          /**< [iterations] norm of the gradients, before clipping; NULL: not
                                  wanted */
-    float *first_gradients; /**< [trained values] of the first iteration; NULL: not wanted */
+    float *first_gradients; /**< [trained values] gradients of the first iteration; NULL: not
+                                 wanted */
 } rpexec_single;
 
 /**
