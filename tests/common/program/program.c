@@ -1,7 +1,6 @@
 /* The validator, the text form and the hash of programs. */
 #include "common/program/program.h"
 #include "common/base/log.h"
-#include "common/formats/csv.h"
 #include "common/program/check_internal.h"
 #include "common/schedule/build.h"
 #include "common/schedule/even.h"
@@ -15,7 +14,6 @@
 #include <string.h>
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define BAD_PROGRAMS RP_TEST_ROOT "/bad/programs/"
 
 static rp_arena *arena;
 
@@ -540,56 +538,5 @@ Test(program, hash_sees_every_field)
             hashes[i] = flip_and_hash((base)which, &hashed[i]);
             cr_expect(ne(u64, hashes[i], hashes[COUNT(hashed)]), "program %d, field %zu", which, i);
         }
-    }
-}
-
-/* ---- bad texts: tests/bad/programs/expected.tsv ---------------------------------------------- */
-
-static const char *cell(const rp_csv *table, uint32_t row, const char *header)
-{
-    uint32_t column = 0;
-    cr_assert(eq(int, rp_csv_column(table, header, &column), RP_OK));
-    return rp_csv_cell(table, row, column);
-}
-
-/* The line is that of the mistake, or "rule": well-formed text of a program that is not valid. */
-static void check_bad_text(const rp_csv *table, uint32_t row)
-{
-    char log[4096];
-    const char *path = NULL;
-    const char *prefix = "program: ";
-    rp_text text = {0};
-    rp_program *program = NULL;
-    const char *line = cell(table, row, "line");
-    bool rule = strcmp(line, "rule") == 0;
-    cr_assert(
-        eq(int, rp_arena_print(arena, &path, BAD_PROGRAMS "%s", cell(table, row, "file")), RP_OK));
-    if (!rule) {
-        cr_assert(eq(int, rp_arena_print(arena, &prefix, "%s:%s: ", path, line), RP_OK));
-    }
-    cr_assert(eq(int, rp_text_read_file(path, 1u << 20, &text), RP_OK));
-    rp_log_capture_begin(log, sizeof log);
-    rp_status status =
-        rp_program_read(path, text.bytes != NULL ? text.bytes : "", text.length, &program);
-    rp_log_capture_end();
-    rp_text_fini(&text);
-    cr_expect(eq(int, status, rule ? RP_INVALID_PROGRAM : RP_INPUT), "%s", path);
-    cr_expect(eq(ptr, program, NULL));
-    cr_expect(strncmp(log, prefix, strlen(prefix)) == 0, "%s begins with %s", log, prefix);
-    cr_expect(strstr(log, cell(table, row, "message contains")) != NULL, "%s: %s", path, log);
-    cr_expect(strchr(log, '\n') == log + strlen(log) - 1, "one line: %s", log);
-}
-
-Test(program, bad_texts_are_refused)
-{
-    rp_text text = {0};
-    rp_csv table;
-    const char *path = BAD_PROGRAMS "expected.tsv";
-    cr_assert(eq(int, rp_text_read_file(path, 1u << 20, &text), RP_OK));
-    cr_assert(eq(int, rp_csv_parse(path, text.bytes, text.length, '\t', arena, &table), RP_OK));
-    rp_text_fini(&text);
-    cr_assert(ge(u32, table.rows, 30));
-    for (uint32_t row = 0; row < table.rows; row++) {
-        check_bad_text(&table, row);
     }
 }

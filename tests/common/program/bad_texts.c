@@ -1,0 +1,108 @@
+/* Texts of programs with a mistake each: base.txt, edited as tests/bad/programs/expected.tsv says.
+ */
+#include "common/base/log.h"
+#include "common/formats/csv.h"
+#include "common/program/program.h"
+#include "tests/support/assertions.h"
+#include "tests/support/test_arena.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define BAD_PROGRAMS RP_TEST_ROOT "/bad/programs/"
+
+TestSuite(bad_texts, .init = rp_test_arena_begin, .fini = rp_test_arena_end);
+
+static const char *cell(const rp_csv *table, uint32_t row, const char *header)
+{
+    uint32_t column = 0;
+    cr_assert(eq(int, rp_csv_column(table, header, &column), RP_OK));
+    return rp_csv_cell(table, row, column);
+}
+
+/* Adds `text` with its escapes \n, \r, \t, \\ and \xNN replaced. */
+static size_t put_escaped(char *out, const char *text)
+{
+    static const char escapes[][2] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'}, {'\\', '\\'}};
+    size_t length = 0;
+    while (*text != '\0') {
+        char byte = *text++;
+        if (byte == '\\' && *text == 'x') {
+            byte = (char)strtoul((char[]){text[1], text[2], '\0'}, NULL, 16);
+            text += 3;
+        } else if (byte == '\\') {
+            for (size_t i = 0; i < COUNT(escapes); i++) {
+                byte = *text == escapes[i][0] ? escapes[i][1] : byte;
+            }
+            text++;
+        }
+        out[length++] = byte;
+    }
+    return length;
+}
+
+/* base.txt with the row's edit: from line `at` on, `cut` lines are replaced by `text`. */
+static size_t edit_base(const rp_csv *table, uint32_t row, const rp_text *base, char *out)
+{
+    const char *rest = base->bytes;
+    size_t length = 0;
+    for (long i = 1; i < strtol(cell(table, row, "at"), NULL, 10); i++) {
+        const char *end = strchr(rest, '\n') + 1;
+        memcpy(out + length, rest, (size_t)(end - rest));
+        length += (size_t)(end - rest);
+        rest = end;
+    }
+    length += put_escaped(out + length, cell(table, row, "text"));
+    for (long i = 0; i < strtol(cell(table, row, "cut"), NULL, 10); i++) {
+        rest = strchr(rest, '\n') + 1;
+    }
+    memcpy(out + length, rest, strlen(rest));
+    return length + strlen(rest);
+}
+
+/* The line is that of the mistake, or "rule": well-formed text of a program that is not valid. */
+static void check_bad_text(const rp_csv *table, uint32_t row, const rp_text *base)
+{
+    char log[4096];
+    char text[8192];
+    const char *name = cell(table, row, "name");
+    const char *prefix = "program: ";
+    rp_program *program = NULL;
+    const char *line = cell(table, row, "line");
+    bool rule = strcmp(line, "rule") == 0;
+    if (!rule) {
+        cr_assert(eq(int, rp_arena_print(rp_test_arena, &prefix, "%s:%s: ", name, line), RP_OK));
+    }
+    size_t length = edit_base(table, row, base, text);
+    rp_log_capture_begin(log, sizeof log);
+    rp_status status = rp_program_read(name, text, length, &program);
+    rp_log_capture_end();
+    cr_expect(eq(int, status, rule ? RP_INVALID_PROGRAM : RP_INPUT), "%s", name);
+    cr_expect(eq(ptr, program, NULL));
+    cr_expect(strncmp(log, prefix, strlen(prefix)) == 0, "%s begins with %s", log, prefix);
+    cr_expect(strstr(log, cell(table, row, "message contains")) != NULL, "%s: %s", name, log);
+    cr_expect(strchr(log, '\n') == log + strlen(log) - 1, "one line: %s", log);
+}
+
+Test(bad_texts, are_refused)
+{
+    rp_text text = {0};
+    rp_text base = {0};
+    rp_program *program = NULL;
+    rp_csv table;
+    const char *path = BAD_PROGRAMS "expected.tsv";
+    cr_assert(eq(int, rp_text_read_file(path, 1u << 20, &text), RP_OK));
+    cr_assert(
+        eq(int, rp_csv_parse(path, text.bytes, text.length, '\t', rp_test_arena, &table), RP_OK));
+    rp_text_fini(&text);
+    cr_assert(ge(u32, table.rows, 90));
+    cr_assert(eq(int, rp_text_read_file(BAD_PROGRAMS "base.txt", 1u << 20, &base), RP_OK));
+    cr_assert(eq(int, rp_program_read("base", base.bytes, base.length, &program), RP_OK));
+    rp_program_destroy(program);
+    for (uint32_t row = 0; row < table.rows; row++) {
+        check_bad_text(&table, row, &base);
+    }
+    rp_text_fini(&base);
+}
