@@ -53,8 +53,7 @@ extern "C" void emulator_switch(void **from, void *to);
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 enum { MOST_THREADS = 1024, STACK_BYTES = 64 << 10, MOST_COPIES = 256 };
-/* Shared memory that a block can have on every GPU for which machine code is built: 8.6, 8.9 and
- * 12.0 have the least.
+/* Most bytes of a word that the threads of a warp exchange: a fragment of machine.cuh has 48.
  */
 enum { WORD_BYTES = 48 };
 enum state { RUNNING, AT_WARP, AT_BLOCK, ENDED };

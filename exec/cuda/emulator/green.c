@@ -1,4 +1,4 @@
-/* Green contexts on a CPU, by the rules of CUDA 13.0's cuda.h: calls that cuda.h forbids are
+/* Green contexts on a CPU, by the rules of CUDA 13.0's cuda.h: calls that it forbids are
  * refused. */
 #include "exec/cuda/emulator/green.h"
 
