@@ -38,7 +38,8 @@ static rp_status report_device(const rpexec_probe *probe, int index)
     return RP_OK;
 }
 
-/** Without a driver, or with one older than the runtime, the first call fails: no devices then. */
+/** Without a driver, or with a driver older than the runtime, the first call fails: then there are
+ * no devices. */
 static rp_status cuda_probe(const rpexec_probe *probe)
 {
     int count = 0;

@@ -1,4 +1,5 @@
-/* adapter_config.json of PEFT: written for what is trained, read for what is gone on with. */
+/* adapter_config.json of PEFT: written for adapters that are trained, read when a run continues
+ * with adapters. */
 #include "exec/checkpoint/adapter_config.h"
 
 #include "common/base/log.h"
@@ -16,14 +17,15 @@
 
 #define FILE_NAME "adapter_config.json"
 
-/* As --lora-rank and --lora-alpha. */
+/* Limits of --lora-rank and --lora-alpha. */
 #define MOST_RANK 65536
 #define MOST_ALPHA 1e6
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Modules by the last part of their names, each once: PEFT puts adapters on all that end so, those
- * of every expert, too. Experts' joined ones are parameters of a module (exec/model/layout.c). */
+/* Modules by the last part of their names, each once: PEFT puts adapters on all modules whose names
+ * end so, also on those of every expert. Matrices that join all experts are parameters of a module
+ * (exec/model/layout.c). */
 static json_t *target_modules(const rpexec_model *model)
 {
     json_t *seen = json_object();
@@ -57,8 +59,8 @@ static bool is_joined(const rpexec_model *model)
     return model->block.tensors[model->block_tensors[RPEXEC_GATE]].part != NULL;
 }
 
-/* Gate and up have an adapter each, of which PEFT knows one of twice the rank: its scale, alpha
- * over rank, stays. */
+/* Gate and up have an adapter each, which PEFT sees as a single adapter of twice the rank. Alpha
+ * doubles too, so that the scale, alpha over rank, stays. */
 static void add_parameters(const rpexec_model *model, double alpha, json_t *root)
 {
     json_object_set_new(root, "target_parameters", json_pack("[s,s]", GATE_UP, DOWN));
@@ -141,13 +143,13 @@ static bool is_none(const json_t *value)
     return is_text(value, "none");
 }
 
-/* Others change the weights that the adapters are on. */
+/* Other initialisations change the weights that the adapters are on. */
 static bool leaves_base(const json_t *value)
 {
     return json_is_boolean(value) || is_text(value, "gaussian");
 }
 
-/* Keys that may be more than null, false and empty; modules are looked at below. */
+/* Keys whose values may be other than null, false and empty. Keys of modules are checked below. */
 static const struct {
     const char *key;
     bool (*holds)(const json_t *value);
@@ -189,7 +191,7 @@ static rp_status check_rest(const rp_hf_config *r)
     return status;
 }
 
-/* Names of a hub are no folders: nothing is fetched here. */
+/* The base must be a folder: a model's name on a hub is refused, since nothing is fetched here. */
 static rp_status read_base(const rp_hf_config *r, rp_arena *arena, rpexec_adapters *adapters)
 {
     const char *key = "base_model_name_or_path";
@@ -210,7 +212,7 @@ static rp_status read_base(const rp_hf_config *r, rp_arena *arena, rpexec_adapte
     return RP_OK;
 }
 
-/* Patterns as they are written above, or none. */
+/* A pattern must be the one value that is written above, or absent. */
 static rp_status check_pattern(const rp_hf_config *r, const char *key, double twice)
 {
     const json_t *pattern = rp_hf_get(r, key);
@@ -224,10 +226,10 @@ static rp_status check_pattern(const rp_hf_config *r, const char *key, double tw
 /* ---- modules --------------------------------------------------------------------------------- */
 
 #define PREFIX "base_model.model.model.layers."
-#define NOT_KNOWN UINT32_MAX /* modules by a pattern */
+#define NOT_KNOWN UINT32_MAX /* modules are given by a pattern */
 
-/* Modules by the last part of their names, and their bits of rp_model.lora_linears; those of
- * parameters by the names that PEFT's wrappers have. */
+/* The last part of a module's name, and its bits of rp_model.lora_linears. Adapters on parameters
+ * are found by the names of PEFT's wrappers. */
 static const struct {
     const char *module;
     uint32_t linears;
@@ -255,7 +257,8 @@ static uint32_t linears_of(const char *name, size_t length)
     return 0;
 }
 
-/* Of target_modules, and of target_parameters, which are those of all experts together. */
+/* Linear layers that target_modules names, and those of target_parameters, whose tensors join all
+ * experts. */
 static rp_status read_targets(const rp_hf_config *r, uint32_t *linears_out)
 {
     const json_t *names = json_object_get(r->values, "target_modules");
@@ -273,7 +276,7 @@ static rp_status read_targets(const rp_hf_config *r, uint32_t *linears_out)
     return RP_OK;
 }
 
-/* A tensor's layer, and the linear layers that it is of. */
+/* A tensor's layer, and the linear layers whose adapters it holds. */
 static bool place_of(const char *name, uint64_t *layer_out, uint32_t *linears_out)
 {
     char number[24] = "";
@@ -323,7 +326,7 @@ static rp_status read_tensors(const rp_hf_config *r, const rpexec_safetensors *f
     return RP_OK;
 }
 
-/* Files that are missing are said when they are loaded. */
+/* A missing file is reported when it is loaded. */
 static rp_status survey(const rp_hf_config *r, const char *path, rp_arena *arena,
                         rpexec_adapters *adapters)
 {

@@ -80,7 +80,8 @@ rp_status rpexec_checkpoints_check_base(const rpexec_checkpoints *c,
                : RP_INPUT;
 }
 
-/* Random weights that adapters are on. Those of a run that left no checkpoint may be others'. */
+/* Saves random weights that adapters are on. Weights left by a run without a checkpoint are
+ * replaced, since they may be of another seed or model. */
 static rp_status save_base(rpexec_checkpoints *c, const rpexec_companions *companions,
                            const rpexec_state *s, rp_arena *arena)
 {
@@ -93,7 +94,7 @@ static rp_status save_base(rpexec_checkpoints *c, const rpexec_companions *compa
     RP_TRY(rpexec_companions_write(&companions->base, unfinished));
     RP_TRY(rpexec_run_folder_sync(unfinished));
     RP_TRY(rpexec_run_folder_finish(c->folder, unfinished, RPEXEC_BASE, arena));
-    c->has_base = true; /* before there is a checkpoint that names it */
+    c->has_base = true; /* set before any checkpoint names the folder */
     return RP_OK;
 }
 
@@ -133,7 +134,8 @@ static rp_status refuse_folder(const char *folder)
     return RP_INPUT;
 }
 
-/* The file says which process has it; it may be too early or too late for that. */
+/* The file holds the number of the process that has the lock, unless that process has not yet
+ * written it or has just ended. */
 static rp_status refuse_second(const char *folder, int descriptor)
 {
     char process[32] = "";
@@ -156,7 +158,7 @@ static void give_back(rpexec_checkpoints *c)
     c->lock = -1;
 }
 
-/* Empty, or with the number of a process. */
+/* A lock is empty or holds the number of a process. */
 static bool is_lock(int descriptor)
 {
     char process[32] = "";
@@ -176,7 +178,8 @@ static void write_process(int descriptor)
     }
 }
 
-/* A process that was killed a moment ago, in the middle of an fsync say, still has it.
+/* Waits for the lock: a process that was killed a moment ago, for instance in the middle of an
+ * fsync, still has it.
  * @return as flock */
 static int wait_for_lock(int descriptor)
 {
@@ -200,7 +203,7 @@ static rp_status lock_once(rpexec_checkpoints *c, const char *path, bool *gone_o
     }
     c->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (c->lock < 0) {
-        *gone_out = errno == ENOENT; /* the folder has gone again */
+        *gone_out = errno == ENOENT; /* the folder has been removed again */
         return *gone_out ? RP_OK : refuse_folder(c->folder);
     }
     if (!is_lock(c->lock)) {
@@ -235,7 +238,7 @@ static rp_status lock(rpexec_checkpoints *c, rp_arena *arena)
         }
     }
     if (gone) {
-        return refuse_second(c->folder, -1); /* others come and go all the time */
+        return refuse_second(c->folder, -1); /* others take and remove it all the time */
     }
     write_process(c->lock);
     return RP_OK;
@@ -249,7 +252,7 @@ static rp_status open_locked(rpexec_checkpoints *c, bool anew, rp_arena *arena)
     if (access(c->folder, W_OK | X_OK) != 0) {
         return refuse_folder(c->folder);
     }
-    if (c->made) { /* where its name is */
+    if (c->made) { /* the parent holds the folder's name */
         RP_TRY(rp_arena_print(arena, &parent, "%s/..", c->folder));
         RP_TRY(rpexec_run_folder_sync(parent));
     }
@@ -261,7 +264,7 @@ static rp_status open_locked(rpexec_checkpoints *c, bool anew, rp_arena *arena)
                      c->folder, step);
         return RP_USAGE;
     }
-    return rpexec_run_folder_clean(c, arena); /* what killed runs have left */
+    return rpexec_run_folder_clean(c, arena); /* remove the remains of killed runs */
 }
 
 rp_status rpexec_checkpoints_open(const char *folder, uint32_t keep, bool anew,
@@ -289,7 +292,7 @@ void rpexec_checkpoints_close(rpexec_checkpoints *c)
         (void)close(folder);
     }
     if (c->made) {
-        (void)rmdir(c->folder); /* fails where there are checkpoints */
+        (void)rmdir(c->folder); /* fails if there are checkpoints */
     }
     give_back(c);
 }
@@ -318,7 +321,7 @@ static rp_status array_of(const rpexec_safetensors *file, const char *name, uint
     return rpexec_safetensors_read(file, stored, to);
 }
 
-/* A tensor stored in the run's own type: through fp32 and back every bit is kept. */
+/* A tensor stored in the run's own type: conversion to fp32 and back keeps every bit. */
 static rp_status working_of(const rpexec_safetensors *file, uint64_t values, rpexec_state *s,
                             rp_arena *arena)
 {
@@ -339,7 +342,7 @@ static rp_status working_of(const rpexec_safetensors *file, uint64_t values, rpe
 static rp_status check_dtype(const rpexec_safetensors *file, rp_dtype dtype)
 {
     const char *text = rpexec_safetensors_metadata(file, "dtype");
-    text = text != NULL ? text : rp_dtype_text(RP_DTYPE_F32); /* all there was */
+    text = text != NULL ? text : rp_dtype_text(RP_DTYPE_F32); /* the only type of older files */
     if (strcmp(text, rp_dtype_text(dtype)) != 0) {
         rp_log_error("%s: made with {dtype} %s; valid is the same type, not %s", file->path, text,
                      rp_dtype_text(dtype));
@@ -370,7 +373,7 @@ static rp_status text_of(const rpexec_safetensors *file, const char *key, rp_are
     return text == NULL || *text == '\0' ? RP_OK : rp_arena_print(arena, text_out, "%s", text);
 }
 
-/* @param scratch for tensors, @param arena for what stays */
+/* @param scratch for tensors, @param arena for the texts of `progress` */
 static rp_status read_training(const rpexec_safetensors *file, rpexec_state *s,
                                rpexec_progress *progress, rp_arena *scratch, rp_arena *arena)
 {

@@ -69,7 +69,7 @@ static rp_status print_config(const rpexec_origin *origin, const rpexec_model *m
     return status;
 }
 
-/* @param found_out whether there is one: a family that has the model's layers */
+/* @param found_out false: no family has the model's layers, so there is no config.json */
 static rp_status add_config(const rpexec_origin *origin, const rpexec_model *model, rp_arena *arena,
                             rpexec_companion_list *list, bool *found_out)
 {
@@ -86,7 +86,7 @@ static rp_status add_config(const rpexec_origin *origin, const rpexec_model *mod
     return status;
 }
 
-/* As other programs find it, wherever they are started. */
+/* An absolute path, which other programs find from any folder. */
 static rp_status whole_path(const char *path, rp_arena *arena, const char **whole_out)
 {
     char whole[PATH_MAX];
@@ -120,7 +120,8 @@ static rp_status add_adapters(const rpexec_origin *origin, const rpexec_model *m
 
 /* ---- files that are carried along ------------------------------------------------------------ */
 
-/* A file of another name may stand among others' tokenizers. */
+/* Only a file called config.json has its tokenizer beside it: a file of another name may lie among
+ * tokenizers of other models. */
 static bool has_neighbours(const char *config)
 {
     const char *slash = config != NULL ? strrchr(config, '/') : NULL;
@@ -197,7 +198,8 @@ rp_status rpexec_companions_write(const rpexec_companion_list *list, const char 
             return RP_IO;
         }
         RP_TRY(rp_output_open(path, &output));
-        (void)fwrite(file->bytes, 1, file->length, output.stream); /* ferror: at the commit */
+        (void)fwrite(file->bytes, 1, file->length, output.stream); /* rp_output_commit checks
+                                                                      ferror */
         RP_TRY(rp_output_commit(&output));
     }
     return RP_OK;

@@ -1,12 +1,13 @@
 /** @file companions.h  Files beside a checkpoint's weights, with which transformers and PEFT open
  * it.
  *
- * config.json is the one that the model was read from, byte for byte but for the type of the saved
- * weights, or made from the model's sizes where it came without one (config_write.c). With LoRA
- * there is adapter_config.json instead, as PEFT has it; adapters on random weights are on those of
- * a folder that the run saves once. What lies beside the model's config.json, or beside adapters,
- * for tokenizers and generation is carried along. All of it is read once, when a run begins: later
- * checkpoints do not depend on files that somebody changes or removes meanwhile.
+ * config.json is the file that the model was read from, byte for byte except for the type of the
+ * saved weights; for a model without such a file it is made from the model's sizes
+ * (config_write.c). With LoRA there is PEFT's adapter_config.json instead; for adapters on random
+ * weights it names a folder of those weights, which the run saves once. Files for tokenizers and
+ * generation beside the model's config.json, or beside adapters, are carried along. All files are
+ * read once, when a run begins: later checkpoints do not depend on files that somebody changes or
+ * removes meanwhile.
  */
 #pragma once
 
@@ -28,28 +29,31 @@ typedef struct rpexec_companion_list {
     rpexec_companion files[RPEXEC_MOST_COMPANIONS];
 } rpexec_companion_list;
 
-/** Folder, beside checkpoints of adapters, of the random weights that they are on. */
+/** Folder beside checkpoints of adapters: the random weights under the adapters. */
 #define RPEXEC_BASE "base"
 
 /** Files of a run's checkpoints; bytes live in the arena that they were gathered in. */
 typedef struct rpexec_companions {
-    rpexec_companion_list step; /**< of every checkpoint */
-    rpexec_companion_list base; /**< of the folder RPEXEC_BASE; count 0: the run needs none */
+    rpexec_companion_list step; /**< files of every checkpoint */
+    rpexec_companion_list base; /**< files of the folder RPEXEC_BASE; count 0: the run needs no such
+                                     folder */
 } rpexec_companions;
 
-/** Where a run's model is from, and where it goes. */
+/** Sources of a run's model, and the folder of its checkpoints. */
 typedef struct rpexec_origin {
-    const char *config;   /**< file that it was read from, as Hugging Face has it; NULL: none */
-    const char *weights;  /**< folder of them, that of the frozen ones with LoRA; NULL: random */
-    const char *adapters; /**< folder of those that the run begins with; NULL: none */
-    const char *save;     /**< folder of the run's checkpoints, which is there */
+    const char *config;   /**< Hugging Face's config.json that the model was read from; NULL:
+                               none */
+    const char *weights;  /**< folder of the weights, with LoRA of the frozen weights; NULL:
+                               random */
+    const char *adapters; /**< folder of the adapters that the run begins with; NULL: none */
+    const char *save;     /**< folder of the run's checkpoints; it exists */
 } rpexec_origin;
 
 /**
- * Reads or makes all of a run's companions. A file that is missing is left out, and so is
- * config.json, with a warning, where no family has the model's layers.
+ * Reads or makes all of a run's companions. A missing file is left out. If no family has the
+ * model's layers, config.json is left out with a warning.
  * @param companions_out lives in `arena`
- * @retval RP_OK, RP_INPUT (a file that is there cannot be read; logged), RP_IO, RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (an existing file cannot be read; logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rpexec_companions_gather(const rpexec_origin *origin, const rpexec_model *model,
                                    rp_arena *arena, rpexec_companions *companions_out);
@@ -58,13 +62,13 @@ rp_status rpexec_companions_gather(const rpexec_origin *origin, const rpexec_mod
  * RP_NO_MEMORY */
 rp_status rpexec_companions_write(const rpexec_companion_list *list, const char *folder);
 
-/** @return true of the names that files of a list may have. */
+/** @return whether a file of a list may have this name. */
 bool rpexec_companion_is_file(const char *name);
 
 /* ---- inside of exec/checkpoint, and for tests ------------------------------------------------ */
 
 /**
- * Prints a config.json from a model's sizes, which rpexec_config_load reads back as the same model.
+ * Prints a config.json from a model's sizes; rpexec_config_load reads it back as the same model.
  * @param found_out whether a family has such layers; otherwise nothing is printed
  * @retval RP_OK, RP_NO_MEMORY
  */
@@ -72,8 +76,8 @@ rp_status rpexec_config_print(const rp_model *model, rp_dtype dtype, rp_text *te
                               bool *found_out);
 
 /**
- * Prints the text of a config.json with `dtype` as the type of the weights, in torch_dtype and
- * dtype, whichever are there; all else is as it was.
+ * Prints the text of a config.json with `dtype` as the type of the weights, in torch_dtype and in
+ * dtype, as far as the text has these keys; all else stays as it was.
  * @param path for messages
  * @retval RP_OK, RP_INPUT (no object; logged), RP_NO_MEMORY
  */

@@ -1,5 +1,5 @@
-/* config.json of Hugging Face, in both styles (executor.md 4.1): shapes are read as rpsim reads
- * them (common/inputs/huggingface); here is what the executor computes of them. */
+/* config.json of Hugging Face, in both styles (executor.md 4.1): common/inputs/huggingface reads
+ * shapes, as for rpsim; this file reads the keys that only the executor computes with. */
 #include "common/base/log.h"
 #include "exec/checkpoint/config_internal.h"
 #include "exec/checkpoint/weights.h"
@@ -18,7 +18,7 @@ static rp_status refuse(const rp_hf_config *r, const char *key, const char *vali
 
 /* ---- the rotary embedding -------------------------------------------------------------------- */
 
-/* All four must be there: transformers refuses files without, too. */
+/* All four keys must be there: transformers, too, refuses files without them. */
 static rp_status read_llama3(const rp_hf_config *r, rp_rope_scale *scale)
 {
     const struct {
@@ -50,7 +50,7 @@ static double attention_of(double factor, double scale)
     return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
 }
 
-/* A number that may be null, or 0, which transformers takes for none. */
+/* A number that may be null or 0, which transformers treats as absent. */
 static rp_status read_optional(const rp_hf_config *r, const char *key, double *value)
 {
     const json_t *given = rp_hf_get(r, key);
@@ -61,7 +61,7 @@ static rp_status read_optional(const rp_hf_config *r, const char *key, double *v
     return rp_hf_number(r, key, value);
 }
 
-/* The length must be there, so that it is not taken for the longest one. */
+/* The original length must be there: by default it would be the model's longest sequence. */
 static rp_status read_yarn(const rp_hf_config *r, rp_rope_yarn *yarn)
 {
     static const char length[] = "original_max_position_embeddings";
@@ -91,7 +91,7 @@ static rp_status read_yarn(const rp_hf_config *r, rp_rope_yarn *yarn)
                : rp_hf_number(r, "attention_factor", &yarn->attention);
 }
 
-/* A number above 0 for each frequency. */
+/* Factors: a number above 0 for each frequency. */
 static rp_status read_factors(const rp_hf_config *r, const char *key, const rp_model *m,
                               rp_arena *arena, const double **factors_out)
 {
@@ -113,8 +113,8 @@ static rp_status read_factors(const rp_hf_config *r, const char *key, const rp_m
     return right ? RP_OK : refuse(r, key, valid);
 }
 
-/* Phi-3's class has the original length outside, and does not look at one inside. Elsewhere it must
- * be there, as YaRN's. */
+/* Phi-3's class has the original length outside of the object, and ignores a length inside. For
+ * other families the object must hold the length, as with YaRN. */
 static rp_status read_longrope(const rp_hf_config *r, rp_arena *arena, rp_model *m)
 {
     static const char length[] = "original_max_position_embeddings";
@@ -137,14 +137,14 @@ static rp_status read_longrope(const rp_hf_config *r, rp_arena *arena, rp_model 
     return read_optional(r, "attention_factor", &l->attention);
 }
 
-/* Phi-3 has one scaling, of which older files have other names. */
+/* Phi-3 has a single scaling, which older files call by other names. */
 static bool is_longrope(const char *type, bool phi3)
 {
     return type != NULL && (strcmp(type, "longrope") == 0 ||
                             (phi3 && (strcmp(type, "su") == 0 || strcmp(type, "yarn") == 0)));
 }
 
-/* `rope_type` was called `type`, and is the default one where it is missing. */
+/* `rope_type` was called `type`, and is "default" if it is missing. */
 static rp_status read_rope_type(const rp_hf_config *r, rp_arena *arena, rp_model *m)
 {
     const json_t *older = rp_hf_get(r, "type");
@@ -178,7 +178,8 @@ static rp_status read_rope_type(const rp_hf_config *r, rp_arena *arena, rp_model
                         "default, linear, llama3, longrope and yarn");
 }
 
-/* Of a part of each head (Phi-3): whole values, as transformers cuts them off. */
+/* Phi-3 rotates only a part of each head: the number of values is cut to a whole number, as in
+ * transformers. */
 static rp_status read_rotated(const rp_hf_config *r, rp_model *m)
 {
     double share = 1;
@@ -201,7 +202,7 @@ static rp_status read_rope_object(const rp_hf_config *r, rp_arena *arena, rp_mod
     return type != RP_OK ? type : rest;
 }
 
-/* Defaults of the families' classes: 10000 and no scaling, but of gpt-oss and Gemma 3. */
+/* Defaults of the families' classes: 10000 and no scaling, except for gpt-oss and Gemma 3. */
 static void set_rope_defaults(const rp_hf_config *r, bool by_kind, rp_model *m)
 {
     m->rope_theta = r->family->sinks ? 150000 : by_kind ? 1e6 : 10000;
@@ -213,7 +214,7 @@ static void set_rope_defaults(const rp_hf_config *r, bool by_kind, rp_model *m)
 
 typedef rp_status rope_reader(const rp_hf_config *r, rp_arena *arena, rp_model *m);
 
-/* An object inside; none where it is missing or empty. */
+/* Reads an object inside of another; a missing or empty object sets nothing. */
 static rp_status read_inside(const rp_hf_config *r, const char *name, const json_t *object,
                              rope_reader *reader, rp_arena *arena, rp_model *m)
 {
@@ -230,7 +231,7 @@ static rp_status read_inside(const rp_hf_config *r, const char *name, const json
     return status;
 }
 
-/* Gemma 3's objects, of layers without and with a window; local_theta is there. */
+/* Gemma 3's two objects, for layers without and with a window. local_theta is set already. */
 static rp_status read_rope_objects(const rp_hf_config *r, rp_arena *arena, rp_model *m)
 {
     rp_model local = {.rope_theta = m->local_theta, .rope_scaling = "none"};
@@ -246,7 +247,8 @@ static rp_status read_rope_objects(const rp_hf_config *r, rp_arena *arena, rp_mo
     return rpexec_config_check_rest(r);
 }
 
-/* rope_theta with rope_scaling, or rope_parameters with all of it; 10000 unless said otherwise. */
+/* rope_theta with rope_scaling, or rope_parameters with all of it; 10000 if the file has no
+ * rope_theta. */
 static rp_status read_rope(const rp_hf_config *r, rp_arena *arena, rp_model *m)
 {
     const json_t *newer = rp_hf_get(r, "rope_parameters");
@@ -279,7 +281,7 @@ static rp_status read_rope(const rp_hf_config *r, rp_arena *arena, rp_model *m)
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* Read here or by rp_hf_read_shapes, and computed. */
+/* Keys that this file or rp_hf_read_shapes reads, and that are computed. */
 static const char *const computed[] = {"model_type",          "num_hidden_layers",
                                        "hidden_size",         "num_attention_heads",
                                        "num_key_value_heads", "head_dim",
@@ -310,7 +312,7 @@ static void take(const rp_hf_config *r, const char *const *keys, size_t count)
 
 #define TAKE(r, keys) take(r, keys, sizeof(keys) / sizeof *(keys))
 
-/* Keys that some families' classes have and others ignore. */
+/* Keys that the named families' classes have and the other classes ignore. */
 static void take_family(const rp_hf_config *r)
 {
     static const struct {
@@ -339,7 +341,7 @@ static void take_family(const rp_hf_config *r)
     }
 }
 
-/* Training asks for sizes that transformers would have defaults for. */
+/* Training requires sizes for which transformers has defaults. */
 static rp_status check_required(const rp_hf_config *r)
 {
     static const char *const dense[] = {"num_hidden_layers",   "hidden_size",
@@ -383,7 +385,7 @@ static rp_status check_experts(const rp_hf_config *r)
     return dense == NULL || rp_hf_is_empty(dense) ? RP_OK : refuse(r, "mlp_only_layers", "none");
 }
 
-/* Names what the layers of other families have. */
+/* Refuses a family, and names the parts of its layers that are not computed. */
 static rp_status refuse_family(const rp_hf_config *r, const rp_hf_family *f, rp_arena *arena)
 {
     bool sharing = f->shared_experts != 0 || strstr(f->keys, "shared") != NULL;
@@ -423,8 +425,8 @@ static rp_status read_family(rp_hf_config *r, const char *assume, rp_arena *aren
     return is_computed(r->family) ? RP_OK : refuse_family(r, r->family, arena);
 }
 
-/* Experts' weights that are packed as MXFP4 are read; names of modules that are not packed say no
- * more than the tensors do. */
+/* Experts' weights may be packed as MXFP4. The list of modules that are not packed is ignored: the
+ * tensors themselves show it. */
 static rp_status read_gate(const rp_hf_config *r, rp_model *m)
 {
     const json_t *packed = rp_hf_get(r, "quantization_config");
@@ -438,7 +440,7 @@ static rp_status read_gate(const rp_hf_config *r, rp_model *m)
     return rp_hf_number(r, "swiglu_limit", &m->gate.limit);
 }
 
-/* A cap, of which null is none. */
+/* A cap; null means no cap. */
 static rp_status read_cap(const rp_hf_config *r, const char *key, double missing, double *cap_out)
 {
     const json_t *value = rp_hf_get(r, key);
@@ -458,7 +460,7 @@ static rp_status read_activation(const rp_hf_config *r, rp_model *m)
                : refuse(r, key, valid);
 }
 
-/* Gemma 2 and 3: defaults are those of their classes. */
+/* Gemma 2 and 3: defaults are those of transformers' classes. */
 static rp_status read_gemma(const rp_hf_config *r, rp_model *m)
 {
     bool caps = strcmp(r->family->type, "gemma2") == 0;
@@ -477,7 +479,7 @@ static rp_status read_gemma(const rp_hf_config *r, rp_model *m)
     return RP_OK;
 }
 
-/* True where a key has the token, alone or in a list. */
+/* True if the key's value is the token, or a list that contains it. */
 static bool has_token(const rp_hf_config *r, const char *key, uint32_t token)
 {
     const json_t *value = rp_hf_get(r, key);
@@ -489,7 +491,7 @@ static bool has_token(const rp_hf_config *r, const char *key, uint32_t token)
     return found;
 }
 
-/* Without eos_token_id it is that of transformers' class. */
+/* Without eos_token_id the end token is the default of transformers' class. */
 static bool is_end(const rp_hf_config *r, uint32_t token)
 {
     static const struct {
@@ -505,8 +507,8 @@ static bool is_end(const rp_hf_config *r, uint32_t token)
     return found;
 }
 
-/* The row of the embedding that is not trained. As PyTorch has it, negative numbers count from the
- * end of the table. */
+/* The row of the embedding that is not trained. As in PyTorch, negative numbers count from the end
+ * of the table. */
 static rp_status read_padding(const rp_hf_config *r, rp_model *m)
 {
     const json_t *value = rp_hf_get(r, "pad_token_id");
@@ -526,7 +528,7 @@ static rp_status read_padding(const rp_hf_config *r, rp_model *m)
     return RP_OK;
 }
 
-/* Keys beside those of shapes: `rest` is all that is not computed. */
+/* Reads the keys that do not describe shapes. `rest` holds all keys that are not computed. */
 static rp_status read_rest(rp_hf_config *r, rp_arena *arena, rp_model *m)
 {
     RP_TRY(rp_hf_rewind(r));

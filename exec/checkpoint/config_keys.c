@@ -1,4 +1,5 @@
-/* Keys of config.json that training does not depend on, and what is refused (executor.md 4.1). */
+/* Keys of config.json that training does not depend on, and values that are refused (executor.md
+ * 4.1). */
 #include "exec/checkpoint/config_internal.h"
 
 #include <string.h>
@@ -45,8 +46,8 @@ static bool names_class(const rp_hf_config *r, const json_t *value)
     return found;
 }
 
-/* Published folders of Phi-3 carry the code that made the model before transformers had its class,
- * which loads them now. */
+/* Published folders of Phi-3 carry the model's own code from the time before transformers had its
+ * class. Now that class loads them. */
 static bool maps_own_class(const rp_hf_config *r, const json_t *value)
 {
     const json_t *classes = json_object_get(r->values, "architectures");
@@ -54,8 +55,8 @@ static bool maps_own_class(const rp_hf_config *r, const json_t *value)
            (json_is_object(value) && json_array_size(classes) > 0 && names_class(r, classes));
 }
 
-/* Qwen3's classes forget the window where use_sliding_window does not ask for it; Llama's has no
- * such key, and hands the window to the cache. */
+/* Qwen3's classes ignore the window unless use_sliding_window is true. Llama's class has no such
+ * key, and gives the window to the cache. */
 static bool has_no_window(const rp_hf_config *r, const json_t *value)
 {
     return json_is_null(value) || (strcmp(r->family->type, "llama") != 0 &&
@@ -98,12 +99,12 @@ static bool is_mixture(const rp_hf_config *r, const json_t *value)
 #define ENCODERS "encoders are not computed"
 #define ROUTERS "the loss of routers is not computed"
 
-/* Keys that training does not depend on where they have a `valid` value. */
+/* Keys that training does not depend on as long as they have a `valid` value. */
 static const struct rule {
     const char *key;
     bool (*holds)(const rp_hf_config *r, const json_t *value);
     const char *valid;
-    const char *why; /* all others are refused */
+    const char *why; /* cause, when another value is refused */
 } rules[] = {
     {"add_cross_attention", is_false, "false", ENCODERS},
     {"architectures", names_class, "the model_type's class for causal language modelling",
@@ -145,7 +146,7 @@ static const struct rule *find_rule(const char *key)
     return NULL;
 }
 
-/* Every key that has not been read: all that are refused are named. */
+/* Checks every key that has not been read, and names all that are refused. */
 rp_status rpexec_config_check_rest(const rp_hf_config *r)
 {
     rp_status status = RP_OK;

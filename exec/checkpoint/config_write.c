@@ -1,4 +1,4 @@
-/* config.json of a checkpoint (companions.h). A family is a row. */
+/* config.json of a checkpoint (companions.h). Each family has a row. */
 #include "common/base/log.h"
 #include "common/formats/json.h"
 #include "common/inputs/huggingface/config.h"
@@ -15,12 +15,12 @@ typedef enum kind {
     COUNT,          /* uint32_t at `at` of rp_model */
     REAL,           /* double */
     FLAG,           /* bool */
-    INVERSE,        /* of a bool */
-    NUMBER_OR_NULL, /* uint32_t, of which 0 is none */
+    INVERSE,        /* negation of a bool */
+    NUMBER_OR_NULL, /* uint32_t; 0 prints null */
 } kind;
 
 typedef struct key {
-    const char *name; /* NULL: behind the last one */
+    const char *name; /* NULL ends the list */
     kind kind;
     size_t at;
     const char *json;
@@ -28,8 +28,8 @@ typedef struct key {
 
 #define AT(member) .at = offsetof(rp_model, member)
 
-/* Of every family. Which tokens begin and end a text is the tokenizer's to say: the defaults of
- * transformers would name some. */
+/* Keys of every family. Tokens that begin and end a text are null, since the tokenizer determines
+ * them: without the keys the defaults of transformers would name some. */
 static const key common_keys[] = {{"vocab_size", COUNT, AT(vocab)},
                                   {"hidden_size", COUNT, AT(hidden)},
                                   {"num_hidden_layers", COUNT, AT(layers)},
@@ -76,8 +76,8 @@ static const key gpt_oss_keys[] = {{"intermediate_size", COUNT, AT(intermediate)
                                    {"pad_token_id", FIXED, .json = "null"},
                                    {0}};
 
-/* Families that a model of sizes alone may be of; what its layers must have says
- * huggingface/families.c. The first one that fits is taken. */
+/* Families for a model that is given only by its sizes; huggingface/families.c lists the parts that
+ * their layers have. The first family that fits is taken. */
 static const struct {
     const char *type; /* model_type */
     const key *keys;
@@ -150,7 +150,7 @@ static rp_status print_keys(const rp_model *model, const key *keys, rp_text *tex
     return RP_OK;
 }
 
-/* Numbers of an object that has been begun. */
+/* Prints numbers as members of an object that has been begun. */
 static rp_status print_numbers(const char *const *names, const double *numbers, size_t count,
                                rp_text *text)
 {
@@ -162,7 +162,7 @@ static rp_status print_numbers(const char *const *names, const double *numbers, 
     return RP_OK;
 }
 
-/* In the style that all versions of transformers read. */
+/* The style with rope_theta and rope_scaling, which all versions of transformers read. */
 static rp_status print_rope(const rp_model *model, rp_text *text)
 {
     static const char *const names[] = {"factor", "low_freq_factor", "high_freq_factor",
@@ -228,7 +228,8 @@ static size_t skip_blanks(const rp_text *text, size_t at)
     return at;
 }
 
-/* The value of a key of the outermost object; false: it has none, or one written with escapes. */
+/* The value of a key of the outermost object; false: the key is missing, or is written with
+ * escapes. */
 static bool find_value(const rp_text *text, const char *name, size_t *begin_out, size_t *end_out)
 {
     size_t depth = 0;
@@ -251,7 +252,7 @@ static bool find_value(const rp_text *text, const char *name, size_t *begin_out,
     return false;
 }
 
-/* The text with other bytes in the place of [begin, end). */
+/* Replaces the bytes [begin, end) of the text. */
 static rp_status replace(rp_text *text, size_t begin, size_t end, const char *before,
                          const char *value, const char *after)
 {
@@ -269,7 +270,7 @@ static rp_status replace(rp_text *text, size_t begin, size_t end, const char *be
     return status;
 }
 
-/* A key of the outermost object goes with its value, which may be an object, and one comma. */
+/* Removes a key of the outermost object with its value, which may be an object, and a comma. */
 static rp_status take_out(rp_text *text, const char *name)
 {
     size_t begin = 0;
@@ -354,7 +355,7 @@ rp_status rpexec_config_carry(const char *path, const rp_text *from, rp_dtype dt
             found = true;
         }
     }
-    if (!found) { /* versions before 4.56 know this name only */
+    if (!found) { /* versions before 4.56 know only this name */
         begin = strcspn(text->bytes, "{") + 1;
         begin = begin < text->length ? begin : text->length;
         RP_TRY(replace(text, begin, begin, "\n  \"torch_dtype\": ", type, ","));

@@ -27,7 +27,8 @@ rp_status rpexec_weights_joined_name(const char *own, const rpexec_tensor *tenso
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The joined tensor of that name, of which there are few behind one another; `count`: none. */
+/* The joined tensor of that name, or `count` if there is none. It is among the last tensors, so the
+ * search goes backwards. */
 static uint32_t find(const rpexec_writable *tensors, uint32_t count, const char *name)
 {
     for (uint32_t i = count; i-- > 0;) {
@@ -46,7 +47,7 @@ static rpexec_writable begin_joined(const rpexec_writable *own, const char *name
     return joined;
 }
 
-/* @param to_of [count] the joined tensor of each */
+/* @param to_of [count] the joined tensor of each tensor */
 static rp_status give_parts(const rpexec_writable *own, uint32_t count, const uint32_t *to_of,
                             rpexec_writable *joined, uint32_t joined_count, rp_arena *arena)
 {
@@ -98,7 +99,7 @@ rp_status rpexec_weights_joined(const rpexec_state *state, const float *values, 
 void rpexec_weights_put_together(const rpexec_writable *t, void *to)
 {
     size_t width = rp_dtype_bytes(t->dtype);
-    memset(to, 0, rpexec_writable_elements(t) * width); /* the bits of zero in every type */
+    memset(to, 0, rpexec_writable_elements(t) * width); /* zero has these bits in every type */
     for (uint32_t i = 0; i < t->part_count; i++) {
         const rpexec_tensor *tensor = t->parts[i].tensor;
         const rpexec_joined *part = tensor->part;
@@ -163,7 +164,7 @@ rp_status rpexec_held_read(rpexec_held *held, const rpexec_safetensors *file,
     return RP_OK;
 }
 
-/* The same place where columns are neighbours: of a distance as well. */
+/* The index `at` in the layout whose neighbours are columns. It also converts a distance. */
 static uint64_t turned(const rpexec_joined *part, uint64_t at)
 {
     uint64_t columns = part->shape[1];
@@ -240,10 +241,10 @@ rp_status rpexec_held_check(const rpexec_held *held, const rpexec_layer *layer,
 
 #define BLOCK 32u       /* values that share a scale */
 #define BLOCK_BYTES 16u /* two values a byte */
-#define SCALE_BIAS 127  /* of the exponent that a scale is */
+#define SCALE_BIAS 127  /* bias of the exponent that a scale holds */
 #define SCALE_NAN UINT8_C(255)
 
-/* E2M1: sign, two bits of exponent, one of mantissa. */
+/* E2M1: a bit of sign, two bits of exponent and a bit of mantissa. */
 static const float four_bits[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                                     -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Leaves out the last part of an absolute path; / stays "". */
+/* Removes the last part of an absolute path; "/" becomes "". */
 static void leave(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -25,7 +25,7 @@ static bool is_below(const char *path, const char *folder)
     return strncmp(path, folder, length) == 0 && path[length] == '/';
 }
 
-/* Of whole paths without links: a blobs that is a link itself leads nowhere. */
+/* Both paths are absolute and without links, so a `blobs` that is itself a link is not followed. */
 static bool is_inside(const char *target, char *folder)
 {
     bool inside = is_below(target, folder);

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define REMOVED ".old-"
-#define MOST_NAMES 100u /* that are tried behind one that is taken */
+#define MOST_NAMES 100u /* names STEM.K that are tried if STEM is taken */
 
 rp_status rpexec_run_folder_failed(const char *path, const char *what)
 {
@@ -64,7 +64,7 @@ static bool is_leftover(const char *name)
                               (old ? number_of(finished, &number) : step_of(finished, &number)));
 }
 
-/* Of a file in a folder that rpexec has made. */
+/* Names of files in folders that rpexec makes. */
 static bool is_own_file(const char *name)
 {
     return strcmp(name, RPEXEC_TRAINING) == 0 || rpexec_weights_is_file(name) ||
@@ -90,7 +90,7 @@ static DIR *open_inside(int parent, const char *name)
     return inside;
 }
 
-/* The next entry but for . and .. */
+/* The next entry other than . and .. */
 static const char *next_name(DIR *folder)
 {
     struct dirent *entry = NULL;
@@ -101,7 +101,7 @@ static const char *next_name(DIR *folder)
     return entry == NULL ? NULL : entry->d_name;
 }
 
-/* @param reason_out [REASON] of what is not */
+/* @param reason_out [REASON] why the folder is not rpexec's own */
 #define REASON 320u
 static bool is_own_folder(int parent, const char *name, bool checkpoint, char *reason_out)
 {
@@ -124,7 +124,7 @@ static bool is_own_folder(int parent, const char *name, bool checkpoint, char *r
     return own && (trained || !checkpoint);
 }
 
-/* With files of an rpexec alone. */
+/* Removes a folder, and of its files only rpexec's own. */
 static void remove_folder(int parent, const char *name)
 {
     DIR *inside = open_inside(parent, name);
@@ -140,7 +140,7 @@ static void remove_folder(int parent, const char *name)
     }
 }
 
-/* STEM, or STEM.K: a name that nothing has. */
+/* Finds a free name: STEM or STEM.K. */
 static bool free_name(int parent, const char *stem, char *name_out)
 {
     struct stat about;
@@ -153,7 +153,8 @@ static bool free_name(int parent, const char *stem, char *name_out)
     return false;
 }
 
-/* It loses its name first: what is removed halfway must not pass for whole. */
+/* Renames the folder before removing it: a half-removed folder must not pass for a whole
+ * checkpoint. */
 static void remove_named(int parent, const char *name)
 {
     char stem[NAME_MAX + 1];
@@ -226,7 +227,7 @@ static void clean_entry(rpexec_checkpoints *c, const step_list *l, int parent, c
         } else {
             remove_folder(parent, name);
         }
-    } else if (rp_output_is_abandoned(name) && /* of a --loss-out beside them, say */
+    } else if (rp_output_is_abandoned(name) && /* for instance of a --loss-out */
                fstatat(parent, name, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(about.st_mode)) {
         (void)unlinkat(parent, name, 0);
     }
@@ -305,7 +306,7 @@ static bool is_free(int parent, const char *folder, const char *name)
 bool rpexec_run_folder_is_free(const char *folder, const char *name)
 {
     int parent = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool is_right = parent < 0 || is_free(parent, folder, name); /* who writes there says so */
+    bool is_right = parent < 0 || is_free(parent, folder, name); /* writing there fails */
     if (parent >= 0) {
         (void)close(parent);
     }

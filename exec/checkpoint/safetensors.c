@@ -252,7 +252,7 @@ static rp_status sort_names(rp_arena *arena, rpexec_safetensors *file)
     return RP_OK;
 }
 
-/* No holes, no overlap, nothing behind the last one. */
+/* Tensors must have no holes between them, no overlap, and nothing after the last tensor. */
 static rp_status check_cover(rpexec_safetensors *file, uint64_t data_bytes)
 {
     uint64_t at = 0;
@@ -293,7 +293,7 @@ static rp_status read_root(json_t *root, uint64_t data_bytes, rp_arena *arena,
         RP_TRY(read_tensor(file->path, t->name, value, data_bytes, t));
     }
     RP_TRY(check_cover(file, data_bytes));
-    return sort_names(arena, file); /* check_cover has moved the tensors */
+    return sort_names(arena, file); /* after check_cover, which moves the tensors */
 }
 
 rp_status rpexec_safetensors_parse(const char *path, const unsigned char *bytes, size_t length,
@@ -376,7 +376,8 @@ rp_status rpexec_safetensors_open(const char *path, rp_arena *arena, rpexec_safe
     *file_out = (rpexec_safetensors){.descriptor = -1};
     RP_TRY(copy_text(arena, path, &file_out->path));
     RP_TRY(rpexec_links_check(path));
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* do not block on a FIFO, which
+                                                                       is refused below */
     if (descriptor < 0 || fstat(descriptor, &about) != 0) {
         rp_log_error("%s: %s", path, strerror(errno));
         if (descriptor >= 0) {

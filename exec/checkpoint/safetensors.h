@@ -1,9 +1,9 @@
 /** @file safetensors.h  Reading and writing safetensors files (executor.md section 4.4).
  *
- * A file: 8 bytes little-endian N, N bytes of JSON, then the tensors' bytes without holes. The
- * reader trusts nothing: sizes are multiplied with checks, keys may not repeat, tensors must cover
- * the data exactly, and alignment is never assumed. Types but those of dtype.h and U8 are refused
- * by name. Values are converted to fp32.
+ * A file has 8 bytes with the little-endian number N, N bytes of JSON, then the tensors' bytes
+ * without holes. The reader trusts nothing: sizes are multiplied with checks, keys may not repeat,
+ * tensors must cover the data exactly, and alignment is never assumed. Types other than U8 and
+ * those of dtype.h are refused by name. Values are converted to fp32.
  */
 #pragma once
 
@@ -21,12 +21,12 @@
 
 typedef struct rpexec_stored {
     const char *name;
-    bool is_bytes; /**< U8: not values, but what others are packed into */
+    bool is_bytes; /**< U8: bytes into which values are packed */
     rp_dtype dtype;
     uint32_t rank;
     uint64_t shape[RPEXEC_SAFETENSORS_MAX_RANK];
     uint64_t elements;
-    uint64_t begin; /**< of its bytes, from the beginning of the file */
+    uint64_t begin; /**< first byte, counted from the beginning of the file */
     uint64_t end;
 } rpexec_stored;
 
@@ -35,10 +35,10 @@ typedef struct rpexec_metadata {
     const char *value;
 } rpexec_metadata;
 
-/** Owned by the arena it was read into, but for `descriptor`. */
+/** Owned by the arena that it was read into, except for `descriptor`. */
 typedef struct rpexec_safetensors {
     const char *path;
-    int descriptor; /**< -1 where only a header was parsed */
+    int descriptor; /**< -1 if only a header was parsed */
     uint32_t count;
     rpexec_stored *tensors; /**< by their place in the file */
     const rpexec_stored **by_name;
@@ -49,7 +49,7 @@ typedef struct rpexec_safetensors {
 /**
  * Checks a header.
  * @param path for messages; borrowed
- * @param bytes the first `length` bytes of the file, at least 8 + N of them where N is valid
+ * @param bytes the first `length` bytes of the file, at least 8 + N of them if N is valid
  * @param file_bytes size of the whole file
  * @retval RP_OK, RP_INPUT ("path: cause; valid values are …"), RP_NO_MEMORY
  */
@@ -62,7 +62,7 @@ rp_status rpexec_safetensors_parse(const char *path, const unsigned char *bytes,
  * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY */
 rp_status rpexec_safetensors_open(const char *path, rp_arena *arena, rpexec_safetensors *file_out);
 
-/** Harmless on a file that was only parsed. */
+/** Closes a file; does nothing for a file that was only parsed. */
 void rpexec_safetensors_close(rpexec_safetensors *file);
 
 /** @return the tensor of that name, by binary search, or NULL (nothing is logged). */
@@ -77,12 +77,13 @@ const char *rpexec_safetensors_metadata(const rpexec_safetensors *file, const ch
 /**
  * Reads a tensor's values as fp32.
  * @param to [elements]
- * @retval RP_OK, RP_INPUT (logged; bytes), RP_IO (logged; also where the file has become shorter)
+ * @retval RP_OK, RP_INPUT (logged; a tensor of bytes), RP_IO (logged; also if the file has become
+ *         shorter)
  */
 rp_status rpexec_safetensors_read(const rpexec_safetensors *file, const rpexec_stored *tensor,
                                   float *to);
 
-/** Reads bytes [first, first + count) of a tensor of them. @retval RP_OK, RP_IO (logged) */
+/** Reads bytes [first, first + count) of a tensor of type U8. @retval RP_OK, RP_IO (logged) */
 rp_status rpexec_safetensors_read_bytes(const rpexec_safetensors *file, const rpexec_stored *tensor,
                                         uint64_t first, uint64_t count, uint8_t *to);
 
@@ -93,8 +94,10 @@ typedef struct rpexec_writable {
     uint32_t rank;
     uint64_t shape[RPEXEC_SAFETENSORS_MAX_RANK];
     const void *values;
-    uint32_t part_count; /**< of a joined tensor (weights.h), which has no `values`; otherwise 0 */
-    const struct rpexec_weight_part *parts; /**< where it is one itself, that one */
+    uint32_t part_count; /**< parts of a joined tensor (weights.h), which has no `values`; otherwise
+                              0 */
+    const struct rpexec_weight_part *parts; /**< the parts; of a tensor that is itself a part, that
+                                                 part */
 } rpexec_writable;
 
 /** @return elements of a tensor to be written. */

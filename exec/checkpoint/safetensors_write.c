@@ -70,7 +70,7 @@ static void write_little_endian(FILE *stream, uint64_t value)
     (void)fwrite(bytes, 1, sizeof bytes, stream);
 }
 
-/* In the byte order of the file, which is this machine's on everything that has CUDA. */
+/* Values in the byte order of the file, which is also the order of every machine with CUDA. */
 static void write_values(FILE *stream, const rpexec_writable *t)
 {
     (void)fwrite(t->values, 1, (size_t)bytes_of(t), stream);
@@ -83,7 +83,8 @@ rp_status rpexec_safetensors_write(const char *path, const rpexec_writable *tens
 {
     rp_output output;
     RP_TRY(rp_output_open(path, &output));
-    write_little_endian(output.stream, 0); /* the length, once it is known */
+    write_little_endian(output.stream, 0); /* place of the length, which is written once it is
+                                              known */
     write_header(output.stream, tensors, count, metadata, metadata_count);
     long end = ftell(output.stream);
     if (end < LENGTH_BYTES || fseek(output.stream, --end, SEEK_SET) != 0) { /* over its newline */

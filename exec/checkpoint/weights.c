@@ -112,13 +112,13 @@ rp_status rpexec_weights_not_finite(const rpexec_state *state, rp_arena *arena,
 typedef struct folder {
     const char *path;
     rp_arena *arena;
-    rpexec_held held; /* the joined tensor that was read last */
+    rpexec_held held; /* the last joined tensor that was read */
     uint32_t count;
     rpexec_safetensors *files;
     bool **used;    /* [count][tensors of the file] */
-    json_t *index;  /* what was read; NULL: there is one file, and no index */
-    json_t *map;    /* of `index`: tensors' names to files' */
-    json_t *shards; /* files' names to their numbers */
+    json_t *index;  /* the index file; NULL: there is a single file and no index */
+    json_t *map;    /* member of `index`: from tensors' names to files' names */
+    json_t *shards; /* from files' names to their numbers */
 } folder;
 
 static void close_folder(folder *f)
@@ -235,7 +235,7 @@ static rp_status open_index(folder *f, const char *index)
     return open_map(f, index);
 }
 
-/* Weights that are there in a form that is not read. */
+/* Refuses weights that exist only in a form that is not read. */
 static rp_status refuse_form(const folder *f, const char *single)
 {
     static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
@@ -250,7 +250,7 @@ static rp_status refuse_form(const folder *f, const char *single)
             return RP_INPUT;
         }
     }
-    return RP_OK; /* what is missing is said when it is opened */
+    return RP_OK; /* opening the file reports that it is missing */
 }
 
 /* As transformers 5 chooses (_get_resolved_checkpoint_files): the single file comes first. */
@@ -301,7 +301,7 @@ static rp_status check_shape(const char *path, const rpexec_stored *stored,
     return RP_INPUT;
 }
 
-/* @return the tensor, which is used; NULL: there is none of that name */
+/* @return the tensor, marked as used; NULL: no tensor has that name */
 static const rpexec_stored *take(folder *f, const char *name, const rpexec_safetensors **file_out)
 {
     uint32_t file = 0;
@@ -330,7 +330,7 @@ static rp_status load_tensor(folder *f, const char *name, const rpexec_tensor *t
     return rpexec_safetensors_read(file, stored, to);
 }
 
-/* A joined tensor, or what it is packed into. */
+/* Reads a joined tensor, from its values or from its packed form. */
 static rp_status hold(folder *f, const char *name, const rpexec_layer *layer,
                       const rpexec_joined *part)
 {
@@ -366,7 +366,7 @@ static rp_status load_part(folder *f, const char *own, const rpexec_layer *layer
     return RP_OK;
 }
 
-/* The name that a tied table is stored under: tools that drop one of two equal tensors keep
+/* The name under which a tied table is stored: tools that drop one of two equal tensors keep
  * either. */
 static const char *stored_table(const folder *f, const rpexec_model *model)
 {
@@ -424,8 +424,9 @@ static rp_status load_one(folder *f, rpexec_state *state, uint32_t layer, uint32
     return RP_OK;
 }
 
-/* Tensors that a configuration determines, and that versions of transformers saved nevertheless:
- * rotary embeddings have no others (inv_freq, cos_cached, …), and Gemma's factor is sqrt(d). */
+/* Tensors that the configuration determines, and that some versions of transformers saved
+ * nevertheless: all tensors of rotary embeddings (inv_freq, cos_cached, …), and Gemma's factor
+ * sqrt(d). */
 static bool is_computed(const char *name)
 {
     const char *last = strrchr(name, '.');
@@ -434,7 +435,7 @@ static bool is_computed(const char *name)
            (last != NULL && strcmp(last, ".embed_scale") == 0);
 }
 
-/* All of a model, or with LoRA either the frozen weights or the adapters. */
+/* Loads all weights of a model, or with LoRA either the frozen weights or the adapters. */
 static rp_status load_all(folder *f, rpexec_state *state, bool adapters)
 {
     const rpexec_model *model = state->model;

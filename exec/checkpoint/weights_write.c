@@ -1,4 +1,4 @@
-/* Weights of a checkpoint: one file, or shards with an index (weights.h). */
+/* Weights of a checkpoint: a single file, or shards with an index (weights.h). */
 #include "common/base/text.h"
 #include "common/formats/json.h"
 #include "exec/checkpoint/weights.h"
@@ -34,12 +34,12 @@ typedef struct weights {
     uint64_t bytes;
 } weights;
 
-/* huggingface_hub's split_state_dict_into_shards_factory: a tensor beyond the limit is a shard of
- * its own, while the one before it goes on; shards are counted when they are full. */
+/* huggingface_hub's split_state_dict_into_shards_factory: a tensor larger than the limit becomes
+ * its own shard, while the shard before it stays open. Shards are numbered when they are full. */
 static rp_status cut(weights *w, uint64_t limit, rp_arena *arena)
 {
     uint64_t held = 0;
-    uint32_t first = 0; /* the shard that is being filled is numbered at its end */
+    uint32_t first = 0; /* first tensor of the open shard, which gets its number at its end */
     const uint32_t open = UINT32_MAX;
     RP_TRY(rp_arena_alloc(arena, w->count, sizeof *w->shard_of, &w->shard_of));
     for (uint32_t i = 0; i <= w->count; i++) {
@@ -66,7 +66,8 @@ static rp_status cut(weights *w, uint64_t limit, rp_arena *arena)
     return RP_OK;
 }
 
-/* Rounded to the storage type, shard by shard: all of it at once would be a second model. */
+/* Rounds tensors to the storage type shard by shard: rounding all at once would need memory for a
+ * second model. */
 static rp_status write_shard(const weights *w, uint32_t shard, const char *name, rp_arena *arena)
 {
     const char *path = NULL;

@@ -6,24 +6,24 @@
 #include <math.h>
 #include <string.h>
 
-/* PERIOD is prime, so that no two rows, heads or sequences of a tensor are the same values. */
+/* PERIOD is prime, so that no two rows, heads or sequences of a tensor have equal values. */
 enum { WARM_UP = 2, REPETITIONS = 9, PERIOD = 1000003, PIECE = 1 << 18 };
 
-/* Allowed error of an element (executor.md 3, 1): this share of it, and of the tensor's rms. The
- * bound of the cosine is kept with it, too. */
+/* Allowed error of an element (executor.md 3, 1): this share of its value plus the same share of
+ * the tensor's rms. It also keeps the bound of the cosine. */
 static const double allowed[RP_DTYPE_COUNT] = {
     [RP_DTYPE_F32] = 1e-5, [RP_DTYPE_BF16] = 2e-2, [RP_DTYPE_F16] = 5e-3};
-enum { OWN, CUDNN, BOTH, AGAIN = BOTH /* cuDNN once more */, OUTPUTS };
+enum { OWN, CUDNN, BOTH, AGAIN = BOTH /* a second call of cuDNN */, OUTPUTS };
 
 typedef struct data {
-    rpexec_lane lanes[BOTH]; /* copies: what fails here is not the run's failure */
+    rpexec_lane lanes[BOTH]; /* copies, so that a failure here is not the run's */
     const rpexec_attention_sizes *sizes;
     rp_arena *arena;
-    unsigned char *memory; /* of the GPU: all of the tensors */
+    unsigned char *memory; /* the GPU's memory of all tensors */
     void *q, *k, *v;
     void *o[OUTPUTS];
     float *logsumexp[OUTPUTS];
-    uint64_t queries, keys, rows; /* values of q and o, of k and v, of logsumexp */
+    uint64_t queries, keys, rows; /* numbers of values in q and o, in k and v, in logsumexp */
     cudaEvent_t begin, end;
 } data;
 
@@ -61,14 +61,14 @@ static rp_status allocate(data *d)
         memcpy(tensors[i].pointer, &at, sizeof at);
         at += whole(tensors[i].bytes);
     }
-    /* NaN where nothing is written. */
+    /* Elements that no kernel writes stay NaN. */
     RPEXEC_CUDA_TRY(cudaMemsetAsync(d->memory, 0xff, total, d->lanes[OWN].stream));
     RPEXEC_CUDA_TRY(cudaEventCreateWithFlags(&d->begin, cudaEventBlockingSync));
     RPEXEC_CUDA_TRY(cudaEventCreateWithFlags(&d->end, cudaEventBlockingSync));
     return RP_OK;
 }
 
-/* Normally distributed values, each tensor's from another place on. */
+/* Normally distributed values, which begin at another place for each tensor. */
 static rp_status fill(data *d)
 {
     rp_dtype dtype = d->lanes[OWN].dtype;
@@ -103,7 +103,7 @@ static void call(data *d, int by, int output)
                                                   d->logsumexp[output]);
 }
 
-/* Both in turn, so that neither has the warmer clock. */
+/* Calls both in turn, so that neither has the faster clock of a colder GPU. */
 static rp_status measure(data *d, rpexec_attention_trial *trial_out)
 {
     double seconds[BOTH][REPETITIONS];
@@ -131,14 +131,14 @@ static rp_status measure(data *d, rpexec_attention_trial *trial_out)
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Two arrays of the GPU, by pieces on the host. */
+/* Arrays of the GPU that are compared piece by piece on the host. */
 typedef struct pair {
     rp_dtype dtype;
     uint64_t count;
     const void *from[OUTPUTS];
     unsigned char *narrow[OUTPUTS];
     float *wide[BOTH];
-    bool same_bits; /* the last two have */
+    bool same_bits; /* cuDNN's two results have the same bits */
 } pair;
 
 static rp_status read_piece(const data *d, pair *p, uint64_t at, uint64_t *count_out)
@@ -163,7 +163,7 @@ static double larger(double a, double b)
     return isnan(a) || b <= a ? a : b;
 }
 
-/* The largest difference over what is allowed. */
+/* The largest difference divided by the allowed error. */
 static rp_status compare(const data *d, pair *p, double *worst)
 {
     double squares = 0;
@@ -235,8 +235,8 @@ rp_status rpexec_cuda_attention_try(rpexec_lane *lane, const rpexec_attention_si
     status = status == RP_OK ? compare_all(&d, trial_out) : status;
     if (status != RP_OK) {
         (void)cudaStreamSynchronize(lane->stream);
-        (void)cudaGetLastError(); /* or the next launch reports it */
+        (void)cudaGetLastError(); /* otherwise the next launch reports the error */
     }
     give_back(&d);
-    return status == RP_OK ? RP_OK : RP_TOOL; /* a run may do without */
+    return status == RP_OK ? RP_OK : RP_TOOL; /* a run can go on without it */
 }

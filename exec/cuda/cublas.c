@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Functions of the library that are used; types are those of its own header. */
+/* The functions of the library that are used, with the types of its own header. */
 #define FUNCTION_LIST(X)                                                                           \
     X(cublasLtCreate)                                                                              \
     X(cublasLtDestroy)                                                                             \
@@ -32,10 +32,10 @@ typedef struct functions {
 #undef MEMBER
 } functions;
 
-/* That cuBLAS is asked for. */
+/* Number of algorithms that cuBLAS is asked for. */
 enum { ALGORITHMS = 8 };
 
-/* A shape's product: everything that cublasLtMatmul wants. */
+/* A shape's product: the arguments of cublasLtMatmul. */
 typedef struct shape {
     rpexec_cuda_product which;
     uint64_t rows;
@@ -46,12 +46,13 @@ typedef struct shape {
     bool used;
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, c;
-    cublasLtMatmulAlgo_t algorithms[ALGORITHMS]; /* the one that cuBLAS would take first */
-    uint32_t algorithm;        /* that is used: those before it cannot be launched */
-    uint32_t algorithms_found; /* with none left our own kernel has to do */
+    cublasLtMatmulAlgo_t algorithms[ALGORITHMS]; /* cuBLAS's own choice first */
+    uint32_t algorithm;        /* index of the algorithm in use; those before it cannot be
+                                  launched */
+    uint32_t algorithms_found; /* if none is left our own kernel is used */
 } shape;
 
-/* More than a model has; when there are more, those that have been longest are made again. */
+/* More shapes than a model has. If there are more, the oldest entries are replaced. */
 enum { SHAPES = 256 };
 
 struct rpexec_cublas {
@@ -60,7 +61,7 @@ struct rpexec_cublas {
     cublasLtHandle_t handle;
     cublasLtMatmulPreference_t preference;
     shape shapes[SHAPES];
-    uint32_t next; /* to be replaced */
+    uint32_t next; /* entry that is replaced next */
 };
 
 /* ---- the library ----------------------------------------------------------------------------- */
@@ -69,7 +70,8 @@ struct rpexec_cublas {
 #define TEXT(x) TEXT_OF(x)
 #define SONAME "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
 
-/* It stays loaded: lanes come and go, and with it go all kernels that the GPU has of it. */
+/* The library stays loaded: lanes come and go, and unloading would also unload its kernels from the
+ * GPU. */
 static void *open_library(void)
 {
     return rpexec_open_library("RPEXEC_CUBLASLT", SONAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -115,7 +117,7 @@ static rp_status check(const rpexec_cublas *cublas, cublasStatus_t status, const
 
 #define CUBLAS_TRY(name, ...) RP_TRY(check(cublas, cublas->f.name(__VA_ARGS__), #name))
 
-/* Partial sums of a split product stay in the type that is computed in. */
+/* Partial sums of a split product stay in the type of the computation. */
 static rp_status prepare(rpexec_cublas *cublas)
 {
     const uint64_t workspace = RPEXEC_CUDA_WORKSPACE;
@@ -187,7 +189,7 @@ static cudaDataType_t data_type(rp_dtype dtype)
     return dtype == RP_DTYPE_F32 ? CUDA_R_32F : dtype == RP_DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-/* Not into fp32. */
+/* Products accumulate in fp16, unless the result is fp32. */
 static bool in_half(const rpexec_lane *lane, bool wide)
 {
     return lane->half_accumulation && lane->dtype == RP_DTYPE_F16 && !wide;
@@ -211,11 +213,11 @@ static rp_status describe(const rpexec_lane *lane, rpexec_cublas *cublas, bool a
     return RP_OK;
 }
 
-/* cuBLAS counts by columns: a row-major matrix [r, c] is to it one of c rows and r columns. So it
- * computes the transposed result, from the operands in the other order:
- *   y^T  [out, rows] = weight [out, in]    x^T  [in, rows]: (in, out) turned, (in, rows)
- *   dx^T [in, rows]  = weight^T [in, out]  dy^T [out, rows]: (in, out), (out, rows)
- *   dw^T [in, out]   = x^T [in, rows]      dy   [rows, out]: (in, rows), (out, rows) turned */
+/* cuBLAS stores by columns: it sees a row-major matrix [r, c] as a matrix of c rows and r columns.
+ * So it computes the transposed result, from the operands in the other order: y^T [out, rows] =
+ * weight [out, in] x^T [in, rows]: (in, out) turned, (in, rows) dx^T [in, rows] = weight^T [in,
+ * out] dy^T [out, rows]: (in, out), (out, rows) dw^T [in, out] = x^T [in, rows] dy [rows, out]:
+ * (in, rows), (out, rows) turned */
 static rp_status layouts(const rpexec_lane *lane, rpexec_cublas *cublas, shape *s)
 {
     const cudaDataType_t type = data_type(lane->dtype);
@@ -233,15 +235,15 @@ static rp_status layouts(const rpexec_lane *lane, rpexec_cublas *cublas, shape *
     return RP_OK;
 }
 
-/* Bytes that every tensor's address is a multiple of, as the sizes promise. */
+/* Alignment in bytes that every tensor's address has by its sizes. */
 static uint32_t alignment(const rpexec_lane *lane, const shape *s)
 {
     size_t bytes = rp_dtype_bytes(lane->dtype);
     return s->in * bytes % 16 == 0 && s->out * bytes % 16 == 0 ? 16 : (uint32_t)bytes;
 }
 
-/* The algorithm depends on the shape only: alignment is what the sizes promise, not what addresses
- * happen to be. */
+/* The algorithm depends on the shape only: alignment follows from the sizes, not from the actual
+ * addresses. */
 static rp_status choose(const rpexec_lane *lane, rpexec_cublas *cublas, shape *s)
 {
     static const cublasLtMatmulPreferenceAttributes_t which[] = {
@@ -308,8 +310,8 @@ static rp_status by_own_kernel(const rpexec_lane *lane, const rpexec_cuda_produc
     return RP_OK;
 }
 
-/* An algorithm that cuBLAS proposes can nearly always be launched. One that cannot has done
- * nothing.
+/* Nearly every algorithm that cuBLAS proposes can be launched. If a launch fails, nothing has been
+ * computed.
  */
 static void warn_once(const rpexec_cublas *cublas, const shape *s, cublasStatus_t status)
 {
@@ -338,7 +340,7 @@ rp_status rpexec_cublas_product(rpexec_lane *lane, const rpexec_cuda_products *p
                      (unsigned long long)s->rows, s->in, s->out, s->in, alignment(lane, s));
         return rp_broken();
     }
-    /* 1 and 0 in the type that is computed in. */
+    /* 1 and 0 in the type of the computation. */
     const uint16_t half[] = {0, 0x3c00};
     const float single[] = {0.0f, 1.0f};
     const bool halves = in_half(lane, s->wide);

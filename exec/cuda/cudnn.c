@@ -11,12 +11,12 @@
 
 #define SONAME "libcudnn.so.9"
 
-/* A run has a shape per number of sequences in a microbatch. PACKS is more than the attentions of a
- * step with different addresses; when there are more, the one that has been longest is made again.
+/* A run has a shape for each number of sequences in a microbatch. PACKS is more than the attentions
+ * of a step with different addresses. If there are more, the oldest pack is replaced.
  */
 enum { PLANS = 16, PACKS = 2048, SLOTS = 2 * PACKS };
 
-/* Addresses that a plan has been called with. */
+/* Addresses with which a plan has been called. */
 typedef struct pack {
     const rpexec_cudnn_plan *plan;
     const void *memory[RPEXEC_CUDNN_SCALE];
@@ -34,13 +34,14 @@ struct rpexec_cudnn {
     rpexec_cudnn_plan refused;
     pack packs[PACKS];
     uint32_t pack_count;
-    uint32_t next;         /* of the packs, to be made again */
+    uint32_t next;         /* index of the pack that is replaced next */
     uint16_t slots[SLOTS]; /* by hash: the pack's number + 1; 0: free */
 };
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-/* One library in a process, which stays: with it go the kernels that GPUs have of it. */
+/* A process has a single library, which stays loaded: unloading would also unload its kernels from
+ * the GPUs. */
 static struct {
     pthread_mutex_t lock;
     void *library;
@@ -226,7 +227,7 @@ static uint32_t hash_of(const rpexec_cudnn_plan *plan, const void *const *memory
     return (uint32_t)hash;
 }
 
-/* The slot of a pack, or the free one where it belongs. */
+/* The slot of a pack, or the free slot for it. */
 static uint16_t *slot_of(rpexec_cudnn *c, const rpexec_cudnn_plan *plan, const void *const *memory)
 {
     for (uint32_t i = hash_of(plan, memory);; i++) {
@@ -238,7 +239,7 @@ static uint16_t *slot_of(rpexec_cudnn *c, const rpexec_cudnn_plan *plan, const v
     }
 }
 
-/* Gives up the pack that has been longest. Slots are filled again: a search ends at a free one. */
+/* Gives up the oldest pack. All slots are filled anew, since a search ends at a free slot. */
 static pack *replaced(rpexec_cudnn *c)
 {
     pack *k = &c->packs[c->next++ % PACKS];
@@ -253,7 +254,7 @@ static pack *replaced(rpexec_cudnn *c)
     return k;
 }
 
-/* NULL: it cannot be made (plan->why). */
+/* Finds or makes a pack; NULL if it cannot be made (plan->why). */
 static rpexec_cudnn_object pack_of(rpexec_cudnn *c, rpexec_cudnn_plan *plan,
                                    const void *const memory[RPEXEC_CUDNN_SCALE])
 {

@@ -1,9 +1,9 @@
-/** @file cudnn_api.h  As much of cuDNN's backend interface (version 9) as rpexec calls.
+/** @file cudnn_api.h  The part of cuDNN's backend interface (version 9) that rpexec calls.
  *
- * Declared here and not taken from cudnn.h, so that every build of rpexec can use a library that is
- * there when it runs: cuDNN often comes without its header (as a part of PyTorch, say), and the
- * numbers below are what a program passes to any libcudnn.so.9. exec/cuda/tests/cudnn_header.c
- * compares them, and the functions, with NVIDIA's header where there is one.
+ * It is declared here and not taken from cudnn.h, so that every build of rpexec can use a library
+ * that is present at run time: cuDNN often comes without its header (for instance as a part of
+ * PyTorch), and every libcudnn.so.9 has the numbers below. exec/cuda/tests/cudnn_header.c compares
+ * them, and the functions, with NVIDIA's header if it is installed.
  */
 #pragma once
 
@@ -139,7 +139,7 @@ enum {
     X(unsigned, BackendExecute,                                                                    \
       (rpexec_cudnn_handle handle, rpexec_cudnn_object plan, rpexec_cudnn_object pack))
 
-/** The functions of a library that has been opened. */
+/** The functions of an opened library. */
 typedef struct rpexec_cudnn_functions {
 #define RPEXEC_CUDNN_MEMBER(result, name, parameters) result(*name) parameters;
     RPEXEC_CUDNN_FUNCTIONS(RPEXEC_CUDNN_MEMBER)

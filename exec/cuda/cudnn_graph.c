@@ -5,15 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Engines that are tried at most: heuristics name the best first. */
+/* Most engines that are tried; heuristics name the best first. */
 enum { ENGINES = 8, NOTES = 16, AXES = 4 };
 
-/* Short names of cuDNN's. */
+/* Short names for cuDNN's values. */
 #define VALUE(name) RPEXEC_CUDNN_##name
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-/* The first failure stays; nothing more is asked of cuDNN after it. */
+/* Keeps the first failure, after which cuDNN is not called any more. */
 static void check(rpexec_cudnn_plan *p, unsigned status, const char *call, unsigned what)
 {
     char more[512] = "";
@@ -104,7 +104,7 @@ static rpexec_cudnn_object tensor(rpexec_cudnn_plan *p, int64_t id, unsigned dty
     return finish(p, t, VALUE(BACKEND_TENSOR_DESCRIPTOR));
 }
 
-/* Where an operator's tensor of tokens x heads x head_dim has what cuDNN calls [s, h, t, i]. */
+/* cuDNN's view [s, h, t, i] of an operator's tensor of tokens x heads x head_dim. */
 static shape rows_of(const rpexec_attention_sizes *s, uint32_t heads)
 {
     int64_t token = (int64_t)heads * s->head_dim;
@@ -112,7 +112,7 @@ static shape rows_of(const rpexec_attention_sizes *s, uint32_t heads)
                    .strides = {s->seq_len * token, s->head_dim, token, 1}};
 }
 
-/* The same with rows and columns exchanged: another view of the same memory. */
+/* A view of the same memory with rows and columns exchanged. */
 static shape turned(shape s)
 {
     shape t = s;
@@ -123,7 +123,7 @@ static shape turned(shape s)
     return t;
 }
 
-/* Dense: what a virtual tensor would be stored as. */
+/* The dense layout of a virtual tensor, as if it were stored. */
 static shape dense(const rpexec_attention_sizes *s, int64_t columns)
 {
     int64_t rows = s->seq_len * columns;
@@ -143,7 +143,7 @@ static rpexec_cudnn_object host_float(rpexec_cudnn_plan *p, rpexec_cudnn_tensor 
     return tensor(p, which + 1, VALUE(DATA_FLOAT), &one, BY_VALUE);
 }
 
-/* Ids of virtual tensors only have to differ. */
+/* A virtual tensor; its id only has to be unique. */
 static rpexec_cudnn_object between(rpexec_cudnn_plan *p, unsigned dtype, int64_t columns)
 {
     const shape s = dense(&p->sizes, columns);
@@ -163,7 +163,8 @@ static void add(operations *o, rpexec_cudnn_object operation, unsigned type)
     o->list[o->count++] = finish(o->p, operation, type);
 }
 
-/* c = a b, added up in fp32. A head of b serves as many of a's as there are more of them. */
+/* c = a b, added up in fp32. If a has more heads than b, each head of b serves a group of a's
+ * heads. */
 static rpexec_cudnn_object product(operations *o, rpexec_cudnn_object a, rpexec_cudnn_object b,
                                    rpexec_cudnn_object c)
 {
@@ -180,7 +181,8 @@ static rpexec_cudnn_object product(operations *o, rpexec_cudnn_object a, rpexec_
     return c;
 }
 
-/* y = mode(x, b) for each value; with `chooser` y is x where it is true and b elsewhere.
+/* y = mode(x, b) for each value; with `chooser` y is x for values at which it is true, and b for
+ * the others.
  * @param b, @param chooser NULL: none */
 static rpexec_cudnn_object values(operations *o, unsigned mode, unsigned computed_in, int64_t axis,
                                   rpexec_cudnn_object x, rpexec_cudnn_object b,
@@ -235,7 +237,7 @@ static rpexec_cudnn_object of_rows(operations *o, unsigned mode, rpexec_cudnn_ob
 
 /* ---- the graph ------------------------------------------------------------------------------- */
 
-/* scores := scores where the key is no later than the query, `masked` elsewhere. */
+/* Keeps scores of keys that are no later than the query, and sets the others to `masked`. */
 static rpexec_cudnn_object mask(operations *o, rpexec_cudnn_object scores)
 {
     rpexec_cudnn_plan *p = o->p;
@@ -292,7 +294,7 @@ static void make_graph(const rpexec_cudnn_target *target, unsigned dtype, rpexec
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* The engines for the graph, the best first. @return their number */
+/* Asks for the engines for the graph, the best first. @return their number */
 static int64_t ask(const rpexec_cudnn_target *target, rpexec_cudnn_plan *p,
                    rpexec_cudnn_object configs[ENGINES])
 {
@@ -317,7 +319,7 @@ static int64_t ask(const rpexec_cudnn_target *target, rpexec_cudnn_plan *p,
     return p->failed ? 0 : count < ENGINES ? count : ENGINES;
 }
 
-/* True where the engine gives the same bits every time, and adds up in fp32. */
+/* True if the engine gives the same bits every time, and adds up in fp32. */
 static bool is_exact(rpexec_cudnn_plan *p, rpexec_cudnn_object config)
 {
     unsigned notes[NOTES];
@@ -345,7 +347,7 @@ static bool is_exact(rpexec_cudnn_plan *p, rpexec_cudnn_object config)
     return exact;
 }
 
-/* One engine's plan. Why not is left in p->why; the next may do better. */
+/* Tries to make an engine's plan. On failure p->why has the reason; the next engine may succeed. */
 static bool try_engine(const rpexec_cudnn_target *target, rpexec_cudnn_plan *p,
                        rpexec_cudnn_object config, int64_t workspace_bytes)
 {
@@ -416,7 +418,7 @@ rp_status rpexec_cudnn_plan_make(const rpexec_cudnn_target *target, rp_dtype dty
 
 void rpexec_cudnn_plan_forget(rpexec_cudnn_plan *p)
 {
-    while (p->count > 0) { /* the newest consist of the older ones */
+    while (p->count > 0) { /* newer objects refer to older objects */
         (void)p->f->BackendDestroyDescriptor(p->objects[--p->count]);
     }
     *p = (rpexec_cudnn_plan){0};

@@ -7,7 +7,7 @@
 
 #define MOST_PARTS 64u
 
-/* The driver's version that has all of these: cuGreenCtxStreamCreate came last. */
+/* The first driver version that has all of these functions: cuGreenCtxStreamCreate came last. */
 #define DRIVER_VERSION 12050u
 
 /* Functions of the driver. */
@@ -36,7 +36,7 @@ static bool look_up(const char *name, void **function_out)
     return error == cudaSuccess && found == cudaDriverEntryPointSuccess && *function_out != NULL;
 }
 
-/* @return the name of a function that the driver does not have; NULL: it has all. */
+/* @return the name of a function that the driver lacks; NULL: it has all. */
 static const char *load_driver(void)
 {
     const struct {
@@ -65,8 +65,9 @@ static bool failed(CUresult result, const char **why_out)
     return result != CUDA_SUCCESS;
 }
 
-/* The most multiprocessors that each of `count` groups can be asked to have; 0: there are not as
- * many groups, or the driver refuses. It rounds what is asked for up to its granularity. */
+/* The most multiprocessors that each of `count` groups can be asked to have; 0: that many groups
+ * are not possible, or the driver refuses. The driver rounds the requested number up to its
+ * granularity. */
 static unsigned int most_of(const CUdevResource *all, uint32_t count, unsigned int flags,
                             const char **why_out)
 {
@@ -84,8 +85,9 @@ static unsigned int most_of(const CUdevResource *all, uint32_t count, unsigned i
     return 0;
 }
 
-/* As many groups of equally many multiprocessors as wanted. Co-scheduled ones, which large clusters
- * of blocks need, unless the device's topology lets those have less than three quarters. */
+/* Cuts a device into `count` groups of equally many multiprocessors. The groups are co-scheduled,
+ * which large clusters of blocks need, unless the device's topology leaves co-scheduled groups less
+ * than three quarters. */
 static bool cut(const CUdevResource *all, uint32_t count, CUdevResource *parts,
                 const char **why_out)
 {
@@ -137,7 +139,7 @@ bool rpexec_green_split(int device, uint32_t cuts, uint32_t count, rpexec_cuda_p
         *why_out = "more than 64 parts";
         return false;
     }
-    /* The primary context stays active: green contexts are made in it. */
+    /* The primary context must stay active, since green contexts are made in it. */
     if (cudaSetDevice(device) != cudaSuccess || cudaFree(NULL) != cudaSuccess) {
         *why_out = "the device cannot be used";
         return false;

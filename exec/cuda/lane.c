@@ -26,7 +26,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Of the linear layers with biases; those of experts are summed without scratch. */
+/* The longest bias of a linear layer; biases of experts are summed without scratch. */
 static size_t longest_bias(const rp_model *model)
 {
     bool of_queries = model->qkv_bias || model->attention_bias;
@@ -37,7 +37,7 @@ static size_t longest_bias(const rp_model *model)
 
 size_t rpexec_cuda_scratch_bytes(const rp_model *model, uint64_t tokens)
 {
-    uint64_t rows = tokens * larger(model->heads, 1); /* of the norms of queries */
+    uint64_t rows = tokens * larger(model->heads, 1); /* for the norms of queries */
     size_t width = larger(model->hidden, longest_bias(model));
     size_t norm = rpexec_cuda_norm_parts(tokens) * width * sizeof(float);
     size_t head_norm = rpexec_cuda_norm_parts(rows) * (size_t)model->head_dim * sizeof(float);

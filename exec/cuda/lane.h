@@ -1,10 +1,10 @@
-/** @file lane.h  A lane of the CUDA backend: one stream with what its operators need, and the
- * table.
+/** @file lane.h  A lane of the CUDA backend: a stream with the memory and handles of its operators,
+ * and the operators' table.
  *
- * The caller owns the stream and chooses how many multiprocessors it may count on; the lane owns
- * the memory that it allocates when it is opened. Operators only enqueue: none allocates, none
- * synchronises, but `squares`. What goes wrong is kept in `status` (the operators return nothing):
- * the driver looks at it after an op has been submitted. exec/cuda/README.md says the rest.
+ * The caller owns the stream and sets the number of multiprocessors for its grids; the lane owns
+ * the memory that it allocates when it is opened. Operators only enqueue work: they do not
+ * allocate, and only `squares` synchronises. They return nothing: `status` keeps the first failure,
+ * and the driver checks it after an op has been submitted. exec/cuda/README.md has the details.
  */
 #pragma once
 
@@ -16,73 +16,75 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-/** Cached descriptors and algorithms of one lane's matrix products (cublas.h). */
+/** Cached descriptors and algorithms of a lane's matrix products (cublas.h). */
 typedef struct rpexec_cublas rpexec_cublas;
 
 /** A lane's cuDNN (cudnn.h). */
 typedef struct rpexec_cudnn rpexec_cudnn;
 
-/** Bytes of workspace for cuBLAS: what its documentation asks for on Hopper. */
+/** Bytes of workspace for cuBLAS: the size that its documentation recommends on Hopper. */
 #define RPEXEC_CUDA_WORKSPACE ((size_t)32 << 20)
 
 struct rpexec_lane {
-    rp_dtype dtype; /**< of the tensors */
+    rp_dtype dtype; /**< type of the tensors */
     cudaStream_t stream;
-    uint32_t sm_count;      /**< multiprocessors that grids are made for; no result depends on it */
+    uint32_t sm_count;      /**< multiprocessors for which grids are made; results do not depend on
+                                 it */
     bool half_accumulation; /**< fp16 products add up in fp16: only to compare with such runs */
     bool own_products;      /**< matrix products by our own kernels, not by cuBLAS */
     rpexec_cublas *cublas;
-    rpexec_cudnn *cudnn;    /**< does the forward of attention where it has a plan; NULL: nowhere */
-    void *workspace;        /**< RPEXEC_CUDA_WORKSPACE bytes of the GPU, or none */
-    unsigned char *scratch; /**< the GPU's, aligned to 256 bytes */
+    rpexec_cudnn *cudnn;    /**< computes the forward of attention for sizes with a plan; NULL: for
+                                 none */
+    void *workspace;        /**< RPEXEC_CUDA_WORKSPACE bytes of the GPU, or NULL */
+    unsigned char *scratch; /**< memory of the GPU, aligned to 256 bytes */
     size_t scratch_bytes;
-    void *pinned;     /**< the host's, pinned: where the result of `squares` arrives */
+    void *pinned;     /**< pinned memory of the host for the result of `squares` */
     rp_status status; /**< RP_OK, or the first failure (logged) */
 };
 
-/** Settings that a lane is made with. */
+/** Settings of a new lane. */
 typedef struct rpexec_cuda_lane_config {
     rp_dtype dtype;
-    cudaStream_t stream;    /**< stays the caller's; non-blocking */
-    uint32_t sm_count;      /**< of the GPU, or of the group that a green context has */
+    cudaStream_t stream;    /**< owned by the caller; non-blocking */
+    uint32_t sm_count;      /**< of the GPU, or of a green context's group */
     bool half_accumulation; /**< fp16 only */
     bool own_products;
     size_t scratch_bytes; /**< rpexec_cuda_scratch_bytes */
 } rpexec_cuda_lane_config;
 
-/** @return bytes of scratch that the model's operators need at most.
- * @param tokens of the largest microbatch */
+/** @return bytes of scratch that suffices for all of the model's operators.
+ * @param tokens tokens of the largest microbatch */
 size_t rpexec_cuda_scratch_bytes(const rp_model *model, uint64_t tokens);
 
 /**
- * Allocates the lane's memory on the current device (the caller has set it, or its green context)
- * and opens cuBLAS unless own_products.
- * @param arena what the host remembers lies there
- * @retval RP_OK, RP_NO_MEMORY, RP_TOOL (logged: which call, which library and where it was looked
- * for)
+ * Allocates the lane's memory on the current device (the caller has made it, or its green context,
+ * current) and opens cuBLAS unless own_products.
+ * @param arena holds the data that the host keeps
+ * @retval RP_OK, RP_NO_MEMORY, RP_TOOL (logged with the call, or the library and the places that
+ * were searched)
  */
 rp_status rpexec_cuda_lane_open(const rpexec_cuda_lane_config *config, rp_arena *arena,
                                 rpexec_lane *lane_out);
 
 /**
- * From now on the lane's forward of attention with these sizes is cuDNN's, in the lane's workspace.
- * While nothing is captured, in the context that the lane has been opened in.
- * @param arena what the host remembers lies there
- * @param why_out after RP_TOOL the reason, there until the next call; not logged
+ * Makes the lane's forward of attention with these sizes use cuDNN from now on, in the lane's
+ * workspace. Call it while nothing is captured, in the context in which the lane was opened.
+ * @param arena holds the data that the host keeps
+ * @param why_out after RP_TOOL the reason, valid until the next call; not logged
  * @retval RP_OK, RP_NO_MEMORY, RP_TOOL
  */
 rp_status rpexec_cuda_lane_plan_attention(rpexec_lane *lane, rp_arena *arena,
                                           const rpexec_attention_sizes *sizes,
                                           const char **why_out);
 
-/** All of the lane's attention is our own again. */
+/** Makes all of the lane's attention use our own kernels again. */
 void rpexec_cuda_lane_own_attention(rpexec_lane *lane);
 
-/** Gives back what open has allocated; all of the stream's work must be done. A lane of zeros is
- * allowed. */
+/** Releases the resources of rpexec_cuda_lane_open; all work of the stream must be done. A zeroed
+ * lane is allowed. */
 void rpexec_cuda_lane_close(rpexec_lane *lane);
 
-/** Operators in CUDA, one table per storage type; a lane's dtype says which. */
+/** Operators in CUDA: the table for each storage type, the lane's dtype. */
 extern const rpexec_operators *const rpexec_cuda_operators[RP_DTYPE_COUNT];
 
 /** Logs a failing call's text. @retval RP_OK, RP_NO_MEMORY, RP_TOOL */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Functions of the library that are used; types are those of its own header. */
+/* The functions of the library that are used, with the types of its own header. */
 #define FUNCTION_LIST(X)                                                                           \
     X(ncclGetVersion)                                                                              \
     X(ncclGetErrorString)                                                                          \
@@ -25,7 +25,7 @@
     X(ncclSend)                                                                                    \
     X(ncclRecv)
 
-/* One library in a process, which stays: NCCL has threads of its own. */
+/* A process has a single library, which stays loaded, since NCCL runs its own threads. */
 static struct {
 #define MEMBER(name) __typeof__(name) *name;
     FUNCTION_LIST(MEMBER)
@@ -35,7 +35,7 @@ static void *library;
 static char version_text[32];
 static char reason[1024];
 
-/* Sums of bf16 came with 2.10, which is newer than messages (2.7). */
+/* Sums of bf16 need 2.10; messages came earlier, in 2.7. */
 #define LEAST_VERSION 21000
 
 #define TEXT_OF(x) #x

@@ -1,7 +1,8 @@
-/** @file nccl.h  The table of exec/gpu/nccl.h, filled with NCCL, which is loaded when it is wanted.
+/** @file nccl.h  The table of exec/gpu/nccl.h, filled with NCCL, which is loaded when a run asks
+ * for it.
  *
- * As with cuBLAS (cublas.h) rpexec must start where there is no libnccl.so.2. Where there was no
- * nccl.h either when rpexec was built, there is no table.
+ * As with cuBLAS (cublas.h), rpexec must start without libnccl.so.2. If rpexec was built without
+ * nccl.h, there is no table.
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-/* Instead of nccl.c where there is no nccl.h (exec/CMakeLists.txt). */
+/* Compiled instead of nccl.c if there is no nccl.h (exec/CMakeLists.txt). */
 #include "exec/cuda/nccl.h"
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/** @file open_library.h  NVIDIA's libraries that a run loads when it asks for them. */
+/** @file open_library.h  Opens NVIDIA's libraries at run time. */
 #pragma once
 
 #include <dlfcn.h>
@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 /**
- * Opens a library: the file that the environment variable `variable` names and nothing else,
- * otherwise where the system looks, then where CUDA is installed.
- * @param mode of dlopen
- * @return NULL: there is none; dlerror says why
+ * Opens a library: only the file in the environment variable `variable` if that is set; otherwise
+ * in the system's folders, then in CUDA's.
+ * @param mode argument of dlopen
+ * @return NULL: it cannot be opened; dlerror has the reason
  */
 static inline void *rpexec_open_library(const char *variable, const char *soname, int mode)
 {

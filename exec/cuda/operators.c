@@ -1,4 +1,5 @@
-/* The table of operators: which kernel does what. Nothing here depends on addresses. */
+/* The table of operators: the choice of a kernel for each operator. No choice depends on
+ * addresses. */
 #include "common/base/log.h"
 #include "exec/cuda/cublas.h"
 #include "exec/cuda/cudnn.h"
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-/* The lane's first failure stays; later ones mostly follow from it. */
+/* Keeps the lane's first failure; later failures mostly follow from it. */
 static void keep(rpexec_lane *lane, rp_status status)
 {
     if (lane->status == RP_OK) {
@@ -30,7 +31,7 @@ static rpexec_cuda_target target_of(const rpexec_lane *lane)
         .stream = lane->stream, .sm_count = lane->sm_count, .dtype = lane->dtype};
 }
 
-/* The lane's scratch; NULL (logged) where it is smaller than what the operator needs. */
+/* The lane's scratch; NULL (logged) if the operator needs more. */
 static void *scratch(rpexec_lane *lane, size_t bytes)
 {
     if (bytes > lane->scratch_bytes) {
@@ -130,8 +131,8 @@ static void cuda_linear_weight(rpexec_lane *lane, uint64_t rows, uint32_t in, ui
     product(lane, RPEXEC_CUDA_WEIGHT, rows, in, out, dy, x, dweight, wide, dweight);
 }
 
-/* Always by our own kernels, which read `begins`: cuBLAS wants to know here how many rows an expert
- * has, and only the GPU knows it. */
+/* Always uses our own kernels, which read `begins`: cuBLAS needs the number of an expert's rows on
+ * the host, and only the GPU has it. */
 static void experts_product(rpexec_lane *lane, rpexec_cuda_product which, const rpexec_routing *r,
                             const rpexec_matrices *m, const void *a, const void *b, bool add,
                             bool wide, void *c)
@@ -171,7 +172,7 @@ static void cuda_experts_linear_weight(rpexec_lane *lane, const rpexec_routing *
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* By type and sizes only: another choice would be other bits. */
+/* Depends only on type and sizes, since another kernel gives other bits. */
 static bool by_tensor_cores(const rpexec_lane *lane, const rpexec_attention_sizes *sizes)
 {
     return lane->dtype != RP_DTYPE_F32 && sizes->cap == 0 &&
@@ -295,7 +296,7 @@ static void cuda_scale(rpexec_lane *lane, uint64_t count, float factor, void *x)
     DO(rpexec_cuda_scale(&target, count, factor, x));
 }
 
-/* No bytes are no work, and no node of a graph. */
+/* Without bytes nothing is enqueued, so that a graph gets no node. */
 static void cuda_zero(rpexec_lane *lane, uint64_t count, void *x)
 {
     if (count != 0) {
@@ -458,7 +459,7 @@ static void cuda_experts_swiglu_backward(rpexec_lane *lane, const rpexec_routing
                                            dgate, dup, dweights));
 }
 
-/* The lane says which type: one table serves all. */
+/* A single table serves all types: the lane has the type. */
 #define ENTRY(name, ...) .name = cuda_##name,
 static const rpexec_operators operators = {RPEXEC_OPERATOR_LIST(ENTRY).squares = cuda_squares};
 

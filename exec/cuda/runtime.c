@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The emulator has none. */
+/* The emulator has no NVTX. */
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 #define HAS_NVTX 1
@@ -31,7 +31,7 @@ static const char *error_text(int error)
 const char *rpexec_cuda_versions(void)
 {
     static char text[192];
-    int driver = 0; /* none */
+    int driver = 0; /* no driver */
     int runtime = 0;
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
@@ -40,7 +40,7 @@ const char *rpexec_cuda_versions(void)
                                       driver / 1000, driver % 1000 / 10);
     used += snprintf(text + used, sizeof text - (size_t)used, ", the runtime is CUDA %d.%d",
                      runtime / 1000, runtime % 1000 / 10);
-    if (driver / 1000 < runtime / 1000) { /* of the same number is enough */
+    if (driver / 1000 < runtime / 1000) { /* a driver of the same major version is enough */
         snprintf(
             text + used, sizeof text - (size_t)used,
             ", which needs a driver for CUDA %d.0; an rpexec built with an older CUDA needs an "
@@ -88,7 +88,7 @@ static int device_facts(int device, uint32_t *sm_count_out, uint64_t *free_bytes
     return error;
 }
 
-/* Which may be on already: the other direction has not asked for it. */
+/* Makes a device reach a peer; the access may be enabled already. */
 static bool reach(int device, int peer)
 {
     int can = 0;
@@ -98,7 +98,7 @@ static bool reach(int device, int peer)
     }
     cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
     if (error == cudaErrorPeerAccessAlreadyEnabled) {
-        (void)cudaGetLastError(); /* or the next launch reports it */
+        (void)cudaGetLastError(); /* otherwise the next launch reports the error */
         error = cudaSuccess;
     }
     return error == cudaSuccess;
@@ -110,7 +110,7 @@ static int enter(const rpexec_cuda_part *part)
                                  : (int)cudaSetDevice(part->device);
 }
 
-/* The device's own context is for any number of threads. */
+/* Any number of threads may use the device's own context. */
 static int leave(const rpexec_cuda_part *part)
 {
     return cudaSetDevice(part->device);
@@ -164,7 +164,7 @@ static int event_query(void *event)
 {
     cudaError_t error = cudaEventQuery(event);
     if (error == cudaErrorNotReady) {
-        (void)cudaGetLastError(); /* or this thread's next launch reports it */
+        (void)cudaGetLastError(); /* otherwise this thread's next launch reports it */
     }
     return error;
 }
@@ -203,7 +203,7 @@ static int host_pin(void *memory, uint64_t bytes)
 {
     cudaError_t error = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
     if (error != cudaSuccess) {
-        (void)cudaGetLastError(); /* it is no failure of the run */
+        (void)cudaGetLastError(); /* this is not a failure of the run */
     }
     return error;
 }
@@ -213,7 +213,7 @@ static int host_unpin(void *memory)
     return cudaHostUnregister(memory);
 }
 
-/* Where memory lies is known by its address. */
+/* CUDA tells by the addresses where memory lies. */
 static int copy(void *to, const void *from, uint64_t bytes, void *stream)
 {
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
@@ -224,7 +224,7 @@ static int fill(void *to, int byte, uint64_t bytes, void *stream)
     return cudaMemsetAsync(to, byte, bytes, stream);
 }
 
-/* A failure here is none of the run, and must not be what the next launch reports. */
+/* Clears a failure that is not a failure of the run, so that the next launch does not report it. */
 static int forgiven(cudaError_t error)
 {
     if (error != cudaSuccess) {
@@ -290,7 +290,7 @@ static rp_status lane_open(const rpexec_cuda_part *part, const rpexec_cuda_lane_
         .stream = stream,
         .sm_count = part->sm_count,
         .half_accumulation = shape->half_accumulation,
-        .own_products = shape->tokens == 0, /* it needs none */
+        .own_products = shape->tokens == 0, /* without tokens there are no products */
         .scratch_bytes = rpexec_cuda_scratch_bytes(shape->model->config, shape->tokens)};
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *lane, &lane));
     RP_TRY(rpexec_cuda_lane_open(&config, arena, lane));

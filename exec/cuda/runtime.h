@@ -3,8 +3,8 @@
 
 #include "exec/run/driver.h"
 
-/** @return which CUDA the driver and the runtime are for, and what is missing where the driver is
- * too old: text for people, until the next call. Not for several threads at a time. */
+/** @return a text for people with the CUDA versions of driver and runtime, and with the remedy if
+ * the driver is too old; valid until the next call. Not for several threads at a time. */
 const char *rpexec_cuda_versions(void);
 
 /** @return the driver; not for several threads at a time. With the environment variable RPEXEC_NVTX

@@ -1,8 +1,8 @@
 /* Megatron's indexed datasets, .idx: 9 bytes "MMIDIDX", uint64 version 1, a byte for the type,
  * uint64 sequences, uint64 document indices; then int32 lengths and int64 byte offsets of all
- * sequences, and the document indices: int64, the sequence that each document begins with, and
- * behind them the number of sequences. The .bin has the tokens alone. Sequences that
- * megatron.core.datasets.indexed_dataset writes lie one behind the other: the .bin is one stream.
+ * sequences, and the document indices: int64, the first sequence of each document, followed by the
+ * number of sequences. The .bin has only the tokens. megatron.core.datasets.indexed_dataset writes
+ * sequences one after the other, so that the .bin is a single stream.
  */
 #include "common/base/log.h"
 #include "exec/data/token_file_internal.h"
@@ -15,7 +15,7 @@
 #define HEADER_BYTES 34u
 #define INTEGERS 9
 
-/* By their codes; those of floating-point numbers (6 and 7) have no width. */
+/* Types by their codes; floating-point types (6 and 7) have width 0 here. */
 static const struct {
     uint32_t width;
     bool is_signed;
@@ -27,7 +27,8 @@ bool rpexec_token_index_begins(const unsigned char *bytes, uint64_t size)
     return size >= MAGIC_BYTES && memcmp(bytes, MAGIC, MAGIC_BYTES) == 0;
 }
 
-/* Each sequence begins where the one before it ends, and the last one ends with the file. */
+/* Each sequence must begin at the end of the sequence before it, and the last sequence must end
+ * with the file. */
 static rp_status check_sequences(const char *path, const unsigned char *lengths,
                                  const rpexec_token_file *f)
 {
@@ -53,7 +54,7 @@ static rp_status check_sequences(const char *path, const unsigned char *lengths,
     return RP_OK;
 }
 
-/* There are f->documents + 1 of them. */
+/* Checks the f->documents + 1 document indices. */
 static rp_status check_documents(const char *path, const rpexec_token_file *f)
 {
     uint64_t before = 0;

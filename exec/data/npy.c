@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define MAGIC_BYTES (sizeof RPEXEC_NPY_MAGIC - 1)
-#define MOST_DIMENSIONS 4 /* one more than can be read, so that a message tells them */
+#define MOST_DIMENSIONS 4 /* more than can be read, so that a message can name the number */
 
 typedef struct literal {
     const unsigned char *at;
@@ -39,7 +39,7 @@ static bool take(literal *l, const char *word)
     return true;
 }
 
-/* A string without escapes. @return false where there is none, or it is longer than the buffer */
+/* A string without escapes. @return false if there is none, or it is longer than the buffer */
 static bool take_string(literal *l, char *text_out, size_t size)
 {
     skip_blanks(l);
@@ -92,7 +92,7 @@ static bool take_shape(literal *l)
     return true;
 }
 
-/* Each of the three keys once, in any order. */
+/* Reads a literal that must have each of the three keys once, in any order. */
 static bool take_literal(literal *l)
 {
     static const char *const names[] = {"descr", "fortran_order", "shape"};
@@ -126,7 +126,7 @@ static bool take_literal(literal *l)
     return closed && l->at == l->end;
 }
 
-/* ---- what it says ---------------------------------------------------------------------------- */
+/* ---- the header's values --------------------------------------------------------------------- */
 
 static rp_status set_type(const char *path, const literal *l, rpexec_token_file *f)
 {

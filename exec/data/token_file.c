@@ -23,7 +23,7 @@ static rp_status refuse(const char *path, const char *what)
     return RP_INPUT;
 }
 
-/* Documents begin one behind the other, the first with the first token. */
+/* Documents must begin in ascending order, the first with the first token. */
 static rp_status check_starts(const char *path, const rpexec_token_file *f)
 {
     uint64_t before = 0;
@@ -74,7 +74,8 @@ static rp_status parse_own(const char *path, const unsigned char *bytes, uint64_
 }
 
 /* ---- llm.c's ----------------------------------------------------------------------------------
- * 256 int32: magic, version, count; then the tokens. The magic tells the tokenizer and the type. */
+ * 256 int32: magic, version, count; then the tokens. The magic identifies the tokenizer and the
+ * type. */
 
 #define LLMC_HEADER_BYTES 1024u
 

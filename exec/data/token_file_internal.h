@@ -1,4 +1,5 @@
-/** @file token_file_internal.h  Shared by the readers of token files' headers. Not for other rooms.
+/** @file token_file_internal.h  Shared by the readers of token files' headers, and used only in
+ * exec/data.
  */
 #pragma once
 

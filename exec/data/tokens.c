@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #define TEXT_VOCAB 256u
-#define TEXT_LOOK_BYTES 65536u /* a file that is no text has a NUL in so many */
+#define TEXT_LOOK_BYTES 65536u /* bytes in which a file that is not a text has a NUL */
 #define CONVERTER "exec/data/make_tokens.py"
 
-/* Tokens that tell a file from another: all of a small one. */
+/* Tokens that identify a file: blocks of a large file, all tokens of a small file. */
 #define HASHED_BLOCK UINT64_C(64)
 #define HASHED_BLOCKS UINT64_C(1024)
 
@@ -25,7 +25,8 @@
 static rp_status map(const char *path, void **mapping_out, uint64_t *bytes_out)
 {
     struct stat about;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* do not block on a FIFO, which
+                                                                       is refused */
     if (descriptor < 0 || fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode) ||
         about.st_size == 0) {
         const char *cause = descriptor < 0 ? strerror(errno) : "empty, or no regular file";
@@ -46,7 +47,7 @@ static rp_status map(const char *path, void **mapping_out, uint64_t *bytes_out)
     return RP_OK;
 }
 
-/* The file whose name ends in `to` where this one's ends in `from`. */
+/* The file of the same name with the ending `to` in place of `from`. */
 static rp_status neighbour(const char *path, const char *from, const char *to, rp_arena *arena,
                            const char **path_out)
 {
@@ -59,7 +60,7 @@ static rp_status neighbour(const char *path, const char *from, const char *to, r
     return rp_arena_print(arena, path_out, "%.*s%s", (int)(length - end), path, to);
 }
 
-/* A .bin is Megatron's where there is an .idx beside it: it has no header. */
+/* A .bin is Megatron's if an .idx lies beside it, since it has no header itself. */
 static rp_status map_both(const char *path, rp_arena *arena, rpexec_tokens *t,
                           const char **index_path_out)
 {
@@ -124,7 +125,8 @@ static rp_status parse(const char *index_path, const rpexec_tokens_wanted *wante
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are taken as they are");
 
-/* A check that all are below `vocab`, which a negative one is not; compilers make vectors of it. */
+/* Checks that all tokens are below `vocab`, which a negative token is not. Compilers vectorise
+ * it. */
 #define FITS(type)                                                                                 \
     static bool fits_##type(const unsigned char *values, size_t count, uint64_t vocab)             \
     {                                                                                              \
@@ -166,10 +168,10 @@ static rp_status refuse_token(const rpexec_tokens *t, uint64_t index, uint32_t v
     return RP_INPUT;
 }
 
-/* A label that is none, as it is stored; no token of a type without sign is so large. */
+/* The stored value of "no label"; no token of an unsigned type is so large. */
 #define NO_LABEL ((uint64_t)(int64_t)RPEXEC_IGNORED)
 
-/* @return the end of the row, where it is filled with NO_LABEL from the token on; otherwise the
+/* @return the end of the row if it is filled with NO_LABEL from the token on; otherwise the
  * token */
 static uint64_t behind_filling(const rpexec_token_file *f, uint64_t index)
 {
@@ -182,7 +184,8 @@ static uint64_t behind_filling(const rpexec_token_file *f, uint64_t index)
     return end;
 }
 
-/* In blocks that stay in a cache, so that the first bad one is found in its block. */
+/* Checks values in blocks that stay in a cache, so that the first bad token is then found in its
+ * block. */
 static rp_status check_values(const rpexec_tokens *t, uint32_t vocab)
 {
     const rpexec_token_file *f = &t->file;
@@ -214,8 +217,8 @@ static rp_status check_values(const rpexec_tokens *t, uint32_t vocab)
     return RP_OK;
 }
 
-/* Tokens of a larger vocabulary, or of a type that cannot have all of the model's, are another
- * tokenizer's, or were cut off when they were stored. */
+/* Tokens of a larger vocabulary, or of a type too small for the model's vocabulary, come from
+ * another tokenizer or were cut off when they were stored. */
 static rp_status check_vocab(const rpexec_tokens *t, uint32_t vocab)
 {
     const rpexec_token_file *f = &t->file;
@@ -298,7 +301,7 @@ static text_place text_of(const rpexec_tokens *t, uint64_t row)
     return p;
 }
 
-/* A token of a row as a label. */
+/* The label that a token of a row gives. */
 static int32_t label_at(const rpexec_tokens *t, const text_place *text, uint64_t at)
 {
     const rpexec_token_file *f = &t->file;
@@ -321,7 +324,8 @@ static bool has_label(const rpexec_tokens *t)
     return false;
 }
 
-/* Rows that end in runs of a token which nothing calls padding; of many a sample. */
+/* Warns of rows that end in runs of a token that is not known as padding; only a sample of many
+ * rows is checked. */
 #define SAMPLED_ROWS UINT64_C(4096)
 static void warn_of_runs(const rpexec_tokens *t)
 {
@@ -427,7 +431,7 @@ rp_status rpexec_tokens_identity(const rpexec_tokens *t, rp_arena *arena, const 
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* @return the first document that begins behind `token`; the number of documents: none does */
+/* @return the first document that begins after `token`; the number of documents if there is none */
 static uint64_t document_behind(const rpexec_token_file *f, uint64_t token)
 {
     uint64_t low = 0;
@@ -444,7 +448,7 @@ static uint64_t document_behind(const rpexec_token_file *f, uint64_t token)
 }
 
 /* @param at the sequence's first token
- * @return labels that stay */
+ * @return number of labels that are not ignored */
 static uint64_t read_stream(const rpexec_tokens *t, uint64_t at, int32_t *ids, int32_t *labels)
 {
     const rpexec_token_file *f = &t->file;
@@ -464,7 +468,7 @@ static uint64_t read_stream(const rpexec_tokens *t, uint64_t at, int32_t *ids, i
     return valid;
 }
 
-/* @return labels that stay */
+/* @return number of labels that are not ignored */
 static uint64_t read_row(const rpexec_tokens *t, uint64_t row, int32_t *ids, int32_t *labels)
 {
     const rpexec_token_file *f = &t->file;
@@ -474,7 +478,7 @@ static uint64_t read_row(const rpexec_tokens *t, uint64_t row, int32_t *ids, int
     for (uint32_t k = 0; k < t->seq_len; k++) {
         uint64_t at = row * f->row + k;
         uint64_t id = rpexec_token_file_at(f, at);
-        ids[k] = (int32_t)(id == NO_LABEL ? t->padding.token : id); /* 0 where it is not known */
+        ids[k] = (int32_t)(id == NO_LABEL ? t->padding.token : id); /* 0 if it is not known */
         labels[k] = at + 1 < end ? label_at(t, &text, at + 1) : RPEXEC_IGNORED;
         valid += labels[k] != RPEXEC_IGNORED ? 1 : 0;
     }

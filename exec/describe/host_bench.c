@@ -11,7 +11,7 @@
 #include <time.h>
 
 #define REPETITIONS 3u
-/* Of the machine's memory that the arrays may take: 20 bytes for each of a parameter. */
+/* The arrays may take this part of the machine's memory: 20 bytes for each parameter. */
 #define MEMORY_PART 8
 
 static const uint32_t sizes_mib[] = {4, 64, 256};
@@ -32,7 +32,7 @@ static const uint32_t pass_bytes[] = {
 
 typedef struct arrays {
     float *p, *g, *m, *v;
-    uint16_t *gradients, *weights; /* of 16 bits, one array */
+    uint16_t *gradients, *weights; /* of 16 bits, in a single allocation */
     uint64_t most, count;
     rpexec_pool *pool;
     uint64_t step;
@@ -96,13 +96,14 @@ static void measure_row(arrays *a, rpexec_host_bench *bench, uint32_t threads, u
 static void fill_piece(void *context, uint64_t first, uint64_t count)
 {
     const arrays *a = context;
-    for (uint64_t i = first; i < first + count; i++) { /* no denormals, no zero pages */
+    for (uint64_t i = first; i < first + count; i++) { /* values without denormals and pages other
+                                                          than the zero page */
         a->p[i] = a->g[i] = a->m[i] = a->v[i] = 1e-3f * (float)(i % 1000 + 1);
         a->gradients[i] = a->weights[i] = 0x2c2c;
     }
 }
 
-/* Pages belong to the threads that touch them first: all of them. */
+/* Pages lie near the threads that touch them first, so the first call must have all threads. */
 static rp_status measure_threads(arrays *a, uint32_t threads, bool first, rpexec_host_bench *bench)
 {
     rp_arena *arena = NULL;
@@ -124,7 +125,7 @@ static rp_status measure_threads(arrays *a, uint32_t threads, bool first, rpexec
 static rp_status measure(arrays *a, rpexec_pins *pins, rpexec_host_bench *bench)
 {
     uint32_t all = rp_crew_threads(0, RP_CREW_MAX_THREADS);
-    RP_TRY(measure_threads(a, all, true, bench)); /* touches what is pinned then */
+    RP_TRY(measure_threads(a, all, true, bench)); /* first touches the memory that is then pinned */
     bench->row_count = 0;
     size_t bytes = 2 * a->most * sizeof *a->gradients;
     bench->pinned = pins != NULL && rpexec_pins_add(pins, a->gradients, bytes);

@@ -2,8 +2,8 @@
  * layer's values, by threads and by tensor size.
  *
  * The passes are those that the executor runs (state/pass.h), on fp32 masters and fp16 working
- * weights and gradients. The fp16 ones are pinned where there is a GPU, as in a run. Rates are in
- * the traffic that programs say (common/lower/lower.h), as platform keys have them.
+ * weights and gradients. The fp16 arrays are pinned if there is a GPU, as in a run. Rates count the
+ * bytes that programs give for these ops (common/lower/lower.h), like the keys of a platform.
  */
 #pragma once
 
@@ -30,19 +30,19 @@ typedef enum rpexec_host_pass {
 
 typedef struct rpexec_host_row {
     uint32_t threads;
-    uint32_t mib;                       /**< of each fp32 array */
+    uint32_t mib;                       /**< MiB of each fp32 array */
     double Bps[RPEXEC_HOST_PASS_COUNT]; /**< median of three */
 } rpexec_host_row;
 
 typedef struct rpexec_host_bench {
     rpexec_host_row rows[RPEXEC_HOST_ROWS];
-    uint32_t row_count; /**< the last one has all threads and the largest arrays */
+    uint32_t row_count; /**< the last row has all threads and the largest arrays */
     bool pinned;
     double whole_Bps; /**< the three passes one after the other, in the last row */
 } rpexec_host_bench;
 
 /**
- * Measures; takes some seconds and 1.3 GB, less where the machine has little memory.
+ * Measures; takes some seconds and 1.3 GB, less if the machine has little memory.
  * @param pins NULL: memory is not pinned
  * @retval RP_OK, RP_NO_MEMORY, RP_BROKEN
  */

@@ -10,7 +10,7 @@
 #define COPY_BYTES ((size_t)256 << 20)
 #define COPIES 5u
 
-/* Functions of a library by name: data pointers become pointers to functions, as POSIX has it. */
+/* Functions of a library by name: data pointers become pointers to functions, as POSIX allows. */
 static bool find(void *library, const char *name, void *function_out)
 {
     void *found = dlsym(library, name);
@@ -18,7 +18,7 @@ static bool find(void *library, const char *name, void *function_out)
     return found != NULL;
 }
 
-/* Declarations of cuda.h; results 0: success. */
+/* Functions of the driver, as declared in cuda.h; a result of 0 is success. */
 
 struct rpexec_pins {
     void *library;
@@ -111,7 +111,7 @@ rpexec_gpu_copies rpexec_pins_copies(rpexec_pins *p)
     }
     memset(host, 1, COPY_BYTES);
     done = p->device_take(&gpu, COPY_BYTES) == 0;
-    for (uint32_t i = 0; done && i <= COPIES; i++) { /* the first one does not count */
+    for (uint32_t i = 0; done && i <= COPIES; i++) { /* the first copy does not count */
         uint32_t at = i == 0 ? 0 : i - 1;
         double begin_s = now_s();
         done = p->up(gpu, host, COPY_BYTES) == 0;

@@ -1,6 +1,6 @@
 /** @file pins.h  Pinned memory and copies of the first GPU, without CUDA at build time.
  *
- * libcuda.so.1 is opened when it is asked for. Where it is not there, there is no memory to pin.
+ * libcuda.so.1 is opened by rpexec_pins_open. Without it no memory is pinned.
  */
 #pragma once
 
@@ -18,18 +18,18 @@ typedef struct rpexec_pins rpexec_pins;
 
 /**
  * Opens the driver and a context on the first GPU.
- * @return NULL where there is no driver or no GPU
+ * @return NULL if there is no driver or no GPU
  */
 rpexec_pins *rpexec_pins_open(void);
 
-/** Pins memory for copies. @return false: the driver refuses, and it stays as it is. */
+/** Pins memory for copies. @return false: the driver refuses, and the memory stays as it is. */
 bool rpexec_pins_add(rpexec_pins *pins, void *memory, size_t bytes);
 
-/** Lets memory go that was pinned. @param pins may be NULL */
+/** Unpins memory. @param pins may be NULL */
 void rpexec_pins_remove(rpexec_pins *pins, void *memory);
 
-/** Measures copies. @return zeroes where the driver refuses */
+/** Measures copies. @return zeroes if the driver refuses */
 rpexec_gpu_copies rpexec_pins_copies(rpexec_pins *pins);
 
-/** Gives the context back. @param pins may be NULL */
+/** Releases the context and closes the driver. @param pins may be NULL */
 void rpexec_pins_close(rpexec_pins *pins);

@@ -1,4 +1,4 @@
-/* Links by piece size. */
+/* Measures links by piece size. */
 #include "exec/measure/calibrate.h"
 
 #include "common/base/host_limits.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Copies of a series; the first one does not count. */
+/* Copies of a series; the first copy does not count. */
 #define COPIES 7u
 #define LEAST_BYTES (UINT64_C(64) << 10)
 #define MOST_BYTES (UINT64_C(256) << 20)
@@ -40,8 +40,8 @@ static double deviation(uint32_t count, const double *bytes, const double *secon
     return sum;
 }
 
-/* A line of least absolute deviations goes through two of the points; where it may not begin below
- * 0, through one of them and 0. */
+/* A line of least absolute deviations goes through two of the points. If such a line would begin
+ * below 0, the line goes through a point and 0 instead. */
 rpexec_link_fit rpexec_link_fit_of(uint32_t count, const double *bytes, const double *seconds)
 {
     double best = INFINITY;
@@ -66,7 +66,7 @@ rpexec_link_fit rpexec_link_fit_of(uint32_t count, const double *bytes, const do
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* Successive copies of one kind. */
+/* Successive copies of the same kind. */
 typedef struct series {
     rpexec_way way;
     rpexec_beside beside;
@@ -77,16 +77,16 @@ typedef struct series {
 typedef struct measuring {
     const rpexec_site *site;
     bool peers;
-    uint64_t bytes; /* of a piece */
+    uint64_t bytes; /* size of a piece */
     rpexec_trial trial;
     series *all;
     uint32_t count;
-    uint32_t *series_of; /* [number] of the copy */
-    uint32_t *last;      /* of the series before, that the next ones wait for */
+    uint32_t *series_of; /* [number of the copy] */
+    uint32_t *last;      /* last copies of the previous group, for which the next group waits */
     uint32_t last_count;
 } measuring;
 
-/* In a GPU's arena; in host memory the first two for each GPU. */
+/* Pieces in a GPU's arena. Host memory has the first two of them for each GPU. */
 enum { PLACE_UP, PLACE_DOWN, PLACE_SENT, PLACE_RECEIVED, PLACES };
 #define HOST_PLACES 2u
 
@@ -97,7 +97,7 @@ static const rp_queue_kind queues[] = {
 };
 
 static const rp_op_kind kinds[] = {
-    [RPEXEC_WAY_UP] = RP_OP_UPLOAD_ACT, /* near the GPU (common/machine/machine.h) */
+    [RPEXEC_WAY_UP] = RP_OP_UPLOAD_ACT, /* memory near the GPU (common/machine/machine.h) */
     [RPEXEC_WAY_DOWN] = RP_OP_DOWNLOAD_ACT,
     [RPEXEC_WAY_PEER] = RP_OP_SEND,
 };
@@ -126,7 +126,7 @@ static rp_status add_series(measuring *m, rpexec_way way, rpexec_beside beside, 
     return RP_OK;
 }
 
-/* Series that are added next wait for all those from `first` on. */
+/* Ends a group: the series that are added next wait for all series from `first` on. */
 static void end_group(measuring *m, uint32_t first)
 {
     m->last_count = 0;
@@ -135,7 +135,7 @@ static void end_group(measuring *m, uint32_t first)
     }
 }
 
-/* Series at the same time: of GPUs [begin, end), in one direction or in both. */
+/* Adds series that run at the same time, for GPUs [begin, end), in one direction or in both. */
 static rp_status add_group(measuring *m, rpexec_beside beside, bool up, bool down, uint32_t begin,
                            uint32_t end)
 {
@@ -182,7 +182,7 @@ static uint64_t gpu_bytes(const measuring *m, uint64_t bytes)
     return bytes * (m->peers ? PLACES : PLACE_SENT);
 }
 
-/* Pages that nobody has touched are not really there. */
+/* Writes to all pages, since untouched pages have no memory behind them. */
 static rp_status prepare_memory(void *context, rpexec_driver *driver)
 {
     measuring *m = context;
@@ -205,7 +205,7 @@ static rp_status copy_piece(void *context, uint32_t number, uint32_t op, rpexec_
     const rpexec_driver_type *type = m->site->driver_type;
     (void)lane;
     if (m->series_of[number] == UINT32_MAX) {
-        return RP_OK; /* the SEND has done it, or there is nothing to do */
+        return RP_OK; /* the SEND has copied it, or there is nothing to copy */
     }
     const series *s = &m->all[m->series_of[number]];
     unsigned char *gpu = type->memory(driver, s->gpu);
@@ -223,7 +223,7 @@ static rp_status copy_piece(void *context, uint32_t number, uint32_t op, rpexec_
     return RP_OK;
 }
 
-/* One piece size. */
+/* Measures a single piece size. */
 static rp_status measure_size(measuring *m, rp_arena *arena)
 {
     uint32_t gpus = m->site->gpus;
@@ -249,7 +249,7 @@ static double median_s(const measuring *m, const series *s)
     return rp_median(values, COPIES - 1);
 }
 
-/* Half of what there is: others need some, too. */
+/* At most half of the available memory is used: other processes need some, too. */
 static bool has_memory(const measuring *m, uint64_t bytes)
 {
     const rpexec_site *site = m->site;
@@ -259,7 +259,7 @@ static bool has_memory(const measuring *m, uint64_t bytes)
     return on_gpus && all <= rp_host_memory_available("") / 2;
 }
 
-/* Over the sizes, each the median of the GPUs. */
+/* Fits lines over the sizes; the value of a size is the median of the GPUs. */
 static rp_status fit(rpexec_link_rates *rates, uint32_t gpus, rp_arena *arena)
 {
     double *values = NULL;

@@ -1,4 +1,4 @@
-/* Rate of a GPU's memory. */
+/* Measures the rate of a GPU's memory. */
 #include "common/base/host_limits.h"
 #include "common/base/median.h"
 #include "common/lower/lower.h"
@@ -6,15 +6,15 @@
 #include "exec/model/cutter.h"
 #include "exec/operators/adam.h"
 
-/* Steps of a GPU; the first one does not count. */
+/* Steps of a GPU; the first step does not count. */
 #define STEPS 6u
-/* Values of all GPUs together, and of each where they are many: more than caches hold. */
+/* Most values of all GPUs together, and of each if there are many GPUs: more than caches hold. */
 #define ALL_VALUES (UINT64_C(1) << 24)
 #define MOST_VALUES (UINT64_C(1) << 22)
 
 typedef struct measuring {
     const rpexec_site *site;
-    uint64_t values; /* of each GPU */
+    uint64_t values; /* count for each GPU */
     rpexec_trial trial;
 } measuring;
 
@@ -32,7 +32,7 @@ static rpexec_update cut(const measuring *m, unsigned char *base, uint64_t *byte
     return u;
 }
 
-/* A GPU's share of the model, or as much of it as fits. */
+/* Values of a GPU's share of the model, or as many of them as fit. */
 static void choose_values(measuring *m)
 {
     const rpexec_site *site = m->site;
@@ -58,7 +58,7 @@ static rp_status prepare_memory(void *context, rpexec_driver *driver)
     return RP_OK;
 }
 
-/* As UPDATE does (exec/run/ops.c), without asking anybody else. */
+/* A step of UPDATE (exec/run/ops.c), without waiting for other GPUs. */
 static rp_status step(void *context, uint32_t number, uint32_t op, rpexec_driver *driver,
                       rpexec_lane *lane)
 {

@@ -1,19 +1,20 @@
-/* Sums over the processes of a run. */
+/* Measures sums over the processes of a run. */
 #include "common/base/median.h"
 #include "exec/measure/calibrate.h"
 
 #include <math.h>
 
-/* Sums of a size; the first one does not count. They follow each other, as those of layers do. */
+/* Sums of each size; the first sum does not count. They follow each other, as the sums of layers
+ * do. */
 #define SUMS 9u
 #define LEAST_BYTES (UINT64_C(16) << 10)
 #define MOST_BYTES (UINT64_C(16) << 20)
 #define GROWTH 4u
 #define MOST_SIZES 6u
-/* Of the slowest process's sums of a size, beyond which no longer ones are measured. */
+/* Seconds of a size's sums in the slowest process, after which no larger sizes are measured. */
 #define BUDGET_S 0.5
 
-/* Nobody else's while a record is made. */
+/* Nothing else uses this tag while a record is made. */
 #define TAG (UINT64_C(1) << 63)
 
 static double now_s(void)
@@ -21,7 +22,7 @@ static double now_s(void)
     return 1e-9 * (double)rpexec_driver_now_ns();
 }
 
-/* @param spent_out of all sums, of the slowest process: all processes see the same */
+/* @param spent_out seconds of all sums in the slowest process, the same value in all processes */
 static rp_status measure_size(rpexec_processes *processes, uint64_t bytes, float *array,
                               double *median_out, double *spent_out)
 {
@@ -74,7 +75,7 @@ rp_status rpexec_calibrate_network(rpexec_processes *processes, rp_arena *arena,
     if (processes == NULL) {
         return RP_OK;
     }
-    RP_TRY(rpexec_processes_meet(processes)); /* what was sent before has left */
+    RP_TRY(rpexec_processes_meet(processes)); /* earlier messages have left */
     double bits_per_s = rpexec_processes_limit(processes, 0);
     rp_status status = measure_sizes(processes, arena, fit_out);
     (void)rpexec_processes_limit(processes, bits_per_s);

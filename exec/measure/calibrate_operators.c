@@ -10,15 +10,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Repetitions beside the first one: as many as the time allows, once it is known. */
+/* Repetitions after the first: as many as the time allows, which the first measures. */
 #define LEAST_REPETITIONS 2u
 #define MOST_REPETITIONS 9u
 #define BUDGET_S 2.0
 
-/* Random values repeat after so many. */
+/* Period after which random values repeat. */
 #define PATTERN 65536u
 
-/* A layer makes no calls at this address, but computes others from it. */
+/* A base from which a layer computes addresses when its calls are only listed. */
 #define NOWHERE ((unsigned char *)(uintptr_t)4096)
 
 static const char *const layer_texts[] = {
@@ -33,7 +33,7 @@ static const char *const phase_texts[] = {
 #undef PHASE_TEXT
 };
 
-/* Arrays that one layer of each kind works on; the layers take turns. */
+/* Arrays on which a layer of each kind works; the layers take turns. */
 typedef struct memory {
     void *weights, *gradients;
     void *input, *output, *d_input, *d_output, *head_gradient;
@@ -51,9 +51,9 @@ typedef struct noted_call {
 
 /* Calls of all phases, one after the other. */
 typedef struct notes {
-    rpexec_call_taker taker; /* the first: it is what operators get as their lane */
-    rpexec_phase phase;      /* under way */
-    noted_call *calls;       /* [most] as far as there is room */
+    rpexec_call_taker taker; /* must be the first member: operators get it as their lane */
+    rpexec_phase phase;      /* of the calls that are being noted */
+    noted_call *calls;       /* [most] the calls that fit are noted */
     uint32_t count;
     uint32_t most;
 } notes;
@@ -181,13 +181,14 @@ static void note_call(rpexec_call_taker *taker, const uint64_t *call)
     n->count++;
 }
 
-/* A block's backward ends with its weight part: as many calls as that makes by itself. */
+/* A block's backward ends with its weight part: as many calls as the weight part makes by
+ * itself. */
 static void mark_weights(measuring *m, const rpexec_compute *c, const memory *at)
 {
     notes *n = &m->notes;
     uint32_t end = n->count;
     uint32_t most = n->most;
-    n->most = 0; /* counted only */
+    n->most = 0; /* only count */
     n->count = 0;
     run_phase(m, c, at, RPEXEC_PHASE_BLOCK_BACKWARD, RPEXEC_BACKWARD_WEIGHT);
     uint32_t begin = end - n->count;
@@ -198,7 +199,7 @@ static void mark_weights(measuring *m, const rpexec_compute *c, const memory *at
     }
 }
 
-/* Which calls all phases make where memory begins at `base`. No layer asks `finite`. */
+/* Notes the calls of all phases for memory that begins at `base`. No layer calls `finite`. */
 static void note_calls(measuring *m, unsigned char *base, const float *rotary)
 {
     uint64_t bytes = 0;
@@ -218,7 +219,7 @@ static void note_calls(measuring *m, unsigned char *base, const float *rotary)
     }
 }
 
-/* First how many, then which. */
+/* Counts the calls first, then notes them. */
 static rp_status list_calls(measuring *m)
 {
     notes *n = &m->notes;
@@ -274,14 +275,14 @@ static rp_status prepare_memory(void *context, rpexec_driver *driver)
     return type->transfer(driver, at.labels, ids, m->tokens * sizeof *ids);
 }
 
-/* Addresses are known when the first call is due. */
+/* Performs a call. Addresses are known when the first call begins. */
 static rp_status perform(void *context, uint32_t number, uint32_t op, rpexec_driver *driver,
                          rpexec_lane *lane)
 {
     measuring *m = context;
     const rpexec_driver_type *type = m->site->driver_type;
     if (number >= m->trial.op_count - (m->site->gpus - 1)) {
-        return RP_OK; /* another GPU's */
+        return RP_OK; /* of another GPU */
     }
     if (number == 0) {
         note_calls(m, type->memory(driver, 0), type->rotary(driver, op));
@@ -306,7 +307,7 @@ static rp_status run_trial(measuring *m, uint32_t repetitions, uint64_t bytes)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Of one call, over the repetitions behind the first. */
+/* Median of a call over the repetitions after the first. */
 static double median_s(const measuring *m, uint32_t call, uint32_t repetitions)
 {
     double values[MOST_REPETITIONS];
@@ -365,7 +366,7 @@ static rp_status collect_rows(const measuring *m, uint32_t repetitions,
 
 static bool has_memory(const rpexec_site *site, uint64_t bytes)
 {
-    /* Every GPU's arena is as large; a half is left to others. */
+    /* Every GPU's arena has this size; half of the host's memory is left to other processes. */
     uint64_t room =
         site->gpu_bytes != 0 ? site->gpu_bytes : rp_host_memory_available("") / 2 / site->gpus;
     if (bytes > room) {

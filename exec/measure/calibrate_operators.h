@@ -1,8 +1,8 @@
-/** @file calibrate_operators.h  Times of each of a layer's operators, with a run's own shapes.
+/** @file calibrate_operators.h  Times of each operator of a layer, with a run's own shapes.
  *
- * One layer of each kind is run on the first GPU's compute queue, operator by operator, several
- * times over, the first time not counting: in a layer's order, so that caches hold what they hold
- * there. Data are random, gradients add up as in a run.
+ * A layer of each kind runs on the first GPU's compute queue, operator by operator, several times
+ * over, the first time not counting. The operators run in the layer's order, so that caches hold
+ * the same data as in a run. Data are random, and gradients add up as in a run.
  */
 #pragma once
 
@@ -28,25 +28,27 @@ typedef enum rpexec_phase {
         RPEXEC_PHASE_COUNT
 } rpexec_phase;
 
-/** An operator with one shape in one phase. */
+/** An operator with a given shape in a given phase. */
 typedef struct rpexec_operator_row {
     rpexec_phase phase;
-    bool of_weights; /**< of a backward's weight part, which zero-bubble schedules put off */
+    bool of_weights; /**< the call belongs to a backward's weight part, which zero-bubble schedules
+                          delay */
     const rpexec_call_description *call;
     uint32_t count;  /**< calls in the layer */
-    double median_s; /**< of one call */
-    double total_s;  /**< of them all: the sum of each one's median */
+    double median_s; /**< seconds of a call */
+    double total_s;  /**< seconds of all calls: the sum of their medians */
 } rpexec_operator_row;
 
 typedef struct rpexec_operator_costs {
     rpexec_operator_row *rows;
     uint32_t row_count;                 /**< 0: there was not enough memory */
-    double total_s[RPEXEC_PHASE_COUNT]; /**< of all calls of a phase; 0: not measured */
-    uint32_t repetitions;               /**< that count */
+    double total_s[RPEXEC_PHASE_COUNT]; /**< seconds of all calls of a phase; 0: not measured */
+    uint32_t repetitions;               /**< number of repetitions that count */
 } rpexec_operator_costs;
 
 /**
- * Measures. A model whose layers do not fit into the site's memory is left out, with a warning.
+ * Measures operators. A model whose layers do not fit into the site's memory is skipped with a
+ * warning.
  * @param updates whether GPUs perform Adam
  * @param costs_out in `arena`
  * @retval RP_OK, RP_NO_MEMORY, RP_TOOL, RP_BROKEN (an operator has failed; logged)
@@ -64,8 +66,8 @@ double rpexec_operators_attention(const rpexec_operator_costs *costs, bool backw
 
 /**
  * Writes operators.csv: layer, phase, operator, shape, count, median_us, total_us, gflop, gb,
- * tflop_per_s, gb_per_s of one call, and for each phase that the cost table has the operators' sum,
- * what the run measured, and the former over the latter as `coverage`.
+ * tflop_per_s and gb_per_s of a call; and for each phase of the cost table the sum of the
+ * operators' times, the time that the run measured, and the former over the latter as `coverage`.
  * @param measured medians of the run
  */
 void rpexec_operators_write(const rpexec_operator_costs *costs, const rp_costs *measured,

@@ -1,10 +1,10 @@
-/* Times that starting an op takes. */
+/* Measures the times of starting an op. */
 #include "common/base/median.h"
 #include "exec/measure/calibrate.h"
 
 #include <string.h>
 
-/* Ops of a series; the first ones do not count. */
+/* Ops of a series; the first WARM_UP ops do not count. */
 #define OPS 120u
 #define WARM_UP 20u
 
@@ -12,7 +12,7 @@
  * in a run, and be waked up. */
 #define SPIN_NS 600000
 
-/* On GPUs nothing begins before all is enqueued: until then the first op takes its time. */
+/* On GPUs no op begins before all are enqueued: the first op copies until then. */
 #define HOLD_BYTES (UINT64_C(8) << 20)
 #define HOLD_COPIES 128u /* 1 GiB: some 20 ms */
 
@@ -52,7 +52,7 @@ static rp_status append_op(measuring *m, uint32_t gpu, rp_queue_kind queue, rp_o
     return rpexec_trial_append(&m->trial, gpu, queue, kind, 0, &before, waits ? 1 : 0);
 }
 
-/* There and back between a compute queue and another one. */
+/* Adds ops that go there and back between GPU 0's compute queue and another queue. */
 static rp_status add_chain(measuring *m, uint32_t gpu, rp_queue_kind queue, rp_op_kind kind)
 {
     for (uint32_t i = 0; i < OPS; i += 2) {
@@ -62,7 +62,8 @@ static rp_status add_chain(measuring *m, uint32_t gpu, rp_queue_kind queue, rp_o
     return RP_OK;
 }
 
-/* From `first` on. There and back together: clocks of two GPUs differ a little. */
+/* Median time to start an op in the chain from `first` on. Both directions are averaged, since
+ * clocks of two GPUs differ a little. */
 static double chain_s(const measuring *m, uint32_t first)
 {
     const rpexec_trial *t = &m->trial;
@@ -92,7 +93,7 @@ static rp_status measure_starts(measuring *m, rpexec_starts *starts)
     if (several) {
         RP_TRY(add_chain(m, 1, RP_QUEUE_COMPUTE, RP_OP_FORWARD));
     }
-    for (uint32_t gpu = 2; gpu < m->site->gpus; gpu++) { /* 0 and 1 have enough to do */
+    for (uint32_t gpu = 2; gpu < m->site->gpus; gpu++) { /* GPUs 0 and 1 have ops already */
         RP_TRY(rpexec_trial_append(&m->trial, gpu, RP_QUEUE_COMPUTE, RP_OP_FORWARD, 0, NULL, 0));
     }
     m->trial.gpu_bytes = m->trial.host_bytes = HOLD_BYTES;

@@ -14,7 +14,8 @@ static double seconds(struct timeval t)
     return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
 }
 
-/* Idle and waiting for a disk are not busy; a guest's time is in user's. */
+/* Ticks of idling and of waiting for a disk are not busy. The ticks of user include those of
+ * guest. */
 static double busy_ticks(const cpu_set_t *allowed, unsigned *processors_out)
 {
     char line[512];

@@ -1,10 +1,10 @@
 /** @file load.h  Other processes' share of the processors while something is measured.
  *
- * Of the processors that this process may use, the time that they were busy or stolen by a
- * hypervisor (/proc/stat, in ticks) less what this process used itself (getrusage). Beyond
- * RPEXEC_BUSY_PCT a record is marked and a measured time said to be beside others: half of that is
- * what an idle machine shows at most in the second that a record takes at least, and a process on
- * every processor takes about 50 %.
+ * The share is the time in which the processors that this process may use were busy or stolen by a
+ * hypervisor (/proc/stat, in ticks), less the time that this process used itself (getrusage).
+ * Beyond RPEXEC_BUSY_PCT a record is marked as measured beside other processes. The limit is twice
+ * the most that an idle machine shows in a second, which a record takes at least; another process
+ * on every processor takes about 50 %.
  */
 #pragma once
 
@@ -12,34 +12,35 @@
 
 #define RPEXEC_BUSY_PCT 10.0
 
-/** A beginning. */
+/** Times when a measurement began. */
 typedef struct rpexec_load {
-    double busy_s; /**< of the processors, since the machine was started; negative: not known */
-    double own_s;  /**< of this process */
+    double busy_s; /**< seconds of the processors since the machine was started; negative: not
+                        known */
+    double own_s;  /**< seconds of this process */
     double wall_s;
     unsigned processors;
 } rpexec_load;
 
-/** @return now. */
+/** @return the times now. */
 rpexec_load rpexec_load_begin(void);
 
 /**
- * @return of the processors that this process may use, its part where processes of the run share
- * them: 1 where each has its own, as mpirun gives them to few
- * @param processes NULL: there is one process
+ * @return this process's share of the processors that it may use, when processes of the run share
+ * them; 1 if each process has its own processors, as mpirun gives them to few processes
+ * @param processes NULL: there is a single process
  */
 double rpexec_load_share(const rpexec_processes *processes);
 
 /**
- * Gets the time since `begin` of the run's processes that share this one's processors: they are no
- * others. All processes call it.
- * @param processes NULL: there is one process
- * @param tag as of rpexec_processes_gather
+ * Gets the time since `begin` of the other processes of the run that share this process's
+ * processors: it does not count as other processes' load. All processes call it.
+ * @param processes NULL: there is a single process
+ * @param tag tag for rpexec_processes_gather
  * @retval RP_OK, RP_BROKEN (a process is gone), RP_NO_MEMORY
  */
 rp_status rpexec_load_siblings(const rpexec_load *begin, rpexec_processes *processes, uint64_t tag,
                                double *seconds_out);
 
-/** @return percent of the processors that others than these have used since; 0 where nothing is
- * known or the time is too short to tell. */
+/** @return percent of the processors that processes outside the run have used since `begin`; 0 if
+ * it is not known or the time is too short to tell. */
 double rpexec_load_others_pct(const rpexec_load *begin, double siblings_s);

@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ops of one stage, kind and layer take as long as each other. */
+/* A sample of a group of ops; ops of the same stage, kind and layer take equally long. */
 typedef struct group {
     uint64_t key;
     int64_t ps;
     uint32_t op;
 } group;
 
-/* A sum of estimates, each with as much weight as ops are behind it. */
+/* A sum of estimates, each weighted with the number of its ops. */
 typedef struct estimate {
     double sum_ps;
     double weight;
@@ -91,7 +91,7 @@ static rp_status take_samples(measuring *m, rp_arena *arena)
     return RP_OK;
 }
 
-/* Of one layer, from the FLOP costs. */
+/* The FLOP of a layer in an op of this kind, in the unit of the FLOP costs. */
 static double flops_of(const rp_costs *flops, uint8_t kind, uint32_t layer)
 {
     uint16_t tensors = rp_op_kinds[kind].tensors;
@@ -103,7 +103,7 @@ static double flops_of(const rp_costs *flops, uint8_t kind, uint32_t layer)
     return (double)ps;
 }
 
-/* The blocks that an op goes through, counted from 1: none where it has the head alone. */
+/* The blocks that an op goes through, counted from 1: none if it has only the head. */
 static void blocks_of(const rpexec_task *task, uint8_t kind, uint32_t blocks, uint32_t *begin_out,
                       uint32_t *end_out)
 {
@@ -112,7 +112,7 @@ static void blocks_of(const rpexec_task *task, uint8_t kind, uint32_t blocks, ui
     *end_out = !layers ? *begin_out : task->end > blocks + 1 ? blocks + 1 : task->end;
 }
 
-/* Splits the median of ops that do the same over what they run. */
+/* Splits the median time of equal ops over the layers and the head that they run. */
 static void split(measuring *m, const group *samples, uint32_t count)
 {
     const rpexec_task *task = &m->plan->tasks[samples[0].op];
@@ -190,7 +190,7 @@ static bool moves(const measuring *m, uint32_t op)
            duration(m->timeline, op) > 0;
 }
 
-/* True where no other transfer runs at the same time. */
+/* True if no other transfer runs at the same time. */
 static bool alone(const measuring *m, uint32_t op)
 {
     const rp_timeline *t = m->timeline;
@@ -232,7 +232,8 @@ static bool is_collective(const measuring *m, uint32_t op)
            o->iteration >= m->skip && duration(m->timeline, op) > 0;
 }
 
-/* Short transfers are mostly overhead: those with half of the most bytes or more count. */
+/* Short transfers are mostly overhead: only transfers with at least half of the most bytes
+ * count. */
 static double link_rate(const measuring *m, choice chosen, double *values)
 {
     const rp_program *p = m->plan->program;
@@ -251,7 +252,7 @@ static double link_rate(const measuring *m, choice chosen, double *values)
     return rp_median(values, count);
 }
 
-/* The median way of a boundary tensor over the host, or of a SEND. */
+/* The median time of a boundary tensor's way over the host, or of a SEND. */
 static int64_t hop_ps(const measuring *m, double *values)
 {
     const rp_op_kind kinds[] = {RP_OP_DOWNLOAD_ACT, RP_OP_UPLOAD_ACT, RP_OP_SEND};
@@ -319,7 +320,7 @@ rp_status rpexec_measure(const rpexec_plan *plan, const rp_timeline *timeline,
     costs_out->hop_ps = hop_ps(&m, values);
     double forward = flop_rate(flops->fwd_ps, costs_out->fwd_ps, flops->layers);
     double backward = flop_rate(flops->bwd_ps, costs_out->bwd_ps, flops->layers);
-    /* Adapters leave the head's table as it is, and its gradient is not computed. */
+    /* With adapters the head's table is not trained, and its gradient is not computed. */
     int64_t head = flops->head_fwd_ps + flops->head_bwd_ps / (plan->model->rank != 0 ? 2 : 1);
     int64_t head_ps = costs_out->head_fwd_ps + costs_out->head_bwd_ps;
     *rates_out =
@@ -336,14 +337,14 @@ rp_status rpexec_measure(const rpexec_plan *plan, const rp_timeline *timeline,
 
 /* ---- executed FLOP --------------------------------------------------------------------------- */
 
-/* @param flops of one sequence, of what `op`'s GPU computes with */
+/* @param flops FLOP costs of a single sequence with the model of `op`'s GPU */
 static double executed(const rpexec_plan *plan, const rp_costs *flops, uint32_t op)
 {
     const rpexec_task *task = &plan->tasks[op];
     const rp_op *o = &plan->program->ops[op];
     uint32_t begin = 0;
     uint32_t end = 0;
-    /* Adapters leave the head's table as it is, and its gradient is not computed. */
+    /* With adapters the head's table is not trained, and its gradient is not computed. */
     double head_bwd = (double)flops->head_bwd_ps / (plan->model->rank != 0 ? 2 : 1);
     double ps = task->runs_head ? (double)flops->head_fwd_ps + head_bwd : 0;
     blocks_of(task, o->kind, flops->layers, &begin, &end);

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* GPUs are threads: a machine has as many as anybody wants. */
+/* Emulated GPUs are threads, so a machine has as many as a run asks for. */
 #define EMULATED_GPUS 64u
 
-/* GPUs that get less together than alone share something: a tenth is no chance. Parts of a device
+/* GPUs that are slower together than alone by more than a tenth share a link. Parts of a device
  * share its link in any case. */
 #define SHARED 0.9
 
-/* As many digits as a file has. */
+/* Rounds a value to the digits that the file shows. */
 static double short_of(double value)
 {
     char digits[32];
@@ -39,16 +39,17 @@ static bool on_gpus(const rpexec_platform_of *of)
     return of->gpu_bytes != 0;
 }
 
-/* Otherwise copies are work of threads. */
+/* Without links, copies are work of threads. */
 static bool has_links(const rpexec_platform_of *of)
 {
     return of->machine->limited || on_gpus(of);
 }
 
-/* ---- where rates are from -------------------------------------------------------------------- */
+/* ---- sources of rates ------------------------------------------------------------------------ */
 
-/* A rate, 0 where it is not known, and the note that says where it is from. Its first word counts
- * (common/inputs/platform_write.h): what no trial and no op of that kind has shown is assumed. */
+/* A rate, 0 if it is not known, and the note that names its source. The first word of the note
+ * counts (common/inputs/platform_write.h): a rate is "assumed" if no trial and no op of that kind
+ * has measured it. */
 typedef struct source {
     double per_s;
     const char *note;
@@ -79,14 +80,14 @@ static void note(rp_noted_platform *p, const char *key, source s)
     }
 }
 
-/* Rates of a thread stand for GPUs that are threads, whose copies are not limited. */
+/* The rate of a thread, for GPUs that are threads and whose copies are not limited; otherwise 0. */
 static double of_thread(const rpexec_platform_of *of, double per_s)
 {
     return has_links(of) ? 0 : per_s;
 }
 
-/* Pieces copied for the measurement show a link's rate better than the run's own transfers; of
- * threads' copies, which caches help, the run's do. */
+/* Pieces copied for the measurement show a link's rate better than the run's own transfers; copies
+ * by threads profit from caches, so there the run's own transfers come first. */
 static source copies_of(const rpexec_platform_of *of, rpexec_way way, double of_run_Bps)
 {
     const source run = {of_run_Bps, "measured: the run's longest transfers"};
@@ -96,8 +97,8 @@ static source copies_of(const rpexec_platform_of *of, rpexec_way way, double of_
     return has_links(of) ? FIRST_KNOWN(pieces, run) : FIRST_KNOWN(run, thread);
 }
 
-/* Of a link in one direction, where nothing has been copied: as the emulated one, or the other
- * direction. */
+/* The rate of a link in a direction. If nothing has been copied, it is the rate of the emulated
+ * link, of the other direction, or of a thread. */
 static source link_of(const rpexec_platform_of *of, rpexec_way way, const double *of_run_Bps)
 {
     rpexec_way back = way == RPEXEC_WAY_UP ? RPEXEC_WAY_DOWN : RPEXEC_WAY_UP;
@@ -118,8 +119,8 @@ static double fitted(const rpexec_link_rates *links, rpexec_way way, rpexec_besi
     return giga(links->fits[way][beside].Bps);
 }
 
-/* Of one GPU alone, and rates of both directions at once; those of all GPUs at once are for the
- * reader alone. */
+/* Sets the values of a single GPU, with the rates of both directions at once. Rates of all GPUs at
+ * once are only notes for the reader. */
 static rp_status set_alone(const rpexec_link_rates *l, rp_arena *arena, rp_noted_platform *p)
 {
     const rpexec_way up = RPEXEC_WAY_UP, down = RPEXEC_WAY_DOWN;
@@ -128,7 +129,7 @@ static rp_status set_alone(const rpexec_link_rates *l, rp_arena *arena, rp_noted
                         l->fits[down][RPEXEC_BESIDE_NOTHING].overhead_s) /
                        2;
     if (!(l->fits[up][RPEXEC_BESIDE_BACK].Bps > 0 && l->fits[down][RPEXEC_BESIDE_BACK].Bps > 0)) {
-        return RP_OK; /* there was no room */
+        return RP_OK; /* there was not enough memory */
     }
     p->platform.copy_latency_us = short_of(1e6 * latency_s);
     double alone = fitted(l, up, RPEXEC_BESIDE_NOTHING) + fitted(l, down, RPEXEC_BESIDE_NOTHING);
@@ -166,8 +167,7 @@ static void set_topology(const rp_platform *given, rp_platform *p)
     p->host_dram_gb_per_s = given->host_dram_gb_per_s;
 }
 
-/* Rate of all GPUs together, if they copy at once; the sum of their links where that was not
- * measured. */
+/* Rate of all GPUs together that copy at once; if that was not measured, the sum of their links. */
 static double together_Bps(const rpexec_platform_of *of, double alone_Bps)
 {
     double up_Bps = of->links->fits[RPEXEC_WAY_UP][RPEXEC_BESIDE_ALL].Bps;
@@ -184,7 +184,8 @@ static void set_shared(const rpexec_platform_of *of, double alone_Bps, rp_noted_
     bool shared = on_gpus(of) && given->name == NULL && of->gpus > 1 &&
                   all_Bps < SHARED * of->gpus * alone_Bps;
     if (of->sharing_gpus > 1 || shared) {
-        double Bps = measured ? all_Bps : alone_Bps; /* of a device's parts */
+        double Bps = measured ? all_Bps : alone_Bps; /* if not measured, GPUs are parts of a
+                                                        device */
         p->platform.gpus_per_switch = of->gpus;
         p->platform.switch_gb_per_s = short_of(p->platform.link_gb_per_s * Bps / alone_Bps);
         rp_platform_add_note(p, "gpus_per_switch",
@@ -242,7 +243,8 @@ static rp_status set_links(const rpexec_platform_of *of, rp_arena *arena, rp_not
     return RP_OK;
 }
 
-/* A ring has as many hops as the sum takes through each port (rp_machine_exchange_ps). */
+/* The overhead of a sum is divided by its number of hops, those of a ring
+ * (rp_machine_exchange_ps). */
 static void set_network(const rpexec_platform_of *of, rp_noted_platform *p)
 {
     if (of->network == NULL || !(of->network->Bps > 0)) {
@@ -255,7 +257,7 @@ static void set_network(const rpexec_platform_of *of, rp_noted_platform *p)
     rp_platform_add_note(p, "network_hop_us", "measured: likewise");
 }
 
-/* One key stands for all changes of queues, be they of one GPU or of two. */
+/* A single key stands for all changes of queues, within a GPU and between two. */
 static void set_starts(const rpexec_starts *s, rp_noted_platform *p)
 {
     double wake_s = s->far_count > 0 ? (s->wake_s + s->far_s) / 2 : s->wake_s;
@@ -283,7 +285,7 @@ static void set_compute(const rpexec_platform_of *of, rp_noted_platform *out)
         FIRST_KNOWN({of->attention_bwd_flops, "measured: attention alone (operators.csv)"},
                     {m->backward_flops, "assumed: as all of a layer's backward"},
                     {layer.per_s, "assumed: as matrix products of one thread"});
-    /* no peaks: nothing that was measured is faster */
+    /* the fastest measured rate stands for the peak */
     double most = fmax(fmax(m->most_flops, layer.per_s), fmax(forward.per_s, backward.per_s));
     p->fp16_tflops_fp16_acc = p->fp16_tflops_fp32_acc = tera(most);
     p->fp32_tflops = of->dtype == RP_DTYPE_F32 ? p->fp16_tflops_fp32_acc : 0;
@@ -354,7 +356,7 @@ rp_status rpexec_platform_make(const rpexec_platform_of *of, rp_arena *arena,
     if (of->starts->wake_count > 0) {
         set_starts(of->starts, out);
     }
-    if (!on_gpus(of)) { /* GPUs compute themselves */
+    if (!on_gpus(of)) { /* GPUs need none of the host's cores to compute */
         set_cores(of, out);
     }
     return RP_OK;

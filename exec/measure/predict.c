@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- what was recorded ----------------------------------------------------------------------- */
+/* ---- the record of an earlier run ------------------------------------------------------------ */
 
 rp_status rpexec_predict_conditions(rp_dtype dtype, const rp_model *model, bool half_accumulation,
                                     rpexec_attention_by attention, rp_arena *arena,
@@ -52,7 +52,7 @@ static rp_status check_sizes(const char *path, const rp_costs *c, const rpexec_m
     return RP_OK;
 }
 
-/* Other models may have the same sizes. */
+/* Compares the names too, since different models may have the same sizes. */
 static rp_status check_origin(const char *path, const rp_costs *c, const rpexec_measured *w)
 {
     const char *at = strrchr(c->name, '@');
@@ -110,7 +110,7 @@ rp_status rpexec_predict_read(const char *from, const rpexec_measured *wanted, r
 
 /* ---- rpsim ----------------------------------------------------------------------------------- */
 
-/* Installed in the same folder; in a build tree one above. */
+/* rpsim is installed in the same folder as rpexec; in a build tree it is a folder above. */
 static rp_status find_rpsim(rp_arena *arena, const char **path_out)
 {
     static const char *const places[] = {"rpsim", "../rpsim"};
@@ -158,7 +158,7 @@ static rp_status simulate(const rpexec_prediction *p, const char *program, const
     return rp_process_run(&process);
 }
 
-/* @param path_out of a new, empty file; to be removed */
+/* @param path_out a new, empty file, which the caller removes */
 static rp_status make_temporary(rp_arena *arena, const char **path_out)
 {
     const char *folder = getenv("TMPDIR");

@@ -90,22 +90,24 @@ static void print_costs(const rpexec_recorded *r, const rp_costs *c, double busy
 
 /* ---- the platform ---------------------------------------------------------------------------- */
 
-/* Measurements of links, starts and operators, beside the run but for `run`. */
+/* Measurements of links, starts and operators, made separately from the run, except `run`. */
 typedef struct calibration {
     rpexec_link_rates links;
-    rpexec_starts idle, run; /* in nothing else, and among the run's own ops */
+    rpexec_starts idle, run; /* idle: with nothing else at work; run: among the run's own ops */
     rpexec_operator_costs operators;
     rpexec_link_fit network;
     rpexec_host_rates host;
     double memory_Bps;
-    double siblings_s; /* of processors that this process has, too */
+    double siblings_s; /* processors' time of the run's processes that share this process's
+                          processors */
 } calibration;
 
-/* Tag of what processes tell each other meanwhile (exec/processes/processes.h); nothing else runs.
+/* Tag of messages between processes during a record (exec/processes/processes.h), when nothing else
+ * runs.
  */
 #define TAG (UINT64_C(1) << 63)
 
-/* That work on the state of the model (state.h). */
+/* Threads that work on the state of the model (state.h). */
 static uint32_t optimizer_threads(const rpexec_model *model, const rpexec_host_rates *h)
 {
     uint64_t pieces = 0;
@@ -115,7 +117,7 @@ static uint32_t optimizer_threads(const rpexec_model *model, const rpexec_host_r
     return pieces < RPEXEC_POOL_LEAST_PIECES ? 1 : rpexec_pool_threads(h->threads);
 }
 
-/* @return 0 where others used so little that it shows in no time */
+/* @return 0 if other processes used too little to affect the times */
 static double busy_pct(const rpexec_recorded *r, double siblings_s)
 {
     double pct = r->load != NULL ? rpexec_load_others_pct(r->load, siblings_s) : 0;
@@ -164,13 +166,14 @@ static rp_status print_platform(const rpexec_recorded *r, const rpexec_rates *ra
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* GPUs reach each other: threads with memory of their own do, and devices with or without help. */
+/* GPUs can copy to each other, as threads or as devices (directly or over the host), unless the
+ * links are limited and the machine has none between GPUs. */
 static bool has_peers(const rpexec_recorded *r)
 {
     return !r->machine->limited || r->machine->machine.peer_Bps > 0;
 }
 
-/* All processes begin a measurement together. */
+/* Waits until all processes are here, so that they begin a measurement together. */
 static rp_status meet(const rpexec_recorded *r)
 {
     return r->processes != NULL ? rpexec_processes_meet(r->processes) : RP_OK;
@@ -196,9 +199,9 @@ static rp_status calibrate(const rpexec_plan *plan, const rp_timeline *timeline,
                            : RP_OK;
 }
 
-/* Attention, which the weight part has none of, is further from the peak than products are: of a
- * run that does not split its backwards, the parts are as long as their operators, not as their
- * FLOP. */
+/* For a run that does not split its backwards, the parts take the shares of their operators' times,
+ * not of their FLOP: attention, which only the input part has, is further from the peak than
+ * products are. */
 static rp_status split_backward(const rp_costs *flops, const rpexec_operator_costs *operators,
                                 rp_arena *arena, rp_costs *proportions_out)
 {
@@ -214,7 +217,7 @@ static rp_status split_backward(const rp_costs *flops, const rpexec_operator_cos
     return RP_OK;
 }
 
-/* A sum begins when the last process has come: layers take as long as in the slowest one. */
+/* A sum begins when the last process has come: layers take as long as in the slowest process. */
 static rp_status take_slowest(rpexec_processes *processes, rp_costs *costs)
 {
     int64_t *const lists[] = {costs->fwd_ps, costs->bwd_ps, costs->bwd_input_ps,

@@ -11,7 +11,7 @@ void rpexec_trial_begin(const rpexec_site *site, rp_arena *arena, rpexec_trial *
     *trial_out = (rpexec_trial){.site = site, .arena = arena};
 }
 
-/* Room for one more and `room` others. */
+/* Makes room for another element and `room` more. */
 static rp_status grow(rp_arena *arena, uint32_t count, uint32_t room, size_t size, uint32_t *most,
                       void **array)
 {
@@ -52,8 +52,8 @@ typedef struct running {
     rp_program *program;
     rpexec_plan plan;
     rp_timeline *timeline;
-    uint32_t *op_of;     /* [number] in the program */
-    uint32_t *number_of; /* [op] */
+    uint32_t *op_of;     /* [number in the trial] op of the program */
+    uint32_t *number_of; /* [op] number in the trial */
     rpexec_trial_perform perform;
     void *context;
     _Atomic(rpexec_driver *) driver;
@@ -165,7 +165,8 @@ static rp_status open_and_run(running *r, rpexec_trial_prepare prepare)
                                          .devices = site->devices,
                                          .machine = site->machine,
                                          .bound = site->bound,
-                                         .unbounded = true, /* what starts cost without the host */
+                                         .unbounded = true, /* the time of a start without the
+                                                               host */
                                          .watchdog_s = site->watchdog_s};
     RP_TRY(site->driver_type->open(&config, perform, r, &driver));
     atomic_store(&r->driver, driver);

@@ -1,16 +1,16 @@
-/* u = x + attention(norm(x)), y = u + mlp(norm(u)); with four norms what attention and MLP give is
- * normed before it is added. executor.md section 5. */
+/* u = x + attention(norm(x)), y = u + mlp(norm(u)); with four norms the outputs of attention and
+ * MLP are normed before they are added. executor.md section 5. */
 #include "exec/model/block.h"
 
 #include "exec/model/linear.h"
 #include "exec/model/mlp.h"
 
-/* Sizes of a microbatch in this model; q, kv: values of one row. */
+/* Sizes of a microbatch in this model; q, kv: values of a row. */
 typedef struct sizes {
     uint32_t d, q, kv, heads, kv_heads, head_dim;
     uint64_t tokens;
     bool four_norms;
-    bool local; /* rotation is that of layers with a window */
+    bool local; /* the layer has a window, and the rotation of such layers */
     rpexec_attention_sizes attention;
 } sizes;
 
@@ -47,13 +47,13 @@ typedef struct block_tape {
     float *r1;     /* its factors */
     void *q0, *k0; /* before QK-norm */
     float *rq, *rk;
-    void *q, *k, *v, *o; /* as attention takes them */
+    void *q, *k, *v, *o; /* inputs and output of attention */
     float *l;            /* its logsumexp */
-    void *a;             /* what attention gives, with four norms: otherwise u is the sum */
+    void *a;             /* attention's output, only with four norms; otherwise u is the sum */
     float *ra;
     void *u, *n2;
     float *r2;
-    void *m; /* of the MLP likewise */
+    void *m; /* the MLP's output, only with four norms */
     float *rm;
     void *hq, *hk, *hv, *ho; /* LoRA */
     rpexec_mlp_tape mlp;
@@ -94,8 +94,8 @@ static block_tape cut_tape(const rpexec_model *m, const sizes *s, void *base, ui
 /* Gradients of the outputs of the matrices. */
 typedef struct weight_tape {
     void *dq, *dk, *dv, *du;
-    void *da;                    /* of what attention gives: du, but with four norms */
-    void *dm;                    /* of what the MLP gives, with four norms */
+    void *da;                    /* of attention's output: equal to du without four norms */
+    void *dm;                    /* of the MLP's output, only with four norms */
     void *dhq, *dhk, *dhv, *dho; /* LoRA */
     rpexec_mlp_weight_tape mlp;
 } weight_tape;
@@ -142,7 +142,7 @@ uint64_t rpexec_block_scratch_bytes(const rpexec_model *model, uint64_t tokens)
     (void)rpexec_cut(&c, tokens * s.d);
     uint64_t first = c.used;
     uint64_t mlp = rpexec_mlp_scratch_bytes(model, tokens);
-    (void)rpexec_cut(&c, tokens * s.q); /* attention has it after the MLP */
+    (void)rpexec_cut(&c, tokens * s.q); /* attention uses the same memory after the MLP */
     return c.used - first > mlp ? c.used : first + mlp;
 }
 
@@ -172,12 +172,12 @@ static void rotate(const rpexec_compute *c, const sizes *s, uint32_t heads, bool
     const rpexec_model *m = c->model;
     const float *cosines = c->rotary != NULL ? c->rotary : m->cosines;
     const float *sines = c->rotary != NULL ? c->rotary + rpexec_model_rotary_values(m) : m->sines;
-    uint64_t table = s->local ? rpexec_model_table_values(m) : 0; /* the second one */
+    uint64_t table = s->local ? rpexec_model_table_values(m) : 0; /* of layers with a window */
     c->operators->rotate(c->lane, s->attention.sequences, s->attention.seq_len, heads, s->head_dim,
                          m->rotated, cosines + table, sines + table, inverse, x);
 }
 
-/* Norm (where the model has it) and rotation of queries or keys, from `before` into `x`. */
+/* Norms (if the model has QK-norm) and rotates queries or keys, from `before` into `x`. */
 static void turn(const rpexec_compute *c, const sizes *s, uint32_t heads, const void *weight,
                  void *before, float *r, void *x)
 {
@@ -205,14 +205,15 @@ static void norm_input(const rpexec_compute *c, const sizes *s, const void *w,
                                  tensor(c, w, which), r, dy, base, dx);
 }
 
-/* y = x + what a layer gives: its last product adds x, but ranks, each of which has a part of it,
- * add x to their sum, and a norm comes before. */
+/* The x that the last product of a layer adds, for y = x + the layer's output; or NULL: ranks, each
+ * with a part of the output, add x to their sum, and a model with four norms adds it after the
+ * norm. */
 static const void *base_of_sum(const rpexec_compute *c, const sizes *s, const void *x)
 {
     return c->ranks == NULL && !s->four_norms ? x : NULL;
 }
 
-/* The end of a layer: what it has given so far (y, but with four norms), and its norm. */
+/* The end of a layer: its output so far (y itself without four norms), and its norm. */
 typedef struct sum_end {
     rpexec_block_tensor layer;
     void *given;
@@ -305,7 +306,7 @@ void rpexec_block_backward_input(const rpexec_compute *c, uint32_t layer, const 
     weight_tape out = cut_weight_tape(c->model, &s, weight_tape_base, &bytes);
     rpexec_cutter rest = {.base = scratch, .dtype = c->model->dtype};
     void *dn = rpexec_cut(&rest, t * s.d);
-    void *wide = rest.base + rest.used; /* the MLP's, then attention's */
+    void *wide = rest.base + rest.used; /* scratch of the MLP, then of attention */
     const rpexec_rows rows = {t, NULL};
     if (s.four_norms) {
         norm_input(c, &s, weights, RPEXEC_MLP_NORM, tape.m, tape.rm, dy, NULL, out.dm);

@@ -1,6 +1,7 @@
-/** @file cutter.h  Cuts memory into tensors, each at a multiple of 64 bytes. Inside of exec/model.
+/** @file cutter.h  Cuts memory into tensors, each at a multiple of 64 bytes. Used only in
+ * exec/model.
  *
- * With a base of NULL it only adds up what is needed.
+ * With a base of NULL it only adds up the bytes needed.
  */
 #pragma once
 
@@ -26,7 +27,7 @@ static inline void *rpexec_cut(rpexec_cutter *cutter, uint64_t values)
     return rpexec_cut_bytes(cutter, values * rp_dtype_bytes(cutter->dtype));
 }
 
-/** @return statistics. */
+/** @return an array of floats, for statistics. */
 static inline float *rpexec_cut_floats(rpexec_cutter *cutter, uint64_t floats)
 {
     return rpexec_cut_bytes(cutter, floats * sizeof(float));

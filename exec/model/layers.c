@@ -36,7 +36,7 @@ static bool is_head(const rpexec_model *m, uint32_t layer)
     return layer + 1 == m->layer_count;
 }
 
-/* Layers of a stage without the head. */
+/* The end of a stage's layers without the head. */
 static uint32_t body_end(const rpexec_model *m, uint32_t end)
 {
     return end > 0 && is_head(m, end - 1) ? end - 1 : end;
@@ -46,12 +46,12 @@ static uint32_t body_end(const rpexec_model *m, uint32_t end)
 
 uint64_t rpexec_tape_bytes(const rpexec_model *m, uint32_t layer, uint64_t tokens)
 {
-    uint64_t output = rows_bytes(m, tokens); /* the head's: gradient of its input */
+    uint64_t output = rows_bytes(m, tokens); /* for the head the gradient of its input */
     bool block = !is_embedding(layer) && !is_head(m, layer);
     return output + (block ? rpexec_block_tape_bytes(m, tokens) : 0);
 }
 
-/* fp32 keeps its bits, which follow from the chunks. */
+/* Chunks in fp32 keep their size, since the bits of a result depend on it. */
 uint64_t rpexec_loss_chunk(const rpexec_model *m, uint64_t tokens)
 {
     uint64_t most = RPEXEC_LOSS_CHUNK_TOKENS;
@@ -147,7 +147,7 @@ static uint64_t tokens_of(const rpexec_compute *c, const rpexec_stage_data *data
     return (uint64_t)data->sequences * c->model->seq_len;
 }
 
-/* Where layer `layer`'s tape begins when all of them are kept. */
+/* The beginning of layer `layer`'s tape when all tapes are kept. */
 static void *tape_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
 {
     uint64_t tokens = tokens_of(c, data);
@@ -156,7 +156,7 @@ static void *tape_at(const rpexec_compute *c, const rpexec_stage_data *data, uin
                                                                             layer, tokens, true));
 }
 
-/* A layer's output is the last of its tape. */
+/* A layer's output lies at the end of its tape. */
 static void *output_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
 {
     uint64_t tokens = tokens_of(c, data);
@@ -197,14 +197,14 @@ static void *forward_slot(const rpexec_compute *c, const rpexec_stage_data *data
     if (keep) {
         return output_at(c, data, layer);
     }
-    /* Two outputs in turn, at the end of the one tape there is. */
+    /* Two places for outputs, used in turn, lie at the end of the only tape. */
     uint64_t tokens = tokens_of(c, data);
     uint64_t output = rows_bytes(c->model, tokens);
     uint64_t bytes = rpexec_stage_tape_bytes(c->model, data->begin, data->end, tokens, false);
     return after(data->tape, bytes - (1 + layer % 2) * output);
 }
 
-/* Rows of the table are multiplied by sqrt(d), rounded as transformers does it. */
+/* Rows of the table are multiplied by sqrt(d), rounded as in transformers. */
 static void scale_rows(const rpexec_compute *c, uint64_t tokens, void *x)
 {
     const rp_model *m = c->model->config;
@@ -261,8 +261,8 @@ void rpexec_stage_forward(const rpexec_compute *c, const rpexec_stage_data *data
     }
 }
 
-/* Ranks have the logits of their parts of the vocabulary: what they must know of each other's is
- * gathered. */
+/* Each rank has the logits of its part of the vocabulary; statistics of them are gathered from all
+ * ranks. */
 static void cross_entropy(const rpexec_compute *c, const rpexec_stage_data *data, uint64_t rows,
                           const int32_t *labels, void *z)
 {
@@ -324,7 +324,7 @@ void rpexec_stage_head(const rpexec_compute *c, const rpexec_stage_data *data)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Where the weight part finds what the input part left of a layer. */
+/* Memory in which a layer's input part leaves its results for the weight part. */
 static void *weight_tape_at(const rpexec_compute *c, const rpexec_stage_data *data, uint32_t layer)
 {
     uint64_t tokens = tokens_of(c, data);
@@ -335,7 +335,8 @@ static void *weight_tape_at(const rpexec_compute *c, const rpexec_stage_data *da
     return after(data->weight_tape, before);
 }
 
-/* Scratch of a backward: two gradients in turn, then the blocks' own, then a weight tape. */
+/* Scratch of a backward: two gradients, used in turn, then the scratch of blocks, then a weight
+ * tape. */
 typedef struct backward_scratch {
     void *gradients[2];
     void *block;
@@ -353,8 +354,8 @@ static backward_scratch cut_scratch(const rpexec_compute *c, const rpexec_stage_
                                   after(block, rpexec_block_scratch_bytes(c->model, tokens))};
 }
 
-/* The table's gradient, unless it is frozen. That of the padding token's row stays 0; what the head
- * gives to the row of a tied table has an array of its own. */
+/* The table's gradient, unless it is frozen. The gradient of the padding token's row stays 0; the
+ * head adds the gradient of a tied table's row to a separate array. */
 static void embedding_weight(const rpexec_compute *c, const rpexec_stage_data *data, const void *dy,
                              void *gradients)
 {
@@ -364,7 +365,8 @@ static void embedding_weight(const rpexec_compute *c, const rpexec_stage_data *d
         return;
     }
     if (c->model->config->scaled_embedding) {
-        void *scaled = cut_scratch(c, data).gradients[0]; /* dy is not there: it is layer 1's */
+        void *scaled = cut_scratch(c, data).gradients[0]; /* free: dy lies in the other gradient,
+                                                             layer 1's */
         c->operators->copy(c->lane, tokens * width, dy, scaled);
         scale_rows(c, tokens, scaled);
         dy = scaled;
@@ -396,7 +398,8 @@ static void backward_weights(const rpexec_compute *c, const rpexec_stage_data *d
     }
 }
 
-/* One layer of the input part, or of both. Returns the gradient of its input. */
+/* The backward of a layer: both parts, or with `split` only the input part. Returns the gradient of
+ * its input. */
 static const void *backward_layer(const rpexec_compute *c, const rpexec_stage_data *data,
                                   uint32_t layer, const void *dy, bool split)
 {
@@ -434,7 +437,7 @@ void rpexec_stage_backward(const rpexec_compute *c, const rpexec_stage_data *dat
     }
     uint32_t end = body_end(c->model, data->end);
     const void *dy = end != data->end ? data->head_gradient : data->d_output;
-    if (end == data->begin && data->d_input != NULL) { /* the head alone, or no layer at all */
+    if (end == data->begin && data->d_input != NULL) { /* only the head, or no layer at all */
         uint64_t count = tokens_of(c, data) * c->model->config->hidden;
         c->operators->copy(c->lane, count, dy, data->d_input);
     }

@@ -7,15 +7,15 @@
 #define ALIGNMENT 16u /* values */
 #define MOST_TENSORS 65535u
 
-/* Names of a mixture's tensors in checkpoints; the first row is that of all families without one of
- * their own, and the one with biases that of models without a family. */
+/* Names of a mixture's tensors in checkpoints; the first row is for all families without a row, and
+ * the row with biases also for models with biases but without a family. */
 typedef struct mixture_names {
     const char *family;
     const char *mixture;
     const char *router;
-    const char *gate, *up, *down; /* of an expert */
+    const char *gate, *up, *down; /* names of an expert's matrices */
     bool biased;
-    bool joined; /* all experts' are one tensor, gate and up of each together */
+    bool joined; /* a single tensor holds all experts' matrices, gate and up of each together */
 } mixture_names;
 
 static const mixture_names *names_of(const rp_model *c)
@@ -59,10 +59,11 @@ static void add_tensor(rpexec_layer *layer, const char *name, uint64_t rows, uin
 
 typedef enum joined_kind { JOINED_WEIGHT, JOINED_BIAS, JOINED_A, JOINED_B } joined_kind;
 
-/* As gpt-oss has them: `gate_up_proj` [E, d, 2 f], columns of gate and up by turns, `down_proj` [E,
- * f, d], their biases [E, 2 f] and [E, d]. Adapters as PEFT's ParamWrapper has them, a wrapper
- * around the other's: A [E R, in] and B [out, R E], of which the expert is the first and the last
- * index. Of gate_up_proj R is twice the rank: gate has the first half of an A's rows, up the other.
+/* Layout of gpt-oss: `gate_up_proj` [E, d, 2 f], columns of gate and up in turn, `down_proj` [E, f,
+ * d], their biases [E, 2 f] and [E, d]. Adapters have the layout of PEFT's ParamWrapper, where
+ * down_proj's wrapper is around that of gate_up_proj: A [E R, in], the expert being the first
+ * index, and B [out, R E], the expert being the last. R of gate_up_proj is twice the rank: gate has
+ * the first half of the rows of an expert's A, up the second.
  */
 static rpexec_joined joined_part(const rpexec_model *model, rpexec_block_tensor which,
                                  joined_kind kind, uint64_t expert)
@@ -110,7 +111,7 @@ static rpexec_joined joined_part(const rpexec_model *model, rpexec_block_tensor 
                            .column_stride = width};
 }
 
-/* Of the tensor that was added last. */
+/* Sets the part of the tensor that was added last. */
 static rp_status join(rpexec_model *model, rpexec_block_tensor which, joined_kind kind,
                       uint64_t expert, rp_arena *arena)
 {
@@ -133,7 +134,7 @@ static void add_block(rpexec_model *model, rpexec_block_tensor which, const char
     add_tensor(&model->block, name, rows, columns, initial);
 }
 
-/* Behind its matrix. */
+/* Adds a layer's bias after its matrix. */
 static rp_status add_bias(rpexec_model *model, rpexec_block_tensor which, const char *name,
                           rp_arena *arena)
 {
@@ -160,10 +161,10 @@ static bool is_biased(const rp_model *c, rpexec_block_tensor which)
     return c->attention_bias || (which == RPEXEC_O ? c->output_bias : c->qkv_bias);
 }
 
-/* The matrix of checkpoints, and what adapters on it are named after, that a layer's is `rows` of
- * from `first` on. */
+/* The joint matrix of checkpoints that has a layer's rows from `first` on. Adapters are named after
+ * the joint matrix. */
 typedef struct joint {
-    const char *name; /* NULL: the matrix is one of theirs */
+    const char *name; /* NULL: checkpoints have the layer's matrix by itself */
     uint64_t first;
     uint64_t rows;
 } joint;
@@ -185,7 +186,7 @@ static joint joint_of(const rp_model *c, rpexec_block_tensor which)
                              UINT64_C(2) * c->intermediate};
 }
 
-/* The tensor added last, of layer `which`, is a part of NAME + end. */
+/* Makes the last added tensor, which belongs to layer `which`, a part of NAME + end. */
 static rp_status join_dense(rpexec_model *model, rpexec_block_tensor which, const char *end,
                             rp_arena *arena)
 {
@@ -205,7 +206,8 @@ static rp_status join_dense(rpexec_model *model, rpexec_block_tensor which, cons
     return rp_arena_print(arena, &part->name, "%s%s", in.name, end);
 }
 
-/* A linear layer: one matrix, or one of every expert, whose name then has a place for its number.
+/* Adds a linear layer: a single matrix, or a matrix of every expert with the expert's number in its
+ * name.
  */
 static rp_status add_linear(rpexec_model *model, rpexec_block_tensor which, const char *name,
                             uint32_t experts, uint32_t out, uint32_t in, rp_arena *arena)
@@ -235,7 +237,7 @@ static rpexec_initial norms_begin(const rp_model *c)
     return c->shifted_norms ? RPEXEC_INITIAL_ZEROS : RPEXEC_INITIAL_ONES;
 }
 
-/* The norm between attention and MLP, and with four norms those behind both. */
+/* Adds the norm between attention and MLP, and with four norms also the norms after both. */
 static void add_norms(const rp_model *c, rpexec_model *model)
 {
     rpexec_initial ones = norms_begin(c);
@@ -269,8 +271,8 @@ static rp_status add_linears(const rp_model *c, rp_arena *arena, rpexec_model *m
     return add_linear(model, RPEXEC_DOWN, names->down, e, c->hidden, f, arena);
 }
 
-/* One of a layer's two adapters, of all experts: named as PEFT names them. Layers of one joined
- * matrix have one A, the first one's. */
+/* Adds A or B of a layer's adapter, for all experts, under PEFT's names. Layers of the same joint
+ * matrix share an A, that of the first layer. */
 static rp_status add_adapter(rpexec_model *model, rpexec_block_tensor which, bool b,
                              rp_arena *arena)
 {
@@ -301,7 +303,7 @@ static rp_status add_adapter(rpexec_model *model, rpexec_block_tensor which, boo
     return RP_OK;
 }
 
-/* True where a layer has adapters; those of one joined matrix, or parameter, all have or none. */
+/* True if a layer has adapters. All layers of a joint matrix or parameter have them, or none. */
 static bool is_adapted(const rp_model *c, rpexec_block_tensor which)
 {
     static const char *const names[] = {
@@ -319,7 +321,7 @@ static bool is_adapted(const rp_model *c, rpexec_block_tensor which)
     return adapted;
 }
 
-/* Tensors that LoRA trains: adapters of the blocks' linear layers, but for the router. */
+/* Tensors that LoRA trains: adapters of the blocks' linear layers, except the router. */
 static rp_status add_adapters(const rp_model *c, rp_arena *arena, rpexec_model *model)
 {
     static const rpexec_block_tensor linears[] = {RPEXEC_Q,    RPEXEC_K,  RPEXEC_V,   RPEXEC_O,
@@ -346,7 +348,7 @@ static rp_status add_adapters(const rp_model *c, rp_arena *arena, rpexec_model *
 static rp_status allocate_tensors(const rp_model *c, rp_arena *arena, rpexec_model *model)
 {
     uint64_t pairs = c->lora_rank != 0 ? 2 : 0;
-    /* Beside linear layers: norms and tables, biases, the router and its own, sinks. */
+    /* Tensors beside linear layers: norms and tables, biases, the router with its bias, sinks. */
     uint64_t tensors = 9 + 2 + 7 + 3 + (4 + 3 * (uint64_t)c->experts) * (1 + pairs);
     if (tensors > MOST_TENSORS) {
         rp_log_error("{model}: the layers of %s have %llu tensors; valid are up to %u", c->name,

@@ -1,4 +1,4 @@
-/** @file layout.h  Which tensors a model's layers have and where. Inside of exec/model. */
+/** @file layout.h  The tensors of a model's layers and their offsets. Used only in exec/model. */
 #pragma once
 
 #include "exec/model/model.h"

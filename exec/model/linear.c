@@ -1,6 +1,6 @@
 #include "exec/model/linear.h"
 
-/* One matrix of the layer: W, A or B. */
+/* A matrix of the layer: W, A or B. */
 typedef struct matrix {
     rpexec_matrices sizes;
     uint64_t offset;
@@ -26,7 +26,7 @@ static matrix b_of(const rpexec_linear *l)
     return (matrix){{l->rank, l->out, l->b_stride}, l->b};
 }
 
-/* Of gathered rows base is NULL or y. */
+/* y = base + x m^T. For gathered rows base must be NULL or y. */
 static void forward(const rpexec_compute *c, const void *weights, matrix m, rpexec_rows rows,
                     const void *x, const void *base, void *y)
 {
@@ -67,14 +67,14 @@ static const void *bias_of(const rpexec_compute *c, const rpexec_linear *l, cons
     return rpexec_element_const(c->model->dtype, weights, l->bias);
 }
 
-/* Of layers whose input ranks have a part of each, their outputs are parts of a sum. */
+/* If each rank has a part of a layer's input, the ranks' outputs are parts of a sum. */
 static bool is_part_of_sum(const rpexec_compute *c, rpexec_block_tensor which)
 {
     return c->ranks != NULL && (which == RPEXEC_O || which == RPEXEC_DOWN);
 }
 
-/* Rows of experts are added up with the weights that tokens give them, and so are the biases of
- * down. Of ranks the first one adds those, as a part of their sum. */
+/* Rows of experts are added up with their tokens' weights, and so are the biases of down. Among
+ * ranks only the first adds these biases, as a part of the ranks' sum. */
 static bool is_weighted(rpexec_block_tensor which)
 {
     return which == RPEXEC_DOWN;

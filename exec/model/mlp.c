@@ -51,7 +51,7 @@ rpexec_mlp_weight_tape rpexec_mlp_cut_weight_tape(const rpexec_model *m, uint64_
 
 typedef struct mlp_scratch {
     void *wide;      /* [rows, f] */
-    void *gathered;  /* [T k, d]; the others are for experts only, too */
+    void *gathered;  /* [T k, d]; this and the members below only with experts */
     void *logits;    /* [T, E] */
     float *dweights; /* [T k] */
 } mlp_scratch;
@@ -123,13 +123,13 @@ static void router_weight(const rpexec_compute *c, void *gradients, uint64_t tok
     }
 }
 
-/* Of experts; numbers of SwiGLU where the model says none. */
+/* The gate of experts; without expert_bias it has the numbers of SwiGLU. */
 static rp_gate gate_of(const rpexec_model *m)
 {
     return m->config->expert_bias ? m->config->gate : RP_GATE_SWIGLU;
 }
 
-/* Rows of [T, d] as the matrices take them: gathered where there are experts. */
+/* Rows of [T, d] for the matrices: gathered if there are experts. */
 static const void *gather(const rpexec_compute *c, const rpexec_mlp_tape *tape, const void *x,
                           void *to)
 {

@@ -22,21 +22,21 @@ static double scaled_frequency(const rp_rope_scale *s, double frequency)
     return (1 - share) * frequency / s->factor + share * frequency;
 }
 
-/* The number of the frequency that turns so many times in the original length (executor.md 4.1). */
+/* The index of the frequency that turns `turns` times in the original length (executor.md 4.1). */
 static double turning(const rp_model *c, double turns)
 {
     return c->head_dim * log(c->yarn.original / (turns * 2 * acos(-1.0))) /
            (2 * log(c->rope_theta));
 }
 
-/* The factor's share of frequency i. */
+/* The share of the scaled frequency in frequency i. */
 static double yarn_share(const rp_model *c, uint32_t i)
 {
     double low = turning(c, c->yarn.fast);
     double high = turning(c, c->yarn.slow);
     low = fmax(c->yarn.truncate ? floor(low) : low, 0);
     high = fmin(c->yarn.truncate ? ceil(high) : high, c->head_dim - 1.0);
-    high += low == high ? 0.001 : 0; /* as transformers has it: no division by zero */
+    high += low == high ? 0.001 : 0; /* as in transformers, to avoid a division by zero */
     return fmin(fmax((i - low) / (high - low), 0), 1);
 }
 
@@ -87,7 +87,7 @@ const char *const rpexec_model_families[] = {"llama",       "mistral",   "mixtra
                                              "qwen3",       "qwen3_moe", "phi3",    "gemma2",
                                              "gemma3_text", "gpt_oss",   NULL};
 
-/* Models of rpsim's own files have no family. */
+/* True if the family is computed. Models of rpsim's own files have no family. */
 static bool is_computed(const char *family)
 {
     bool found = family == NULL;
@@ -97,7 +97,8 @@ static bool is_computed(const char *family)
     return found;
 }
 
-/* Layers of one layout: parameters are counted from all that a layout depends on. */
+/* True if all layers have the same layout. Equal counts of parameters show it, since they depend on
+ * everything that a layout depends on. */
 static bool differ_in_windows_alone(const rp_model *c)
 {
     for (uint32_t i = 0; i < c->kind_count; i++) {
@@ -211,14 +212,15 @@ uint64_t rpexec_model_trained(const rpexec_model *model, uint32_t begin, uint32_
 /* A tensor's initial values. */
 typedef struct filling {
     const rpexec_tensor *tensor;
-    double deviation; /* of the residual stream's normal numbers, or of the others */
+    double deviation; /* standard deviation of normal numbers; smaller for matrices that add to the
+                         residual stream */
     uint64_t seed;
     uint64_t stream;
     bool base;
     float *to;
 } filling;
 
-/* Number i of a tensor needs no number before it, so that pieces are the same bits. */
+/* Number i of a tensor does not depend on the numbers before it, so pieces give the same bits. */
 static void fill(void *context, uint64_t first, uint64_t count)
 {
     const filling *f = context;
@@ -240,7 +242,7 @@ static void fill(void *context, uint64_t first, uint64_t count)
         break;
     }
     if (!f->base) {
-        return; /* cleared before */
+        return; /* zeroed already */
     }
     rpexec_random_normal_from(f->seed, f->stream, f->deviation, first, count, to);
 }

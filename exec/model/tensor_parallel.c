@@ -66,7 +66,7 @@ rp_status rpexec_slice_create(const rpexec_model *whole, uint32_t ranks, uint32_
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Into how many parts a tensor is cut that is not a table. */
+/* Number of parts into which a tensor other than a table is cut. */
 static uint32_t parts_of(const rpexec_tensor *whole, const rpexec_tensor *part)
 {
     return (uint32_t)(whole->rows / part->rows * (whole->columns / part->columns));
@@ -92,8 +92,8 @@ uint32_t rpexec_slice_sums(const rpexec_slice *s, uint32_t tensor)
         tensor == which[RPEXEC_K] || tensor == which[RPEXEC_V] || is_bias_of(m, tensor, RPEXEC_K) ||
         is_bias_of(m, tensor, RPEXEC_V) ||
         (m->config->qk_norm && (tensor == which[RPEXEC_Q_NORM] || tensor == which[RPEXEC_K_NORM]));
-    /* With LoRA adapters alone are trained: what several ranks have of one gets its gradient from
-     * each one's part of the other. */
+    /* With LoRA only adapters are trained. If several ranks have the same part of A, each computes
+     * its gradient from its own part of B, and the other way round. */
     bool sums = s->ranks > parts && (of_heads || m->rank != 0) &&
                 rpexec_tensor_trained(&m->block, &m->block.tensors[tensor]);
     return sums ? parts : 0;
@@ -104,7 +104,7 @@ static bool is_table(const rpexec_slice *s, uint32_t layer)
     return layer == 0 || layer + 1 == s->whole->layer_count;
 }
 
-/* True where a rank before this one has the same part. */
+/* True if a rank before this rank has the same part. */
 static bool is_copy(const rpexec_slice *s, uint32_t layer, const rpexec_tensor *whole,
                     const rpexec_tensor *part)
 {
@@ -122,12 +122,12 @@ bool rpexec_slice_copies(const rpexec_slice *s, uint32_t layer, uint32_t tensor)
                    &rpexec_model_layer(&s->model, layer)->tensors[tensor]);
 }
 
-/* One tensor: rows are contiguous in both, of `width` bytes per value. */
+/* Moves a tensor: rows are contiguous in both arrays, with `width` bytes per value. */
 static void move_tensor(const rpexec_slice *s, const rpexec_tensor *whole,
                         const rpexec_tensor *part, const rpexec_slice_copy *c, void *in_whole,
                         void *in_part)
 {
-    /* Rows of a table are cut by vocabulary, all else in equal parts. */
+    /* Rows of a table are cut by vocabulary, all other tensors in equal parts. */
     uint64_t number = rpexec_slice_part(s, parts_of(whole, part));
     uint64_t row = whole->rows == part->rows ? 0
                    : is_table(s, c->layer)   ? s->first_id

@@ -17,7 +17,7 @@ static void note(hwloc_const_cpuset_t of_node, const cpu_set_t *allowed, rpexec_
     }
 }
 
-/* Nodes of the same processors (memory of several kinds) are one. */
+/* Nodes of the same processors (memory of several kinds) count as a single node. */
 static uint32_t list(hwloc_topology_t topology, const cpu_set_t *allowed, rpexec_numa_node *nodes)
 {
     uint32_t count = 0;

@@ -15,7 +15,7 @@ typedef struct member {
     uint32_t node;
 } member;
 
-/* Pieces of a pass that a node's threads take; on a cache line of its own. */
+/* Pieces of a pass that a node's threads take, on its own cache line. */
 typedef struct share {
     atomic_ullong next;
     uint64_t end;
@@ -27,15 +27,16 @@ struct rpexec_pool {
     bool is_started;
     uint32_t started;
     uint32_t node_count;
-    rpexec_numa_node *nodes; /* [node_count]; one node: nobody is bound */
+    rpexec_numa_node *nodes; /* [node_count]; with a single node no thread is bound */
     member *members;         /* [threads] */
     share *shares;           /* [node_count] */
-    pthread_mutex_t turn;    /* of the callers */
-    /* The pass, below `lock`; `run`, `context` and `count` stay while threads work. */
+    pthread_mutex_t turn;    /* held by the caller whose pass runs */
+    /* The pass, guarded by `lock`; `run`, `context` and `count` do not change while threads
+     * work. */
     pthread_mutex_t lock;
     pthread_cond_t begins;
     pthread_cond_t ends;
-    uint64_t passes; /* that have begun */
+    uint64_t passes; /* passes that have begun */
     uint32_t working;
     bool closing;
     uint64_t count;
@@ -88,7 +89,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Where it fails the thread runs anywhere, and only speed suffers. */
+/* If binding fails, the thread runs anywhere, and only speed suffers. */
 static void bind(const rpexec_numa_node *node, pthread_attr_t *attributes)
 {
     cpu_set_t set;
@@ -116,7 +117,8 @@ static bool start_one(rpexec_pool *pool, member *m)
     return started;
 }
 
-/* Thread k is of the node that has the k-th of as many parts of all processors. */
+/* Cuts all processors into as many equal parts as there are threads; thread k belongs to the node
+ * of the k-th part. */
 static uint32_t node_of(const rpexec_pool *pool, uint32_t k)
 {
     uint64_t processors = 0;
@@ -131,7 +133,7 @@ static uint32_t node_of(const rpexec_pool *pool, uint32_t k)
     return node;
 }
 
-/* A thread that cannot be had costs time, nothing else. */
+/* If a thread cannot be started, passes only take longer. */
 static void start(rpexec_pool *pool)
 {
     pool->is_started = true;
@@ -147,7 +149,7 @@ static void start(rpexec_pool *pool)
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* Each node's share is as large as its part of the threads. */
+/* Each node gets pieces in proportion to its number of threads. */
 static void deal(rpexec_pool *pool, uint64_t pieces)
 {
     uint32_t before = 0;

@@ -1,4 +1,4 @@
-/* Values that a process takes from another one, and sums over all processes. */
+/* Values that a process takes from another process, and sums over all processes. */
 #include "exec/processes/processes_internal.h"
 
 #include "common/base/log.h"
@@ -37,7 +37,7 @@ rp_status rpexec_processes_take(rpexec_processes *n, uint32_t from, uint64_t tag
     return found != NULL ? RP_OK : RP_LOST;
 }
 
-/* Part of an array that a process sums. */
+/* The part of an array that a process sums. */
 static uint64_t part_of(const rpexec_processes *n, uint64_t count, uint32_t process,
                         uint64_t *begin)
 {
@@ -45,8 +45,8 @@ static uint64_t part_of(const rpexec_processes *n, uint64_t count, uint32_t proc
     return rpexec_share(count, n->count, process + 1) - *begin;
 }
 
-/* An array that is summed, in pieces: while one is on its way, the one before is added up, and its
- * sum goes out behind the last piece. So the card has always something to send. */
+/* An array that is summed, in pieces: while a piece is on its way, the piece before is added up,
+ * and its sum is sent after the last piece. So the network card always has bytes to send. */
 typedef struct reduction {
     rpexec_processes *n;
     uint64_t tag;
@@ -66,8 +66,8 @@ static uint64_t bytes_of(const reduction *r, uint64_t values)
     return values * rp_dtype_bytes(r->dtype);
 }
 
-/* Each process gets what this one has of its part. It stays as it is: before anybody sends the sum
- * of a piece back, all have come. */
+/* Sends each process this process's values of its part. The array may stay in use: the sum of a
+ * piece comes back only after the piece has arrived at its owner. */
 static rp_status give_parts(const reduction *r)
 {
     rpexec_processes *n = r->n;
@@ -85,7 +85,7 @@ static rp_status give_parts(const reduction *r)
     return RP_OK;
 }
 
-/* A piece of the own part. */
+/* Sums a piece of this process's own part. */
 static rp_status sum_piece(const reduction *r, uint64_t values, float *sum, void *own)
 {
     for (uint32_t process = 0; process < r->n->count; process++) {
@@ -102,7 +102,8 @@ static rp_status sum_piece(const reduction *r, uint64_t values, float *sum, void
     return RP_OK;
 }
 
-/* @param left [process] of the last piece. @param waits_out [process] where that was given */
+/* @param left [process] set when the last piece has left. @param waits_out [process] whether the
+ *        last piece was given to the writer */
 static rp_status sum_own(const reduction *r, float *sum, bool *left, bool *waits_out)
 {
     rpexec_processes *n = r->n;
@@ -141,7 +142,7 @@ static rp_status take_sums(const reduction *r)
     return RP_OK;
 }
 
-/* Returns when all has left, and after a failure when nobody looks at the array any more. */
+/* Returns when all values have left, or after a failure when no thread reads the array any more. */
 static rp_status reduce(const reduction *r)
 {
     bool left[RPEXEC_MAX_PROCESSES] = {false};

@@ -1,10 +1,11 @@
-/* Connections of all processes to each other. Those of lower rank are called, those of higher rank
- * call. Both know the run's token, say who they are and whom they want, and that they have heard:
+/* Connections of all processes to each other. Of each two the process of higher rank calls the
+ * process of lower rank. Both know the run's token, give their rank and the rank that they want,
+ * and confirm the other's greeting:
  *
  *     caller: greeting    called: greeting    caller: greeting again
  *
- * All callers are listened to side by side, so that strangers who say nothing, half a greeting or
- * something else delay nobody, and one time is set for all of it. */
+ * All callers are served side by side, so that strangers that send nothing, half a greeting or
+ * something else delay nobody. A single time limit covers all connections. */
 #define _GNU_SOURCE /* accept4 */
 #include "exec/processes/processes_internal.h"
 
@@ -27,26 +28,26 @@
 
 #define CONNECT_S 30
 #define MOST_ADDRESSES 16u
-#define MOST_CALLERS 128u           /* that have not said who they are; then the oldest goes */
-#define TRY_NS INT64_C(3000000000)  /* for an address to take a call */
-#define AGAIN_NS INT64_C(100000000) /* between calls */
+#define MOST_CALLERS 128u           /* without a whole greeting; then the oldest is cut off */
+#define TRY_NS INT64_C(3000000000)  /* in which an address must take a call */
+#define AGAIN_NS INT64_C(100000000) /* from a failed call to the next */
 
-/* The first thing that processes tell each other, as long in all versions. */
+/* The first message between processes, equally long in all versions. */
 typedef struct introduction {
     char build[192];
     char host[128];
-    char system[64];   /* boot of the kernel that it runs on; empty: not known */
-    char network[64];  /* its network namespace; likewise */
-    uint64_t token[2]; /* of process 0 counts: strangers do not have it */
+    char system[64];   /* boot id of its kernel; empty: not known */
+    char network[64];  /* its network namespace; empty: not known */
+    uint64_t token[2]; /* token of the run is that of process 0; strangers do not have it */
     char rest[48];
 } introduction;
 
 _Static_assert(sizeof(introduction) == 512, "other versions exchange as many bytes");
 
-/* Where it listens. */
+/* Addresses and port at which a process listens. */
 typedef struct address {
     uint32_t count;
-    uint32_t ip[MOST_ADDRESSES]; /* in the network's order */
+    uint32_t ip[MOST_ADDRESSES]; /* in network byte order */
     uint16_t port;
 } address;
 
@@ -60,12 +61,13 @@ typedef struct greeting {
 typedef struct call {
     int socket; /* -1: none */
     bool connecting;
-    bool known;    /* called: its greeting is good, and it has been answered */
-    uint32_t rank; /* of the other one; of a caller once it is known */
-    uint32_t at;   /* caller: the address that is tried */
+    bool known;    /* of a caller: its greeting is good, and has been answered */
+    uint32_t rank; /* rank of the other process; of a caller once it is known */
+    uint32_t at;   /* of a call: the address that is tried */
     size_t got;    /* bytes of the greeting that is read */
     greeting theirs;
-    int64_t since_ns; /* caller: it began; without a socket: the next one may begin */
+    int64_t since_ns; /* of a call: its beginning; without a socket the time at which the next call
+                         may begin */
 } call;
 
 typedef struct party {
@@ -77,7 +79,7 @@ typedef struct party {
     uint32_t caller_count;
     int listener;
     int64_t until_ns;
-    int error; /* of the last call that failed */
+    int error; /* errno of the last call that failed */
 } party;
 
 static rp_status failed(const char *what)
@@ -86,7 +88,7 @@ static rp_status failed(const char *what)
     return RP_TOOL;
 }
 
-/* ---- who and where --------------------------------------------------------------------------- */
+/* ---- names and addresses --------------------------------------------------------------------- */
 
 static rp_status introduce(const char *build, introduction *own)
 {
@@ -136,7 +138,7 @@ static void add_address(address *a, uint32_t ip)
     }
 }
 
-/* Of all interfaces: a name need not lead to a process, but an address does. */
+/* Adds the addresses of all interfaces: a name may not lead to a process, but an address does. */
 static void add_interfaces(address *a)
 {
     struct ifaddrs *list = NULL;
@@ -156,8 +158,8 @@ static void add_interfaces(address *a)
     freeifaddrs(list);
 }
 
-/* A host's name comes first: whoever set names up may have meant one of several networks. Of
- * another machine a loopback address leads to this one. */
+/* A host's name comes first: it may have been set up for a particular one of several networks. A
+ * loopback address of another machine is left out, since it leads to this machine. */
 static void look_up(const party *p, uint32_t other)
 {
     const introduction *theirs = &p->all[other];
@@ -183,7 +185,8 @@ static void look_up(const party *p, uint32_t other)
     *a = whole;
 }
 
-/* Nothing can connect from another machine where nothing has to. */
+/* Listens only on the loopback interface if all processes run on this machine, so that no other
+ * machine can connect. */
 static rp_status listen_for(const party *p, int *socket_out, address *own)
 {
     bool alone = true;
@@ -212,7 +215,8 @@ static rp_status listen_for(const party *p, int *socket_out, address *own)
 
 /* ---- greetings ------------------------------------------------------------------------------- */
 
-/* Small messages go at once; a machine that is gone is noticed within seconds (watch.c, too). */
+/* Sends small messages at once, and notices within seconds that a machine is gone (watch.c does so,
+ * too). */
 static void set_up(int s)
 {
     const struct {
@@ -235,7 +239,8 @@ static bool greet(const party *p, const call *c)
     return send(c->socket, &own, sizeof own, MSG_NOSIGNAL) == (ssize_t)sizeof own;
 }
 
-/* Takes what has come of a greeting. @return false where the other one is gone, or a stranger */
+/* Reads the bytes of a greeting that have arrived. @return false if the other process is gone, or
+ * is a stranger */
 static bool hear(const party *p, call *c, bool *whole_out)
 {
     unsigned char *at = (unsigned char *)&c->theirs;
@@ -254,7 +259,7 @@ static bool hear(const party *p, call *c, bool *whole_out)
 static void keep(const party *p, call *c)
 {
     rpexec_link *link = &p->n->links[c->rank];
-    if (link->socket >= 0) { /* the caller has tried again meanwhile */
+    if (link->socket >= 0) { /* an older connection of the same caller */
         (void)close(link->socket);
     }
     link->socket = c->socket;
@@ -274,7 +279,8 @@ static void begin_call(const party *p, call *c, int64_t now)
     c->connecting = true;
     if (c->socket >= 0) {
         set_up(c->socket);
-        (void)connect(c->socket, (const struct sockaddr *)&to, sizeof to); /* poll tells */
+        (void)connect(c->socket, (const struct sockaddr *)&to, sizeof to); /* poll reports the
+                                                                              result */
     }
 }
 
@@ -289,7 +295,7 @@ static void give_up_call(party *p, call *c, int error, int64_t now)
     c->since_ns = now + AGAIN_NS;
 }
 
-/* The called one has answered, or the connection stands, or does not. */
+/* Continues a call whose connection stands, has failed, or has brought an answer. */
 static void go_on_calling(party *p, call *c, int64_t now)
 {
     int error = 0;
@@ -322,7 +328,8 @@ static void send_away(party *p, uint32_t caller)
             (p->caller_count - caller) * sizeof p->callers[0]);
 }
 
-/* They stay in the order in which they have come. @return false where no caller is left to take */
+/* Accepts a caller; callers stay in the order of their arrival. @return false if no caller is left
+ * to accept */
 static bool take_caller(party *p)
 {
     int s = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -345,7 +352,7 @@ static bool take_caller(party *p)
     return s >= 0;
 }
 
-/* @return false where it is a stranger, or a process that has gone */
+/* @return false if the caller is a stranger, or a process that is gone */
 static bool listen_to(const party *p, call *c)
 {
     bool whole = false;
@@ -359,7 +366,7 @@ static bool listen_to(const party *p, call *c)
     c->got = 0;
     if (c->known) {
         keep(p, c);
-        return false; /* no caller any more */
+        return false; /* it is a link now */
     }
     c->known = from > p->n->rank && from < p->n->count;
     c->rank = from;
@@ -378,7 +385,7 @@ static uint32_t missing(const party *p, uint32_t begin, uint32_t end)
     return count;
 }
 
-/* Begins calls that are due, gives up those that last too long. */
+/* Begins calls that are due, and gives up calls that last too long. */
 static void make_calls(party *p, int64_t now)
 {
     for (uint32_t i = 0; i < p->n->rank; i++) {
@@ -394,7 +401,8 @@ static void make_calls(party *p, int64_t now)
     }
 }
 
-/* Waits until something happens, 50 ms at most, and goes on with whoever it has happened to. */
+/* Waits until something happens, 50 ms at most, and serves the connections on which it has
+ * happened. */
 static void go_on(party *p)
 {
     struct pollfd polls[1 + RPEXEC_MAX_PROCESSES + MOST_CALLERS];
@@ -469,7 +477,7 @@ static rp_status meet_all(party *p)
     return RP_OK;
 }
 
-/* From here on threads read and write. */
+/* Closes all other sockets, and makes connections blocking for the threads that read and write. */
 static void finish(party *p)
 {
     while (p->caller_count > 0) {
@@ -491,7 +499,7 @@ static void finish(party *p)
     }
 }
 
-/* Others are told by their own comparison. */
+/* Compares the builds of all processes; every process does so and logs it. */
 static rp_status compare_builds(const party *p)
 {
     for (uint32_t i = 1; i < p->n->count; i++) {
@@ -531,7 +539,7 @@ rp_status rpexec_processes_connect(rpexec_processes *n, const rpexec_launch *lau
     for (uint32_t other = 0; other < n->count; other++) {
         n->links[other].beside = is_beside(&all[other], &all[n->rank]);
     }
-    rp_status status = listen_for(p, &p->listener, &here); /* a failure is told, too: port 0 */
+    rp_status status = listen_for(p, &p->listener, &here); /* port 0 tells of a failure */
     rp_status exchanged = launch->exchange(&here, sizeof here, p->addresses);
     status = status == RP_OK ? exchanged : status;
     for (uint32_t i = 0; status == RP_OK && i < n->count; i++) {

@@ -19,15 +19,16 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const char *expected; /* NULL: nothing */
+static const char *expected; /* event that must come in time, for the message; NULL: none */
 static uint32_t allowed_s;
 static int64_t until_ns;
-static pid_t launcher;        /* 0: nobody is looked at */
-static int launcher_end = -1; /* readable when it has ended; -1: the kernel has no such thing */
+static pid_t launcher;        /* 0: no launcher is watched */
+static int launcher_end = -1; /* a pidfd, readable when the launcher has ended; -1: the kernel has
+                                 none */
 
-/* ---- who has launched this process ----------------------------------------------------------- */
+/* ---- the launcher of this process ------------------------------------------------------------ */
 
-/* @return true where a process's environment, as it began, has one of the variables */
+/* @return true where a process's environment, as it was at its start, has one of the variables */
 static bool has_rank(pid_t process)
 {
     char path[64];
@@ -62,7 +63,7 @@ static pid_t parent_of(pid_t process)
     (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
     FILE *file = fopen(path, "r");
     if (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *end = strrchr(line, ')'); /* of its name */
+        const char *end = strrchr(line, ')'); /* end of the process's name */
         if (end == NULL || sscanf(end, ") %*c %d", &parent) != 1) {
             parent = 0;
         }
@@ -82,7 +83,7 @@ static pid_t find_launcher(void)
     return process;
 }
 
-/* ---- the thread that looks ------------------------------------------------------------------- */
+/* ---- the thread that watches ----------------------------------------------------------------- */
 
 static void look_at_time(void)
 {
@@ -115,7 +116,7 @@ static void *look(void *context)
         if (gone) {
             rp_log_error("process %d, which has started this one, is gone", (int)launcher);
             launcher = 0;
-            if (rp_interrupt_signal() == 0) { /* a second one would end it at once */
+            if (rp_interrupt_signal() == 0) { /* a second signal would end the process at once */
                 (void)kill(getpid(), SIGTERM);
             }
         }
@@ -124,7 +125,7 @@ static void *look(void *context)
     return NULL;
 }
 
-/* It ends with the process, and is no thread that signals are handled in. */
+/* Starts the thread, which ends with the process and handles no signals. */
 static void start(void)
 {
     pthread_t thread;

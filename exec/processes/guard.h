@@ -1,21 +1,21 @@
-/** @file guard.h  How a process that mpirun has started ends without its help: when what has
- * launched it is gone, and in a call that does not return, as MPI's do not where a process is
- * stopped. Of a whole process, for main. */
+/** @file guard.h  Ends a process that mpirun has started when its launcher is gone, or when a call
+ * does not return, as in MPI when another process is stopped. State of the whole process, for use
+ * by main. */
 #pragma once
 
 #include <stdint.h>
 
 /**
- * From now on the end of mpirun, or of whatever has launched this process, is a SIGTERM to it,
- * unless it has noted a signal (interrupt.h). That is the nearest of its parents whose environment
- * has no rank: those of scripts in between have one.
+ * From now on the end of the launcher, such as mpirun, sends SIGTERM to this process, unless it has
+ * noted a signal already (interrupt.h). The launcher is the nearest ancestor whose environment has
+ * no rank; scripts in between have a rank.
  */
 void rpexec_guard_launcher(void);
 
 /**
- * Until rpexec_guard_end: after so many seconds the process exits with 1.
+ * Makes the process exit with 1 after so many seconds, unless rpexec_guard_end comes first.
  * @param seconds 0: never
- * @param what should have happened and has not, for the message; kept until then
+ * @param the expected event that has not come, for the message; borrowed until rpexec_guard_end
  */
 void rpexec_guard_begin(uint32_t seconds, const char *what);
 void rpexec_guard_end(void);

@@ -1,5 +1,6 @@
-/* Processes that mpirun has started. MPI tells them who they are and where the others listen; then
- * they talk by themselves, so that a process that is gone is noticed, and rates can be limited. */
+/* Processes that mpirun has started. MPI gives them their ranks and the addresses of the others;
+ * after that they use their own connections, so that a lost process is noticed and rates can be
+ * limited. */
 #include "exec/processes/processes.h"
 
 #include "common/base/log.h"
@@ -34,7 +35,7 @@ rp_status rpexec_launch_find(uint32_t patience, rpexec_launch *launch_out)
     int rank = 0;
     int count = 1;
     *launch_out = (rpexec_launch){.count = 1};
-    if (rpexec_launch_started() < 2) { /* MPI_Init would take its time */
+    if (rpexec_launch_started() < 2) { /* avoids the time of MPI_Init */
         return RP_OK;
     }
     patience_s = patience;

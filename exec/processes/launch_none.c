@@ -1,4 +1,4 @@
-/* Built without MPI: a run of one process, or an error where several were started. */
+/* For builds without MPI: a run of a single process, or an error if several were started. */
 #include "exec/processes/processes.h"
 
 #include "common/base/log.h"

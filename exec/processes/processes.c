@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #define SECOND INT64_C(1000000000)
-#define END_S 10   /* for others to end, too, where nobody expects signs of life */
-#define LINGER_S 1 /* for others to hear of a failure */
+#define END_S 10   /* time for others to end, too, if no signs of life are expected */
+#define LINGER_S 1 /* time for others to hear of a failure */
 
 int64_t rpexec_processes_now_ns(void)
 {
@@ -20,14 +20,14 @@ int64_t rpexec_processes_now_ns(void)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* Others are told once, and whoever waits here waits no more. */
+/* Tells the others once, and ends all waiting in this process. */
 static void give_up(rpexec_processes *n, uint32_t culprit)
 {
     const rpexec_message m = {.kind = RPEXEC_MESSAGE_ABORT, .number = culprit};
     pthread_mutex_lock(&n->lock);
     bool tells = n->failed_ns == 0 && !n->closing;
     n->failed_ns = n->failed_ns == 0 ? rpexec_processes_now_ns() : n->failed_ns;
-    n->failing = true; /* what the others answer is no news */
+    n->failing = true; /* answers of the others are ignored */
     pthread_mutex_unlock(&n->lock);
     if (tells) {
         (void)rpexec_processes_tell(n, &m);
@@ -93,7 +93,8 @@ void rpexec_processes_handle(rpexec_processes *n, const rpexec_processes_handler
 
 /* ---- together -------------------------------------------------------------------------------- */
 
-/* With the lock: until every process has a count as high as this one's. */
+/* Waits until every process has a count at least as high as that of this process. Called with the
+ * lock held. */
 static rp_status wait_for_all(rpexec_processes *n, const uint64_t *counts)
 {
     for (uint32_t other = 0; other < n->count && !n->failed;) {
@@ -247,7 +248,7 @@ static rp_status start(rpexec_processes *n)
     return start_thread(&n->watch, rpexec_processes_watch, n, &n->watches);
 }
 
-/* Times are those of a clock that nobody sets. */
+/* A condition whose times are those of CLOCK_MONOTONIC, which is never set. */
 static void make_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;
@@ -327,8 +328,9 @@ static bool is_whole(const rpexec_processes *n)
     return n->links != NULL;
 }
 
-/* Tells the others how it went; where all went well, waits for those who live to say so.
- * @param written_out whether all that was to be said has left
+/* Tells the others whether all went well, and if so waits until the living processes have said the
+ * same.
+ * @param written_out whether all messages have left
  * @return RP_OK, RP_LOST */
 static rp_status take_leave(rpexec_processes *n, bool well, bool *written_out)
 {
@@ -337,7 +339,7 @@ static rp_status take_leave(rpexec_processes *n, bool well, bool *written_out)
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += well ? END_S : LINGER_S;
     pthread_mutex_lock(&n->lock);
-    n->leaving = true; /* writers say when they have written */
+    n->leaving = true; /* writers signal when they have written */
     pthread_mutex_unlock(&n->lock);
     if (well) {
         (void)rpexec_processes_tell(n, &m);
@@ -365,7 +367,7 @@ static rp_status take_leave(rpexec_processes *n, bool well, bool *written_out)
     return status;
 }
 
-/* Threads that read or write end when their connection does. */
+/* Closes a connection, which ends the threads that read and write on it. */
 static void close_link(rpexec_link *link, bool written, bool well)
 {
     if (link->socket >= 0 && !written) {

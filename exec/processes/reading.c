@@ -1,4 +1,4 @@
-/* Bytes that come to a process, and who is to have them. */
+/* Reads the bytes that come to a process, and hands them to their receivers. */
 #include "common/base/log.h"
 #include "exec/processes/processes_internal.h"
 
@@ -45,7 +45,8 @@ static bool read_payload(rpexec_link *link, void *to, uint64_t count)
     return to != NULL ? read_all(link, to, count) : read_away(link, count);
 }
 
-/* With the lock: this process is not where it takes what has come. Meanwhile nothing is heard. */
+/* Waits until this process takes the message that has arrived; nothing is read from the link in the
+ * meantime. Called with the lock held. */
 static void hold(rpexec_link *link)
 {
     link->held = true;
@@ -54,7 +55,8 @@ static void hold(rpexec_link *link)
     note_arrival(link);
 }
 
-/* An array waits for the one who wants it, and all that comes behind it waits, too. */
+/* Reads a shared array. It waits until a thread asks for the array, and so do all messages after
+ * it. */
 static bool read_shared(rpexec_link *link, const rpexec_message *m)
 {
     rpexec_processes *n = link->processes;
@@ -70,7 +72,7 @@ static bool read_shared(rpexec_link *link, const rpexec_message *m)
     pthread_mutex_lock(&n->lock);
     bool refused = !n->failed && !fits;
     n->filling = false;
-    n->target = NULL; /* the next one is for another */
+    n->target = NULL; /* the next array goes to another thread */
     n->taken = n->taken || (well && to != NULL);
     pthread_cond_broadcast(&n->moved);
     pthread_mutex_unlock(&n->lock);
@@ -103,7 +105,8 @@ static bool read_parcel(rpexec_link *link, const rpexec_message *m)
     return true;
 }
 
-/* A message waits for somebody to handle it, and all that comes behind it waits, too. */
+/* Gives a message to the handler. It waits until there is a handler, and so do all messages after
+ * it. */
 static void hand_over(rpexec_link *link, const rpexec_message *m)
 {
     rpexec_processes *n = link->processes;
@@ -142,7 +145,7 @@ static void fail(rpexec_link *link, const rpexec_message *abort)
         rpexec_processes_fail(n, link->other, "is gone");
     } else if (abort->number == link->other) {
         rpexec_processes_fail(n, link->other, "has failed");
-    } else if (abort->number == n->rank) { /* this one was stopped, or had no network */
+    } else if (abort->number == n->rank) { /* this process was stopped, or had no network */
         rpexec_processes_fail(n, link->other, "has given this one up");
     } else {
         (void)snprintf(cause, sizeof cause, "is given up by process %u", link->other);
@@ -150,7 +153,7 @@ static void fail(rpexec_link *link, const rpexec_message *abort)
     }
 }
 
-/* @return false where nothing more comes */
+/* Reads a message. @return false if no more will come */
 static bool read_one(rpexec_link *link)
 {
     rpexec_message m;

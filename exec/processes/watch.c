@@ -1,7 +1,7 @@
 /* Signs of life. A process sends one to each other process every second, unless other bytes are on
- * their way there; a step has no limit of its own, since a process that loads, saves or computes
- * says that it works. The run ends when one has been silent for too long, being stopped or without
- * a network, and when all have waited for each other for so long. */
+ * their way there. A step has no time limit, since a process that loads, saves or computes says
+ * that it works. The run ends when a process has been silent for too long, because it is stopped or
+ * has no network, or when all processes have waited for each other for that time. */
 #include "exec/processes/processes_internal.h"
 
 #include <netinet/in.h>
@@ -13,18 +13,18 @@
 #define SECOND INT64_C(1000000000)
 #define LEAST_PERIOD (SECOND / 50)
 #define GONE_PROBES 3
-#define GONE_MS 7000    /* that a machine does not answer what is sent to it */
-#define LINGER (SECOND) /* in which others hear of a failure before connections are cut */
+#define GONE_MS 7000    /* without an answer of a machine to sent bytes */
+#define LINGER (SECOND) /* time in which others hear of a failure before connections are cut */
 
 typedef struct watch {
     int64_t period;
-    int64_t looked_ns; /* last */
-    int64_t idle_ns;   /* since when this process does nothing but wait for others; 0: it works */
-    uint64_t works;    /* that had been done then */
+    int64_t looked_ns; /* time of the last look */
+    int64_t idle_ns;   /* time since which this process only waits for others; 0: it works */
+    uint64_t works;    /* count of works at the last look */
     bool cut;
 } watch;
 
-/* A process that keeps the run from going on, and why. */
+/* A process that stops the run, and the cause. */
 typedef struct finding {
     uint32_t culprit;
     bool is_gone;
@@ -38,8 +38,8 @@ static void sleep_locked(rpexec_processes *n, int64_t ns)
     (void)pthread_cond_timedwait(&n->tick, &n->lock, &t);
 }
 
-/* Nobody acknowledges bytes that were sent, or asks for bytes that wait. The machine of a stopped
- * process does both. */
+/* True if sent bytes are not acknowledged, or probes for waiting bytes are not answered. The
+ * machine of a stopped process does both. */
 static bool is_gone(const rpexec_link *link)
 {
     struct tcp_info info;
@@ -54,7 +54,7 @@ static bool is_watched(const rpexec_processes *n, const rpexec_link *link)
     return link->other != n->rank && !link->ended;
 }
 
-/* With the lock. All processes wait, this one among them. */
+/* True if all processes wait, including this process. Called with the lock held. */
 static bool all_wait(const rpexec_processes *n, const watch *w, int64_t now)
 {
     bool all = w->idle_ns != 0 && now - w->idle_ns > n->patience_ns;
@@ -66,7 +66,7 @@ static bool all_wait(const rpexec_processes *n, const watch *w, int64_t now)
     return all;
 }
 
-/* With the lock. @return whether somebody keeps the run from going on */
+/* Called with the lock held. @return whether a process stops the run */
 static bool find_culprit(const rpexec_processes *n, const watch *w, int64_t now, finding *found_out)
 {
     for (uint32_t i = 0; i < n->count; i++) {
@@ -85,7 +85,8 @@ static bool find_culprit(const rpexec_processes *n, const watch *w, int64_t now,
     return n->patience_ns != 0 && n->awaited < n->count && all_wait(n, w, now);
 }
 
-/* With the lock. A process that was stopped itself, or had no processor, has heard nobody. */
+/* Notes the time of a look. If this process itself was stopped or had no processor, the silence of
+ * the others does not count. Called with the lock held. */
 static void note_time(rpexec_processes *n, watch *w, int64_t now)
 {
     bool late = now - w->looked_ns > 4 * w->period;
@@ -108,7 +109,8 @@ static void cut_connections(const rpexec_processes *n)
     }
 }
 
-/* Whoever has ended waits for this process. */
+/* Sends signs of life to all processes, also to those that have ended, since they wait for this
+ * process. */
 static void give_signs(rpexec_processes *n, bool waits)
 {
     const rpexec_message sign = {

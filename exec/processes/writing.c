@@ -1,4 +1,4 @@
-/* Bytes that leave a process, paced as a card of a limited rate would send them. */
+/* Writes the bytes that leave a process, at the pace of a network card with a limited rate. */
 #include "exec/processes/processes_internal.h"
 
 #include <errno.h>
@@ -7,13 +7,13 @@
 #include <time.h>
 
 #define HEADER_BYTES sizeof(rpexec_message)
-/* A limited card's bytes are written when it has sent so much more, and what it sends last is not
- * long on its way to whoever waits for it. */
+/* Bytes of a limited card are written in slices of this time, so that the last bytes reach a
+ * waiting process soon after the card has sent them. */
 #define SLICE_S 5e-4
 #define LEAST_SLICE (UINT64_C(16) << 10)
 
-/* Sleeps until the card has sent `bytes` more than before. It has had them since `given_ns`: what
- * this thread sleeps and writes too long is not lost, the next bytes leave the earlier. */
+/* Sleeps until the card has sent another `bytes`, which it has had since `given_ns`. If this thread
+ * sleeps or writes too long, no time of the card is lost: the next bytes leave the earlier. */
 static void pace(rpexec_processes *n, int64_t given_ns, uint64_t bytes)
 {
     pthread_mutex_lock(&n->lock);
@@ -52,7 +52,7 @@ static uint64_t slice_bytes(const rpexec_processes *n)
                                                 : (uint64_t)bytes;
 }
 
-/* Signs of life are no bytes of the run's. */
+/* Signs of life do not count against the rate. */
 static bool write_letter(const rpexec_link *link, const rpexec_letter *letter)
 {
     const unsigned char *payload = letter->payload;
@@ -71,8 +71,8 @@ static bool write_letter(const rpexec_link *link, const rpexec_letter *letter)
     return well;
 }
 
-/* With the lock, which is given back meanwhile. After a failure payloads may be gone, and nothing
- * but the news of it is written. */
+/* Writes a letter. Called with the lock held, which is released for the time of writing. After a
+ * failure payloads may be gone, so only the report of the failure is written. */
 static void deliver(rpexec_link *link, const rpexec_letter *letter, bool *well)
 {
     rpexec_processes *n = link->processes;
@@ -101,7 +101,7 @@ void *rpexec_processes_write_letters(void *context)
     rpexec_link *link = context;
     rpexec_processes *n = link->processes;
     bool well = true;
-    (void)prctl(PR_SET_TIMERSLACK, 1UL); /* 50 us otherwise, by which `pace` would be late */
+    (void)prctl(PR_SET_TIMERSLACK, 1UL); /* the default is 50 us, by which `pace` would be late */
     pthread_mutex_lock(&n->lock);
     for (;;) {
         while (link->first == NULL && !n->closing) {

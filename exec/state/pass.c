@@ -2,18 +2,18 @@
 
 #include <stdatomic.h>
 #include <string.h>
-/* Sanitizers do not see what these instructions write. */
+/* Sanitizers do not see the stores of these instructions. */
 #if defined(__SSE2__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <emmintrin.h>
 #define STREAMS 1
 #endif
 
-/* Values at a time: what is computed of them stays in a core's first cache. */
+/* Values processed at a time: their intermediate results stay in a core's first cache. */
 #define BLOCK 256u
-/* Of a cache, and what a core gathers before it writes past it. */
+/* Bytes of a cache line, which a core also gathers before it writes past the cache. */
 #define LINE 64u
 
-/* Bytes by which an array begins later than the one before it: a page and a line. */
+/* Bytes by which an array begins later than the array before it: a page and a line. */
 #define APART 4160u
 
 rp_status rpexec_pass_array(rp_arena *arena, uint32_t number, uint64_t count, size_t width,
@@ -29,7 +29,7 @@ rp_status rpexec_pass_array(rp_arena *arena, uint32_t number, uint64_t count, si
 
 /* ---- past the caches ------------------------------------------------------------------------- */
 
-/* Copies what is in a cache to where nobody reads it soon. */
+/* Copies from a cache to memory that is not read soon, past the caches. */
 static void stream(void *to, const void *from, size_t bytes)
 {
 #ifdef STREAMS
@@ -54,7 +54,7 @@ static void stream(void *to, const void *from, size_t bytes)
 #endif
 }
 
-/* Before anybody is told that a piece is done: streamed stores are not ordered otherwise. */
+/* Orders streamed stores; needed before a piece is reported as done. */
 static void end_stream(void)
 {
 #ifdef STREAMS
@@ -62,8 +62,8 @@ static void end_stream(void)
 #endif
 }
 
-/* Values of the next block of a piece: the first ones end where a line of `to` does, so that later
- * blocks fill whole lines. */
+/* Values of the next block of a piece: the first block ends at the end of a line of `to`, so that
+ * later blocks fill whole lines. */
 static uint64_t block_of(rp_dtype dtype, const void *to, uint64_t left)
 {
     uint64_t past = (uintptr_t)to % LINE / rp_dtype_bytes(dtype);
@@ -110,7 +110,7 @@ static void collect_piece(void *context, uint64_t first, uint64_t count)
         float block[BLOCK];
         const void *from = rpexec_element_const(c->dtype, c->from, i);
         values = block_of(RP_DTYPE_F32, c->to + i, first + count - i);
-        if (c->add) { /* what is read first is in the caches */
+        if (c->add) { /* values of `to` that were just read are in the caches */
             finite &= rpexec_unscale(c->dtype, values, from, c->scale, true, c->to + i);
         } else if (c->dtype == RP_DTYPE_F32) {
             stream(c->to + i, from, values * sizeof(float));
@@ -179,7 +179,7 @@ void rpexec_pass_squares(rpexec_pool *pool, rp_dtype dtype, uint64_t count, cons
 
 /* ---- refreshing ------------------------------------------------------------------------------ */
 
-/* `values` masters as working weights, once or twice. */
+/* Writes `values` masters as working weights, and into `copy` too unless it is NULL. */
 static void write_working(rp_dtype dtype, uint64_t values, const float *masters, void *to,
                           void *copy)
 {

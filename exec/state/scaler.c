@@ -7,7 +7,7 @@
 #define SMALLEST 1.0f
 #define CLEAN_STEPS 2000u
 
-/* Values that are widened at a time: they stay in the cache until they have been used. */
+/* Values that are widened at a time, so that they stay in the cache until they have been used. */
 #define PIECE 4096u
 
 bool rpexec_scaler_needed(rp_dtype dtype)
@@ -37,7 +37,7 @@ void rpexec_scaler_step(rpexec_scaler *s, bool overflow)
     }
 }
 
-/* Infinities and NaN have all bits of the exponent. */
+/* Counts infinities and NaN, which have all bits of the exponent set. */
 RPEXEC_VECTOR
 static uint32_t not_finite(uint64_t count, const float *values)
 {
@@ -58,7 +58,8 @@ static void add_scaled(uint64_t count, const float *restrict from, float factor,
     }
 }
 
-/* Both at once, in place: one pass over what a cache holds. */
+/* Multiplies and counts values that are not finite, in place, in a single pass over values in the
+ * cache. */
 RPEXEC_VECTOR
 static uint32_t multiply_and_look(uint64_t count, float factor, float *values)
 {

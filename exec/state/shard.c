@@ -12,7 +12,7 @@ static bool is_head(const rpexec_pieces *p)
     return p->layer + 1 == p->model->layer_count;
 }
 
-/* Where the piece ends that begins at `inside` of the current layer. */
+/* The end of the piece that begins at `inside` of the current layer. */
 static uint64_t end_of(const rpexec_pieces *p)
 {
     const rpexec_layer *layer = rpexec_model_layer(p->model, p->layer);

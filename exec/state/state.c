@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* As many threads as its passes are worth. */
+/* Makes a pool if the passes over the model have enough pieces. */
 static rp_status make_pool(const rpexec_model *model, rp_arena *arena, rpexec_pool **pool_out)
 {
     uint64_t pieces = 0;
@@ -17,8 +17,9 @@ static rp_status make_pool(const rpexec_model *model, rp_arena *arena, rpexec_po
     return pieces < RPEXEC_POOL_LEAST_PIECES ? RP_OK : rpexec_pool_create(0, arena, pool_out);
 }
 
-/* Layer by layer, as later passes go, so that each page is where its threads are. Memory
- * that was granted is taken now: a later caller must not count on it, too. */
+/* Allocates an array and zeroes it layer by layer, as later passes go, so that each page lies near
+ * its threads. Touching the memory takes it now: the system must not promise it to a later caller
+ * as well. */
 static rp_status take_array(const rpexec_state *s, uint32_t number, const uint64_t *offsets,
                             size_t width, rp_arena *arena, void *array_out)
 {
@@ -46,7 +47,7 @@ rp_status rpexec_state_create(const rpexec_model *model, rp_arena *arena, rpexec
     RP_TRY(rp_host_memory_require(working + slots + 4 * values * sizeof(float),
                                   "weights, gradients and Adam's moments"));
     RP_TRY(make_pool(model, arena, &s.pool));
-    /* These two are pinned: from the beginning of a page on. */
+    /* These two arrays are pinned, so they begin at the beginning of a page. */
     RP_TRY(take_array(&s, 0, s.offsets, rp_dtype_bytes(model->dtype), arena, &s.working));
     RP_TRY(take_array(&s, 0, s.trained, rp_dtype_bytes(model->dtype), arena, &s.slots));
     float **const arrays[] = {&s.master, &s.gradients, &s.m, &s.v};
@@ -72,20 +73,20 @@ static uint64_t floats_of(const rpexec_state *s, uint32_t layer)
     return s->trained[layer + 1] - s->trained[layer];
 }
 
-/* A tied table that is trained; frozen ones are just two copies. */
+/* True for the head of a tied table that is trained; a frozen table just has two copies. */
 static bool is_tied_head(const rpexec_state *s, uint32_t layer)
 {
     return layer + 1 == s->model->layer_count && s->model->config->tied_head &&
            s->model->head.frozen == 0;
 }
 
-/* Where the table begins in the head's array. */
+/* The offset of the table in the head's array. */
 static uint64_t table_offset(const rpexec_state *s)
 {
     return s->model->head.tensors[RPEXEC_HEAD_TABLE].offset;
 }
 
-/* Floats of a layer that have a master of their own. */
+/* Floats of a layer that have their own master. */
 static uint64_t own_floats(const rpexec_state *s, uint32_t layer)
 {
     return is_tied_head(s, layer) ? table_offset(s) : floats_of(s, layer);
@@ -117,7 +118,8 @@ void rpexec_state_copy_working(rpexec_state *s, void *values, bool back)
     }
 }
 
-/* Layers with frozen weights: all of a layer at a time, then where each tensor belongs. */
+/* Initialises layers with frozen weights: a whole layer in a temporary array, then each tensor in
+ * its place. */
 static rp_status initialise_parts(rpexec_state *s, uint64_t seed, bool base, rp_arena *arena)
 {
     const rpexec_model *m = s->model;
@@ -194,8 +196,8 @@ static void take_gradients(rpexec_state *s, uint32_t layer, const void *gradient
     s->overflow |= !finite;
 }
 
-/* The head's gradient of a tied table is taken at once: the next step may already write the head's
- * slot when the embedding delivers (executor.md 1.8). */
+/* The head's gradient of a tied table is taken at once, since the next step may write the head's
+ * slot before the embedding delivers its gradient (executor.md 1.8). */
 void rpexec_state_collect(rpexec_state *s, uint32_t layer, float scale)
 {
     s->collected_scale = scale;
@@ -228,9 +230,9 @@ void rpexec_state_add(rpexec_state *s, uint32_t layer, const void *gradients, fl
     take_gradients(s, layer, gradients, scale, true);
 }
 
-/* The overflow of one gradient makes the step's decision, so that it is known before any of them is
- * used; a sum of finite 16-bit values is finite in fp32, and so is what a scale of 1 or more has
- * divided. */
+/* An overflow of any gradient skips the step, so it must be known before any gradient is used.
+ * Adding and dividing make no overflow of their own: a sum of finite 16-bit values is finite in
+ * fp32, and so is its quotient by a scale of at least 1. */
 void rpexec_state_measure(rpexec_state *s, uint32_t layer)
 {
     uint32_t head = s->model->layer_count - 1;
@@ -254,14 +256,15 @@ void rpexec_state_fuse(rpexec_state *s, bool fused)
     s->is_fused = fused;
 }
 
-/* Where a layer's trained working weights begin. */
+/* The beginning of a layer's trained working weights. */
 static void *trained_working(const rpexec_state *s, uint32_t layer)
 {
     return rpexec_element(s->model->dtype, rpexec_state_working(s, layer),
                           rpexec_model_layer(s->model, layer)->frozen);
 }
 
-/* A layer's slot from value `at` on, and of the embedding of a tied table the head's before it. */
+/* Steps with a layer's slot from value `at` on; the head's slot is added for the embedding of a
+ * tied table. */
 static void step_fused(rpexec_state *s, uint32_t layer, uint64_t at,
                        const rpexec_adam_factors *factors, const rpexec_adam_slice *slice)
 {
@@ -283,7 +286,7 @@ static void step_fused(rpexec_state *s, uint32_t layer, uint64_t at,
     rpexec_pass_run_step(s->pool, factors, &step);
 }
 
-/* Adam of a layer, tensors that are decayed and others apart. */
+/* Adam of a layer, with separate runs for tensors with and without weight decay. */
 static void step_layer(rpexec_state *s, uint32_t layer, const rpexec_adam *adam)
 {
     uint64_t end = own_floats(s, layer);
@@ -361,7 +364,7 @@ static void refresh(rpexec_state *s, uint32_t layer)
 
 void rpexec_state_refresh(rpexec_state *s, uint32_t layer)
 {
-    if (!s->is_fused) { /* otherwise they are what their masters are, also after a step skipped */
+    if (!s->is_fused) { /* otherwise they equal their masters already, also after a skipped step */
         refresh(s, layer);
     }
     s->scaler.next = layer == 0 ? s->scaler.scale : s->scaler.next;
@@ -372,10 +375,11 @@ void rpexec_state_refresh(rpexec_state *s, uint32_t layer)
 typedef struct hashed {
     const unsigned char *array;
     uint64_t width;
-    atomic_ullong sum; /* of all pieces, in any order */
+    atomic_ullong sum; /* sum of all pieces' hashes, in any order */
 } hashed;
 
-/* Lanes of their own, as fast as memory is; each step can be undone, so that no word gets lost. */
+/* Hashes in independent lanes, which keep up with memory. Each step is invertible, so that no word
+ * gets lost. */
 static uint64_t hash_values(const unsigned char *at, uint64_t bytes, uint64_t place)
 {
     uint64_t lanes[4] = {place, 1, 2, 3};
@@ -394,7 +398,7 @@ static uint64_t hash_values(const unsigned char *at, uint64_t bytes, uint64_t pl
     return hash;
 }
 
-/* By pieces of the pool, whether one of many threads has come or there is no other. */
+/* Hashes by pieces of the pool, so that the sum does not depend on the number of threads. */
 static void hash_piece(void *context, uint64_t first, uint64_t count)
 {
     hashed *h = context;

@@ -1,6 +1,7 @@
-/* cuBLASLt on a CPU, a library of its own that exec/cuda/cublas.c opens (RPEXEC_CUBLASLT). What has
- * to do without is tested, too: shapes whose inner size is 37 are "not supported", and of the three
- * algorithms for others the first two cannot be launched where it is 40, none where it is 24. */
+/* cuBLASLt on a CPU, a separate library that exec/cuda/cublas.c opens (RPEXEC_CUBLASLT). It also
+ * fails, to test the ways without it: shapes with the inner size 37 are "not supported". Other
+ * shapes have three algorithms, of which the first two cannot be launched if the inner size is 40,
+ * and none if it is 24. */
 #include "exec/operators/dtype.h"
 
 #include <cublasLt.h>
@@ -18,7 +19,7 @@ struct emulated_object {
 
 enum { OBJECTS = 4096, UNSUPPORTED = 37, TWO_FAIL = 40, ALL_FAIL = 24, ALGORITHMS = 3 };
 static struct emulated_object objects[OBJECTS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of who uses them */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `used` */
 
 static cublasStatus_t make(struct emulated_object **object)
 {
@@ -185,7 +186,8 @@ static float scalar(const struct emulated_object *product, const void *value)
     return result;
 }
 
-/* A product with all it needs: descriptors may go before a graph does. */
+/* A product with copies of its descriptors, which may be destroyed before a graph with the
+ * product. */
 typedef struct job {
     struct emulated_object a_layout, b_layout, d_layout;
     bool a_turned, b_turned;

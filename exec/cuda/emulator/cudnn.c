@@ -1,11 +1,10 @@
-/* cuDNN on a CPU, a library of its own that exec/cuda/cudnn.c opens (RPEXEC_CUDNN). Descriptors are
- * checked as far as the documentation says what they are, and computed as they say (cudnn_run.c):
- * what is described wrongly is refused, or gives wrong results. Like the library on Hopper it names
- * two engines and wants a little workspace; here the first one's bits may differ from run to run,
- * and heads that are no multiple of 8 have none.
- * EMULATED_CUDNN is one of: old (a version that is not supported), wrong (results are 5 % larger),
- * absent (no handle can be made), loose (the first engine only),
- * restless (every other call's results are a little larger). */
+/* cuDNN on a CPU, a separate library that exec/cuda/cudnn.c opens (RPEXEC_CUDNN). Descriptors are
+ * checked as far as the documentation defines them, and computed as described (cudnn_run.c): a
+ * wrong description is refused, or gives wrong results. Like the library on Hopper it names two
+ * engines and needs a little workspace; here the first engine's bits may differ from run to run,
+ * and head dimensions that are no multiple of 8 have no engine. Values of EMULATED_CUDNN: old (a
+ * version that is not supported), wrong (results are 5 % larger), absent (no handle can be made),
+ * loose (the first engine only), restless (every other call's results are a little larger). */
 #include "exec/cuda/emulator/cudnn_internal.h"
 
 #include <pthread.h>
@@ -48,7 +47,7 @@ typedef struct rule {
     unsigned object, name, type;
     int64_t least, most; /* elements */
     bool required;
-    unsigned part; /* of an object: its type; ANY */
+    unsigned part; /* type of the object that is the attribute, or ANY */
 } rule;
 
 enum { ANY = 1000000 };
@@ -146,7 +145,7 @@ const emulated_cudnn *emulated_cudnn_part(const emulated_cudnn *object, unsigned
     return (const emulated_cudnn *)(uintptr_t)emulated_cudnn_word(object, name, index);
 }
 
-/* An attribute's objects must be real ones, finished, and of the right type. */
+/* The objects of an attribute must exist, be finalized, and have the right type. */
 static unsigned check_parts(const rule *r, const emulated_attribute *a)
 {
     for (int64_t i = 0; r->type == VALUE(TYPE_BACKEND_DESCRIPTOR) && i < a->count; i++) {
@@ -280,7 +279,8 @@ unsigned cudnnBackendGetAttribute(const rpexec_cudnn_object object, unsigned nam
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The addresses of all tensors that have memory, no others, and as aligned as was said. */
+/* Makes a job. The pack must have addresses for exactly the tensors that have memory, aligned as
+ * described. */
 static unsigned make_job(const emulated_cudnn *graph, const emulated_cudnn *pack, emulated_job *job)
 {
     emulated_tensors all = {.count = 0};

@@ -1,4 +1,4 @@
-/* Checks of the emulator's cuDNN on objects that are finalized: shapes, types, order. */
+/* Checks of the emulator's cuDNN when objects are finalized: shapes, types, order. */
 #include "exec/cuda/emulator/cudnn_internal.h"
 
 #include <stddef.h>
@@ -117,7 +117,8 @@ static bool is_operation(unsigned type)
            type == VALUE(BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
 }
 
-/* @return its number; EMULATED_MOST_TENSORS: another one has the same id, or there are too many */
+/* @return the tensor's number; EMULATED_MOST_TENSORS: another tensor has the same id, or there are
+ *         too many */
 static uint32_t number_of(emulated_tensors *all, const emulated_cudnn *t)
 {
     for (uint32_t i = 0; i < all->count; i++) {
@@ -133,7 +134,8 @@ static uint32_t number_of(emulated_tensors *all, const emulated_cudnn *t)
     return all->count < EMULATED_MOST_TENSORS - 1 ? all->count++ : EMULATED_MOST_TENSORS;
 }
 
-/* A tensor that is read has been written before, unless it is in memory; none is written twice. */
+/* A tensor that is read must be in memory or have been written before, and no tensor may be written
+ * twice. */
 static bool add_operation(emulated_tensors *all, const emulated_cudnn *op)
 {
     emulated_ports p = emulated_cudnn_ports(op);
@@ -163,7 +165,7 @@ bool emulated_cudnn_collect(const emulated_cudnn *graph, emulated_tensors *all)
     }
     for (uint32_t i = 0; well && i < all->count; i++) {
         well = !emulated_cudnn_is_virtual(all->list[i]) ||
-               all->read[i]; /* nothing is computed for nobody */
+               all->read[i]; /* every result must be used */
     }
     return well;
 }

@@ -1,4 +1,4 @@
-/** @file cudnn_internal.h  Between the parts of the emulator's cuDNN: objects and their attributes.
+/** @file cudnn_internal.h  Objects and attributes, shared by the parts of the emulator's cuDNN.
  */
 #pragma once
 
@@ -11,7 +11,7 @@ enum { EMULATED_WORDS = 24, EMULATED_ATTRIBUTES = 8, EMULATED_AXES = 4 };
 typedef struct emulated_attribute {
     unsigned name;
     int64_t count;
-    uint64_t words[EMULATED_WORDS]; /**< each element widened to one */
+    uint64_t words[EMULATED_WORDS]; /**< the elements, each widened to a word */
 } emulated_attribute;
 
 typedef struct emulated_cudnn {
@@ -20,21 +20,23 @@ typedef struct emulated_cudnn {
     bool finalized;
     uint32_t count;
     emulated_attribute attributes[EMULATED_ATTRIBUTES];
-    uint32_t which; /**< of an engine and its configuration: heuristics' number */
-    const struct emulated_cudnn *graph; /**< of those */
+    uint32_t which; /**< of an engine and its configuration: the engine's number in the
+                         heuristics */
+    const struct emulated_cudnn *graph; /**< of an engine and its configuration: the graph */
 } emulated_cudnn;
 
 /** @return the attribute; NULL: not set. */
 const emulated_attribute *emulated_cudnn_attribute(const emulated_cudnn *object, unsigned name);
 
-/** @return an element of an attribute; 0 where it is not set. */
+/** @return an element of an attribute; 0 if it is not set. */
 uint64_t emulated_cudnn_word(const emulated_cudnn *object, unsigned name, int64_t index);
 
 /** @return an attribute that is an object; NULL: not set. */
 const emulated_cudnn *emulated_cudnn_part(const emulated_cudnn *object, unsigned name,
                                           int64_t index);
 
-/** The tensors that an operation reads, in the order x or a, b, chooser, and the one it writes. */
+/** The tensors that an operation reads, in the order x or a, b, chooser, and the tensor that it
+ * writes. */
 typedef struct emulated_ports {
     const emulated_cudnn *from[3];
     const emulated_cudnn *to;
@@ -53,24 +55,23 @@ typedef struct emulated_tensors {
     uint32_t count;
 } emulated_tensors;
 
-/** @return true where a tensor has no memory. */
+/** @return whether a tensor has no memory. */
 bool emulated_cudnn_is_virtual(const emulated_cudnn *tensor);
 
-/** Collects the tensors that a graph's operations read and write. @return true where operations
- * come in an order in which they can be done, each result is wanted, and no two tensors share an
- * id */
+/** Collects the tensors that a graph's operations read and write. @return true if every operation
+ * comes after those whose results it reads, every result is used, and no two tensors share an id */
 bool emulated_cudnn_collect(const emulated_cudnn *graph, emulated_tensors *all);
 
-/** @return the fault of an object whose attributes are all there; NULL: none. */
+/** @return the fault of an object that has all its attributes; NULL: none. */
 const char *emulated_cudnn_check(const emulated_cudnn *object);
 
-/** Bytes of the workspace that a plan wants, and writes. */
+/** Bytes of the workspace that a plan needs and writes. */
 #define EMULATED_WORKSPACE 256
 
-/** A plan's graph with addresses, as a kernel gets them. */
+/** A plan's graph with the tensors' addresses, as a kernel gets it. */
 typedef struct emulated_job {
     const emulated_cudnn *graph;
-    float factor; /**< all of the result is multiplied by it: 1, or a library that is wrong */
+    float factor; /**< factor of all results: 1, or another value for wrong results */
     void *workspace;
     uint32_t count;
     uint64_t ids[EMULATED_MOST_TENSORS];
@@ -78,7 +79,7 @@ typedef struct emulated_job {
     float value[EMULATED_MOST_TENSORS];
 } emulated_job;
 
-/** @return objects and handles that have not been given back; of the library. */
+/** @return objects and handles that have not been released. Exported by the library. */
 unsigned emulated_cudnn_left(void);
 
 /** Computes the graph of an `emulated_job` operation by operation, in fp32. */

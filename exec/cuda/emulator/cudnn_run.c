@@ -1,4 +1,4 @@
-/* Results of a graph of cuDNN's operations, operation by operation. */
+/* Computes the results of a graph of cuDNN's operations, operation by operation. */
 #include "common/base/mem.h"
 #include "exec/cuda/emulator/cudnn_internal.h"
 #include "exec/operators/dtype.h"
@@ -47,7 +47,7 @@ static array *array_of(arrays *all, const emulated_cudnn *tensor)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* 16 bits: which; otherwise fp32, or whole numbers, which fp32 holds. */
+/* The 16-bit type of a tensor; F32 for fp32 and for whole numbers, which fp32 holds. */
 static rp_dtype dtype_of(const emulated_cudnn *tensor)
 {
     unsigned type = (unsigned)emulated_cudnn_word(tensor, VALUE(ATTR_TENSOR_DATA_TYPE), 0);
@@ -82,7 +82,8 @@ static void split(const array *a, uint64_t index, int64_t at[EMULATED_AXES])
     }
 }
 
-/* Reads an array from memory, or writes it there. A virtual one is rounded as if it were. */
+/* Reads an array from memory, or writes it there. A virtual tensor is rounded as if it were
+ * stored. */
 static void move(const emulated_job *job, array *a, bool writes)
 {
     uint64_t id = emulated_cudnn_word(a->tensor, VALUE(ATTR_TENSOR_UNIQUE_ID), 0);
@@ -117,7 +118,7 @@ static void move(const emulated_job *job, array *a, bool writes)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* The value of a smaller array that belongs to a place in a larger one. */
+/* The value of an array at a place of a larger array; axes of length 1 are repeated. */
 static float spread(const array *a, const int64_t at[EMULATED_AXES])
 {
     uint64_t index = 0;
@@ -168,7 +169,7 @@ static void do_values(const emulated_cudnn *op, const array *const from[3], arra
     }
 }
 
-/* Head h of c is head h of a by the head of b that it shares with its neighbours. */
+/* Head h of c is head h of a times a head of b, which serves a group of successive heads. */
 static void do_product(const array *a, const array *b, array *c)
 {
     int64_t group = a->dims[1] / b->dims[1];

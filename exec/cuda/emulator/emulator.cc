@@ -1,4 +1,4 @@
-/* Threads of a block as fibers that take turns; see machine.cuh. */
+/* Runs the threads of a block as fibers that take turns; see machine.cuh. */
 #include "exec/cuda/emulator/emulator.h"
 extern "C" {
 #include "exec/operators/dtype.h"
@@ -9,17 +9,17 @@ extern "C" {
 #include <stdio.h>
 #include <stdlib.h>
 
-/* For ThreadSanitizer every CUDA thread is one of its fibers, and what orders their accesses is
- * what CUDA says orders them: barriers of the block, __syncwarp, and beginning and end of a block.
- * A shuffle orders nothing. The kernels are compiled with -fsanitize=thread, this file is not: what
- * the emulator does for itself is none of their accesses. Blocks run one after the other and are
- * ordered so: races between blocks are left to the reversed order of turns. */
+/* ThreadSanitizer sees every CUDA thread as a fiber, and their accesses are ordered as CUDA
+ * defines: by barriers of the block, by __syncwarp, and by the beginning and end of a block. A
+ * shuffle orders nothing. The kernels are compiled with -fsanitize=thread, this file is not, so
+ * that the emulator's own accesses do not count. Blocks run one after the other, and
+ * ThreadSanitizer sees them ordered: the reversed order of turns finds races between blocks. */
 #ifdef EMULATOR_RACES
 #include <sanitizer/tsan_interface.h>
 #endif
 
-/* emulator_switch(&from, to): keeps what a call must keep on the stack, and goes on with another
- * stack. swapcontext would ask the kernel for the signal mask each time. */
+/* emulator_switch(&from, to): saves the registers that a call must preserve on the stack, and
+ * continues on another stack. swapcontext would call the kernel for the signal mask each time. */
 #if defined(__x86_64__)
 asm(".text\n"
     ".type emulator_switch, @function\n"
@@ -53,7 +53,7 @@ extern "C" void emulator_switch(void **from, void *to);
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 enum { MOST_THREADS = 1024, STACK_BYTES = 64 << 10, MOST_COPIES = 256 };
-/* What a block gets on each GPU that there is machine code for: 8.6, 8.9 and 12.0 have the least.
+/* Most bytes of a word that the threads of a warp exchange: a fragment of machine.cuh has 48.
  */
 enum { WORD_BYTES = 48 };
 enum state { RUNNING, AT_WARP, AT_BLOCK, ENDED };
@@ -67,19 +67,19 @@ struct pending {
 };
 
 struct fiber {
-    void *stack; /* where it goes on */
+    void *stack; /* saved stack pointer */
     state where;
-    int value;           /* given to a barrier that counts */
-    unsigned int parity; /* of the warp operations that it has begun */
+    int value;           /* argument of a counting barrier */
+    unsigned int parity; /* parity of the number of warp operations that it has begun */
     unsigned char words[2][WORD_BYTES];
     pending copies[MOST_COPIES];
     int copy_count;
-    int group; /* that is being filled */
+    int group; /* number of the group of copies that is being filled */
 #ifdef EMULATOR_RACES
     void *tsan;
-    char warp[2];          /* of a warp's first thread: what __syncwarp orders by */
+    char warp[2];          /* of a warp's first thread: addresses by which __syncwarp orders */
     unsigned int warped;   /* barriers of the warp so far */
-    unsigned int gathered; /* of the block */
+    unsigned int gathered; /* barriers of the block so far */
 #endif
 };
 
@@ -89,17 +89,18 @@ alignas(64) static unsigned char shared_memory[EMULATOR_MOST_SHARED];
 static void *scheduler;
 static unsigned int current;
 static unsigned int thread_count;
-static int counted;   /* of the last counting barrier */
-static bool reversed; /* the kernel that runs */
-static bool reverses; /* launches from now on */
+static int counted;   /* result of the last counting barrier */
+static bool reversed; /* for the running kernel */
+static bool reverses; /* for launches from now on */
 static void (*call_now)(const void *);
 static const void *context_now;
-static pthread_mutex_t machine = PTHREAD_MUTEX_INITIALIZER; /* one kernel at a time */
+static pthread_mutex_t machine = PTHREAD_MUTEX_INITIALIZER; /* held by the only running kernel */
 
 #ifdef EMULATOR_RACES
 static void *scheduler_tsan;
-/* Two in turns: whoever goes on first comes to the next barrier before the others have left this
- * one, and what he did in between is not ordered before what they do then. */
+/* Two addresses used in turn: the thread that goes on first may reach the next barrier before the
+ * others have left this barrier, and its accesses in between are not ordered before their accesses
+ * after this barrier. */
 static char at_begin, at_end, at_barrier_of_block[2];
 
 static void go_to(void *tsan)
@@ -114,7 +115,8 @@ static void happens_after(char *what)
 {
     __tsan_acquire(what);
 }
-/* What the compiler calls for an access of 16 bytes: copies are the thread's own. */
+/* Functions that the compiler calls for accesses of 16 bytes; asynchronous copies count as accesses
+ * of the thread. */
 extern "C" void __tsan_read_range(void *address, size_t bytes);
 extern "C" void __tsan_write_range(void *address, size_t bytes);
 #define READS(address, bytes) __tsan_read_range(const_cast<void *>(address), bytes)
@@ -178,7 +180,7 @@ static void begin()
     yield(ENDED);
 }
 
-/* A stack on which emulator_switch comes to begin(). */
+/* Makes a stack on which emulator_switch jumps to begin(). */
 static void *fresh_stack(unsigned int index)
 {
     void **top = reinterpret_cast<void **>(stacks[index] + STACK_BYTES);
@@ -298,7 +300,7 @@ extern "C" unsigned char *emulator_shared(void)
     return shared_memory;
 }
 
-/* memcpy, which ThreadSanitizer would see. */
+/* Copies bytes; ThreadSanitizer would see a memcpy. */
 static void keep(unsigned char *to, const void *from, size_t bytes)
 {
     const volatile unsigned char *at = static_cast<const volatile unsigned char *>(from);
@@ -307,7 +309,7 @@ static void keep(unsigned char *to, const void *from, size_t bytes)
     }
 }
 
-/* Words have two places in turns: a thread may be one operation ahead of the others. */
+/* Words have two places, used in turn, since a thread may be an operation ahead of the others. */
 extern "C" void emulator_exchange(const void *word, size_t bytes)
 {
     fiber *f = &fibers[current];
@@ -398,7 +400,7 @@ extern "C" void emulator_copies_wait(int left)
     f->copy_count = kept;
 }
 
-/* A table: this is what the emulator does most. */
+/* Converts by a table, since the emulator spends most of its time here. */
 extern "C" float emulator_widen_half(uint16_t bits)
 {
     static float values[1 << 16];

@@ -1,4 +1,4 @@
-/** @file emulator.h  What a test says to the emulator. */
+/** @file emulator.h  Settings of the emulator for tests. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,10 +6,11 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/** From now on blocks and threads take their turns from the last to the first, or as usual. */
+/** Makes blocks and threads take turns from the last to the first from now on, or as usual. */
 void emulator_reverse(bool reverse);
 
-/** @return true where ThreadSanitizer follows the threads: it goes by barriers, not by turns. */
+/** @return true if ThreadSanitizer follows the threads: it finds races by barriers, not by the
+ *         order of turns. */
 bool emulator_finds_races(void);
 #ifdef __cplusplus
 }

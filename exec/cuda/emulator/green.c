@@ -1,4 +1,5 @@
-/* Green contexts on a CPU, by the rules of CUDA 13.0's cuda.h: what that refuses is refused. */
+/* Green contexts on a CPU, by the rules of CUDA 13.0's cuda.h: calls that it forbids are
+ * refused. */
 #include "exec/cuda/emulator/green.h"
 
 #include "exec/cuda/emulator/machine/machine.h"
@@ -7,7 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Odd numbers: neither sort of group cuts it into eight as easily as any GPU. */
+/* Odd numbers, so that neither kind of group can be cut into eight as easily as on real GPUs. */
 emulated_device emulator_device = {27, 4, 2, 13000, 0};
 
 enum { CONTEXTS = 64, DESCRIPTIONS = 64 };
@@ -39,7 +40,7 @@ unsigned int emulator_green_contexts(void)
     return count;
 }
 
-/* The versions of cudaTypedefs.h: a symbol is found for that version and later ones. */
+/* The versions of cudaTypedefs.h: a symbol is found for its version and later versions. */
 #define FUNCTION_LIST(X)                                                                           \
     X(cuDeviceGetDevResource, 12040)                                                               \
     X(cuDevSmResourceSplitByCount, 12040)                                                          \
@@ -133,7 +134,8 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc description, CUde
         if (!c->used) {
             room = c;
         } else if (c->first < end && description->first < c->first + c->count) {
-            return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION; /* CUDA would let them share */
+            return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION; /* CUDA would let contexts share
+                                                                 multiprocessors */
         }
     }
     if (room == NULL) {
@@ -146,7 +148,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc description, CUde
     return CUDA_SUCCESS;
 }
 
-/* CUDA would not destroy the streams, but leak them. */
+/* Refuses contexts with streams; CUDA would leak the streams. */
 CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     if (!green->used || atomic_load(&green->streams) != 0 || emulator_is_current(green)) {

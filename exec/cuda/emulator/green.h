@@ -4,22 +4,24 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/** The device, and the CUDA version of its driver, as in cudaDriverGetVersion. */
+/** The device. driver_version is the CUDA version of its driver, as in cudaDriverGetVersion. */
 typedef struct emulated_device {
     unsigned int sm_count;
-    unsigned int together; /**< multiprocessors of a group that is scheduled together */
-    unsigned int alone;    /**< of a group where that is given up */
+    unsigned int together; /**< multiprocessors of a co-scheduled group */
+    unsigned int alone;    /**< multiprocessors of a group without co-scheduling */
     unsigned int driver_version;
-    unsigned int most; /**< groups of more than `together`, by the topology; 0: all */
+    unsigned int most; /**< most groups of more than `together` multiprocessors by the topology; 0:
+                            not limited */
 } emulated_device;
 
 /** The emulated device; a test may set it while there are no green contexts. */
 extern emulated_device emulator_device;
 
-/** One of a green context's streams is destroyed; NULL, the device's own, is allowed. */
+/** Notes that a stream of a green context is destroyed; NULL, the device's own context, is
+ * allowed. */
 void emulator_green_stream_goes(void *context);
 
-/** @return green contexts that there are */
+/** @return the number of green contexts */
 unsigned int emulator_green_contexts(void);
 #ifdef __cplusplus
 }

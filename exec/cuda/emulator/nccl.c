@@ -1,5 +1,6 @@
-/* NCCL on a CPU, a library that exec/cuda/nccl.c opens (RPEXEC_NCCL): calls of the machine's table,
- * which the program has. EMULATED_NCCL_VERSION is what it says it is. */
+/* NCCL on a CPU, a library that exec/cuda/nccl.c opens (RPEXEC_NCCL): its functions call the
+ * machine's table, which the program contains. EMULATED_NCCL_VERSION sets the version that it
+ * reports. */
 #include "exec/cuda/emulator/machine/machine.h"
 
 #include <nccl.h>
@@ -65,7 +66,7 @@ static rp_dtype dtype_of(ncclDataType_t type)
                                   : RP_DTYPE_COUNT;
 }
 
-/* A collective of a type that there is, or of sums. */
+/* Makes a collective, if the type exists and `can` is true, as for sums. */
 #define COLLECT(call, can, ...)                                                                    \
     ((can) && dtype_of(type) != RP_DTYPE_COUNT                                                     \
          ? result_of(emulator_nccl.call(from, to, count, dtype_of(type), __VA_ARGS__))             \

@@ -73,7 +73,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     memset(properties, 0, sizeof *properties);
     strcpy(properties->name, "emulator");
     properties->totalGlobalMem = EMULATED_BYTES;
-    properties->multiProcessorCount = 3; /* grids that do not divide anything evenly */
+    properties->multiProcessorCount = 3; /* so that grids divide nothing evenly */
     return cudaSuccess;
 }
 
@@ -101,7 +101,7 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     return emulator_memory_take(bytes, pointer);
 }
 
-/* CUDA waits for the device; here for all of them. */
+/* CUDA waits for the device; this waits for all devices. */
 cudaError_t cudaFree(void *pointer)
 {
     if (pointer == NULL) {
@@ -133,7 +133,7 @@ cudaError_t cudaHostUnregister(void *memory)
     return emulator_give(memory);
 }
 
-/* The default stream's, for which no other stream waits: at once. */
+/* Copies at once: the call belongs to the default stream, for which no other stream waits. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     (void)kind;

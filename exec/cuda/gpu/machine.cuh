@@ -1,7 +1,7 @@
-/** @file machine.cuh  What the kernels use of the GPU beyond CUDA's own words.
+/** @file machine.cuh  Functions of the GPU that kernels use beyond CUDA's language.
  *
- * exec/cuda/emulator/include/machine.cuh has the same interface in plain C++, so that the very
- * kernels run on a CPU (tests). Neither is included by its path: the build says which folder is
+ * exec/cuda/emulator/include/machine.cuh has the same interface in plain C++, so that tests run the
+ * same kernels on a CPU. Both files are included by name only: the build sets the folder that is
  * searched.
  */
 #pragma once
@@ -60,7 +60,7 @@ __device__ inline uint32_t pair(bfloat16, float low, float high)
            (uint32_t)__bfloat16_as_ushort(__high2bfloat16(both)) << 16;
 }
 
-/** Runs a kernel; an empty grid is no work. At most 48 KiB of `shared`. */
+/** Runs a kernel; an empty grid launches nothing. At most 48 KiB of `shared`. */
 template <typename... P, typename... A>
 cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t shared,
                    cudaStream_t stream, A... arguments)
@@ -79,13 +79,14 @@ __device__ inline unsigned char *dynamic_shared()
     return shared;
 }
 
-/** The address as that of a W, for one access to several values: it must be aligned to W. */
+/** The address as a pointer to W, for a single access to several values; it must be aligned to
+ * W. */
 template <typename W, typename T> __device__ inline W *wide(T *address)
 {
     return reinterpret_cast<W *>(address);
 }
 
-/** Products and sums that are rounded one by one, never contracted to a fused one. */
+/** Products and sums that are rounded separately, never contracted to a fused operation. */
 __device__ inline float times(float a, float b)
 {
     return __fmul_rn(a, b);
@@ -95,7 +96,7 @@ __device__ inline float plus(float a, float b)
     return __fadd_rn(a, b);
 }
 
-/** 2^x to two units in the last place, in one instruction; 0 for -infinity. */
+/** 2^x to two units in the last place, in a single instruction; 0 for -infinity. */
 __device__ inline float power_of_two(float x)
 {
     float y;
@@ -103,7 +104,7 @@ __device__ inline float power_of_two(float x)
     return y;
 }
 
-/** 1 / x to one unit in the last place, in one instruction; 0 for infinity. */
+/** 1 / x to a unit in the last place, in a single instruction; 0 for infinity. */
 __device__ inline float reciprocal(float x)
 {
     float y;
@@ -113,10 +114,10 @@ __device__ inline float reciprocal(float x)
 
 /* ---- tensor cores (PTX ISA, warp-level matrix instructions; compute capability 8.0 and above)  */
 
-/** d += a b of the warp: a 16 x 16 row-major, b 16 x 8 column-major, d 16 x 8. With g = lane / 4
- * and t = lane % 4 a lane has a[0] = (g, 2t) and (g, 2t + 1), a[1] eight rows below, a[2] eight
- * columns on, a[3] both; b[0] = (2t, g) and (2t + 1, g), b[1] eight rows below; d[0], d[1] = (g,
- * 2t) and (g, 2t + 1), d[2], d[3] eight rows below. The lower half of a word comes first. */
+/** d += a b, computed by the warp: a 16 x 16 row-major, b 16 x 8 column-major, d 16 x 8. With g =
+ * lane / 4 and t = lane % 4 a lane has a[0] = (g, 2t) and (g, 2t + 1), a[1] eight rows below, a[2]
+ * eight columns on, a[3] both; b[0] = (2t, g) and (2t + 1, g), b[1] eight rows below; d[0], d[1] =
+ * (g, 2t) and (g, 2t + 1), d[2], d[3] eight rows below. The lower half of a word comes first. */
 __device__ inline void multiply(half16, float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
@@ -133,7 +134,7 @@ __device__ inline void multiply(bfloat16, float d[4], const uint32_t a[4], const
 }
 
 /** Four 8 x 8 matrices of 16-bit values from shared memory: lane 8 i + j gives the address of row j
- * of matrix i; lane 4 g + t gets of each matrix (g, 2t) and (g, 2t + 1). */
+ * of matrix i; lane 4 g + t gets elements (g, 2t) and (g, 2t + 1) of each matrix. */
 __device__ inline void load_matrices(uint32_t r[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -151,7 +152,8 @@ __device__ inline void load_matrices_transposed(uint32_t r[4], const void *row)
                  : "memory");
 }
 
-/** Copies 16 bytes to shared memory, or zeros where not `valid`: done when copies_wait says so. */
+/** Copies 16 bytes to shared memory, or zeros if not `valid`. The copy is complete after
+ * copies_wait. */
 __device__ inline void copy_pack_async(void *shared, const void *global, bool valid)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -160,7 +162,7 @@ __device__ inline void copy_pack_async(void *shared, const void *global, bool va
                  : "memory");
 }
 
-/** The same of one float. */
+/** The same for a float. */
 __device__ inline void copy_float_async(float *shared, const float *global, bool valid)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
@@ -175,7 +177,7 @@ __device__ inline void copies_commit()
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/** Waits until at most LEFT of this thread's groups are not done; a barrier must follow. */
+/** Waits until at most LEFT of this thread's groups are incomplete; a barrier must follow. */
 template <int LEFT> __device__ inline void copies_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");

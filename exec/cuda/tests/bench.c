@@ -1,9 +1,8 @@
-/* Speed of the CUDA operators, as CSV on stdout: sizes of Qwen3-8B with 8192 tokens. Each
- * operator runs a few times unmeasured, then REPETITIONS times between two events, the L2 cache
- * overwritten before each; given are the median and the fastest. Bytes are what an operator has to
- * read and write at least, FLOP what its formula asks for (executor.md section 5): rates from them
- * are at most what the GPU really did. Exit status 77: no device.
- * usage: PROGRAM [part of an operator's name] */
+/* Speed of the CUDA operators, as CSV on stdout: sizes of Qwen3-8B with 8192 tokens. Each operator
+ * runs a few times unmeasured, then REPETITIONS times between two events, the L2 cache overwritten
+ * before each; the output has the median and the fastest time. Bytes are the least that an operator
+ * must read and write, FLOP those of its formula (executor.md section 5): the real rates of the GPU
+ * are at least these. Exit status 77: no device. usage: PROGRAM [part of an operator's name] */
 #include "exec/cuda/lane.h"
 #include "exec/operators/random.h"
 
@@ -22,7 +21,7 @@ typedef struct bench {
     rpexec_lane *lane;
     const rpexec_operators *op;
     void *x[TENSORS]; /* random values of the lane's type */
-    float *floats;    /* random, too */
+    float *floats;    /* random values, too */
     int32_t *ids;
     rpexec_routing routing;
     void *flush;
@@ -180,7 +179,7 @@ static int ascending(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* @param bytes, @param flop of one run */
+/* @param bytes, @param flop of a run */
 static rp_status measure(const bench *b, const char *name, bench_operator operator, double bytes,
                          double flop)
 {
@@ -230,7 +229,7 @@ static rp_status measure_values(const bench *b, double size)
     return measure(b, "adam", adam, count * (24 + (size == 4 ? 4 : 2 * size)), 0);
 }
 
-/* Products of one matrix: cuBLAS or our own kernel, by the lane's choice. */
+/* Products of a single matrix, by cuBLAS or our own kernel as the lane chooses. */
 static rp_status measure_products(const bench *b, const char *by, double size)
 {
     char name[64];
@@ -244,7 +243,7 @@ static rp_status measure_products(const bench *b, const char *by, double size)
     return measure(b, name, linear_weight, bytes + size * (double)HIDDEN * WIDE, flop);
 }
 
-/* The causal half is what is counted; the backward is 2.5 times the forward. */
+/* Only the causal half is counted; the backward counts 2.5 times the forward. */
 static rp_status measure_attention(const bench *b, double size)
 {
     double heads = (double)TOKENS * HEAD;
@@ -331,7 +330,7 @@ static rp_status give_ids(rp_arena *arena, int32_t **ids_out)
     int32_t *ids;
     RP_TRY(rp_arena_alloc(arena, TOKENS, sizeof *ids, &ids));
     for (uint64_t i = 0; i < TOKENS; i++) {
-        /* Of a table of one tensor; as labels they are below the vocabulary, too. */
+        /* Rows of a table that fills a tensor; as labels they are below the vocabulary, too. */
         ids[i] = (int32_t)(rpexec_random_bits(4, 0, i) % (TENSOR_BYTES / 4 / HIDDEN));
     }
     RPEXEC_CUDA_TRY(cudaMalloc((void **)ids_out, TOKENS * sizeof *ids));
@@ -353,7 +352,8 @@ static rp_status give_routing(rpexec_routing *r)
     return RP_OK;
 }
 
-/* All that the lane is asked for: products only, where `by` says that they are not cuBLAS's. */
+/* Measures a lane's operators; without `all` only its products, which then are not cuBLAS's
+ * (`by`). */
 static rp_status measure_lane(bench *b, const rpexec_cuda_lane_config *config, rp_arena *arena,
                               const char *by, bool all)
 {

@@ -1,6 +1,6 @@
 /* Every operator of the CUDA backend against the host's, for each type. Exit status 77: no device.
- * usage: PROGRAM [all|values|tokens|products|experts|attention|cudnn|refusals]
- * [all|fp32|bf16|fp16] [N]: of N trials one. */
+ * usage: PROGRAM [all|values|tokens|products|experts|attention|cudnn|refusals] [all|fp32|bf16|fp16]
+ * [N]: runs 1 of N trials. */
 #include "exec/cuda/tests/families.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 
 #include <cudnn.h>
 
-/* Names that cudnn.h gives its enumerations: all begin with CUDNN_. */
+/* Names of cudnn.h's enumerations all begin with CUDNN_. */
 #define SAME(name, value)                                                                          \
     _Static_assert((int)CUDNN_##name == RPEXEC_CUDNN_##name, "CUDNN_" #name " is another number");
 RPEXEC_CUDNN_VALUES(SAME)

@@ -1,13 +1,13 @@
-/* NVIDIA's own cuDNN, asked for plans on a machine without a GPU: for devices that are only
- * described it takes our graphs apart, finds attention in them, and builds the kernels' plans
- * (no_driver.c). Nothing runs. Exit status 77: it is not installed, or cannot do that. */
+/* Makes plans with NVIDIA's own cuDNN on a machine without a GPU: for devices that are only
+ * described, cuDNN analyses our graphs, finds attention in them, and builds plans for kernels
+ * (no_driver.c). Nothing runs. Exit status 77: cuDNN is not installed, or cannot do that. */
 #include "exec/cuda/cudnn.h"
 #include "exec/cuda/lane.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* As a library of this kind writes down its devices; `deviceVer` and the multiprocessors differ. */
+/* A device in cuDNN's own notation; `deviceVer` and the multiprocessors are filled in. */
 static const char device_text[] =
     "{\"cudaDeviceId\":0,\"deviceVer\":%d,\"driverVer\":13000,\"maxGridSize\":[2147483647,65535,"
     "65535],\"maxBlockSize\":[1024,1024,64],\"regsPerBlock\":65536,\"multiProcessorCount\":%d,"
@@ -49,7 +49,8 @@ static rpexec_cudnn_object describe(const rpexec_cudnn_functions *f, int capabil
     return device;
 }
 
-/* The plan as text says what the library has found in the graph, where it says so at all. */
+/* True if the plan's text shows that the library has found attention in the graph, or if there is
+ * no such text. */
 static bool is_attention(const rpexec_cudnn_functions *f, rpexec_cudnn_object plan)
 {
     static char text[4 << 20];
@@ -87,7 +88,8 @@ static int try_one(const rpexec_cudnn_target *target, uint32_t shape, int capabi
     if (pack != NULL) {
         (void)target->f->BackendDestroyDescriptor(pack);
     }
-    bool cannot = strstr(plan.why, "PREREQUISITE") != NULL; /* of compiling kernels here */
+    bool cannot = strstr(plan.why, "PREREQUISITE") != NULL; /* for compiling kernels on this
+                                                               machine */
     rpexec_cudnn_plan_forget(&plan);
     return right ? 0 : cannot ? 77 : 1;
 }

@@ -1,6 +1,6 @@
-/* exec/cuda/cudnn.c with the emulator's library: what is refused and why, engines that are passed
- * over, lists of addresses that come again and that are too many; and that the emulator refuses
- * what is described wrongly. */
+/* exec/cuda/cudnn.c with the emulator's library: refusals and their reasons, engines that are
+ * passed over, lists of addresses that come again or are too many; and the emulator's own refusals
+ * of wrong descriptions. */
 #include "common/base/log.h"
 #include "exec/cuda/cudnn.h"
 #include "exec/cuda/emulator/cudnn_internal.h"
@@ -29,7 +29,7 @@ static _Alignas(16) unsigned char workspace[4096];
 static const rpexec_attention_sizes sizes = {2, 3, 4, 2, 8, 0, 0, 0};
 enum { QUERIES = 2 * 3 * 4 * 8, KEYS = 2 * 3 * 2 * 8, ROWS = 2 * 3 * 4 };
 
-/* @return the library's own function that is none of cuDNN's */
+/* @return objects left, by a function of the library that cuDNN does not have */
 static unsigned left(void)
 {
     void *library = dlopen(getenv("RPEXEC_CUDNN"), RTLD_NOW);
@@ -111,7 +111,7 @@ static double larger(double a, double b)
     return isnan(a) || b <= a ? a : b;
 }
 
-/* One head at a time in double. */
+/* The error against attention computed in double, a head at a time. */
 static double error_of(const tensors *t, const uint16_t *o, const float *logsumexp)
 {
     static float q[QUERIES], k[KEYS], v[KEYS], got[QUERIES];
@@ -143,11 +143,11 @@ static double error_of(const tensors *t, const uint16_t *o, const float *logsume
             worst = larger(worst, fabs((double)got[row * 8 + i] - out[i] / sum));
         }
     }
-    return worst; /* of o, and 1000 times that of logsumexp */
+    return worst; /* of o, or 1000 times the error of logsumexp */
 }
 
-/* More lists of addresses than are kept, again and again, and once in the other order: each call's
- * result must be its own. */
+/* Calls with more lists of addresses than are kept, repeatedly and once in reverse order: each call
+ * must give its own result. */
 static void test_addresses(void)
 {
     enum { CALLS = 2100 };
@@ -184,7 +184,7 @@ static void test_addresses(void)
     rpexec_attention_sizes other = sizes;
     other.seq_len++;
     expect(rpexec_cudnn_attention(c, &sizes, t->q, t->k, t->v, t->o + 1, t->logsumexp) == RP_BROKEN,
-           "tensors that are not aligned"); /* which says so on stderr, as the next one */
+           "tensors that are not aligned"); /* logged on stderr, like the next refusal */
     expect(rpexec_cudnn_attention(c, &other, t->q, t->k, t->v, t->o, t->logsumexp) == RP_BROKEN,
            "a shape without a plan");
     expect(left() < 2048 + 80 + 2, "lists of addresses that are not given back");
@@ -233,7 +233,7 @@ static unsigned set_object(rpexec_cudnn_object object, unsigned name, rpexec_cud
     return f->BackendSetAttribute(object, name, VALUE(TYPE_BACKEND_DESCRIPTOR), 1, &part);
 }
 
-/* x := exp(x), finalized or not. */
+/* Makes an operation y = mode(x) and tries to finalize it. */
 static rpexec_cudnn_object operation(unsigned mode, rpexec_cudnn_object x, rpexec_cudnn_object y,
                                      unsigned *status_out)
 {

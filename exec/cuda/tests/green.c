@@ -1,4 +1,4 @@
-/* A device is cut into green contexts: exec/cuda/green.c on the emulated driver, for devices of
+/* Cutting devices into green contexts: exec/cuda/green.c on the emulated driver, for devices of
  * several sizes, and for drivers that cannot do it; and several devices with their memories. */
 #include "exec/cuda/green.h"
 
@@ -20,7 +20,7 @@ static void expect(bool well, const char *what)
     }
 }
 
-/* A stream of each part, which its context's events may be recorded in, and no other's. */
+/* Makes a stream of each part; only events of the part's own context may be recorded in it. */
 static void use(uint32_t count, const rpexec_cuda_part *parts)
 {
     void *streams[64] = {NULL};
@@ -61,7 +61,7 @@ static void cut(emulated_device device, uint32_t count, uint32_t each)
     expect(emulator_green_contexts() == 0, "parts stay");
 }
 
-/* As if into many, for few. */
+/* Cuts a device into 8 parts, of which only 2 are made. */
 static void cut_for_few(void)
 {
     rpexec_cuda_part parts[2];
@@ -83,7 +83,8 @@ static void refuse(emulated_device device, uint32_t count, const char *reason)
     expect(emulator_green_contexts() == 0, "parts stay");
 }
 
-/* Two devices: a stream, and what is recorded in it, are of the one that was current. */
+/* With two devices, a stream and the events recorded in it belong to the device that was
+ * current. */
 static void tell_apart(void)
 {
     static const emulated_machine one = {.devices = 1};
@@ -112,7 +113,8 @@ static void tell_apart(void)
     (void)cudaSetDevice(0);
 }
 
-/* A device reaches another one once it has asked to, and a copy ends where pinned memory does. */
+/* A device reaches another device only after asking for it, and a copy must not cross the end of
+ * pinned memory. */
 static void reach(void)
 {
     static const emulated_machine one = {.devices = 1};
@@ -159,12 +161,12 @@ int main(void)
     reach();
     cut((emulated_device){132, 8, 2, 13000, 0}, 8, 16); /* H200 */
     cut_for_few();
-    cut((emulated_device){132, 8, 2, 12050, 0}, 16, 8); /* with the first driver that can do it */
+    cut((emulated_device){132, 8, 2, 12050, 0}, 16, 8); /* the first driver that can do it */
     cut((emulated_device){132, 8, 2, 13000, 0}, 20, 6); /* more than co-scheduled groups */
     cut((emulated_device){128, 2, 1, 13000, 0}, 8, 16); /* RTX 4090 */
-    cut((emulated_device){132, 8, 2, 13000, 7}, 8, 16); /* co-scheduled ones would have 8 */
-    cut((emulated_device){114, 8, 2, 13000, 0}, 8, 14); /* the same: 7 of 16, 14 of 8 */
-    cut((emulated_device){120, 8, 2, 13000, 0}, 14, 8); /* of 8 rather than not co-scheduled */
+    cut((emulated_device){132, 8, 2, 13000, 7}, 8, 16); /* co-scheduled groups would have 8 */
+    cut((emulated_device){114, 8, 2, 13000, 0}, 8, 14); /* co-scheduled: 7 groups of 16, 14 of 8 */
+    cut((emulated_device){120, 8, 2, 13000, 0}, 14, 8); /* of 8, but co-scheduled */
     cut((emulated_device){27, 4, 2, 13000, 0}, 8, 2);
     refuse((emulated_device){132, 8, 2, 12040, 0}, 8, "cuGreenCtxStreamCreate");
     refuse((emulated_device){132, 8, 2, 12030, 0}, 8, "cuDeviceGetDevResource");

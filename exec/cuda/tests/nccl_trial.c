@@ -1,7 +1,7 @@
-/* Every call of exec/cuda/nccl.c, in place where the driver does so, against sums of small whole
- * numbers, which are exact in every type and order. On GPUs all devices take part, also if that is
- * one alone; "emulated": three ranks, and libraries that are refused.
- * usage: nccl_trial [emulated]    exit status 77: no device, or no NCCL */
+/* Every call of exec/cuda/nccl.c, in place if the driver calls it in place, against sums of small
+ * whole numbers, which are exact in every type and order. On GPUs all devices take part, even if
+ * there is only a single device; "emulated": three ranks, and libraries that are refused. usage:
+ * nccl_trial [emulated] exit status 77: no device, or no NCCL */
 #include "exec/cuda/nccl.h"
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@ static void *communicators[MOST];
 static cudaStream_t streams[MOST];
 static int devices[MOST];
 static void *at[MOST];    /* [rank] an array on its device */
-static void *other[MOST]; /* another one */
+static void *other[MOST]; /* a second array */
 static int failed;
 
 static bool fine(int error, const char *call)
@@ -145,7 +145,7 @@ static void try_shares(rp_dtype dtype)
     }
 }
 
-/* Two calls in one group, as the driver has several arrays in one. */
+/* Two calls in a group, since the driver's groups have several arrays. */
 static void try_wholes(rp_dtype dtype)
 {
     uint64_t count = (uint64_t)ranks * SHARE;
@@ -180,7 +180,7 @@ static void try_wholes(rp_dtype dtype)
     expect("reduce", dtype, root, other[root], 0, count, added);
 }
 
-/* From each rank to the next, which with one rank is itself. */
+/* Messages from each rank to the next; a single rank sends to itself. */
 static void try_messages(rp_dtype dtype)
 {
     uint64_t bytes = (uint64_t)ranks * SHARE * rp_dtype_bytes(dtype);
@@ -201,7 +201,8 @@ static void try_messages(rp_dtype dtype)
     }
 }
 
-/* A library that cannot be loaded is refused with the reason; afterwards the right one can be. */
+/* A library that cannot be loaded is refused with the reason; afterwards the right library can be
+ * loaded. */
 static void try_refusals(bool emulated)
 {
     const char *given = getenv("RPEXEC_NCCL");
@@ -248,7 +249,7 @@ static bool open_all(void)
     return fine(nccl->open(ranks, devices, communicators), "ncclCommInitAll");
 }
 
-/* The last communicator goes as after a failure. */
+/* Closes all communicators, the last in the way used after a failure. */
 static void close_all(void)
 {
     for (uint32_t rank = 0; rank < ranks; rank++) {

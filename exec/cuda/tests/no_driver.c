@@ -1,6 +1,6 @@
-/* Stands in for libcuda.so.1, the driver, where there is none: cuDNN makes plans for a device that
- * is only described, but does not without having loaded their kernels. Its other calls
- * succeed, nothing can be launched, and there is no device. */
+/* Replaces libcuda.so.1, the driver, on a machine without it: cuDNN makes plans for a device that
+ * is only described, but must load their kernels for that. The driver's other calls succeed,
+ * nothing can be launched, and there is no device. */
 #define FUNCTION_LIST(X)                                                                           \
     X(cuCtxGetCurrent)                                                                             \
     X(cuCtxGetDevice)                                                                              \

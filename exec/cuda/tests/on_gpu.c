@@ -5,7 +5,7 @@ const char *trial_device = "gpu";
 
 void trial_reverse(bool reverse)
 {
-    (void)reverse; /* nobody can choose there */
+    (void)reverse; /* a GPU has no choice of the order */
 }
 
 bool trial_goes_by_barriers(void)

@@ -67,7 +67,7 @@ const rpexec_operators *trial_device_table(rp_dtype dtype)
     return rpexec_cuda_operators[dtype];
 }
 
-/* Waits: what a kernel does wrong shows then only. */
+/* Waits for the stream, since only then errors of kernels show. */
 rp_status trial_device_status(rp_dtype dtype)
 {
     rpexec_lane *lane = trial_device_lane(dtype);

@@ -3,7 +3,7 @@
 #include "exec/host/lane.h"
 
 static rpexec_lane lanes[RP_DTYPE_COUNT];
-enum { SCRATCH = 1 << 26 /* floats, touched where they are used only */ };
+enum { SCRATCH = 1 << 26 /* floats, touched only when used */ };
 
 rp_status trial_host_open(void)
 {

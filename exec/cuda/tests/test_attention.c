@@ -1,4 +1,4 @@
-/* Attention: one token, tails of the tiles, groups of heads, windows, scales and caps. */
+/* Attention: a single token, tails of the tiles, groups of heads, windows, scales and caps. */
 #include "exec/cuda/tests/families.h"
 
 #include <math.h>
@@ -26,12 +26,12 @@ int test_attention_of(rp_dtype dtype, rpexec_attention_sizes s, bool rounded, do
     uint64_t queries = tokens * s.heads * s.head_dim;
     uint64_t keys = tokens * s.kv_heads * s.head_dim;
     /* Tensor cores take weights rounded to 16 bits: a weighted mean of values, or a sum over the
-     * queries that see a key, is off by their unit times the weights' norm, which is about 1 and
-     * for the first keys a few times that, per query head. */
+     * queries that see a key, has an error of the type's unit times the weights' norm, which is
+     * about 1, and for the first keys a few times as large, for each query head. */
     double unit = rounded ? (dtype == RP_DTYPE_F16 ? ldexp(1, -11) : ldexp(1, -8)) : 0;
     double group = sqrt((double)s.heads / s.kv_heads);
-    /* Scores, and gradients of weights, are sums over the head of numbers of size 1; weights are
-     * off by what scores are, and so is what is summed with them, even where it cancels. */
+    /* Scores, and gradients of weights, are sums over the head of numbers of size 1; weights have
+     * the error of the scores, and so have sums with these weights, even if their terms cancel. */
     double scores = 8 * ldexp(1, -24) * s.head_dim;
     trial t = trial_begin("attention", dtype);
     t.keep_aligned = rounded;
@@ -43,7 +43,7 @@ int test_attention_of(rp_dtype dtype, rpexec_attention_sizes s, bool rounded, do
     int failed = !trial_run(&t, forward, &s);
     trial b = trial_begin("attention_backward", dtype);
     b.keep_aligned = rounded;
-    for (uint32_t i = 0; i < t.count; i++) { /* as the host's forward has left them */
+    for (uint32_t i = 0; i < t.count; i++) { /* results of the host's forward */
         t.tensors[i].start = t.tensors[i].host;
         t.tensors[i].length = t.tensors[i].loose = 0;
         b.tensors[b.count++] = t.tensors[i];
@@ -100,7 +100,8 @@ int test_attention(rp_dtype dtype)
     failed += test_sinks(dtype, (rpexec_attention_sizes){1, 1, 1, 1, 8, 0, 0, 0});
     failed += test_sinks(dtype, (rpexec_attention_sizes){1, 67, 6, 1, 37, 1, 0, 0});
     failed += test_sinks(dtype, (rpexec_attention_sizes){1, 200, 5, 1, 64, 0, 0, 0});
-    bool tiles = trial_is_fast() || dtype != RP_DTYPE_F32; /* of 64 queries, of 64 keys */
+    bool tiles = trial_is_fast() || dtype != RP_DTYPE_F32; /* shapes with several tiles of 64
+                                                              queries and 64 keys */
     for (uint32_t head_dim = 64; head_dim <= 128; head_dim += 64) {
         failed += test_one(dtype, (rpexec_attention_sizes){1, 1, 1, 1, head_dim, 0, 0, 0});
         failed += test_one(dtype, (rpexec_attention_sizes){2, 37, 2, 1, head_dim, 0, 0, 0});

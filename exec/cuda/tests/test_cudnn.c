@@ -1,4 +1,4 @@
-/* cuDNN's forward of attention against the host's, and our own backward beside it. */
+/* cuDNN's forward of attention against the host's, together with our own backward. */
 #include "exec/cuda/cudnn.h"
 #include "exec/cuda/lane.h"
 #include "exec/cuda/tests/families.h"
@@ -32,7 +32,8 @@ static int test_one(rp_dtype dtype, rpexec_attention_sizes sizes)
                sizes.sequences, sizes.seq_len, sizes.heads, sizes.kv_heads, sizes.head_dim, why);
         return 1;
     }
-    return test_attention_of(dtype, sizes, true, 1e-4); /* its exponentials are not known */
+    return test_attention_of(dtype, sizes, true, 1e-4); /* the error of its exponentials is not
+                                                           known */
 }
 
 int test_cudnn(rp_dtype dtype)

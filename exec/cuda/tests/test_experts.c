@@ -1,4 +1,4 @@
-/* Routing and gathered rows: experts without rows, one with all of them, ties, NaN. */
+/* Routing and gathered rows: experts without rows, an expert with all rows, ties, NaN. */
 #include "exec/cuda/tests/families.h"
 
 #include <math.h>
@@ -42,8 +42,8 @@ static void route(const void *context, rpexec_lane *lane, const rpexec_operators
     op->route(lane, &r, p[FIRST_OTHER]);
 }
 
-/* The tensors of a routing, filled by the host from random logits: no bit of it may differ on the
- * GPU. Experts are uneven: some get nothing, with `all` one gets all tokens. */
+/* The tensors of a routing, filled by the host from random logits: no bit may differ on the GPU.
+ * Experts are uneven: some get no tokens, and with `all` an expert gets nearly all. */
 static trial routed(const char *name, rp_dtype dtype, const sizes *s, bool all)
 {
     trial t = trial_begin(name, dtype);
@@ -75,7 +75,7 @@ static trial routed(const char *name, rp_dtype dtype, const sizes *s, bool all)
     return t;
 }
 
-/* Values become multiples of a quarter: many are equal. */
+/* Rounds values to multiples of a quarter, so that many are equal. */
 static void tie(trial_tensor *x)
 {
     for (uint64_t i = 0; i < x->count; i++) {
@@ -99,7 +99,7 @@ static int test_route(rp_dtype dtype, const sizes *s, bool broken)
     trial t = routed("route", dtype, s, false);
     uint32_t x = trial_values(&t, s->tokens * s->experts, 2);
     tie(&t.tensors[x]);
-    if (broken) { /* a row of NaN chooses all the same */
+    if (broken) { /* a row of NaN still chooses experts */
         memset(t.tensors[x].start, 0xff, s->experts * rp_dtype_bytes(dtype));
         memcpy(t.tensors[x].host, t.tensors[x].start, t.tensors[x].bytes);
         t.tensors[PROBABILITIES].loose = t.tensors[WEIGHTS].loose = 1e-30; /* NaN is NaN */
@@ -151,7 +151,7 @@ static void swiglu_backward(const void *context, rpexec_lane *lane, const rpexec
                                 s->add ? x[2] : x[4], (void *)x[5]);
 }
 
-/* ..., bias [E, width], y [T k, width], dweights. `raw`: they are weighted. */
+/* ..., bias [E, width], y [T k, width], dweights. `raw`: rows are weighted. */
 static void bias(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
     const sizes *s = context;

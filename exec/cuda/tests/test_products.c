@@ -7,10 +7,11 @@ typedef struct sizes {
     uint64_t rows;
     uint32_t in;
     uint32_t out;
-    int add; /* 0: nothing, 1: to what is there (of linear_weight: to fp32), 2: to another tensor */
+    int add; /* 0: adds to nothing, 1: to the result's old values (linear_weight: in fp32), 2: to
+                another tensor */
 } sizes;
 
-/* x [rows, in], weight [out, in], y [rows, out], what it may be added to. */
+/* x [rows, in], weight [out, in], y [rows, out], a tensor to which y may be added. */
 static void linear(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
     const sizes *s = context;
@@ -41,7 +42,7 @@ static int test_one(rp_dtype dtype, const char *name, trial_operator operator, s
     trial_normal(&t, wide ? RP_DTYPE_F32 : dtype, (uint64_t)s.out * s.in, 1);
     trial_values(&t, s.rows * s.out, 1);
     trial_values(&t, s.add == 2 ? s.rows * s.out : 0, 1);
-    /* Sums of fp16 that have grown to sqrt(length) are rounded length times at most. */
+    /* Sums in fp16 grow to about sqrt(length) and are rounded at most length times. */
     bool in_half = by == TRIAL_CUBLAS_HALF && dtype == RP_DTYPE_F16 && !wide;
     trial_allow(&t, written, length, in_half ? ldexp(1, -11) * length : 0);
     return !trial_run(&t, operator, & s);

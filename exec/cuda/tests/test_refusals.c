@@ -1,4 +1,5 @@
-/* Refusals of operators: the lane keeps the first failure, and nothing runs that could do harm. */
+/* Refusals of operators: the lane keeps the first failure, and no kernel runs with wrong
+ * arguments. */
 #include "exec/cuda/kernels/kernels.h"
 #include "exec/cuda/lane.h"
 #include "exec/cuda/tests/families.h"
@@ -14,7 +15,8 @@ static int expect(bool well, const char *what, rp_dtype dtype)
 }
 
 /* Attention by tensor cores with each of its 16-bit tensors (q, k, v, o; backward: and d_o, dq, dk,
- * dv) not aligned to 16 bytes in turn. Backward takes any o, which a kernel of its own reads. */
+ * dv) not aligned to 16 bytes in turn. The backward accepts any alignment of o, which a separate
+ * kernel reads. */
 static int test_unaligned(rp_dtype dtype)
 {
     enum { FORWARD = 4, TENSORS = 8, O = 3, BYTES = 512 };

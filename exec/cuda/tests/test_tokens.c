@@ -14,7 +14,7 @@ typedef struct sizes {
     float cap;
 } sizes;
 
-/* Of a part of a vocabulary of `whole` tokens, from `first` on. */
+/* Sizes of a part of a vocabulary of `whole` tokens, which begins at token `first`. */
 typedef struct part_sizes {
     uint64_t rows;
     uint32_t vocab;
@@ -23,7 +23,7 @@ typedef struct part_sizes {
     float cap;
 } part_sizes;
 
-/* ids, table, x, dx, dtable, and that in fp32. */
+/* ids, table, x, dx, dtable, dtable in fp32. */
 static void embed(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
     const sizes *s = context;
@@ -32,7 +32,8 @@ static void embed(const void *context, rpexec_lane *lane, const rpexec_operators
     op->embed_weight(lane, s->tokens, s->width, p[0], p[3], true, p[5]);
 }
 
-/* Numbers below `bound`, a third of them 1; a quarter may be `other`. */
+/* Adds a tensor of numbers below `bound`, a third of them 1; with `others` a quarter are
+ * `other`. */
 static uint32_t numbers(trial *t, uint64_t count, uint32_t bound, bool others, int32_t other)
 {
     int32_t *ids;
@@ -47,7 +48,7 @@ static uint32_t numbers(trial *t, uint64_t count, uint32_t bound, bool others, i
     return trial_raw(t, count * sizeof *ids, ids);
 }
 
-/* Numbers below 18 that share a bin of tokens: 1, and from `late` on also 17. */
+/* Adds a tensor of two ids that share a bin of tokens: 1, and from `late` on also 17. */
 static uint32_t late_numbers(trial *t, uint64_t count, uint64_t late)
 {
     int32_t *ids;
@@ -60,7 +61,8 @@ static uint32_t late_numbers(trial *t, uint64_t count, uint64_t late)
     return trial_raw(t, count * sizeof *ids, ids);
 }
 
-/* `others`: some ids are other ranks'. `late`: not 0: there are two ids, one from that token on. */
+/* With `others` some ids belong to other ranks. If `late` is not 0 there are only two ids, the
+ * second from that token on. */
 static int test_embedding(rp_dtype dtype, sizes s, bool others, uint64_t late)
 {
     trial t = trial_begin("embed", dtype);
@@ -72,7 +74,8 @@ static int test_embedding(rp_dtype dtype, sizes s, bool others, uint64_t late)
     trial_values(&t, (uint64_t)s.vocab * s.width, 1);
     trial_values(&t, s.tokens * s.width, 1); /* a copy: no bit may differ */
     trial_values(&t, s.tokens * s.width, 1);
-    trial_values(&t, (uint64_t)s.vocab * s.width, 1); /* the same sums in the same order */
+    trial_values(&t, (uint64_t)s.vocab * s.width, 1); /* the host adds the same sums in the same
+                                                         order */
     trial_normal(&t, RP_DTYPE_F32, (uint64_t)s.vocab * s.width, 1);
     return !trial_run(&t, embed, &s);
 }
@@ -85,8 +88,8 @@ static void cross_entropy(const void *context, rpexec_lane *lane, const rpexec_o
     op->cross_entropy(lane, s->tokens, s->vocab, p[0], s->cap, 0.125f, p[1], p[2]);
 }
 
-/* Every fifth row's logits become 200 lower: e^-200 is no fp32, and what is beyond a row's end must
- * not pass for a logit of 0. */
+/* Lowers every fifth row's logits by 200: e^-200 is 0 in fp32, and values beyond a row's end must
+ * not pass for logits of 0. */
 static void lower_rows(trial_tensor *z, uint64_t rows, uint32_t vocab)
 {
     for (uint64_t i = 0; i < rows * vocab; i++) {
@@ -113,12 +116,13 @@ static int test_loss(rp_dtype dtype, sizes s)
     const double before = 2.5;
     trial t = trial_begin("cross_entropy", dtype);
     numbers(&t, s.tokens, s.vocab, true, RPEXEC_IGNORED);
-    /* A probability of two may be nearly 1; both sides round it by 2^-24 before they subtract 1. */
+    /* One of two probabilities may be nearly 1; host and GPU both round it by 2^-24 before they
+     * subtract 1. */
     double loose = s.vocab == 2 ? ldexp(0.125, -23) : 0;
     uint32_t z = trial_values(&t, s.tokens * s.vocab, 3);
     lower_rows(&t.tensors[z], s.tokens, s.vocab);
     trial_allow(&t, z, 64, loose);
-    /* Exponentials of both are good to a few units: 2^-20 of the whole. */
+    /* Exponentials of host and GPU have errors of a few units: 2^-20 of the whole. */
     t.tensors[trial_raw(&t, sizeof before, &before)].relative = 1.0 / (1 << 20);
     return !trial_run(&t, cross_entropy, &s);
 }
@@ -135,8 +139,8 @@ static void cross_entropy_part(const void *context, rpexec_lane *lane, const rpe
                            s->cap, 0.125f, p[1], p[3]);
 }
 
-/* The second of three parts; the others have logits from 2 on and sums from 1 on, every third row
- * of the last one logits that are much larger. */
+/* The second of three parts; the others have logits from 2 on and sums from 1 on, and every third
+ * row of the last part has much larger logits. */
 static int test_loss_of_part(rp_dtype dtype, part_sizes s)
 {
     const double before = 2.5;
@@ -149,7 +153,7 @@ static int test_loss_of_part(rp_dtype dtype, part_sizes s)
     uint32_t others = trial_normal(&t, RP_DTYPE_F32, PARTS * stride, 1);
     float *start = t.tensors[others].start;
     for (uint64_t i = 0; i < PARTS * stride; i++) {
-        bool large = i >= 2 * stride && i % stride % 6 == 0; /* e^200 is no fp32 */
+        bool large = i >= 2 * stride && i % stride % 6 == 0; /* e^200 is infinite in fp32 */
         start[i] = (large ? 200.0f : i % stride % 2 == 0 ? 2.0f : 1.0f) + start[i] * start[i];
     }
     memcpy(t.tensors[others].host, start, t.tensors[others].bytes);
@@ -166,7 +170,8 @@ int test_tokens(rp_dtype dtype)
         test_embedding(dtype, (sizes){70, 64, 50, 0}, false, 0) +
         test_embedding(dtype, (sizes){300, 37, 11, 0}, true, 0) +
         test_embedding(dtype, (sizes){70, 64, 50, 0}, true, 0) +
-        test_embedding(dtype, (sizes){900, 5, 3, 0}, true, 0) + /* > 256 of an id */
+        test_embedding(dtype, (sizes){900, 5, 3, 0}, true, 0) + /* more than 256 times the same
+                                                                   id */
         test_embedding(dtype, (sizes){700, 5, 18, 0}, false, 600) +
         test_loss_of_part(dtype, (part_sizes){1, 2, 0, 3, 0}) +
         test_loss_of_part(dtype, (part_sizes){27, 601, 300, 1500, 0}) +

@@ -1,4 +1,4 @@
-/* Norms, rotation, operators of one value at a time, Adam, squares. */
+/* Norms, rotation, operators on single values, Adam, squares. */
 #include "exec/cuda/tests/families.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 typedef struct sizes {
     uint64_t rows;
     uint32_t width;
-    int add; /* 0: nothing, 1: to what is there, 2: to another tensor */
+    int add; /* 0: adds to nothing, 1: to the result's old values, 2: to another tensor */
     bool wide;
     bool shifted;
 } sizes;
@@ -19,7 +19,7 @@ static void norm(const void *context, rpexec_lane *lane, const rpexec_operators 
     op->rms_norm(lane, s->rows, s->width, 1e-3f, s->shifted, p[0], p[1], p[2], p[3]);
 }
 
-/* x, weight, r, dy, dx, what it may be added to. */
+/* x, weight, r, dy, dx, a tensor to which dx may be added. */
 static void norm_input(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
     const sizes *s = context;
@@ -50,7 +50,7 @@ static void bias_weight(const void *context, rpexec_lane *lane, const rpexec_ope
     op->bias_weight(lane, s->rows, s->width, p[0], s->wide, p[1]);
 }
 
-/* bias, y, what it may be added to. */
+/* bias, y, a tensor to which y may be added. */
 static void add_bias(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
     const sizes *s = context;
@@ -61,7 +61,7 @@ static int test_bias(rp_dtype dtype, uint64_t rows, uint32_t width)
 {
     int failed = 0;
     sizes s = {.rows = rows, .width = width};
-    for (s.add = 0; s.add < 3; s.add++) { /* nothing, y itself, another tensor */
+    for (s.add = 0; s.add < 3; s.add++) { /* adds to nothing, to y itself, to another tensor */
         trial t = trial_begin("add_bias", dtype);
         trial_values(&t, width, 1);
         trial_allow(&t, trial_values(&t, rows * width, 1), 1, 0);
@@ -104,7 +104,7 @@ static int test_norm(rp_dtype dtype, uint64_t rows, uint32_t width)
     trial_allow(&t, trial_values(&t, rows * width, 1), width, 0);
     trial_allow(&t, trial_normal(&t, RP_DTYPE_F32, rows, 1), width, 0);
     failed += !trial_run(&t, norm, &s);
-    for (s.add = 0; s.add < 3; s.add++) { /* nothing, dx itself, another tensor */
+    for (s.add = 0; s.add < 3; s.add++) { /* adds to nothing, to dx itself, to another tensor */
         t = trial_begin("rms_norm_input", dtype);
         trial_values(&t, rows * width, 1);
         trial_values(&t, width, 1);
@@ -146,7 +146,7 @@ static int test_rotate(rp_dtype dtype, turn s)
     return !trial_run(&t, rotate, &s);
 }
 
-/* Of `count` values: gate, up, result. */
+/* gate, up, result, of `count` values each. */
 static void swiglu(const void *context, rpexec_lane *lane, const rpexec_operators *op, void **p)
 {
     op->swiglu(lane, *(const uint64_t *)context, p[0], p[1], p[2]);
@@ -219,7 +219,7 @@ static void add_sums(const void *context, rpexec_lane *lane, const rpexec_operat
 static int test_sums(rp_dtype dtype, uint64_t count)
 {
     trial t = trial_begin("add_sums", dtype);
-    trial_values(&t, count, 2); /* one addition, one rounding: no bit may differ */
+    trial_values(&t, count, 2); /* a single addition and rounding: no bit may differ */
     trial_normal(&t, RP_DTYPE_F32, count, 2);
     return !trial_run(&t, add_sums, &count);
 }
@@ -230,7 +230,7 @@ static int test_count(rp_dtype dtype, uint64_t count)
         const char *name;
         trial_operator operator;
         uint32_t tensors;
-        uint32_t written; /* bits of their numbers */
+        uint32_t written; /* bits of the numbers of written tensors */
     } list[] = {
         {"swiglu", swiglu, 3, 4},
         {"swiglu_backward", swiglu_backward, 5, 8 | 16},
@@ -262,7 +262,7 @@ typedef struct update {
     uint64_t count;
     rpexec_adam adam;
     bool weights;
-    float scale; /* fp16 only: the others' losses are not scaled */
+    float scale; /* fp16 only: losses of other types are not scaled */
 } update;
 
 /* masters, gradients, m, v, weights. */
@@ -295,7 +295,7 @@ static int test_adam(rp_dtype dtype, uint64_t count, bool decoupled)
     trial_allow(&t, trial_normal(&t, RP_DTYPE_F32, count, 1), 4, 0);
     uint32_t v = trial_normal(&t, RP_DTYPE_F32, count, 1);
     trial_allow(&t, v, 4, 0);
-    for (uint64_t i = 0; i < count; i++) { /* moments of squares */
+    for (uint64_t i = 0; i < count; i++) { /* second moments, which are not negative */
         ((float *)t.tensors[v].start)[i] = fabsf(((float *)t.tensors[v].start)[i]);
         ((float *)t.tensors[v].host)[i] = fabsf(((float *)t.tensors[v].host)[i]);
     }
@@ -310,8 +310,8 @@ static void squares(const void *context, rpexec_lane *lane, const rpexec_operato
     op->squares(lane, *(const uint64_t *)context, p[0], &sum);
 }
 
-/* Asked for separately: its answer is no tensor. The host's sum bit for bit, and what is not finite
- * is seen. */
+/* Compares `squares` separately, since its result is not a tensor: the sum must equal the host's
+ * bit for bit, and values that are not finite must be seen. */
 static int test_squares(rp_dtype dtype, uint64_t count, uint64_t where, uint16_t high)
 {
     trial t = trial_begin("squares", dtype);
@@ -323,7 +323,7 @@ static int test_squares(rp_dtype dtype, uint64_t count, uint64_t where, uint16_t
     for (int bad = 0; bad < 2; bad++) {
         rpexec_squares right = {0};
         rpexec_squares got = {0};
-        if (bad) { /* the upper half of a word of fp32 */
+        if (bad) { /* for fp32 the upper half of a word */
             unsigned char *at = (unsigned char *)t.tensors[x].start + where * bytes + bytes - 2;
             at[0] = (unsigned char)high;
             at[1] = (unsigned char)(high >> 8);
@@ -351,7 +351,7 @@ int test_values(rp_dtype dtype)
     int failed = test_norm(dtype, 1, 1) + test_norm(dtype, 9, 37) + test_norm(dtype, 9, 64) +
                  test_norm(dtype, 70, 128) + test_norm(dtype, 27, 1030) +
                  test_norm(dtype, 3, 2304) +
-                 test_norm_weight(dtype, 1100, 37); /* 18 parts: two for some of the warps */
+                 test_norm_weight(dtype, 1100, 37); /* 18 parts: some warps have two */
     failed += test_rotate(dtype, (turn){2, 5, 3, 64, 64, false}) +
               test_rotate(dtype, (turn){1, 1, 1, 2, 2, true}) +
               test_rotate(dtype, (turn){3, 7, 2, 36, 36, true}) +
@@ -361,7 +361,7 @@ int test_values(rp_dtype dtype)
     failed += test_adam(dtype, 1001, false) + test_adam(dtype, 8, true);
     failed += test_squares(dtype, 1003, 1002, infinite) +
               test_squares(dtype, 512, 0, (uint16_t)(infinite | 0x8001u));
-    if (fast) { /* more than the blocks of 132 multiprocessors take at once */
+    if (fast) { /* sizes beyond a single wave of blocks on 132 multiprocessors */
         failed += test_norm(dtype, 1100, 1280) + test_norm(dtype, 9000, 128) +
                   test_rotate(dtype, (turn){3, 1024, 8, 128, 128, false});
         failed += test_count(dtype, 2300003) + test_adam(dtype, 1200001, true) +

@@ -6,19 +6,18 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_NAMES = 128 }; /* of operators; what has no room is not left out */
+enum { MOST_NAMES = 128 }; /* names of operators; trials of further operators all run */
 enum { GUARD = 256, GUARD_BYTE = 0xa5, SMALL = 48 << 10 /* bytes of a trial's tensors */ };
-/* Runs on the GPU: the third moves all tensors, run MOVED_ALONE + n tensor n. */
+/* Runs on the GPU: run MOVED_ALL moves all tensors, run MOVED_ALONE + n only tensor n. */
 enum { MOVED_ALL = 2, MOVED_ALONE = 3 };
-#define FACTOR                                                                                     \
-    8.0 /* k of the error model: sums are in other orders, and operations follow them              \
-         */
+/* k of the error model: sums have other orders, and other operations follow. */
+#define FACTOR 8.0
 
 rp_arena *trial_lane_arena;
 rp_arena *trial_arena;
 double trial_worst;
 uint32_t trial_share = 1;
-static uint64_t stream; /* of random numbers */
+static uint64_t stream; /* stream of random numbers */
 
 int trial_open(void)
 {
@@ -117,8 +116,9 @@ static const float *wide_of(const trial_tensor *x, const void *values)
     return wide;
 }
 
-/* The largest error over what is allowed: both have rounded to the type, hence twice its unit, and
- * a value too small for fp16's normal numbers is off by a subnormal. */
+/* The largest error divided by the allowed error. Host and GPU both round to the type, hence twice
+ * its unit is allowed, and a value too small for fp16's normal numbers may be off by a
+ * subnormal. */
 static double worst_of(const trial_tensor *x, uint64_t *where)
 {
     const float *right = wide_of(x, x->host);
@@ -223,7 +223,7 @@ static bool place(const trial *t, uint32_t run, unsigned char *mirror[], void *m
     return true;
 }
 
-/* One run; what it leaves is kept as the tensors' device[number]. */
+/* Runs the operator once, and keeps the results as the tensors' device[number]. */
 static bool run_on_device(trial *t, uint32_t number, trial_operator operator, const void * context)
 {
     bool well = true;
@@ -281,7 +281,8 @@ static bool is_small(const trial *t)
     return bytes <= SMALL;
 }
 
-/* Kernels ask the same of every type's addresses, and races are found at any address. */
+/* Number of runs. Only bf16 moves single tensors, since kernels check the addresses of all types in
+ * the same way, and races are found at any address. */
 static uint32_t runs_of(const trial *t)
 {
     bool alone = is_small(t) && t->dtype == RP_DTYPE_BF16 && !trial_goes_by_barriers();
@@ -289,8 +290,8 @@ static uint32_t runs_of(const trial *t)
     return t->once ? 1 : t->keep_aligned ? MOVED_ALL : most;
 }
 
-/* The sample has the first trial of each operator. Of the others it goes by a hash of the trial's
- * number, so that no loop over shapes is in step with it.
+/* The sample has the first trial of each operator. A hash of the trial's number chooses among the
+ * others, so that the sample is not in step with a loop over shapes.
  */
 static bool is_left_out(const trial *t)
 {
@@ -314,7 +315,7 @@ bool trial_run(trial *t, trial_operator operator, const void * context)
         p[i] = t->tensors[i].host;
     }
     operator(context, trial_host_lane(t->dtype), trial_host_table(t->dtype), p);
-    if (is_left_out(t)) { /* later trials may begin with what the host has computed */
+    if (is_left_out(t)) { /* after the host's run, since later trials may begin with its results */
         return true;
     }
     bool well = run_on_device(t, 0, operator, context);

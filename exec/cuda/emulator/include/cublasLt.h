@@ -1,5 +1,5 @@
-/** @file cublasLt.h  As much of cuBLASLt as exec/cuda/cublas.c calls, on a CPU: column-major
- * products as the library's documentation defines them. Names are the library's, values are ours.
+/** @file cublasLt.h  The part of cuBLASLt that exec/cuda/cublas.c calls, on a CPU: column-major
+ * products as defined by the library's documentation. Names are the library's, values are ours.
  */
 #pragma once
 
@@ -47,7 +47,7 @@ typedef struct cublasLtMatmulHeuristicResult {
     cublasStatus_t state;
 } cublasLtMatmulHeuristicResult_t;
 
-/* As the functions of the same names. */
+/* Behave as the library's functions of the same names. */
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);
 const char *cublasLtGetStatusString(cublasStatus_t status);

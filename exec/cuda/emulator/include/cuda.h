@@ -1,5 +1,5 @@
-/** @file cuda.h  As much of CUDA's driver as exec/cuda/green.c calls: a device is cut into green
- * contexts by the rules of CUDA 13.0's cuda.h. */
+/** @file cuda.h  The part of CUDA's driver that exec/cuda/green.c calls: it cuts a device into
+ * green contexts by the rules of CUDA 13.0's cuda.h. */
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,7 +26,7 @@ typedef enum CUdevResourceType {
 
 typedef struct CUdevResource {
     CUdevResourceType type;
-    unsigned int first; /**< of its multiprocessors; the driver's own */
+    unsigned int first; /**< first of its multiprocessors; private to the driver */
     struct {
         unsigned int smCount;
     } sm;
@@ -38,7 +38,7 @@ enum {
     CU_STREAM_NON_BLOCKING = 1,
 };
 
-/* As the calls of the same names. */
+/* Behave as the driver's functions of the same names. */
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type);
 CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *groups,
                                      const CUdevResource *input, CUdevResource *remaining,

@@ -1,6 +1,6 @@
-/** @file cuda_runtime_api.h  As much of CUDA's runtime as the operators and their tests call, on a
- * CPU. Handles are those of machine/machine.h; NULL as a stream is the device's own, in which
- * everything has happened when a call returns. */
+/** @file cuda_runtime_api.h  The part of CUDA's runtime that the operators and their tests call, on
+ * a CPU. Handles are those of machine/machine.h. A NULL stream is the device's default stream,
+ * whose work is done when a call returns. */
 #pragma once
 
 #include <stddef.h>
@@ -62,17 +62,17 @@ struct cudaDeviceProp {
     size_t totalGlobalMem;
 };
 
-/** Bytes of memory that a device says it has. */
+/** Bytes of memory that a device reports. */
 #define EMULATED_BYTES ((size_t)16 << 30)
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-/** Has the stream do `run` with a copy of `arguments`, which is what a launch is. */
+/** Makes the stream call `run` with a copy of `arguments`, like a launch. */
 cudaError_t emulated_launch(cudaStream_t stream, void (*run)(const void *arguments),
                             const void *arguments, size_t bytes);
 
-/* As the calls of the same names. */
+/* Behave as the runtime's functions of the same names. */
 cudaError_t cudaMalloc(void **pointer, size_t bytes);
 cudaError_t cudaFree(void *pointer);
 cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned int flags);

@@ -1,10 +1,10 @@
-/** @file machine.cuh  exec/cuda/gpu/machine.cuh on a CPU: one fiber per CUDA thread.
+/** @file machine.cuh  exec/cuda/gpu/machine.cuh on a CPU: a fiber for each CUDA thread.
  *
- * Blocks run one after the other, the threads of a block in turns: each runs until a barrier or an
- * operation of its warp. Shared memory is poisoned before every block, asynchronous copies arrive
- * only when they are waited for, and the threads' turns can be reversed: two runs in different
- * orders that leave different bits have a race. Operations of a warp in which not all of its
- * threads take part end the program.
+ * Blocks run one after the other, and the threads of a block in turns: each thread runs until a
+ * barrier or an operation of its warp. Shared memory is poisoned before every block, asynchronous
+ * copies arrive only when they are waited for, and the order of the threads' turns can be reversed:
+ * if two runs in different orders leave different bits, there is a race. A warp operation in which
+ * not all threads of the warp take part ends the program.
  */
 #pragma once
 
@@ -38,12 +38,12 @@ struct bfloat16 {
 };
 
 extern "C" {
-/* Conversions of exec/operators/dtype.c, of one value. */
+/* Conversions of exec/operators/dtype.c, for a single value. */
 float emulator_widen_half(uint16_t bits);
 uint16_t emulator_narrow_half(float x);
 uint16_t emulator_narrow_bfloat(float x);
 
-/* The turns of launches from now on (emulator.h). */
+/* Order of turns for launches from now on (emulator.h). */
 bool emulator_is_reversed(void);
 struct emulated_grid {
     dim3 blocks;
@@ -51,19 +51,20 @@ struct emulated_grid {
     size_t shared;
     bool reversed;
 };
-/* A kernel's run: `call` is the kernel with its arguments. */
+/* Runs a kernel; `call` is the kernel with its arguments. */
 void emulator_run(const emulated_grid *grid, void (*call)(const void *), const void *context);
 unsigned char *emulator_shared(void);
-/* Bytes of dynamic shared memory that a kernel may have without being asked about. */
+/* Bytes of dynamic shared memory that a kernel may have without a further setting. */
 enum { EMULATOR_MOST_SHARED = 48 << 10 };
-/* All threads of the warp have left their word when it returns; afterwards words of lanes. */
+/* Returns when all threads of the warp have stored their word; emulator_word then gives the words
+ * of lanes. */
 void emulator_exchange(const void *word, size_t bytes);
 const void *emulator_word(unsigned int lane);
 void emulator_warp_barrier(void);
-/* Ends the program where a GPU would: an access that is not aligned to its size. */
+/* Ends the program, as on a GPU, at an access that is not aligned to its size. */
 void emulator_require_aligned(const void *address, size_t bytes);
 void emulator_barrier(void);
-/* Barrier that tells for how many threads `value` was not zero. */
+/* Barrier that returns the number of threads whose `value` was not zero. */
 int emulator_barrier_count(int value);
 void emulator_copy_async(void *shared, const void *global, size_t bytes, bool valid);
 void emulator_copies_commit(void);
@@ -239,8 +240,8 @@ static inline int __ffs(unsigned int x)
     return __builtin_ffs((int)x);
 }
 
-/* The fragments, written down from the PTX manual and not from the kernels: a lane's own values,
- * a[0], a[1], ... each with its lower half first. */
+/* The fragments, written from the PTX manual and not from the kernels: a lane's own values, of
+ * a[0], a[1], ..., the lower half of each first. */
 struct emulator_fragment {
     float a[8], b[4];
 };
@@ -269,7 +270,7 @@ template <typename T> static void multiply(T, float d[4], const uint32_t a[4], c
     emulator_halves<T>(b[0], mine.b);
     emulator_halves<T>(b[1], mine.b + 2);
     emulator_exchange(&mine, sizeof mine);
-    /* Fragments with each k of a's rows (g, and eight below) and of b's columns 2t and 2t + 1. */
+    /* Fragments with all k of a's rows g and g + 8, and of b's columns 2t and 2t + 1. */
     const emulator_fragment *rows[4], *columns[2][4];
     for (unsigned int i = 0; i < 4; i++) {
         rows[i] = emulator_fragment_of(lane / 4 * 4 + i);

@@ -1,5 +1,5 @@
-/** @file nccl.h  As much of NCCL as exec/cuda/nccl.c calls, on a CPU. Names and results
- * are the library's, other values are ours. */
+/** @file nccl.h  The part of NCCL that exec/cuda/nccl.c calls, on a CPU. Names and results are the
+ * library's, other values are ours. */
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,7 +17,7 @@ typedef enum ncclResult {
 typedef enum ncclDataType { ncclUint8, ncclFloat16, ncclFloat32, ncclBfloat16 } ncclDataType_t;
 typedef enum ncclRedOp { ncclMax, ncclSum } ncclRedOp_t;
 
-/* As the functions of the same names. */
+/* Behave as the library's functions of the same names. */
 ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t result);
 ncclResult_t ncclCommInitAll(ncclComm_t *communicators, int count, const int *devices);

@@ -1,5 +1,5 @@
-/* Captures and graphs. A thread that captures may launch work in that stream and do nothing else;
- * CUDA permits some more. */
+/* Captures and graphs. A thread that captures may only launch work in the captured stream; CUDA
+ * permits some more calls. */
 #include "exec/cuda/emulator/machine/machine_internal.h"
 
 #include "common/base/mem.h"
@@ -13,10 +13,10 @@
 typedef struct node {
     void (*run)(const void *arguments);
     bool (*can)(const void *arguments);
-    uint32_t at; /* of its arguments, in units of the alignment */
+    uint32_t at; /* place of its arguments, in units of the alignment */
 } node;
 
-/* Work that has been captured; also a graph of it. */
+/* Captured work, and also a graph made of it. */
 typedef struct nodes {
     emulated_stream *stream;
     node *list;
@@ -26,7 +26,7 @@ typedef struct nodes {
     uint32_t units;
     uint32_t room; /* units */
     bool invalid;
-    atomic_uint under_way; /* launches that have not ended */
+    atomic_uint under_way; /* number of launches that have not ended */
 } nodes;
 
 static _Thread_local nodes *capturing;
@@ -165,7 +165,8 @@ static void run_nodes(const void *arguments)
     atomic_fetch_sub(&n->under_way, 1);
 }
 
-/* CUDA would not notice that memory is gone; nor does it mind another stream. */
+/* Refuses graphs whose memory is gone, which CUDA would not notice. As in CUDA, the stream may be
+ * another than the captured stream. */
 int emulator_graph_launch(void *graph, void *stream)
 {
     nodes *n = graph;
@@ -187,7 +188,7 @@ int emulator_graph_launch(void *graph, void *stream)
     return emulator_launch(stream, &work);
 }
 
-/* A graph that is under way is refused and stays, which the tests find. */
+/* Refuses a graph that is still running, and keeps it; tests notice both. */
 int emulator_graph_destroy(void *graph)
 {
     nodes *n = graph;

@@ -1,4 +1,4 @@
-/* The machine itself, its contexts and its memories. */
+/* The machine's state, its contexts and its memories. */
 #include "exec/cuda/emulator/machine/machine_internal.h"
 
 #include "common/base/mem.h"
@@ -11,14 +11,14 @@
 
 #define MOST_DEVICES 8
 #define MOST_CONTEXTS 64u
-/* The heap gives this and more as fresh pages. */
+/* From this size on the heap gives fresh pages. */
 #define FRESH ((uint64_t)32 << 20)
 
 /* Memory that kernels or copies can reach. */
 typedef struct region {
     const unsigned char *begin;
     const unsigned char *end;
-    int device; /* -1: the host's, pinned */
+    int device; /* -1: pinned memory of the host */
     rp_arena *arena;
 } region;
 
@@ -28,7 +28,7 @@ static struct {
     region *regions;
     uint32_t region_count;
     uint32_t region_room;
-    const void *current[MOST_CONTEXTS]; /* contexts that are current in some thread */
+    const void *current[MOST_CONTEXTS]; /* contexts that are current in a thread */
     bool reached[MOST_DEVICES][MOST_DEVICES];
     uint64_t pinned;
     bool stuck;
@@ -153,7 +153,7 @@ int emulator_give(void *memory)
         world.regions[i] = world.regions[--world.region_count];
         emulator_count(EMULATED_LEFT, -1);
     }
-    if (world.region_count == 0) { /* nothing is left of the machine's own, either */
+    if (world.region_count == 0) { /* the machine then keeps no memory, either */
         rp_mem_release(&world.regions);
         world.region_room = 0;
     }
@@ -162,8 +162,8 @@ int emulator_give(void *memory)
     return found ? 0 : cudaErrorInvalidValue;
 }
 
-/* The region's beginning; NULL: none. The heap holds what was taken, too, and may put it into a
- * page that is pinned for another array, so what was taken is asked first. */
+/* The beginning of the address's region; NULL: none. Taken memory is looked up first: it comes from
+ * the heap, too, and may lie in a page that is pinned for another array. */
 static const void *region_of(const unsigned char *address, int *device_out)
 {
     const region *found = NULL;
@@ -187,7 +187,7 @@ int emulator_owner(const void *address)
     return device;
 }
 
-/* True where all bytes were taken or pinned by one call, or by none. */
+/* True if all bytes were taken or pinned by the same call, or by no call. */
 static bool is_one(const void *address, uint64_t bytes)
 {
     int device;
@@ -227,7 +227,7 @@ static int take(uint64_t bytes, int device, void **memory_out)
         rp_arena_destroy(arena);
         return cudaErrorMemoryAllocation;
     }
-    /* New memory has none of the program's earlier values. */
+    /* New memory must not show earlier values of the program. */
     if (bytes < FRESH) {
         memset(*memory_out, 0xa5, bytes);
     }
@@ -268,7 +268,8 @@ rpexec_cuda_part *emulator_here(void)
     return &here;
 }
 
-/* The context's place among those that are current; MOST_CONTEXTS: none. NULL: a free one. */
+/* The place of a context among the current contexts, or of a free place for NULL; MOST_CONTEXTS:
+ * none. */
 static uint32_t place_of(const void *context)
 {
     uint32_t i = 0;
@@ -391,8 +392,8 @@ static int stick(void *stream)
     return emulator_launch(stream, &stuck);
 }
 
-/* From memory that is not pinned CUDA reads at once, into a buffer of its own; into such memory it
- * has written when the call returns. */
+/* CUDA copies from memory that is not pinned at once, into its own buffer; a copy into such memory
+ * is complete when the call returns. */
 int emulator_copy(void *to, const void *from, uint64_t bytes, void *stream)
 {
     const emulated_machine *machine = emulator_machine();

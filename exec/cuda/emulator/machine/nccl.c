@@ -1,11 +1,11 @@
-/* NCCL: a kernel per communicator and group, in the streams that are threads.
+/* NCCL: a kernel per communicator and group, which runs in the machine's streams.
  *
  * Kernels of a communicator run one after the other in the order of enqueueing; calls of running
- * kernels find each other as the library's do: collectives by their number, messages by theirs from
- * one rank to another. Their results land in each rank's memory in its own stream's time.
- * Misuse that gives wrong data or a hang with NCCL is an error here where it can be seen, and hangs
- * otherwise: other collectives than the other ranks', other sizes, one communicator in two threads
- * at a time, memory of another device, ranges that overlap but not as in-place calls may. */
+ * kernels find each other as in the library: collectives by their number, messages by their number
+ * from a rank to another. Results are written to each rank's memory by its own stream. Misuse that
+ * gives wrong data or a hang with NCCL is an error here if it can be detected, and hangs otherwise:
+ * collectives or sizes that differ between ranks, a communicator in two threads at a time, memory
+ * of another device, ranges that overlap in another way than in-place calls may. */
 #include "exec/cuda/emulator/machine/nccl_internal.h"
 
 #include "common/base/mem.h"
@@ -122,7 +122,7 @@ static int enqueue_kernel(emulated_nccl_member *m, void *stream)
     }
     m->clique->kernels++;
     pthread_mutex_unlock(&m->clique->lock);
-    *emulator_here() = *emulator_part_of(stream); /* and stays: nobody promises another one */
+    *emulator_here() = *emulator_part_of(stream); /* it stays current: NCCL promises no other */
     return emulator_enqueue(stream, run_kernel, &k, sizeof k);
 }
 
@@ -137,7 +137,7 @@ static int group_begin(void)
     return error;
 }
 
-/* A communicator's calls of a group name one stream here. */
+/* All calls of a communicator in a group must name the same stream here. */
 static int check_streams(void)
 {
     for (uint32_t i = 0; i < group.count; i++) {
@@ -185,7 +185,7 @@ static bool is_own(const emulated_nccl_member *m, const void *at, uint64_t bytes
     return emulator_owner(at) == m->device && emulator_owner(last) == m->device;
 }
 
-/* Ranges that overlap lie as in-place calls have them, or do not overlap at all. */
+/* True if ranges overlap in another way than those of in-place calls. */
 static bool overlaps(const emulated_nccl_call *c, uint64_t from_bytes, uint64_t to_bytes,
                      uint64_t offset_from, uint64_t offset_to)
 {
@@ -222,7 +222,7 @@ static int note(const emulated_nccl_call *c)
     uintptr_t self = (uintptr_t)&me;
     int error = !group.open || c->count == 0 || !is_valid(c) ? EMULATED_NCCL_ERROR_ARGUMENT : 0;
     if (!atomic_compare_exchange_strong(&c->with->user, &nobody, self) && nobody != self) {
-        error = EMULATED_NCCL_ERROR_USAGE; /* another thread is at it */
+        error = EMULATED_NCCL_ERROR_USAGE; /* another thread uses it */
     }
     if (error == 0 && group.count == group.room) {
         group.room = group.room == 0 ? 16 : 2 * group.room;
@@ -237,7 +237,7 @@ static int note(const emulated_nccl_call *c)
     return error;
 }
 
-/* The collectives have a count, a type and mostly a root; messages have bytes and a peer. */
+/* Collectives have a count, a type and mostly a root; messages have bytes and a peer. */
 #define CALL(KIND, DTYPE, FROM, TO, COUNT, ROOT)                                                   \
     note(&(emulated_nccl_call){.kind = (KIND),                                                     \
                                .dtype = (DTYPE),                                                   \

@@ -1,4 +1,4 @@
-/* Work of NCCL's calls, once kernels that run have them. */
+/* Performs NCCL's calls of running kernels. */
 #include "exec/cuda/emulator/machine/nccl_internal.h"
 
 #include "common/base/mem.h"
@@ -11,7 +11,7 @@ static bool is_message(const emulated_nccl_call *c)
     return c->kind == EMULATED_NCCL_SEND || c->kind == EMULATED_NCCL_RECEIVE;
 }
 
-/* The next collective of a rank's kernel; NULL: it has none, or does not run. */
+/* The next collective of a rank's kernel; NULL: it has none, or is not running. */
 static emulated_nccl_call *next_collective(const emulated_nccl_member *m)
 {
     for (uint32_t i = 0; m->running != NULL && i < m->running->count; i++) {
@@ -34,8 +34,8 @@ static unsigned char *give_result(emulated_nccl_call *c, uint64_t bytes)
     return rp_mem_resize(&c->result, bytes) == RP_OK ? c->result : NULL;
 }
 
-/* Elements [at, at + count) of all ranks' arrays. As the driver's own ranks add, or as a ring does,
- * which begins behind the rank that gets the sum, and rounds after every addition. */
+/* Adds elements [at, at + count) of all ranks' arrays, like the driver's own ranks, or like a ring,
+ * which begins after the rank that gets the sum and rounds after every addition. */
 static void add_up(emulated_nccl_call **calls, uint32_t ranks, uint32_t root, uint64_t at,
                    uint64_t count, void *to)
 {
@@ -83,13 +83,13 @@ static void collect(emulated_nccl_call **calls, uint32_t ranks)
         case EMULATED_NCCL_REDUCE_SCATTER:
             add_up(calls, ranks, rank, rank * c->count, c->count, to);
             break;
-        default: /* EMULATED_NCCL_REDUCE, EMULATED_NCCL_ALL_REDUCE: one order for all ranks */
+        default: /* EMULATED_NCCL_REDUCE, EMULATED_NCCL_ALL_REDUCE: the same order for all ranks */
             add_up(calls, ranks, c->kind == EMULATED_NCCL_REDUCE ? c->root : 0, 0, c->count, to);
         }
     }
 }
 
-/* One collective that all ranks have come to, if there is one. */
+/* Performs a collective that all ranks have reached, if there is any. */
 static bool meet(emulated_nccl_clique *q)
 {
     emulated_nccl_call *calls[EMULATED_NCCL_MOST_RANKS] = {NULL};
@@ -143,7 +143,8 @@ static bool hand_over(emulated_nccl_clique *q, uint32_t from, uint32_t to)
     return true;
 }
 
-/* A sender reads when its kernel begins, whether or not somebody receives. */
+/* Lets senders read their data: a sender reads when its kernel begins, even if no rank receives
+ * yet. */
 void emulated_nccl_read_messages(emulated_nccl_kernel *k)
 {
     for (uint32_t i = 0; i < k->count; i++) {

@@ -1,5 +1,4 @@
-/** @file nccl_internal.h  Between the parts of NCCL: what calls, kernels and
- * communicators are. */
+/** @file nccl_internal.h  Calls, kernels and communicators, shared by the parts of NCCL. */
 #pragma once
 
 #include "exec/cuda/emulator/machine/machine_internal.h"
@@ -27,7 +26,7 @@ typedef enum emulated_nccl_kind {
     EMULATED_NCCL_RECEIVE,
 } emulated_nccl_kind;
 
-/** One rank of a clique. */
+/** A rank of a clique. */
 typedef struct emulated_nccl_member emulated_nccl_member;
 
 typedef struct emulated_nccl_call {
@@ -35,16 +34,17 @@ typedef struct emulated_nccl_call {
     rp_dtype dtype;
     const void *from;
     void *to;
-    uint64_t count; /* of messages: bytes */
-    uint32_t root;  /* of messages: the other rank */
+    uint64_t count; /* number of elements; of messages: bytes */
+    uint32_t root;  /* root of a collective; of messages: the other rank */
     emulated_nccl_member *with;
     void *stream;
     bool done;
-    unsigned char *result; /* what has to land in `to`; of a message that goes: what was read */
+    unsigned char *result; /* the bytes to write to `to`; for a sent message the bytes that were
+                              read */
     uint64_t result_bytes;
 } emulated_nccl_call;
 
-/** A rank's calls of one group. */
+/** A rank's calls in a group. */
 typedef struct emulated_nccl_kernel {
     emulated_nccl_member *with;
     uint64_t number;
@@ -53,14 +53,14 @@ typedef struct emulated_nccl_kernel {
     emulated_nccl_call *calls;
 } emulated_nccl_kernel;
 
-/** All ranks of one ncclCommInitAll. */
+/** All ranks made by a ncclCommInitAll. */
 typedef struct emulated_nccl_clique emulated_nccl_clique;
 
 struct emulated_nccl_member {
     emulated_nccl_clique *clique;
     uint32_t rank;
     int device;
-    atomic_uintptr_t user; /* the thread whose group it is in; 0: none */
+    atomic_uintptr_t user; /* the thread that has calls of it in a group; 0: none */
     uint64_t enqueued;     /* kernels */
     uint64_t performed;
     emulated_nccl_kernel *running;
@@ -72,7 +72,7 @@ struct emulated_nccl_clique {
     pthread_cond_t moved;
     uint32_t ranks;
     uint32_t open;
-    uint32_t kernels; /* that have been enqueued and not ended */
+    uint32_t kernels; /* kernels that have been enqueued and have not ended */
     int error;
     emulated_nccl_member members[EMULATED_NCCL_MOST_RANKS];
 };
@@ -80,8 +80,10 @@ struct emulated_nccl_clique {
 /** @return bytes of `count` elements, or of a message. */
 uint64_t emulated_nccl_bytes(const emulated_nccl_call *c, uint64_t count);
 
-/** A sender reads when its kernel begins, whether or not somebody receives. */
+/** Lets senders read their data: a sender reads when its kernel begins, even if no rank receives
+ * yet. */
 void emulated_nccl_read_messages(emulated_nccl_kernel *k);
 
-/** Does what can be done of the kernels that run, and wakes those who wait; under the lock. */
+/** Performs all calls of running kernels that are ready, and wakes waiting threads. Called with the
+ * lock held. */
 void emulated_nccl_go_on(emulated_nccl_clique *q);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Small, so that a thread that enqueues has to wait at times, as with CUDA. */
+/* Small, so that an enqueueing thread must sometimes wait, as with CUDA. */
 #define RING 16u
 
 typedef struct work {
@@ -27,11 +27,11 @@ struct emulated_stream {
     pthread_cond_t moved;
     work ring[RING];
     uint32_t first;
-    uint32_t count; /* with the one that is being performed */
+    uint32_t count; /* including the work that is being performed */
     bool closing;
     bool of_queue;
     bool computes;
-    atomic_uint records; /* of events that have not happened */
+    atomic_uint records; /* records in the queue of events that have not happened */
 };
 
 typedef struct event {
@@ -41,10 +41,10 @@ typedef struct event {
     uint64_t recorded; /* records that have been enqueued */
     uint64_t happened;
     double ms;
-    uint32_t users; /* what streams have of it, and whoever made it */
+    uint32_t users; /* uses by streams, and by the maker */
 } event;
 
-static atomic_uint enqueued; /* what streams have not performed */
+static atomic_uint enqueued; /* work that streams have not yet performed */
 
 const rpexec_cuda_part *emulator_part_of(const void *stream)
 {
@@ -73,7 +73,7 @@ void emulator_delay(emulated_stream *s)
     bool late = !machine->late_beside || !s->of_queue;
     if (late && machine->delay_us != 0) {
         uint64_t bits = rpexec_random_bits(machine->seed, s->number, s->performed);
-        /* Rarely: some fall behind by many. */
+        /* Delays are rare, so that some streams fall behind by many ops. */
         if ((bits >> 60 & (machine->often ? 1 : 15)) == 0) {
             const struct timespec t = {.tv_nsec =
                                            (long)(bits % (1000 * (uint64_t)machine->delay_us))};
@@ -203,7 +203,7 @@ void emulator_wait_idle(void)
 typedef struct mark {
     event *event;
     uint64_t number;
-    emulated_stream *stream; /* that records it */
+    emulated_stream *stream; /* stream that records the event */
 } mark;
 
 int emulator_event_create(void **event_out)
@@ -220,7 +220,7 @@ int emulator_event_create(void **event_out)
     return 0;
 }
 
-/* Under the lock. */
+/* Releases a use of the event. Called with the lock held. */
 static void let_go(event *e)
 {
     bool last = --e->users == 0;
@@ -232,7 +232,7 @@ static void let_go(event *e)
     }
 }
 
-/* It stays until streams have done with it. */
+/* The event stays until streams no longer use it. */
 int emulator_event_destroy(void *handle)
 {
     event *e = handle;
@@ -299,7 +299,7 @@ int emulator_stream_wait(void *stream, void *handle)
     const mark m = {.event = e, .number = e->recorded};
     e->users += m.number != 0;
     pthread_mutex_unlock(&e->lock);
-    /* CUDA would not wait at all. */
+    /* CUDA would not wait at all for an event without records. */
     return m.number != 0 ? emulator_enqueue(stream, await, &m, sizeof m) : cudaErrorUnknown;
 }
 
