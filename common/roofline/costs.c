@@ -302,16 +302,21 @@ rp_status rp_costs_for_run(const rp_costs *measured, const rp_model *model, cons
 
 /* ---- which rule ------------------------------------------------------------------------------ */
 
-static rp_status find_platform(const char *gpu, rp_arena *arena, rp_platform *platform_out,
-                               bool *found_out)
+/* The first platform with this GPU that has the rates a roofline needs: a user's file may lack
+ * some. */
+static rp_status find_platform(const char *gpu, rp_arithmetic arithmetic, rp_arena *arena,
+                               rp_platform *platform_out, bool *found_out)
 {
     const char **names = NULL;
     uint32_t count = 0;
+    const rp_roof roof = {platform_out, arithmetic};
     *found_out = false;
     RP_TRY(rp_data_list("platforms", arena, &names, &count));
     for (uint32_t i = 0; i < count && !*found_out; i++) {
         RP_TRY(rp_platform_load(names[i], arena, platform_out));
-        *found_out = strcmp(platform_out->gpu, gpu) == 0;
+        rp_reason lacks = {0};
+        *found_out =
+            strcmp(platform_out->gpu, gpu) == 0 && rp_roofline_check(&roof, &lacks) == RP_OK;
     }
     return RP_OK;
 }
@@ -330,7 +335,7 @@ static rp_status find_moved(const rp_model *model, const rp_roof *run, rp_arena 
             continue;
         }
         rp_platform from;
-        RP_TRY(find_platform(names[i] + length + 1, arena, &from, found_out));
+        RP_TRY(find_platform(names[i] + length + 1, run->arithmetic, arena, &from, found_out));
         if (*found_out) {
             rp_costs measured;
             RP_TRY(rp_costs_load(names[i], arena, &measured));
