@@ -13,8 +13,8 @@ typedef struct crew {
     uint32_t jobs;
     rp_crew_job run;
     void *context;
-    void *messages;        /* where the caller's go */
-    _Atomic uint32_t next; /* job that nobody has taken */
+    void *messages;        /* destination of the caller's messages */
+    _Atomic uint32_t next; /* next job that no thread has taken */
     _Atomic int status;    /* of the first failure */
 } crew;
 
@@ -60,7 +60,8 @@ rp_status rp_crew_run(uint32_t threads, uint32_t jobs, rp_crew_job run, void *co
     pthread_t started[RP_CREW_MAX_THREADS];
     uint32_t wanted = rp_crew_threads(threads, jobs);
     uint32_t count = 0;
-    /* A thread that cannot be had costs time, nothing else: the caller's does all that is left. */
+    /* A thread that cannot be started costs time only: the caller's thread does the remaining
+     * jobs. */
     while (count + 1 < wanted && pthread_create(&started[count], NULL, work_beside, &c) == 0) {
         count++;
     }

@@ -1,7 +1,8 @@
 /** @file hash.h  64-bit hash of a stream of integers: same values, same hash on every machine.
  *
- * Not for adversaries; it tells equal runs from different ones. Mixing step: splitmix64's finaliser
- * (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+ * The hash tells equal runs from different runs; it does not resist adversaries. Mixing step:
+ * splitmix64's finaliser (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+ * OOPSLA 2014).
  */
 #pragma once
 

@@ -1,6 +1,7 @@
-/** @file heap.h  A binary heap: entries by key, those of one key by sequence. The caller allocates.
+/** @file heap.h  A binary heap: entries in order of key, entries of equal key in order of sequence.
+ * The caller allocates.
  *
- * Inline, as the simulator spends a good part of its time here.
+ * Inline, because the simulator spends a good part of its time here.
  */
 #pragma once
 
@@ -15,9 +16,9 @@ typedef struct rp_heap_entry {
 } rp_heap_entry;
 
 typedef struct rp_heap {
-    rp_heap_entry *entries; /**< the least one first */
+    rp_heap_entry *entries; /**< the least entry first */
     uint64_t count;
-    uint64_t capacity; /**< the caller's: how many there is room for */
+    uint64_t capacity; /**< entries that the caller has allocated */
 } rp_heap;
 
 static inline bool rp_heap_is_before(const rp_heap_entry *a, const rp_heap_entry *b)

@@ -12,9 +12,9 @@
 
 #define PATH_SIZE 4096
 
-#define ALWAYS_ALLOWED 64e6 /* looking takes longer than such a run */
+#define ALWAYS_ALLOWED 64e6 /* bytes; a run that takes less ends sooner than the check would */
 
-/* The number after `key` at the beginning of a line of a file; `otherwise` where it is not there.
+/* The number after `key` at the beginning of a line of a file; `otherwise` if no line has it.
  */
 static uint64_t number_in(const char *path, const char *key, uint64_t otherwise)
 {
@@ -33,7 +33,7 @@ static uint64_t number_in(const char *path, const char *key, uint64_t otherwise)
     return value;
 }
 
-/* The process's control group, "/a/b"; empty where there is none.
+/* The process's control group, "/a/b"; empty if there is none.
  * @param hierarchy of /proc/self/cgroup: "0::" of version 2, ":cpu:" of a controller of version 1
  */
 static void find_group(const char *root, const char *hierarchy, char group[PATH_SIZE])
@@ -54,7 +54,8 @@ static void find_group(const char *root, const char *hierarchy, char group[PATH_
     }
 }
 
-/* Bytes that a group's limit leaves; its inactive pages of files are given back first. */
+/* Bytes that a group's limit leaves; its inactive file pages count as free, as the kernel reclaims
+ * them first. */
 static uint64_t left_in_group(const char *root, const char *group)
 {
     char path[3 * PATH_SIZE];
@@ -133,13 +134,13 @@ rp_status rp_host_memory_allow(double bytes, const char *what, const char *valid
 
 /* ---- processors ------------------------------------------------------------------------------ */
 
-/* True where `file` has a number, in the group's folder under `mount` or in one above it. */
+/* True if `file` holds a number in the group's folder under `mount` or in a folder above it. */
 static bool has_number(const char *root, const char *mount, char *group, const char *file)
 {
     for (;;) {
         char path[3 * PATH_SIZE];
         (void)snprintf(path, sizeof path, "%s/sys/fs/cgroup%s%s/%s", root, mount, group, file);
-        /* "max 100000" and -1: as much as there is */
+        /* "max 100000" and -1 mean no limit */
         uint64_t quota = number_in(path, "", UINT64_MAX);
         if (quota < INT64_MAX) {
             return true;
@@ -154,7 +155,7 @@ static bool has_number(const char *root, const char *mount, char *group, const c
 
 bool rp_host_processors_limited(const char *root)
 {
-    static const char *const mounts[] = {"", "/unified"}; /* beside version 1 it is mounted there */
+    static const char *const mounts[] = {"", "/unified"}; /* version 2 beside version 1 */
     static const char *const old[][2] = {
         {":cpu:", "/cpu"}, {":cpu,cpuacct:", "/cpu,cpuacct"}, {":cpuacct,cpu:", "/cpuacct,cpu"}};
     char group[PATH_SIZE];

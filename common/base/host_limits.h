@@ -12,11 +12,11 @@
 #include <stdint.h>
 
 /**
- * Bytes that can be had: MemAvailable of /proc/meminfo (Linux's estimate, reclaimable caches
- * included), and at most what the limit of the process's control group (version 2), of the groups
- * above it, and of its address space leave.
+ * Bytes that this process can still get: the least of MemAvailable of /proc/meminfo (Linux's
+ * estimate, reclaimable caches included) and the remainders of its limits: of its control group
+ * (version 2), of the groups above it, and of its address space.
  * @param root put before all paths; "" for this machine, a folder in tests
- * @return UINT64_MAX where nothing is known
+ * @return UINT64_MAX if nothing is known
  */
 uint64_t rp_host_memory_available(const char *root);
 
@@ -24,25 +24,25 @@ uint64_t rp_host_memory_available(const char *root);
 double rp_host_memory_physical(void);
 
 /**
- * @param what it is for, for the message
+ * @param what use of the memory, for the message
  * @retval RP_OK, RP_NO_MEMORY (logged, with both numbers)
  */
 rp_status rp_host_memory_require(uint64_t bytes, const char *what);
 
 /**
- * Refuses what is known to be too large before it is begun; what takes less than 64 MB is not
- * looked at.
+ * Refuses work that is known to be too large before it begins; work that takes less than 64 MB is
+ * not checked.
  * @param bytes an estimate
- * @param what would take them, for the message
- * @param valid what the user would have to lower, for the message
- * @retval RP_OK, RP_USAGE (logged, with need and limit)
+ * @param what work that would take the bytes, for the message
+ * @param valid valid values, for the message: the settings that the user would have to lower
+ * @retval RP_OK, RP_USAGE (given as the reason, with need and limit)
  */
 rp_status rp_host_memory_allow(double bytes, const char *what, const char *valid,
                                rp_reason *reason);
 
 /**
- * @param root as above
- * @return true where the process's control group (version 2 or 1), or one above it, has a limit
- * of processor time: what a thread uses is then taken from all others
+ * @param root as rp_host_memory_available has it
+ * @return true if the process's control group (version 2 or 1), or a group above it, limits
+ * processor time: each thread's time is then taken from all others
  */
 bool rp_host_processors_limited(const char *root);

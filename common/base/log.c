@@ -21,8 +21,8 @@ static _Thread_local bool muted;
 static _Thread_local const char *place_file;
 static _Thread_local size_t place_line;
 
-/* Captures of this thread, one inside another: a sweep reports why a point has failed, and a point
- * may try what fails. */
+/* Nested captures of this thread: a sweep captures the reason for which a point has failed, and a
+ * point may try steps that fail. */
 #define MOST_CAPTURES 8
 
 typedef struct capture {
@@ -32,8 +32,9 @@ typedef struct capture {
 } capture;
 
 static _Thread_local capture captures[MOST_CAPTURES];
-static _Thread_local int capture_count; /* may be larger than what is kept */
-static _Thread_local capture *followed; /* another thread's, or NULL; below the own ones */
+static _Thread_local int capture_count; /* may be larger than MOST_CAPTURES */
+/* Capture of another thread, or NULL; below this thread's own captures. */
+static _Thread_local capture *followed;
 
 static capture *current(void)
 {
@@ -56,8 +57,9 @@ static void put(const char *bytes, size_t length)
 }
 
 /* ---- one message is one line ------------------------------------------------------------------
- * Names, cells and arguments in a message come from outside: what could end the line, or drive or
- * deceive a terminal, is shown as \xNN. Of a text longer than any of ours the middle is left out.
+ * Names, cells and arguments in a message come from outside: characters that could end the line, or
+ * drive or deceive a terminal, are shown as \xNN. A text longer than any of this project loses its
+ * middle.
  */
 
 #define LONGEST_TEXT 2000u /* bytes */
@@ -65,7 +67,7 @@ static void put(const char *bytes, size_t length)
 
 static void put_escaped(const char *text, size_t length)
 {
-    size_t plain = 0; /* bytes before `at` that nothing was wrong with */
+    size_t plain = 0; /* bytes before `at` that need no escape */
     for (size_t at = 0; at < length;) {
         uint32_t code = 0;
         size_t size = rp_utf8_decode(text + at, length - at, &code);
@@ -111,7 +113,7 @@ static void put_text(const char *text, size_t length)
     put_escaped(text + tail, length - tail);
 }
 
-/* Other libraries and programs end their messages with a newline, which is no part of ours. */
+/* The length of a message without the newline with which other libraries and programs end it. */
 static size_t without_line_end(const char *text, size_t length)
 {
     while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\r')) {
@@ -136,7 +138,8 @@ const char *rp_log_find_setting(const char *format, size_t *length_out)
     return NULL;
 }
 
-/* Writes `format` with its settings as the program's user knows them; cut after FORMAT_BYTES. */
+/* Writes `format` with its settings spelled as the program's user knows them; cut after
+ * FORMAT_BYTES. */
 static const char *spell_settings(const char *format, char spelled[static FORMAT_BYTES])
 {
     size_t length = 0;
@@ -184,7 +187,7 @@ RP_PRINTF(1, 0) static void put_formatted(const char *format, va_list arguments)
     } else if (rp_mem_resize(&many, length + 1) == RP_OK) {
         vsnprintf(many, length + 1, format, again);
         put_text(many, without_line_end(many, length));
-    } else { /* said so itself */
+    } else { /* rp_mem_resize has logged the failure */
         put_text(few, sizeof few - 1);
     }
     va_end(again);
@@ -210,7 +213,7 @@ static void put_place(const char *file, size_t line)
 #define PROGRESS_EVERY_S 0.1
 #define PROGRESS_COLUMNS 79
 
-/* Of the process, under the lock of stderr. */
+/* State of the whole process, guarded by the lock of stderr. */
 static struct {
     bool allowed;
     bool visible;
@@ -303,10 +306,10 @@ void rp_progress_end(void)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* @param placed it begins with a place of its own */
+/* @param placed the message begins with a place of its own */
 static void begin_message(bool placed)
 {
-    flockfile(stderr); /* messages of several threads stay whole lines */
+    flockfile(stderr); /* keeps the lines of several threads whole */
     said++;
     if (current() == NULL) {
         clear_progress();
@@ -344,7 +347,7 @@ void rp_log_error(const char *format, ...)
 
 rp_status rp_broken_at(const char *file, int line)
 {
-    /* The compiler is given all paths in one form: from a build folder on, or absolute. */
+    /* The compiler gets all paths in the same form: relative to a build folder, or absolute. */
     size_t root = sizeof __FILE__ - sizeof "common/base/log.c";
     file += strncmp(file, __FILE__, root) == 0 ? root : 0;
     rp_log_error(
@@ -429,7 +432,7 @@ void rp_log_capture_begin(char *buffer, size_t size)
     capture *c = current();
     if (c == NULL || c == followed || c->bytes != buffer) {
         capture_count++;
-        c = current(); /* deeper than anybody goes, the innermost one is replaced */
+        c = current(); /* beyond MOST_CAPTURES, the innermost capture is replaced */
     }
     *c = (capture){.bytes = size > 0 ? buffer : NULL, .size = size};
     if (size > 0) {
@@ -507,12 +510,12 @@ rp_status rp_refuse_setting(rp_reason *reason, rp_status status, const char *key
 rp_status rp_reason_log(const rp_reason *reason)
 {
     begin_message(reason->placed);
-    put(reason->text, strlen(reason->text)); /* as messages are: escaped, without its middle */
+    put(reason->text, strlen(reason->text)); /* already escaped and shortened, as messages are */
     end_message();
     return reason->status;
 }
 
-/* Behind "HEAD: " where `text` begins so. */
+/* The rest of `text` after "HEAD: " if it begins so; otherwise all of it. */
 static const char *behind(const char *text, const char *head, size_t length)
 {
     bool begins = strncmp(text, head, length) == 0 && strncmp(text + length, ": ", 2) == 0;

@@ -1,9 +1,9 @@
 /**
- * @file log.h  Diagnostics. Data goes to stdout, everything here to stderr (or a capture).
+ * @file log.h  Diagnostics. Data goes to stdout; messages go to stderr or to a capture.
  *
- * A message is one line: control characters in it, bytes that are not UTF-8 and marks
- * that turn the direction of writing are shown as \\xNN, and of a text of more than 2,000 bytes the
- * middle is left out, with its length. Callers escape and cut nothing.
+ * A message is a single line. Control characters, bytes that are not UTF-8 and marks that turn the
+ * direction of writing are shown as \\xNN. A text of more than 2,000 bytes loses its middle, whose
+ * length is shown instead. Callers escape and cut nothing.
  *
  * A format names a setting by its key in braces: "{global_batch}: ...". Programs write the option,
  * "--global-batch", the library the key. Braces count in the format only, never in its arguments.
@@ -26,31 +26,31 @@
 /** Prints "PROGRAM: message\n" to stderr, or appends "message\n" to this thread's capture. */
 void rp_log_error(const char *format, ...) RP_PRINTF(1, 2);
 
-/** @return RP_BROKEN, after a message with the place in the source: of what only a defect of this
- * project can cause. */
+/** Reports a state that only a defect of this project can cause, with its place in the source.
+ * @return RP_BROKEN */
 #define rp_broken() rp_broken_at(__FILE__, __LINE__)
 rp_status rp_broken_at(const char *file, int line);
 
-/** As rp_log_error, "PROGRAM: warning: message". */
+/** As rp_log_error, but as a warning: "PROGRAM: warning: message". */
 void rp_log_warning(const char *format, ...) RP_PRINTF(1, 2);
 
-/** Leaves this thread's warnings out: of trials, whose inputs have been warned of before.
+/** Drops this thread's warnings: for trials, about whose inputs the user has been warned before.
  * @return whether they were left out until now */
 bool rp_log_mute_warnings(bool mute);
 
 /**
- * Error about a place in a file: "FILE:LINE: message" without a program prefix, the form of cli.md,
- * which editors jump to.
- * @param file NULL: the message begins with its place
+ * Logs an error about a place in a file: "FILE:LINE: message" without a program prefix, the form of
+ * cli.md, from which editors jump to the place.
+ * @param file NULL: the message itself begins with its place
  * @param line one-based; 0 leaves the line out.
  */
 void rp_log_error_at(const char *file, size_t line, const char *format, ...) RP_PRINTF(3, 4);
 
 /**
  * Until the next call, this thread's messages begin with "FILE:LINE: " instead of the program's
- * name, but for those that name a place of their own: what a row asks for may be found impossible
- * far from its file.
- * @param file NULL: none; must live as long
+ * name, unless they name a place of their own: a request in a row of a file may turn out impossible
+ * far from the code that reads the file.
+ * @param file NULL: no place; must stay valid until the next call
  */
 void rp_log_set_place(const char *file, size_t line);
 
@@ -58,14 +58,16 @@ void rp_log_set_place(const char *file, size_t line);
  * `name` must outlive all logging. NULL, the default: "rp", which has settings and no options. */
 void rp_log_set_program(const char *name);
 
-/** @return how many messages this thread has had until now: whether something was said meanwhile.
+/** @return number of messages of this thread until now; two calls tell whether a message came
+ * between them.
  */
 uint64_t rp_log_said(void);
 
 /**
- * Progress on a terminal, for a person who waits: one line on stderr that is written over, from a
- * second after its begin. Nothing where stderr is no terminal, or the program did not ask for it:
- * libraries and sweeps, which call the same code, do not. Messages and rp_progress_end remove it.
+ * Allows progress on a terminal, for a person who waits: a line on stderr that is rewritten in
+ * place and first appears a second after its begin. No line appears if stderr is no terminal or the
+ * program has not called this function: libraries and sweeps, which run the same code, do not.
+ * Messages and rp_progress_end remove the line.
  */
 void rp_progress_allow(void);
 
@@ -73,27 +75,30 @@ void rp_progress_allow(void);
  * are copied. May be called by several threads. */
 void rp_progress(const char *what, uint64_t done, uint64_t total, const char *now);
 
-/** Shows the line again with the time that has passed: of long steps. */
+/** Shows the line again with the time that has passed: for long steps. */
 void rp_progress_tick(void);
 
-/** Removes the line; the next one begins anew. */
+/** Removes the line; the next call of rp_progress begins a new line. */
 void rp_progress_end(void);
 
-/** As rp_log_error, with a list of arguments. @param file as rp_log_error_at; NULL: no place */
+/** As rp_log_error, but takes the arguments as a va_list. @param file as rp_log_error_at; NULL: no
+ * place */
 void rp_log_error_list(const char *file, size_t line, const char *format, va_list arguments)
     RP_PRINTF(3, 0);
 
-/** Writes what rp_log_error_list would log, without a program's name and a line's end, to `buffer`;
- * what it has no room for is cut. */
+/** Writes the message that rp_log_error_list would log to `buffer`, without the program's name and
+ * the line's end; cut to `size`. */
 void rp_log_print(char *buffer, size_t size, const char *file, size_t line, const char *format,
                   va_list arguments) RP_PRINTF(5, 0);
 
-/** A text of ours that goes into a message as an argument, spelled as its format would be. */
+/** A text of this project that is an argument of a message, with its settings spelled as in a
+ * format. */
 typedef struct rp_log_words {
     char text[512];
 } rp_log_words;
 
-/** @param words of ours, which name settings by their keys in braces. @return cut after 511 bytes
+/** @param words text of this project that names settings by their keys in braces. @return the text,
+ * cut after 511 bytes
  */
 rp_log_words rp_log_spell(const char *words);
 
@@ -102,18 +107,20 @@ const char *rp_log_find_setting(const char *format, size_t *length_out);
 
 /**
  * Redirects this thread's messages into `buffer` (always NUL-terminated, overflow dropped) until
- * rp_log_capture_end. Captures nest; one into the same buffer begins anew. Used by tests, by
- * in-process sweeps, which report failures per point; callers that decide take reasons (reason.h).
+ * rp_log_capture_end. Captures nest; a second capture into the same buffer starts it again. For
+ * tests and for in-process sweeps, which report failures per point; callers that decide take
+ * reasons (reason.h).
  */
 void rp_log_capture_begin(char *buffer, size_t size);
 void rp_log_capture_end(void);
 
-/** @return where this thread's messages go now, for rp_log_follow in the threads that it starts. */
+/** @return the current destination of this thread's messages, for rp_log_follow in threads that it
+ * starts. */
 void *rp_log_destination(void);
 
 /**
- * Sends this thread's messages, as long as it has no capture of its own, where those of the thread
- * that started it go. That thread keeps its captures until this one has ended.
- * @param destination of rp_log_destination; NULL: stderr
+ * Sends this thread's messages to the destination of the thread that started it, as long as it has
+ * no capture of its own. The starting thread keeps its captures until this thread has ended.
+ * @param destination result of rp_log_destination; NULL: stderr
  */
 void rp_log_follow(void *destination);

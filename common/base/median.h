@@ -3,6 +3,6 @@
 
 #include <stdint.h>
 
-/** Sorts `values`, ascending. @return their median, of an even number the mean of the two in the
- * middle; 0 of none */
+/** Sorts `values`, ascending. @return their median; for an even count the mean of the middle two; 0
+ * for no values */
 double rp_median(double *values, uint32_t count);

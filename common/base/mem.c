@@ -28,9 +28,10 @@
 #endif
 
 #define BUMP_BLOCK_BYTES ((size_t)64 << 10)
-#define BUMP_LIMIT_BYTES ((size_t)16 << 10) /* longer ones would waste the tail of a bump block */
+/* Larger blocks would waste the tail of a bump block. */
+#define BUMP_LIMIT_BYTES ((size_t)16 << 10)
 #define MAP_LIMIT_BYTES ((size_t)1 << 20)
-#define MAX_BYTES ((size_t)1 << 40) /* beyond this it is a wrong size, not a need */
+#define MAX_BYTES ((size_t)1 << 40) /* a larger size is a defect of the caller */
 #define LARGE_ALIGNMENT ((size_t)64)
 
 typedef struct block {
@@ -46,15 +47,15 @@ typedef struct closer {
 } closer;
 
 struct rp_arena {
-    block *blocks; /* a list of its own: a header in front of each would take the overruns */
+    block *blocks; /* kept apart from the blocks: a header in front of each would hide overruns */
     uint32_t block_count;
     uint32_t block_capacity;
     char *bump; /* next free byte of the current bump block */
     size_t bump_left;
-    closer *closers; /* the last one; they lie in the arena */
+    closer *closers; /* the last closer; closers lie in the arena */
 };
 
-/* Precedes every block of rp_mem_resize, so that the bytes given back are known. */
+/* Header of every block of rp_mem_resize: the bytes that its release gives back. */
 typedef union heap_header {
     size_t size;
     max_align_t alignment;
@@ -89,9 +90,11 @@ size_t rp_mem_peak_bytes(void)
 void rp_mem_keep_freed(void)
 {
 #if defined(__GLIBC__)
-    (void)mallopt(M_MMAP_THRESHOLD, (int)(2 * MAP_LIMIT_BYTES)); /* larger ones are mapped here */
+    /* This file maps larger blocks itself. */
+    (void)mallopt(M_MMAP_THRESHOLD, (int)(2 * MAP_LIMIT_BYTES));
     (void)mallopt(M_TRIM_THRESHOLD, 512 << 20);
-    (void)mallopt(M_TOP_PAD, 1 << 20); /* grow by this: heaps of threads grow page by page else */
+    /* Step of growth; heaps of threads would grow page by page. */
+    (void)mallopt(M_TOP_PAD, 1 << 20);
 #endif
 }
 
@@ -112,8 +115,8 @@ rp_status rp_arena_create(rp_arena **arena_out)
 }
 
 /* Mapped blocks that arenas have given back, for the next arena: a page that has been touched
-   before is far cheaper than one that the kernel must find and clear. Bounded, so that a large run
-   does not hold its memory for ever. */
+   before is far cheaper than a page that the kernel must find and clear. Bounded, so that a large
+   run does not hold its memory for ever. */
 #define MAX_SPARE_BLOCKS 32
 #define MAX_SPARE_BYTES ((size_t)256 << 20)
 
@@ -200,7 +203,7 @@ void rp_arena_destroy(rp_arena *arena)
     free(arena);
 }
 
-/* `*size` becomes what the block really has. */
+/* `*size_in_out` becomes the size of the mapped block. */
 static void *map_bytes(size_t *size_in_out, bool zeroed)
 {
     size_t size = *size_in_out;
@@ -212,11 +215,12 @@ static void *map_bytes(size_t *size_in_out, bool zeroed)
     if (bytes == MAP_FAILED) {
         return NULL;
     }
-    (void)madvise(bytes, size, MADV_HUGEPAGE); /* only a hint: fewer page faults where it works */
+    /* A hint: fewer page faults if the kernel heeds it. */
+    (void)madvise(bytes, size, MADV_HUGEPAGE);
     return bytes;
 }
 
-/* Undefined content is made visible where mistakes are looked for. */
+/* Fills undefined content in builds that look for mistakes, so that its use shows. */
 #define UNDEFINED_BYTE 0xa5
 
 static void *heap_bytes(size_t size, bool zeroed)
@@ -232,7 +236,7 @@ static void *heap_bytes(size_t size, bool zeroed)
     return zeroed ? memset(bytes, 0, size) : bytes;
 }
 
-/* A block of its own, for which the list has room; NULL when the system has no memory. */
+/* Adds a block to the arena's list, which has room for it; NULL if the system has no memory. */
 static void *add_block(rp_arena *arena, size_t size, bool zeroed)
 {
     block new = {.size = size, .mapped = size >= MAP_LIMIT_BYTES && !EVERY_BLOCK_ALONE};
@@ -259,7 +263,8 @@ static void *bump_bytes(rp_arena *arena, size_t size)
     void *pointer = arena->bump;
     arena->bump += rounded;
     arena->bump_left -= rounded;
-    return memset(pointer, 0, rounded); /* all of the block at once would be for little */
+    /* Only this part: the rest of the bump block may stay unused. */
+    return memset(pointer, 0, rounded);
 }
 
 static rp_status allocate(rp_arena *arena, size_t count, size_t size, bool zeroed,
@@ -314,7 +319,7 @@ rp_status rp_arena_copy_text(rp_arena *arena, const char *text, size_t length,
 
 rp_status rp_arena_print(rp_arena *arena, const char **text_out, const char *format, ...)
 {
-    char small[256]; /* most texts are short: formatted once */
+    char small[256]; /* most texts fit, so they are formatted only once */
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(small, sizeof small, format, arguments);

@@ -13,9 +13,9 @@
 typedef struct rp_arena rp_arena;
 
 /**
- * From now on freed memory is kept for later allocations instead of going back to the kernel, and
- * up to 512 MB of it per heap: for thousands of short runs, which would otherwise spend most of
- * their time on page faults. Does nothing where the C library is not glibc.
+ * From now on freed memory is kept for later allocations instead of going back to the kernel, up to
+ * 512 MB per heap: for thousands of short runs, which would otherwise spend most of their time on
+ * page faults. Does nothing unless the C library is glibc.
  */
 void rp_mem_keep_freed(void);
 
@@ -32,13 +32,14 @@ size_t rp_mem_peak_bytes(void);
  */
 rp_status rp_arena_create(rp_arena **arena_out);
 
-/** Frees the arena and all that was allocated from it, after what rp_arena_at_end has asked for.
+/** Calls the functions of rp_arena_at_end, then frees the arena and all that was allocated from it.
  * NULL is allowed. */
 void rp_arena_destroy(rp_arena *arena);
 
 /**
- * Has rp_arena_destroy call `close` with `context` while the arena's memory is still there: for
- * what an arena's user holds in addition to memory, such as threads. The last one comes first.
+ * Has rp_arena_destroy call `close` with `context` while the arena's memory is still valid: for
+ * resources other than memory that an arena's user holds, such as threads. The function given last
+ * is called first.
  * @retval RP_OK, RP_NO_MEMORY (logged)
  */
 rp_status rp_arena_at_end(rp_arena *arena, void (*close)(void *context), void *context);
@@ -76,7 +77,7 @@ rp_status rp_arena_print(rp_arena *arena, const char **text_out, const char *for
 rp_status rp_mem_resize(void *block, size_t size);
 
 /**
- * Room for one more element in a block of rp_mem_resize, which doubles when it is full.
+ * Makes room for another element in a block of rp_mem_resize, which doubles when it is full.
  * @param list as for rp_mem_resize, of `*capacity` elements of `size` bytes
  * @param count elements in use
  * @retval RP_OK, RP_NO_MEMORY (logged; also beyond 2^31 elements)
@@ -89,7 +90,7 @@ void rp_mem_release(void *block);
 
 /**
  * Maps the first `bytes` bytes of an open file, to be read. It must not become shorter meanwhile.
- * @return NULL where that fails (errno says why)
+ * @return NULL if that fails (errno gives the reason)
  */
 void *rp_mem_map(int descriptor, size_t bytes);
 

@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 #define TEMPORARY_TRIES 1000
-/* Around the process's number and a count. */
+/* Prefix of a temporary file's name, which goes on with the process's number and a count. */
 #define TEMPORARY_PREFIX ".rp-"
 #define TEMPORARY_SUFFIX ".tmp"
 
 /* ---- files that a signal must not leave ------------------------------------------------------ */
 
-/* More than any program has open; what comes beyond stays when a signal ends it. */
+/* More than any program has open; files beyond it stay if a signal ends the program. */
 #define MOST_TEMPORARIES 64
 
 static _Atomic(const char *) temporaries[MOST_TEMPORARIES];
@@ -29,7 +29,7 @@ static atomic_bool leaving; /* a signal ends this process */
 static void note_temporary(const char *path)
 {
     pid_t before = atomic_exchange(&owner, getpid());
-    /* A child inherits the list, and its files are not the child's. */
+    /* A child inherits the list, but the files belong to its parent. */
     for (size_t i = 0; before != 0 && before != getpid() && i < MOST_TEMPORARIES; i++) {
         atomic_store(&temporaries[i], NULL);
     }
@@ -90,15 +90,15 @@ static bool starts_with(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* /dev/fd/1 may lead to a regular file that the shell opened: replacing it would lose what else is
-   written there. Devices and pipes cannot be replaced at all. */
+/* /dev/fd/1 may lead to a regular file that the shell opened: replacing it would lose other output
+   to that file. Devices and pipes cannot be replaced at all. */
 static bool is_written_directly(const char *path, bool exists, const struct stat *status)
 {
     return starts_with(path, "/dev/") || starts_with(path, "/proc/") ||
            (exists && !S_ISREG(status->st_mode));
 }
 
-/* Never waits for the reader of a FIFO. */
+/* Opens the path itself; never waits for the reader of a FIFO. */
 static rp_status open_directly(rp_output *output, bool fifo)
 {
     int flags = O_WRONLY | O_CLOEXEC;
@@ -125,7 +125,7 @@ static rp_status open_directly(rp_output *output, bool fifo)
     return RP_OK;
 }
 
-/* Own names instead of mkstemp's, which makes files of mode 0600 under any umask. */
+/* Makes the names itself: mkstemp creates files of mode 0600 under any umask. */
 static rp_status create_temporary(rp_output *output, int *descriptor_out)
 {
     static atomic_uint next;
@@ -141,8 +141,7 @@ static rp_status create_temporary(rp_output *output, int *descriptor_out)
         note_temporary(output->temporary_path);
         *descriptor_out = open(output->temporary_path, flags, 0666);
         if (*descriptor_out >= 0) {
-            /* Another thread is in the handler: it has seen the file, or has said before
-             * that it looks. */
+            /* A signal's handler in another thread may have looked before the file existed. */
             if (atomic_load(&leaving)) {
                 (void)unlink(output->temporary_path);
             }
@@ -193,7 +192,7 @@ static rp_status open_path(const char *path, rp_output *output)
         RP_TRY(copy_text(path, &output->path));
         return open_directly(output, exists && S_ISFIFO(status.st_mode));
     }
-    char resolved[PATH_MAX]; /* through a link, the file behind it is replaced */
+    char resolved[PATH_MAX]; /* a link is followed: its target is replaced */
     bool linked = exists && realpath(path, resolved) != NULL;
     RP_TRY(copy_text(linked ? resolved : path, &output->path));
     return open_temporary(output, exists, &status);
@@ -218,7 +217,7 @@ static int flush_error(FILE *stream)
     bool failed_before = ferror(stream) != 0;
     errno = 0;
     int failed = fflush(stream);
-    if (failed_before && failed == 0) { /* what has failed was dropped with its errno: once more */
+    if (failed_before && failed == 0) { /* to learn the lost errno */
         clearerr(stream);
         failed = fputc('\n', stream) == EOF || fflush(stream) != 0;
     }
@@ -228,7 +227,7 @@ static int flush_error(FILE *stream)
     return 0;
 }
 
-/* Some file systems cannot sync; that is no failure to write. */
+/* Some file systems cannot sync; this is not a failure to write. */
 static int sync_error(FILE *stream)
 {
     if (fsync(fileno(stream)) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS) {
@@ -237,8 +236,8 @@ static int sync_error(FILE *stream)
     return errno;
 }
 
-/* A name outlives a loss of power once its folder is on disk. Where that cannot be had, the file is
- * as good as the system makes it. */
+/* A name outlives a loss of power once its folder is on disk. A folder that cannot be synced is no
+ * failure: the file is as safe as the system makes it. */
 static void sync_folder_of(const char *path)
 {
     char folder[PATH_MAX];
@@ -256,7 +255,7 @@ static void sync_folder_of(const char *path)
     }
 }
 
-/* @return 0: the name is none of an unfinished output */
+/* @return the process that writes an unfinished output of this name; 0: not such a name */
 static pid_t process_of(const char *name)
 {
     uint64_t process = 0;
@@ -308,7 +307,7 @@ rp_status rp_output_commit(rp_output *output)
     if (error == 0 && output->temporary_path) {
         error = rename(output->temporary_path, output->path) == 0 ? 0 : errno;
         if (error == 0) {
-            release_temporary(output); /* nothing left for discard to remove */
+            release_temporary(output); /* discard has nothing left to remove */
             sync_folder_of(output->path);
         }
     }

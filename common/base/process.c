@@ -38,7 +38,8 @@ static rp_status refuse(const char *what)
     return RP_IO;
 }
 
-/* In the child: returns only where it could not become the program. Only async-signal-safe calls.
+/* Runs in the child, with async-signal-safe calls only; returns only if the program cannot be
+ * started.
  */
 static void become(const rp_process *process, int output, int errors)
 {
@@ -48,7 +49,7 @@ static void become(const rp_process *process, int output, int errors)
         dup2(output, STDOUT_FILENO) < 0 || dup2(errors, STDERR_FILENO) < 0) {
         return;
     }
-    /* exec takes char *const for historical reasons and changes nothing */
+    /* exec takes char *const for historical reasons but does not change the strings */
     execvp(process->argv[0], (char *const *)(void *)process->argv);
 }
 
@@ -77,7 +78,8 @@ static rp_status wait_for(const rp_process *process, pid_t child, FILE *errors)
     return RP_TOOL;
 }
 
-/* `report` closes by itself when the child becomes the program; otherwise it brings the errno. */
+/* The pipe `report` closes by itself when the child becomes the program; otherwise it brings the
+ * errno. */
 static rp_status start(const rp_process *process, int output, FILE *errors, pid_t *child_out)
 {
     int report[2];
@@ -114,7 +116,7 @@ static rp_status start(const rp_process *process, int output, FILE *errors, pid_
     return RP_TOOL;
 }
 
-/* To the end, also where nothing more can be written: the process must not wait for us. */
+/* Reads to the end even if the output fails: the process must not block on its pipe. */
 static void copy_output(int from, FILE *to)
 {
     char block[16384];

@@ -1,8 +1,8 @@
-/** @file status.h  One status code for the whole project.
+/** @file status.h  The status codes of the whole project.
  *
- * The first function that knows the cause of a failure logs it (log.h); callers only propagate the
- * status. User mistakes are RP_USAGE and RP_INPUT, never an abort; a broken internal invariant is
- * RP_BROKEN.
+ * The first function that knows the cause of a failure logs it (log.h) or gives it as the reason
+ * (reason.h); callers only propagate the status. User mistakes are RP_USAGE and RP_INPUT, never an
+ * abort; a broken internal invariant is RP_BROKEN.
  */
 #pragma once
 

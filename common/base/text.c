@@ -82,7 +82,7 @@ static rp_status refuse_read(const char *path, const char *cause)
     return RP_INPUT;
 }
 
-/* Never blocks on a FIFO: it is refused after the open. */
+/* Opens a regular file. Never blocks on a FIFO, which is refused after the open. */
 static rp_status open_regular(const char *path, int *descriptor_out)
 {
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -168,7 +168,7 @@ static size_t count_digits(const char *text)
     return strspn(text, "0123456789");
 }
 
-/* Narrower than strtod: no blanks, hexadecimal, "inf" or "nan". */
+/* Accepts less than strtod: no blanks, hexadecimal, "inf" or "nan". */
 static bool is_decimal(const char *text)
 {
     text += *text == '+' || *text == '-';
@@ -238,8 +238,8 @@ static size_t edit_distance(const char *a, size_t a_length, const char *b, size_
     return row[b_length];
 }
 
-/* The beginning of a name is as good as one wrong letter, another part of it as two: batch-size of
- * microbatch-size. */
+/* A text that is the beginning of a name counts as a single wrong letter, another part of the name
+ * as two: batch-size for microbatch-size. */
 static size_t name_distance(const char *text, size_t length, const char *name)
 {
     size_t name_length = strlen(name);
@@ -261,7 +261,7 @@ const char *rp_text_nearest(const char *text, const char *const *names, size_t c
         return NULL;
     }
     const char *nearest = NULL;
-    size_t least = length / 3 + 1; /* further away is another name, not a typing error */
+    size_t least = length / 3 + 1; /* a larger distance means another name, not a typing error */
     for (size_t i = 0; i < count; i++) {
         size_t distance = name_distance(text, length, names[i]);
         if (distance < least || (distance == least && !nearest && distance < length)) {

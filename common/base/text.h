@@ -24,13 +24,13 @@ rp_status rp_text_print(rp_text *text, const char *format, ...) RP_PRINTF(2, 3);
 
 /**
  * Reads the UTF-8 sequence that begins at `bytes`.
- * @param length bytes that there are, at least 1
- * @return bytes of the sequence; 0: it is no UTF-8, *code_out is undefined
+ * @param length bytes that can be read, at least 1
+ * @return length of the sequence in bytes; 0: the bytes are not UTF-8, and *code_out is undefined
  */
 size_t rp_utf8_decode(const char *bytes, size_t length, uint32_t *code_out);
 
-/** @return whether it is a C0 or C1 control, DEL, a separator of lines, or a mark that is invisible
- * or turns the direction of text (U+202E). */
+/** @return whether the code point is a C0 or C1 control, DEL, a line separator, or a mark that is
+ * invisible or turns the direction of text (U+202E). */
 bool rp_is_control(uint32_t code);
 
 /** Gives the memory back and zeroes the text. */
@@ -39,12 +39,13 @@ void rp_text_fini(rp_text *text);
 /**
  * Reads a whole regular file (or "-" for stdin).
  * @param limit_bytes files longer than this are refused with RP_INPUT.
- * @retval RP_OK, RP_INPUT (cannot be opened, is no file, too long; logged), RP_IO, RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (cannot be opened, not a regular file, or too long; logged), RP_IO,
+ * RP_NO_MEMORY
  */
 rp_status rp_text_read_file(const char *path, size_t limit_bytes, rp_text *text_out);
 
 /**
- * Strict numbers: the whole of `text` must be one number; no sign for unsigned, no NaN or infinity,
+ * Strict numbers: the whole of `text` must be a number; no sign for unsigned, no NaN or infinity,
  * no leading or trailing blanks, no hexadecimal, independent of the locale.
  * @return true and the value, false otherwise (also when outside [low, high]).
  */
@@ -71,11 +72,11 @@ rp_status rp_output_open(const char *path, rp_output *output_out);
  */
 rp_status rp_output_commit(rp_output *output);
 
-/** @return true where a file's name is that of an output that is not finished, of any process. */
+/** @return whether a file's name is the temporary name of an unfinished output of any process. */
 bool rp_output_is_temporary(const char *name);
 
-/** @return true where a file's name is that of an output which a process of this machine that has
- * ended since, a killed one, has left unfinished. */
+/** @return whether a file's name is the temporary name of an output that a process of this machine
+ * left unfinished when it ended, for example when it was killed. */
 bool rp_output_is_abandoned(const char *name);
 
 /** Removes the temporary files of this process's outputs that are open; for a signal's handler. */

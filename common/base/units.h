@@ -11,7 +11,7 @@
 
 #define RP_PS_PER_MS INT64_C(1000000000)
 
-/** Longest single cost that is accepted, in milliseconds: one hour. */
+/** Longest single cost that is accepted, in milliseconds: an hour. */
 #define RP_MAX_COST_MS 3.6e6
 
 static inline double rp_ps_to_ms(int64_t ps)
@@ -29,7 +29,7 @@ static inline int64_t rp_max_ps(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/** @return a time of picoseconds that is not negative, to the nearest one; INT64_MAX beyond that.
+/** @return a non-negative time, rounded to the nearest picosecond; INT64_MAX for larger times.
  */
 static inline int64_t rp_round_ps(double ps)
 {

@@ -5,7 +5,7 @@ const char *rp_version(void)
     return RP_VERSION;
 }
 
-/* A program that links the build's commit (CMakeLists.txt: rp_commit) has a stronger definition. */
+/* A program that links the build's commit (CMakeLists.txt: rp_commit) overrides this definition. */
 __attribute__((weak)) const char *rp_commit(void)
 {
     return "unknown";

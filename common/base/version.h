@@ -7,7 +7,7 @@ __attribute__((visibility("default"))) const char *rp_version(void);
 
 /**
  * The git commit of this build.
- * @return 40 hexadecimal digits, with "-dirty" where tracked files differed from it; "unknown" for
- * a build outside of git, and in programs that do not link it (CMakeLists.txt: rp_commit); static
+ * @return 40 hexadecimal digits, with "-dirty" if tracked files differed from the commit; "unknown"
+ * for a build outside git and in programs that do not link rp_commit (CMakeLists.txt); static
  */
 const char *rp_commit(void);
