@@ -8,12 +8,12 @@
 
 static volatile sig_atomic_t noted;
 
-/* Handlers call only what POSIX allows in them. */
+/* Handlers call only functions that are async-signal-safe in POSIX. */
 
 static void die(int number)
 {
     rp_output_remove_temporaries();
-    (void)raise(number); /* the default now: SA_RESETHAND */
+    (void)raise(number); /* SA_RESETHAND has restored the default action */
 }
 
 static void leave(int number)

@@ -1,20 +1,20 @@
 /** @file interrupt.h  Effects of SIGINT and SIGTERM on a program.
  *
- * At first they end it at once, as by default, after removing the temporary files of its outputs.
- * A program that can stop in good order asks for that (rp_interrupt_heed) where its long work
- * begins, and looks at rp_interrupt_signal between its parts.
+ * At first they end the program at once, as by default, after removing the temporary files of its
+ * outputs. A program that can stop in good order calls rp_interrupt_heed when its long work begins,
+ * and checks rp_interrupt_signal between the parts of the work.
  */
 #pragma once
 
 /**
- * SIGINT, SIGTERM and SIGHUP, where they have their default effect, remove the temporary files of
- * open outputs before they end the program.
+ * From here on SIGINT, SIGTERM and SIGHUP remove the temporary files of open outputs before they
+ * end the program. A signal that does not have its default action stays as it is.
  */
 void rp_interrupt_ends(void);
 
 /**
- * From here on the first SIGINT or SIGTERM is only noted; the second one exits at once with
- * 128 + its number. Signals that are ignored (nohup, background jobs) stay ignored.
+ * From here on the first SIGINT or SIGTERM is only noted; the second exits at once with 128 + its
+ * number. Signals that are ignored (nohup, background jobs) stay ignored.
  */
 void rp_interrupt_heed(void);
 

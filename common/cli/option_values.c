@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_NUMBER 40u   /* bytes of a number with a letter behind it */
-#define MOST_EXACT 0x1p53 /* a double has all integers up to here */
+#define MOST_NUMBER 40u   /* bytes of a number and the letter after it */
+#define MOST_EXACT 0x1p53 /* a double represents all integers up to this */
 
 rp_log_words rp_option_key(const char *option)
 {
@@ -47,7 +47,7 @@ rp_status rp_option_factor(const char *option, const char *text, uint32_t count,
     return RP_OK;
 }
 
-/* A number, also with one of k, M, B and T behind it, which count powers of `thousand`. */
+/* Reads a number that k, M, B or T may follow, which stand for powers of `thousand`. */
 static bool read_scaled(const char *text, double thousand, double *value_out)
 {
     static const char letters[] = "kMBTKmbt";

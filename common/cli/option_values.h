@@ -16,7 +16,7 @@ rp_status rp_option_bad(const char *option, const char *value, const char *valid
                         rp_reason *reason);
 
 /**
- * "3*1.5": a number and a factor of it, written as --set writes one.
+ * Reads "3*1.5": a number and its factor, in the form of --set.
  * @param count the number is 0 to count - 1
  * @param high the factor is 1 to high
  * @retval RP_OK, RP_USAGE (refused)
@@ -25,11 +25,10 @@ rp_status rp_option_factor(const char *option, const char *text, uint32_t count,
                            uint32_t *index_out, double *factor_out, rp_reason *reason);
 
 /**
- * A count: an integer, or a number with k, M, B or T (or K, m, b, t) behind it that makes one:
- * 1.5k.
- * @param thousand what k stands for: 1000, or 1024 for lengths of sequences; M is its square, and
- *        so on
- * @return false: it is none, or outside [low, high]
+ * Reads a count: an integer, or a number with k, M, B or T (or K, m, b, t) after it whose value is
+ * an integer: 1.5k.
+ * @param thousand value of k: 1000, or 1024 for lengths of sequences; M is its square, and so on
+ * @return false: not a count, or outside [low, high]
  */
 bool rp_option_count(const char *text, double thousand, uint64_t low, uint64_t high,
                      uint64_t *count_out);
@@ -39,13 +38,14 @@ rp_status rp_option_list(const char *option, const char *text, rp_arena *arena,
                          const char ***names_out, uint32_t *count_out, rp_reason *reason);
 
 /**
- * Tokens to train on, a number with the letters of rp_option_count, powers of 1000: 300M.
+ * Reads the tokens to train on, a number with the letters of rp_option_count as powers of 1000:
+ * 300M.
  * @param tokens_out at least 1
  * @retval RP_OK, RP_USAGE (refused)
  */
 rp_status rp_option_tokens(const char *option, const char *text, double *tokens_out,
                            rp_reason *reason);
 
-/** The command line as one text, `program` for its name. @retval RP_OK, RP_NO_MEMORY */
+/** Joins the command line to a text, with `program` as its name. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_option_command(const char *program, int argc, char **argv, rp_arena *arena,
                             const char **command_out);

@@ -13,14 +13,14 @@
 #define REQUEST(asked)                                                                             \
     .kind = RP_OPTION_FLAG, .to = RP_OPTION_MEMBER(rp_options, request), .means = (asked)
 
-/* Behind the rows of every program. */
+/* Rows that follow the own rows of every program. */
 static const rp_option standard[] = {
     {.name = "help", .letter = 'h', .help = "this text", REQUEST(RP_OPTIONS_HELP)},
     {.name = "version", .letter = 'V', .help = "version, git commit", REQUEST(RP_OPTIONS_VERSION)},
 };
 #define STANDARD_COUNT ((uint32_t)(sizeof standard / sizeof standard[0]))
 
-/* For the build; not in --help. */
+/* Options for the build, which --help does not list. */
 static const rp_option hidden[] = {
     {.name = "print-man", REQUEST(RP_OPTIONS_MAN)},
     {.name = "print-bash", REQUEST(RP_OPTIONS_BASH)},
@@ -88,7 +88,7 @@ size_t rp_options_piece(const char **text, const char *separators)
     return strcspn(*text, separators);
 }
 
-#define LARGE 1000 /* counts from here on are written with k, M and B, too */
+#define LARGE 1000 /* larger counts are also written with k, M and B */
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -252,7 +252,7 @@ static rp_status assign_count(const rp_option *row, uint64_t count, rp_arena *ar
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* A refusal is about the option with a name, of `length` bytes. */
+/* Makes the option whose name has `length` bytes the subject of a refusal. */
 static rp_status about(const char *name, size_t length, rp_status status, rp_reason *reason)
 {
     if (reason != NULL && reason->status != RP_OK) {
@@ -301,8 +301,9 @@ static rp_status refuse_missing(const rp_options_program *program, const char *w
         reason);
 }
 
-/* The row with a name. The name may be cut if a single row begins so, and a plural may lack its s:
- * --gpu means --gpus beside --gpu-memory. RP_OPTIONS_MAX: none. */
+/* The row of a name. The name may be shortened if it is the beginning of a single row's name, and a
+ * plural may lack its s: --gpu means --gpus even though --gpu-memory exists. RP_OPTIONS_MAX:
+ * none. */
 static uint32_t find_cut(const rp_options_program *program, const char *name, size_t length)
 {
     uint32_t found = rp_options_find(program, name, length);
@@ -318,7 +319,7 @@ static uint32_t find_cut(const rp_options_program *program, const char *name, si
     return found == RP_OPTIONS_MAX && begun == 1 ? last : found;
 }
 
-/* Notes that an option was given; those that repeat have all their texts. */
+/* Notes that an option was given; options that repeat keep all their texts. */
 static rp_status note(const rp_option *row, uint32_t index, const char *value, rp_arena *arena,
                       rp_options *options)
 {
@@ -455,7 +456,8 @@ static const rp_option *find_marked(const rp_options_program *program, const rp_
     return NULL;
 }
 
-/* One of `names` that was given: the first of them, or the one given last; of a mark the first. */
+/* Finds a given option among `names`: the first in their order, or, with `last`, the option given
+ * last. With a `mark`, the first given option that has it. */
 static rp_status find_given(const rp_options_program *program, const rp_options *options,
                             const char *names, unsigned mark, bool last, const rp_option **row_out)
 {
@@ -512,7 +514,7 @@ static const char *output_of(const rp_option *row, const void *options)
                : NULL;
 }
 
-/* Devices may take several outputs. */
+/* Refuses two outputs to the same path; devices may take several outputs. */
 static rp_status check_outputs(const rp_options_program *program, const void *options,
                                rp_reason *reason)
 {
@@ -544,7 +546,7 @@ rp_status rp_options_check(const rp_options_program *program, const void *option
         RP_TRY(
             find_given(program, options, rule->given, rule->given_mark, rule->names_last, &given));
         if (needs && given == NULL) {
-            continue; /* nearly always */
+            continue; /* the usual case */
         }
         RP_TRY(find_given(program, options, rule->with, rule->with_mark, false, &with));
         RP_TRY(find_given(program, options, rule->without, 0, false, &without));

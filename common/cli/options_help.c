@@ -11,7 +11,7 @@
 
 #define USUAL_COLUMNS 80u
 #define HELP_COLUMN 26u
-#define NARROW_COLUMNS 60u /* then help stands below the option */
+#define NARROW_COLUMNS 60u /* on narrower pages the help stands below the option */
 
 /* Each line of `text` is a paragraph. */
 static void write_paragraphs(const char *text, uint32_t columns, FILE *stream)
@@ -64,7 +64,7 @@ void rp_options_help(const rp_options_program *program, uint32_t columns, FILE *
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Sizes of the members that the kinds write. */
+/* True if the row's members have the sizes that its kind writes. */
 static bool fits(const rp_option *row)
 {
     static const size_t sizes[] = {

@@ -6,7 +6,8 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Text up to the end of its line. A line of roff must not begin with . or ', and - is a minus. */
+/* Writes text up to the end of its line. A line of roff must not begin with . or ', and - must be
+ * escaped to stay a minus. */
 static void write_text(const char *text, FILE *stream)
 {
     if (*text == '.' || *text == '\'') {

@@ -4,8 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Text up to the end of its line as prose in a cell of a table: names of options as code, and no
- * byte that Markdown would take for its own. */
+/* Writes text up to the end of its line as prose in a cell of a table: names of options as code,
+ * and no byte that has a meaning in Markdown. */
 static void write_text(const char *text, FILE *stream)
 {
     bool begins = true; /* a word */

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #define MOST_KEY 128u   /* bytes of a key with a number or a choice */
-#define MOST_ESCAPED 6u /* bytes of JSON of a byte of text */
+#define MOST_ESCAPED 6u /* most bytes of JSON for a byte of text */
 
-/* True where something other than 0 stands in the member. */
+/* True if the member is not 0. */
 static bool has_value(rp_option_member of, const void *object)
 {
     const char *member = (const char *)object + of.offset;

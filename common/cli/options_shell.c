@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Completion of one argument, as its placeholder says. */
+/* Completion of a single argument, derived from its placeholder. */
 typedef struct completion {
     char words[256]; /* separated by blanks */
     bool files;
@@ -17,7 +17,7 @@ static bool is(const char *piece, size_t length, const char *word)
     return length == strlen(word) && memcmp(piece, word, length) == 0;
 }
 
-/* Small letters and digits: a value itself. */
+/* True if a piece of a placeholder is a value itself: small letters and digits only. */
 static bool is_word(const char *piece, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -109,7 +109,7 @@ void rp_options_bash(const rp_options_program *program, FILE *stream)
 
 /* ---- zsh ------------------------------------------------------------------------------------- */
 
-/* Text inside of '…' in a specification of _arguments, where [ ] and : have a meaning. */
+/* Writes text inside '…' in a specification of _arguments, in which [ ] and : have a meaning. */
 static void write_quoted(const char *text, FILE *stream)
 {
     for (; *text != '\0'; text++) {

@@ -21,7 +21,7 @@ size_t rp_options_choice(const rp_option *row, const char *member, const char **
     return length;
 }
 
-/* A flag, an enum or a count; a bool is one byte. */
+/* Reads a flag, an enum or a count; a bool is a single byte. */
 static uint32_t number_at(const void *object, rp_option_member of)
 {
     uint32_t number = 0;
@@ -30,7 +30,7 @@ static uint32_t number_at(const void *object, rp_option_member of)
     return number;
 }
 
-/* The shortest text that reads as this number. */
+/* Gives the shortest text that reads as this number. */
 static rp_status text_of_real(double real, rp_arena *arena, const char **text_out)
 {
     char text[32];
@@ -55,7 +55,7 @@ static rp_status text_of_list(const rp_option *row, const void *object, rp_arena
     return RP_OK;
 }
 
-/* 0 is no value unless the row has something else to say so. */
+/* A member that is 0 counts as not given unless the row has `given` or `usual`. */
 static rp_status text_of_value(const rp_option *row, const void *object, rp_arena *arena,
                                const char **text_out)
 {
@@ -97,7 +97,7 @@ static rp_status text_of_value(const rp_option *row, const void *object, rp_aren
             return row->text(row, object, arena, text_out);
         }
     }
-    return rp_broken(); /* a row of a kind whose text is unknown */
+    return rp_broken(); /* rows of this kind have no text */
 }
 
 rp_status rp_option_text(const rp_option *row, const void *object, rp_arena *arena,
@@ -115,7 +115,7 @@ rp_status rp_option_text(const rp_option *row, const void *object, rp_arena *are
     return RP_OK;
 }
 
-/* A word as a shell reads it. */
+/* Appends a word, quoted for a shell. */
 static rp_status add_word(const char *word, rp_text *line)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

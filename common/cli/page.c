@@ -14,12 +14,12 @@ struct rp_page_wrap {
     FILE *out;
     uint32_t columns;
     rp_text line;    /* without its end */
-    rp_arena *arena; /* of tables; NULL: lines of Markdown are lines */
+    rp_arena *arena; /* arena of tables; NULL: lines of Markdown are not made into tables */
     rp_text rows;    /* of the table that has begun */
     uint32_t row_count;
 };
 
-/* Column that the rest of a long line begins at. */
+/* Column at which the rest of a long line begins. */
 static uint32_t indent_of(const char *line)
 {
     uint32_t leading = (uint32_t)strspn(line, " ");
@@ -81,7 +81,7 @@ static bool is_number(const char *text)
     return *text != '\0' && strchr("+-0123456789", *text) != NULL;
 }
 
-/* Headings, the rule below them, rows. */
+/* Writes the headings, the rule below them and the rows. */
 static rp_status write_table(struct rp_page_wrap *wrap)
 {
     const char *text = wrap->rows.bytes;

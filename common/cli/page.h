@@ -6,27 +6,27 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/** A page that is being written. */
+/** A page while it is being written. */
 typedef struct rp_page {
-    FILE *stream;     /**< what is written here goes to the page */
-    uint32_t columns; /**< width: that of where the page is read, else RP_TABLE_COLUMNS */
+    FILE *stream;     /**< stream of the page's text */
+    uint32_t columns; /**< width of the reader's terminal, else RP_TABLE_COLUMNS */
     struct rp_page_wrap *wrap;
 } rp_page;
 
 /**
- * Begins a page on `out`. Lines that are wider than the page go on below, 2 columns right of where
- * they begin; below the second column where a label and two or more blanks begin them. Lines that
- * fit are written as they are.
+ * Begins a page on `out`. A line that is wider than the page continues below, 2 columns right of
+ * its beginning, or below its second column if it begins with a label and two or more blanks. Lines
+ * that fit are written unchanged.
  * @param out borrowed; the page goes there as it grows
- * @param arena owns what the page needs, but for its stream
- * @param page_out rp_page_close ends it
+ * @param arena owns the page's memory, except its stream
+ * @param page_out ended by rp_page_close
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rp_page_open(FILE *out, rp_arena *arena, rp_page *page_out);
 
-/** As rp_page_open; lines that begin with | are tables of Markdown, and become tables of the page's
- * width. */
+/** As rp_page_open; in addition, tables of Markdown, whose lines begin with |, become tables of the
+ * page's width. */
 rp_status rp_page_open_markdown(FILE *out, rp_arena *arena, rp_page *page_out);
 
-/** Writes what is left and ends the page; `out` stays open and has the errors of writing. */
+/** Writes the rest and ends the page; `out` stays open and has the errors of writing. */
 void rp_page_close(rp_page *page);

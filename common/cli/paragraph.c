@@ -33,7 +33,7 @@ uint32_t rp_paragraph_width(const char *text, size_t length)
     return width;
 }
 
-/* True where a word that ends at `blank` is a number, and the next one its unit. */
+/* True if the word that ends at `blank` is a number and the next word its unit. */
 static bool has_unit(const char *word, const char *blank)
 {
     static const char *const units[] = {"%",   "x",    "B",  "kB", "MB", "GB",      "MiB",
@@ -47,7 +47,7 @@ static bool has_unit(const char *word, const char *blank)
     return found;
 }
 
-/* Bytes of the next word, with the unit of a number where both fit. */
+/* Bytes of the next word, with the unit of a number if both fit. */
 static size_t next_word(const char *text, uint32_t room)
 {
     size_t length = strcspn(text, " \n");
@@ -58,8 +58,8 @@ static size_t next_word(const char *text, uint32_t room)
     return length;
 }
 
-/* Bytes of a word up to the last place within `room` columns where it may be broken; all of it
- * where it fits, or has no such place. */
+/* Bytes of a word up to its last permitted break within `room` columns; the whole word if it fits
+ * or has no such break. */
 static size_t breakable(const char *word, size_t length, uint32_t room)
 {
     size_t at = 0;
@@ -74,7 +74,7 @@ void rp_paragraph_write(const char *text, uint32_t at, uint32_t indent, uint32_t
 {
     size_t end = strcspn(text, "\n");
     bool first = true;
-    bool blank = false; /* due before the word */
+    bool blank = false; /* a blank is due before the word */
     for (const char *stop = text + end; text < stop;) {
         uint32_t room = columns > indent ? columns - indent : 0;
         size_t length = breakable(text, next_word(text, room), room);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define CELL_SIZE 512
-#define LEAST_WORDS 28u /* columns that a sentence is given at least */
+#define LEAST_WORDS 28u /* least columns for a sentence */
 
 struct rp_table {
     rp_arena *arena;
@@ -61,7 +61,7 @@ static uint32_t width_of(const char *text)
     return rp_paragraph_width(text, strlen(text));
 }
 
-/* Widest cell of a column; 0: nobody filled it. */
+/* Width of a column's widest cell; 0: no cell is filled. */
 static uint32_t column_width(const rp_table *t, uint32_t column)
 {
     uint32_t widest = 0;
@@ -82,7 +82,7 @@ static uint32_t total_width(const uint32_t *widths, uint32_t count)
     return total != 0 ? total - 1 : 0;
 }
 
-/* Sets the widths of columns that have no place to 0; the last one that remains is cut. */
+/* Sets the widths of columns that have no place to 0; if a single column remains, it is cut. */
 static void leave_out(const rp_table *t, uint32_t width, uint32_t *widths)
 {
     while (total_width(widths, t->column_count) > width) {
@@ -127,8 +127,8 @@ static void write_cell(const char *cell, uint32_t width, FILE *stream)
 static void write_line(const rp_table *t, const uint32_t *widths, const char *const *cells,
                        uint32_t indent, FILE *stream)
 {
-    uint32_t blanks = indent; /* due before the next cell: a line ends without any */
-    uint32_t at = indent;     /* where the cell begins */
+    uint32_t blanks = indent; /* due before the next cell, so that no line ends with blanks */
+    uint32_t at = indent;     /* column at which the cell begins */
     for (uint32_t i = 0; i < t->column_count; i++) {
         if (widths[i] == 0) {
             continue;
@@ -185,7 +185,7 @@ static void choose_widths(const rp_table *table, uint32_t inner, uint32_t *width
     }
     leave_out(table, inner, widths);
     uint32_t last = table->column_count - 1;
-    if (table->columns[last].words && widths[last] != 0) { /* a sentence takes what is left */
+    if (table->columns[last].words && widths[last] != 0) { /* a sentence gets the rest */
         widths[last] += inner - total_width(widths, table->column_count);
     }
 }
@@ -226,7 +226,7 @@ void rp_table_write_all(const rp_table *table, uint32_t keys, uint32_t indent, u
             at++;
         }
         uint32_t others = total_width(widths, table->column_count);
-        if (others > most) { /* one column beside the keys is too wide */
+        if (others > most) { /* a single column beside the keys is too wide */
             uint32_t over = others - most;
             widths[begin] = widths[begin] > over + 1 ? widths[begin] - over : 1;
         }
@@ -249,7 +249,7 @@ static void write_markdown_cell(const char *cell, FILE *stream)
 void rp_table_write_markdown(const rp_table *table, FILE *stream)
 {
     uint32_t lines = table->cell_count / table->column_count;
-    for (uint32_t line = 0; line < lines + 2; line++) { /* headings and the rule below them first */
+    for (uint32_t line = 0; line < lines + 2; line++) { /* headings, rule, rows */
         for (uint32_t i = 0; i < table->column_count; i++) {
             if (column_width(table, i) == 0) {
                 continue;

@@ -10,13 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A file opened later must not become a standard stream. The mode is the opposite of the stream's,
- * so that reading or writing the stream is still the error that it was. */
+/* Opens closed standard streams on /dev/null, so that no file opened later becomes a standard
+ * stream. The mode is the opposite of the stream's, so that reading or writing the stream is still
+ * an error. */
 static void open_standard_streams(void)
 {
     for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
         if (fcntl(descriptor, F_GETFD) <
-            0) { /* open() gives the lowest free descriptor: this one */
+            0) { /* open() gives the lowest free descriptor, `descriptor` */
             (void)open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
         }
     }
