@@ -8,15 +8,15 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Bytes per logit of an unfused fp32 cross-entropy where most lives, in the backward of log-softmax
- * (sim/model.md section 4): its fp32 result, the gradients of result and input; the fp32 copy of
- * the logits is gone. The 16-bit logits are still there where the loop over the batches keeps what
- * the model has returned. */
+/* Bytes per logit of an unfused fp32 cross-entropy at its peak, the backward of log-softmax
+ * (sim/model.md section 4): its fp32 result and the gradients of result and input; the fp32 copy of
+ * the logits is already freed. The 16-bit logits are still allocated if the loop over the batches
+ * keeps the model's output. */
 #define UNFUSED_LOGIT_BYTES 14u
-#define UNFUSED_LOGIT_DROPPED_BYTES 12u /* FSDP, Megatron's pipeline: without the 16-bit logits */
+#define UNFUSED_LOGIT_DROPPED_BYTES 12u /* FSDP and Megatron's pipeline free the 16-bit logits */
 #define UNFUSED_LOGIT_TENSOR_BYTES 8u   /* Megatron's loss over a vocabulary that is split */
 
-/* Megatron-LM's pipeline and tensor parallelism. */
+/* True for Megatron-LM's pipeline and tensor parallelism. */
 static bool is_megatron(const rp_traits *traits)
 {
     bool pipeline = traits->placement == RP_PLACEMENT_RESIDENT && traits->unfused_loss;
@@ -136,7 +136,7 @@ void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, 
     uint32_t bytes = (uint32_t)rp_dtype_bytes(reductions->dtype);
     bool converts = reductions->dtype_given && bytes != rp_dtype_bytes(dtype);
     rp_layout *layout = &traits->layout;
-    if (rp_layout_data(layout) > 1) { /* whole gradients are not there to be added to */
+    if (rp_layout_data(layout) > 1) { /* a copy may hold only its share of the gradients */
         layout->reduces_each =
             reductions->each_given ? reductions->each_microbatch : layout->zero >= 2;
         layout->gradient_bytes = converts ? bytes : 0;
@@ -155,7 +155,7 @@ void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, 
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* Options of what the copies of a pipeline do beyond adding up gradients. */
+/* Checks the options for copies of a pipeline that do more than add up gradients. */
 static rp_status check_copies(const rp_layout *layout, bool asynchronous, rp_reason *reason)
 {
     if ((layout->zero != 0 || layout->reduction_bucket != 0) && rp_layout_data(layout) == 1) {
@@ -172,8 +172,9 @@ static rp_status check_copies(const rp_layout *layout, bool asynchronous, rp_rea
     return RP_OK;
 }
 
-/* GPUs of a tensor group that share each expert: all or one. Their parts of the tokens go to the
- * experts, as in Megatron Core, which refuses to train without sequence parallelism then. */
+/* Checks experts in tensor groups, whose GPUs share each expert or hold whole experts. Each GPU
+ * sends its part of the tokens to the experts, as in Megatron Core, which then refuses to train
+ * without sequence parallelism. */
 static rp_status check_cut_experts(const rp_layout *layout, rp_reason *reason)
 {
     uint32_t tensor = rp_layout_tensor(layout);
@@ -255,7 +256,7 @@ static rp_status check_sequence(const rp_layout *layout, uint32_t seq_len, rp_re
                      rp_layout_tensor(layout), seq_len, rp_layout_tensor(layout));
 }
 
-/* Copies and nothing else. */
+/* True for a layout that has copies and no other property. */
 static bool is_plain(const rp_layout *layout)
 {
     return rp_layout_tensor(layout) == 1 && rp_layout_expert(layout) == 1 &&

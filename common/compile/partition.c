@@ -1,4 +1,4 @@
-/* The partition that --partition asks for. */
+/* The partition for a value of --partition. */
 #include "common/base/log.h"
 #include "common/base/reason.h"
 #include "common/compile/compile.h"
