@@ -8,11 +8,11 @@
 #include <string.h>
 #include <yaml.h>
 
-#define SHOWN_BYTES 48u /* of a bad value in a message */
+#define SHOWN_BYTES 48u /* most bytes of a bad value in a message */
 
 typedef struct reader {
     yaml_parser_t parser;
-    yaml_event_t event; /* the current one; all zero (YAML_NO_EVENT) before the first */
+    yaml_event_t event; /* current event; all zero (YAML_NO_EVENT) before the first */
     const char *name;
     const char *bytes;
     size_t length;
@@ -22,7 +22,7 @@ typedef struct reader {
     size_t lines[RP_CONFIG_MAX_FIELDS];
 } reader;
 
-/* A printable copy of untrusted text for messages. */
+/* A printable copy of an untrusted text, for messages. */
 typedef struct shown {
     char text[SHOWN_BYTES + 4];
 } shown;
@@ -91,7 +91,7 @@ static size_t event_line(const reader *in)
     return in->event.start_mark.line + 1;
 }
 
-/* Where libyaml has no line, only an offset. */
+/* Line of an offset: for some errors libyaml gives no line. */
 static size_t line_of_offset(const reader *in, size_t offset)
 {
     size_t line = 1;
@@ -147,7 +147,7 @@ static rp_status refuse_scalar(const reader *in, const rp_config_field *field, c
     return refuse_value(in, field, text);
 }
 
-/* "7.4 ms": the unit belongs into the key. */
+/* True for texts such as "7.4 ms", whose unit belongs into the key. */
 static bool carries_unit(const char *text)
 {
     size_t number = strspn(text, "+-0123456789.");
@@ -176,7 +176,7 @@ static rp_status refuse_number(const reader *in, const rp_config_field *field)
     return refuse_scalar(in, field, cause);
 }
 
-/* Octal for YAML 1.1, decimal for a reader: neither. */
+/* Such numbers are octal in YAML 1.1 but decimal to a reader, so they are refused. */
 static bool has_leading_zero(const char *text)
 {
     text += *text == '-' || *text == '+';
@@ -271,7 +271,8 @@ static rp_status read_text(reader *in, const rp_config_field *field, const char 
     return rp_arena_copy_text(in->arena, text, length, value_out);
 }
 
-/* Anchors, aliases and tags: nothing needs them, and aliases are how small files become huge. */
+/* Refuses anchors, aliases and tags: no file needs them, and aliases make small files expand to
+ * huge ones. */
 static rp_status check_plain_node(const reader *in, const rp_config_field *field)
 {
     const yaml_char_t *anchor = NULL;
@@ -452,7 +453,7 @@ static rp_status refuse_document(const reader *in, const char *cause)
 
 static rp_status begin_mapping(reader *in)
 {
-    RP_TRY(next_event(in)); /* the stream's begin */
+    RP_TRY(next_event(in)); /* begin of the stream */
     RP_TRY(next_event(in));
     if (in->event.type != YAML_DOCUMENT_START_EVENT) {
         return refuse_document(in, "the file is empty");
@@ -471,7 +472,7 @@ static rp_status begin_mapping(reader *in)
 
 static rp_status end_stream(reader *in)
 {
-    RP_TRY(next_event(in)); /* the document's end */
+    RP_TRY(next_event(in)); /* end of the document */
     RP_TRY(next_event(in));
     if (in->event.type != YAML_STREAM_END_EVENT) {
         rp_log_error_at(in->name, event_line(in),

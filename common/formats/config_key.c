@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ends of keys that people use for units; "" is the key without any. Longest first. */
+/* Ends of keys that people use for units, the longest first; "" stands for no unit. */
 static const char *const unit_ends[] = {
     "_gbit_per_s", "_tflop_per_s", "_gib_per_s", "_mib_per_s", "_tib_per_s", "_kib_per_s",
     "_gb_per_s",   "_mb_per_s",    "_tb_per_s",  "_kb_per_s",  "_seconds",   "_gb_per_sec",
@@ -39,7 +39,7 @@ void rp_config_join_keys(const rp_config_schema *schema, char *buffer, size_t si
     }
 }
 
-/* Length of the key without what looks like a unit. */
+/* Length of the key without the end that looks like a unit. */
 static size_t stem_length(const char *key)
 {
     size_t length = strlen(key);
@@ -52,7 +52,7 @@ static size_t stem_length(const char *key)
     return length;
 }
 
-/* The field that differs from `key` in its unit only; NULL when there is none. */
+/* The field that differs from `key` in its unit only; NULL if there is none. */
 static const rp_config_field *find_other_unit(const rp_config_schema *schema, const char *key)
 {
     size_t stem = stem_length(key);
@@ -65,7 +65,7 @@ static const rp_config_field *find_other_unit(const rp_config_schema *schema, co
             strncmp(field->key, key, stem) != 0) {
             continue;
         }
-        /* memory_gib_per_s is memory_gb_per_s rather than memory_gb */
+        /* memory_gib_per_s matches memory_gb_per_s rather than memory_gb */
         bool same = (strstr(field->key + stem, "per_s") != NULL) == rate;
         if (!found || (same && !found_same)) {
             found = field;
@@ -100,7 +100,7 @@ void rp_config_refuse_key(const char *file, size_t line, const char *key,
     rp_log_error_at(file, line, "unknown key '%s'%s; valid values are %s", key, hint, keys);
 }
 
-/* A missing key, or two of which one is missing. */
+/* A missing key, or a missing pair of keys of which a file needs either. */
 typedef struct missing_key {
     const rp_config_field *field;
     const rp_config_field *other; /* NULL: none */
@@ -129,7 +129,8 @@ static rp_status list_key(const missing_key *key, const char *before, rp_text *t
     return key->other != NULL ? rp_text_print(text, " or '%s'", key->other->key) : RP_OK;
 }
 
-/* "numbers from 0 to 1", after the key where there are several. */
+/* Appends the valid values, such as "numbers from 0 to 1", after the key if several keys are
+ * listed. */
 static rp_status list_values(const rp_config_field *field, bool named, rp_text *text)
 {
     char valid[512];

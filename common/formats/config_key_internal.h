@@ -4,7 +4,7 @@
 #include "common/base/text.h"
 #include "common/formats/config.h"
 
-/** Enough for the keys of any schema. */
+/** Bytes that hold the keys of any schema. */
 #define RP_CONFIG_KEYS_SIZE (RP_CONFIG_MAX_FIELDS * 40u)
 
 /** Writes "a, b, c" of a NULL-terminated list, cut at `size` bytes. */
@@ -14,8 +14,8 @@ void rp_config_join_choices(const char *const *choices, char *buffer, size_t siz
 void rp_config_join_keys(const rp_config_schema *schema, char *buffer, size_t size);
 
 /**
- * Logs that `key` is unknown: the unit that is expected where only the unit differs (fwd_us for
- * fwd_ms), otherwise the nearest known key, then all known keys.
+ * Logs that `key` is unknown, with the expected unit if only the unit differs (fwd_us for fwd_ms),
+ * otherwise with the nearest known key; then with all known keys.
  */
 void rp_config_refuse_key(const char *file, size_t line, const char *key,
                           const rp_config_schema *schema);
@@ -23,8 +23,8 @@ void rp_config_refuse_key(const char *file, size_t line, const char *key,
 /**
  * Lists the keys that a file lacks, and their values: "the key 'a'; valid values are …", or "the
  * keys 'a', 'b' or 'c', …" with the values of each.
- * @param lines [field_count] 0 where the file has no such key
- * @param text_out appended to; nothing where none is missing
+ * @param lines [field_count] line of each key; 0: the file lacks the key
+ * @param text_out the list is appended to it; unchanged if no key is missing
  * @retval RP_OK, RP_NO_MEMORY (logged)
  */
 rp_status rp_config_list_missing(const rp_config_schema *schema, const size_t *lines,

@@ -47,7 +47,7 @@ static bool at_cell_end(const reader *in)
     return in->at == in->end || *in->at == in->separator || at_line_end(in);
 }
 
-/* Length of the UTF-8 sequence at `at`; 0 where it is none, overlong or a surrogate. */
+/* Length of the UTF-8 sequence at `at`; 0 if it is malformed, overlong or a surrogate. */
 static size_t utf8_length(const unsigned char *at, size_t left)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -184,7 +184,7 @@ static rp_status read_header(reader *in)
     in->row = 1;
     RP_TRY(read_row(in));
     in->columns = (uint32_t)in->cell_count;
-    size_t next_line = in->line; /* not 2 where a header cell is quoted over several lines */
+    size_t next_line = in->line; /* more than 2 if a quoted header cell spans lines */
     in->line = 1;
     for (in->column = 1; in->column <= in->columns; in->column++) {
         const char *name = in->cells[in->column - 1];
@@ -248,7 +248,7 @@ rp_status rp_csv_parse(const char *name, const char *bytes, size_t length, char 
                  .end = bytes + length,
                  .separator = separator,
                  .line = 1};
-    /* A cell with its NUL is never longer than with its separator; the last one has none. */
+    /* A cell with its NUL is never longer than with its separator, which the last cell lacks. */
     RP_TRY(rp_arena_alloc(arena, length + 2, 1, &in.copy));
     rp_status status = read_rows(&in);
     if (status == RP_OK) {

@@ -1,4 +1,4 @@
-/** @file csv.h  Strict reader of separated values with a header row, and a cell's writer, after RFC
+/** @file csv.h  Strict reader of separated values with a header row, and writer of cells, after RFC
  * 4180.
  *
  * Rows end in LF or CRLF; a cell may be quoted ("" is a quote); every row has as many cells as the
@@ -24,7 +24,7 @@ typedef struct rp_csv {
     uint32_t rows;       /**< without the header */
     const char **header; /**< [columns] */
     const char **cells;  /**< [rows * columns] */
-    uint32_t *lines;     /**< [rows] one-based line where the row begins */
+    uint32_t *lines;     /**< [rows] one-based line at which the row begins */
 } rp_csv;
 
 /**
@@ -38,15 +38,15 @@ rp_status rp_csv_parse(const char *name, const char *bytes, size_t length, char 
                        rp_arena *arena, rp_csv *table_out);
 
 /**
- * Reads the table in a file, of values with commas between.
+ * Reads a table of comma-separated values from a file.
  * @param path must outlive the table
- * @retval RP_OK, RP_INPUT (cannot be opened, is no table; logged), RP_IO, RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (cannot be opened or is not a table; logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rp_csv_read_file(const char *path, rp_arena *arena, rp_csv *table_out);
 
 /**
  * Finds a column by its name.
- * @retval RP_OK, RP_INPUT (logged, with the columns there are)
+ * @retval RP_OK, RP_INPUT (logged, with the existing columns)
  */
 rp_status rp_csv_column(const rp_csv *table, const char *header, uint32_t *column_out);
 
@@ -61,13 +61,13 @@ rp_status rp_csv_u64(const rp_csv *table, uint32_t row, uint32_t column, uint64_
 rp_status rp_csv_double(const rp_csv *table, uint32_t row, uint32_t column, double low, double high,
                         double *value_out);
 
-/** Writes a cell as RFC 4180 demands: in quotes where it needs them, quotes doubled. */
+/** Writes a cell as RFC 4180 demands: in quotes if it needs them, with quotes doubled. */
 void rp_csv_write_cell(const char *text, FILE *stream);
 
 #define RP_CSV_SHOW_SIZE 44
 
 /**
- * A cell as a message shows it: on one line, at most 40 bytes.
+ * Gives a cell as a message shows it: on a single line, at most 40 bytes.
  * @return `buffer`
  */
 const char *rp_csv_show(const char *cell, char buffer[static RP_CSV_SHOW_SIZE]);

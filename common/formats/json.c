@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A caller that breaks the grammar has a bug that would silently corrupt files: stop in every
+/* A caller that breaks the grammar has a bug that would silently corrupt files: stops in every
  * build. */
 static void require(bool condition)
 {
@@ -30,7 +30,7 @@ static void new_line(rp_json *json)
     }
 }
 
-/* Separators that must stand between the previous item and the next one. */
+/* Writes the separators between the previous item and the next. */
 static void begin_item(rp_json *json)
 {
     if (json->after_key) {
@@ -108,7 +108,7 @@ static bool is_continuation(unsigned char byte)
     return (byte & 0xc0u) == 0x80u;
 }
 
-/* Length of the valid UTF-8 sequence at `text`, 0 where there is none (RFC 3629, no surrogates). */
+/* Length of the valid UTF-8 sequence at `text`, 0 if it is invalid (RFC 3629, no surrogates). */
 static size_t utf8_length(const unsigned char *text, size_t left)
 {
     unsigned char lead = text[0];
@@ -247,7 +247,7 @@ void rp_json_print_double(double value, char text_out[static RP_JSON_NUMBER_SIZE
         return;
     }
     /* Normal doubles keep any 15-digit decimal, so %.15g finds the shortest if it has at most 15
-     * digits; subnormal ones hold fewer. */
+     * digits; subnormal doubles keep fewer digits. */
     int digits = fabs(value) < DBL_MIN ? 1 : 15;
     do {
         snprintf(text_out, RP_JSON_NUMBER_SIZE, "%.*g", digits, value);
@@ -262,7 +262,7 @@ void rp_json_double(rp_json *json, double value)
     write_scalar(json, text);
 }
 
-/* value / 10^decimals, exactly; the magnitude is taken unsigned because -INT64_MIN does not exist.
+/* Prints value / 10^decimals exactly; the magnitude is unsigned because -INT64_MIN does not exist.
  */
 static void print_decimal(int64_t value, int decimals, char text_out[static RP_JSON_NUMBER_SIZE])
 {

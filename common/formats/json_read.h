@@ -1,4 +1,4 @@
-/** @file json_read.h  Reading JSON with jansson: documents, unknown keys, integers in a range. */
+/** @file json_read.h  Reads JSON with jansson: documents, unknown keys, integers in a range. */
 #pragma once
 
 #include "common/base/status.h"
@@ -11,9 +11,9 @@
 /**
  * Parses a document; an object with the same key twice is refused.
  *
- * @param name of the file, for messages
- * @param bytes [length], NULL where there are none
- * @param valid end of the message: "valid is one JSON object with the keys …"
+ * @param name the file's name, for messages
+ * @param bytes [length]; NULL if `length` is 0
+ * @param valid end of the message, as "valid is one JSON object with the keys …"
  * @param document_out to be released with json_decref; NULL unless RP_OK
  * @retval RP_OK, RP_INPUT (logged with its line)
  */
@@ -21,11 +21,11 @@ rp_status rp_json_parse(const char *name, const char *bytes, size_t length, cons
                         json_t **document_out);
 
 /**
- * @param object anything else has no keys
- * @param keys all that are known, as a message lists them: "bytes, id, route"
- * @return the first key of `object` that is not among `keys`, borrowed; NULL where there is none
+ * @param object a value that is not an object has no keys
+ * @param keys all known keys, as a message lists them: "bytes, id, route"
+ * @return the first key of `object` that is not among `keys`, borrowed; NULL if all are known
  */
 const char *rp_json_unknown_key(json_t *object, const char *keys);
 
-/** @return true where `value` is an integer from `low` to `high`; NULL and reals are none */
+/** @return true if `value` is an integer from `low` to `high`; false for NULL and reals */
 bool rp_json_is_integer(const json_t *value, int64_t low, int64_t high);

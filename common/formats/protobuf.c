@@ -59,7 +59,7 @@ static bool take_value(rp_protobuf *bytes, rp_protobuf_field *field)
     case RP_PROTOBUF_BYTES:
         return rp_protobuf_delimited(bytes, &field->bytes);
     }
-    return false; /* groups and what does not exist */
+    return false; /* groups and unknown wire types */
 }
 
 rp_protobuf_next rp_protobuf_take(rp_protobuf *message, rp_protobuf_field *field_out)
