@@ -10,7 +10,7 @@ static void count_piece(void *context, const rp_walk_piece *piece)
     causes->piece_count++;
 }
 
-/* Pieces come from the last to the first. */
+/* Collects the pieces of the critical path, which arrive from last to first. */
 typedef struct collector {
     rp_page_piece *pieces;
     uint32_t left;

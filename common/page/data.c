@@ -1,13 +1,14 @@
 /* Ops of a run for the page's script, which data.js reads.
  *
- * Numbers are written as LEB128 (seven bits a byte, the lowest first, the top bit says that more
- * follow), those that may be negative as zigzag (0, -1, 1, -2, …). Columns stand one after the
- * other, in the order of COLUMN_LIST, each with a number for each op; then the critical path, three
- * numbers a piece: op, against the piece before, duration, step; then, for each GPU and for the
- * host, the number of steps of its memory and two numbers a step: time and bytes, against the step
- * before. All of it is compressed by zlib and written in base64.
+ * Numbers are written as LEB128 (seven bits a byte, the lowest first; the top bit tells that more
+ * bytes follow), and numbers that may be negative in zigzag order (0, -1, 1, -2, …). First come the
+ * columns in the order of COLUMN_LIST, each with a number for each op. The critical path follows,
+ * with three numbers a piece: op (relative to the piece before), duration and step. Then come, for
+ * each GPU and for the host, the number of steps of its memory and two numbers a step: time
+ * (relative to the step before) and change in bytes. All of it is compressed by zlib and written in
+ * base64.
  *
- * Times are whole picoseconds, or nanoseconds where a double could not count them exactly.
+ * Times are whole picoseconds, or nanoseconds if a double cannot count the picoseconds exactly.
  */
 #include "common/base/log.h"
 #include "common/base/text.h"
@@ -56,7 +57,7 @@ static int64_t unit_of(const rp_timeline *timeline)
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-/* An op with what its columns need. */
+/* An op with the data that its columns need. */
 typedef struct op_view {
     const rp_page_run *run;
     const rp_page_causes *causes;
@@ -70,7 +71,7 @@ static int64_t time_of(const op_view *v, const int64_t *times_ps, uint32_t op)
     return times_ps[op] / v->unit_ps;
 }
 
-/* Against the end of the op before it in its queue. */
+/* Start of the op relative to the end of the op before it in its queue. */
 static int64_t gap_of(const op_view *v)
 {
     const rp_timeline *t = v->run->timeline;
@@ -96,14 +97,15 @@ static int64_t bytes_of(const op_view *v)
     return bytes != NULL ? (int64_t)bytes[v->index] : 0;
 }
 
-/* 0: none; otherwise against the op itself, which never waits for itself. */
+/* Index of the cause relative to the op's own, which is never 0 because no op waits for itself; 0:
+ * no cause. */
 static int64_t cause_of(const op_view *v)
 {
     uint32_t cause = v->causes->cause_of[v->index];
     return cause == UINT32_MAX ? 0 : (int64_t)cause - (int64_t)v->index;
 }
 
-/* X(column, value of the op `op` that `v` views). */
+/* X(column, its value for the op `op` that `v` views). */
 #define COLUMN_LIST(X)                                                                             \
     X(gap, gap_of(v))                                                                              \
     X(duration, duration_of(v))                                                                    \
@@ -153,7 +155,7 @@ static void put_ops(packer *p, const rp_page_run *run, const rp_page_causes *cau
     }
 }
 
-/* Each piece ends where its time does, so that rounding does not add up. */
+/* Each piece ends at its own rounded time, so that rounding errors do not add up. */
 static void put_path(packer *p, const rp_page_causes *causes, int64_t unit_ps)
 {
     int64_t at_ps = 0;
@@ -171,11 +173,11 @@ static void put_path(packer *p, const rp_page_causes *causes, int64_t unit_ps)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Bytes that come (or go, negative) at a moment. */
+/* Bytes that are allocated (positive) or freed (negative) at a moment. */
 typedef struct change {
     int64_t time_ps;
     int64_t bytes;
-    uint32_t place; /* GPU; the host is behind the last one */
+    uint32_t place; /* number of the GPU; the host follows the last GPU */
 } change;
 
 static int compare_changes(const void *a, const void *b)
@@ -188,7 +190,7 @@ static int compare_changes(const void *a, const void *b)
     return x->time_ps < y->time_ps ? -1 : x->time_ps > y->time_ps;
 }
 
-/* Sorted by place, then by time. */
+/* Gives the changes sorted by place, then by time. */
 static rp_status collect_changes(const rp_timeline *t, rp_arena *arena, change **changes_out)
 {
     const rp_program *p = t->program;
@@ -207,7 +209,7 @@ static rp_status collect_changes(const rp_timeline *t, rp_arena *arena, change *
     return RP_OK;
 }
 
-/* Changes of one moment are one step, and none where they cancel. */
+/* Changes at the same moment become a single step, or no step if they cancel. */
 static void put_place(packer *p, const change *changes, size_t count, int64_t unit_ps)
 {
     int64_t before = 0;

@@ -41,7 +41,7 @@ void rp_page_write_text(const char *text, FILE *stream)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Numbers stand at the right; "-" and nothing count as such. */
+/* Numbers are set flush right; "-" and empty cells count as numbers. */
 static bool is_number(const char *text)
 {
     const char *digits = text + strspn(text, "+-");
@@ -145,7 +145,7 @@ static void write_tables_of(const writer *w, uint32_t run)
     }
 }
 
-/* Tables of all runs stand before the timeline. */
+/* Writes the tables of all runs, which stand before the timeline. */
 static rp_status write_summary(const writer *w)
 {
     write_tables_of(w, RP_PAGE_ALL_RUNS);
@@ -181,7 +181,7 @@ static rp_status write_data(const writer *w)
 }
 
 static const struct {
-    const char *name; /* <!--name--> in page.html */
+    const char *name; /* name of a mark <!--name--> in page.html */
     rp_status (*write)(const writer *w);
 } marks[] = {{"title", write_title},     {"answer", write_answer}, {"command", write_command},
              {"made-by", write_made_by}, {"style", write_style},   {"script", write_script},
@@ -194,7 +194,7 @@ static rp_status write_mark(const writer *w, const char *name, size_t length)
             return marks[i].write(w);
         }
     }
-    return rp_broken(); /* page.html has a mark that nobody writes */
+    return rp_broken(); /* page.html has a mark without a writer */
 }
 
 static rp_status write_page(const writer *w)

@@ -1,7 +1,8 @@
-/** @file page.h  Runs as one HTML file: the answer, tables, and a timeline to look around in.
+/** @file page.h  Writes runs as a single HTML file: the answer, tables, and an interactive
+ * timeline.
  *
- * The file needs nothing but a browser: style, script and data are in it, and its content security
- * policy forbids everything else. README.md beside this file describes its parts.
+ * The file needs only a browser: style, script and data are in it, and its content security policy
+ * forbids everything else. README.md beside this file describes its parts.
  */
 #pragma once
 
@@ -9,10 +10,10 @@
 
 #include <stdio.h>
 
-/** Of a table that does not belong to one run. */
+/** Run number of a table that belongs to all runs. */
 #define RP_PAGE_ALL_RUNS UINT32_MAX
 
-/** More runs than this are refused by the programs: a browser should load the page at once. */
+/** Most runs of a page: programs refuse more, so that a browser loads the page at once. */
 #define RP_PAGE_MAX_RUNS 64u
 
 /** A table; all text is borrowed, and escaped by the writer. */
@@ -23,23 +24,23 @@ typedef struct rp_page_table {
     uint32_t rows;
     const char *const *headings; /**< [columns] */
     const char *const *cells;    /**< [rows][columns]; NULL is an empty cell */
-    uint32_t run;                /**< number of the run that it belongs to, or RP_PAGE_ALL_RUNS */
+    uint32_t run;                /**< number of the table's run, or RP_PAGE_ALL_RUNS */
     bool folded;                 /**< closed until it is clicked */
 } rp_page_table;
 
-/** Memory beside that of a program's buffers. All 0: there is none, and no limit is known. */
+/** Memory in addition to a program's buffers. All 0: no such memory, and no known limit. */
 typedef struct rp_page_memory {
-    bool hidden;              /**< it is not modelled: there is no curve */
-    uint64_t gpu_fixed_bytes; /**< taken before any buffer */
-    double gpu_overhead;      /**< of the allocator, as a fraction of the buffers' bytes */
+    bool hidden;              /**< memory is not modelled: there is no curve */
+    uint64_t gpu_fixed_bytes; /**< bytes in use before any buffer */
+    double gpu_overhead;      /**< overhead of the allocator, as a fraction of the buffers' bytes */
     uint64_t gpu_bytes;       /**< limit; 0: unknown */
     uint64_t host_fixed_bytes;
     uint64_t host_bytes; /**< limit; 0: unknown */
-    /** [gpu_count] bytes that the run takes, which are the page's figure of its memory. Where they
-     * are not those of the buffers the curve has no scale: it shows when memory is used. NULL:
-     * those of the buffers. */
+    /** [gpu_count] peak bytes of the run, which the page gives as its memory. If they come from
+     * another source than the buffers, the curve has no scale: it only shows when memory is used.
+     * NULL: the peaks of the buffers. */
     const uint64_t *gpu_peaks;
-    const char *peaks_are; /**< half a sentence: whose figure that is */
+    const char *peaks_are; /**< phrase that names the source of gpu_peaks */
 } rp_page_memory;
 
 /** A run; all borrowed. */
@@ -54,28 +55,28 @@ typedef struct rp_page_run {
 typedef struct rp_page {
     const char *title;
     const char *answer;  /**< a sentence or two */
-    const char *command; /**< that made it */
+    const char *command; /**< command line that made the page */
     const char *made_by; /**< program and version */
     const rp_page_table *tables;
     uint32_t table_count;
     const rp_page_run *runs; /**< at least one, with ops */
     uint32_t run_count;      /**< up to RP_PAGE_MAX_RUNS */
     uint32_t first;          /**< number of the run that is shown first */
-    bool together; /**< from the beginning the second run is on the axis of the first, too */
+    bool together;           /**< at first the second run is shown on the axis of the first, too */
 } rp_page;
 
 /**
- * Writes a text into a page: what HTML has a meaning for as entities; control characters, marks
- * that turn the direction of text and what is no UTF-8 as U+FFFD.
+ * Writes a text into a page: characters with a meaning in HTML as entities; control characters,
+ * marks that turn the direction of text and invalid UTF-8 as U+FFFD.
  * @param text NULL: nothing is written
  */
 void rp_page_write_text(const char *text, FILE *stream);
 
 /**
- * Writes the page. What each op waited for and the critical path are those of
- * common/timeline/walk.h; of a timeline whose program has no waits (timeline_rows.h) they are left
- * out, and the page says that they are unknown.
- * @param stream borrowed; not closed. Write errors stay in it, for rp_output_commit
+ * Writes the page. The cause of each op's wait and the critical path come from
+ * common/timeline/walk.h. If a timeline's program has no waits (timeline_rows.h) they are left out,
+ * and the page says that they are unknown.
+ * @param stream borrowed, not closed. Write errors stay in it, for rp_output_commit
  * @retval RP_OK, RP_NO_MEMORY, RP_BROKEN
  */
 rp_status rp_page_write(const rp_page *page, FILE *stream);

@@ -1,4 +1,4 @@
-/** @file page_internal.h  Parts of the page's writer. Not for other modules. */
+/** @file page_internal.h  Parts of the page's writer; private to this folder. */
 #pragma once
 
 #include "common/formats/json.h"
@@ -12,19 +12,19 @@ typedef struct rp_page_piece {
     rp_walk_step step;
 } rp_page_piece;
 
-/** Causes of a timeline, which the page adds to it; in the writer's arena. */
+/** Causes and critical path that the page adds to a timeline; in the writer's arena. */
 typedef struct rp_page_causes {
     bool known;            /**< the program has waits */
-    uint32_t *cause_of;    /**< [op] the op that it waited for; UINT32_MAX: none */
+    uint32_t *cause_of;    /**< [op] the op for which it waited; UINT32_MAX: none */
     uint8_t *reason_of;    /**< [op] rp_delay */
-    rp_page_piece *pieces; /**< the critical path, from 0 to the makespan without a gap */
+    rp_page_piece *pieces; /**< critical path, from 0 to the makespan without gaps */
     uint32_t piece_count;
 } rp_page_causes;
 
 /** Finds causes and critical path of a run. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_page_causes_find(const rp_page_run *run, rp_arena *arena, rp_page_causes *causes_out);
 
-/** Writes one object: names and numbers of the runs, without their ops. */
+/** Writes a JSON object with names and numbers of the runs, without their ops. */
 void rp_page_write_head(const rp_page *page, const rp_page_causes *causes, rp_json *json);
 
 /**

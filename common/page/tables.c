@@ -1,4 +1,4 @@
-/* Tables that the page makes of a timeline itself. */
+/* Tables that the page itself makes from a timeline. */
 #include "common/base/units.h"
 #include "common/page/page_internal.h"
 
