@@ -1,4 +1,5 @@
-/* The planner and the project's own data: cost tables, models and platforms in, partitions out. */
+/* Connects the planner to the project's data: cost tables, models and platforms in, partitions
+ * out. */
 #include "common/planner/planner.h"
 
 #include <math.h>
@@ -62,12 +63,12 @@ rp_status rp_plan_input_from_costs(const rp_costs *costs, const rp_model *model,
 
 uint64_t rp_plan_default_limit(const rp_platform *platform)
 {
-    /* The library takes the number of GiB as one of GB. A card is sold as the next whole number. */
+    /* The library takes the number of GiB as a number of GB, rounded up as cards are sold. */
     double gb = platform->memory_gib > 0 ? ceil(platform->memory_gib) : platform->memory_gb;
     return (uint64_t)llround(gb * 1e9) / 5 * 3;
 }
 
-/* Blocks are layers 1 … blocks of the plan. */
+/* Counts the blocks of each stage, which are layers 1 … blocks of the plan. */
 static rp_status count_blocks(const rp_interval *stages, uint32_t count, uint32_t blocks,
                               rp_arena *arena, uint32_t **layers_out)
 {

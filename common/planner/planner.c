@@ -1,13 +1,14 @@
 /* Greedy packing under a cap, and the search for the best cap.
  *
- * The rules try as caps all sums of contiguous windows between `scale`, the longest layer, and
- * `top`, the tolerance times that. This searches all integers in [scale, top] instead and finds the
- * same plan: let S(cap) be the stages that greedy packing needs. A larger cap never needs more.
- * Where S(cap) < S(cap - 1), some group fits into cap but not into cap - 1, so cap is a window sum;
- * and scale is one (a single layer). Any other cap needs as many stages as the smaller cap before
- * it and costs more. Hence the cheapest integer, the smallest of equals, is a window sum, and since
- * S is monotone, bisection finds it: between two caps of equal S there is nothing to look for, and
- * between others nothing is cheaper than (stages at the upper end) * (lower end + 1). */
+ * The rules try as caps all sums of contiguous windows between `scale`, the time of the longest
+ * layer, and `top`, the tolerance times `scale`. This code searches all integers in [scale, top]
+ * instead and finds the same plan: let S(cap) be the number of stages that greedy packing needs. A
+ * larger cap never needs more stages. If S(cap) < S(cap - 1), some group fits into cap but not into
+ * cap - 1, so cap is a window sum; scale is also a window sum (a single layer). Any other cap needs
+ * as many stages as the cap below it and costs more. Hence the cheapest integer, the smallest of
+ * equals, is a window sum. Since S is monotone, bisection finds it: between two caps of equal S no
+ * cap is better, and between two others no cap is cheaper than (stages at the upper end) * (lower
+ * end + 1). */
 #include "common/planner/planner.h"
 
 #include "common/base/reason.h"
@@ -16,16 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sums of the first 0, 1, … n layers. */
+/* Sums over the first 0, 1, … n layers. */
 typedef struct lane {
     int64_t *time;
     uint64_t *bytes;
 } lane;
 
-/* Stages under a cap. */
+/* Numbers of stages under a cap. */
 typedef struct packing {
     int64_t cap;
-    uint32_t cut; /* fused: the first layer of the fused stage; else the number of layers */
+    uint32_t cut; /* mode fused: first layer of the fused stage; other modes: number of layers */
     uint32_t forward;
     uint32_t backward;
 } packing;
@@ -126,7 +127,7 @@ static rp_status sum_lane(const rp_plan_input *input, const int64_t *time, const
     return RP_OK;
 }
 
-/* The largest integer that is not above value * num / den, or INT64_MAX. */
+/* The largest integer that is at most value * num / den; INT64_MAX if that is too large. */
 static int64_t scaled(int64_t value, uint32_t num, uint32_t den)
 {
     int64_t whole = 0;
@@ -212,8 +213,8 @@ static uint32_t fused_cut(const planner *p, int64_t cap)
     return cut;
 }
 
-/* Groups of layers cut - 1 … 0. `last` points to the last of as many intervals as there are groups,
- * or is NULL. */
+/* Packs layers cut - 1 … 0 into groups. `last` points to the last interval of an array with room
+ * for all groups, or is NULL. */
 static uint32_t pack_forward(const planner *p, uint32_t cut, int64_t cap, rp_interval *last)
 {
     uint32_t count = 0;
@@ -230,7 +231,8 @@ static uint32_t pack_forward(const planner *p, uint32_t cut, int64_t cap, rp_int
     return count;
 }
 
-/* Groups of layers 0 … cut - 1; `last` as above, for the order is reversed here, too. */
+/* Packs layers 0 … cut - 1 into groups, whose order is reversed, too; `last` as for
+ * pack_forward. */
 static uint32_t pack_backward(const planner *p, uint32_t cut, int64_t cap, rp_interval *last)
 {
     uint32_t count = 0;
@@ -265,7 +267,7 @@ static uint32_t stages_of(const packing *packed)
     return packed->forward + packed->backward;
 }
 
-/* Stages as the cost counts them. */
+/* Stages that the cost counts: at least min_stages. */
 static uint32_t paid_stages(const planner *p, const packing *packed)
 {
     uint32_t stages = stages_of(packed);
@@ -288,7 +290,7 @@ static packing try_cap(planner *p, int64_t cap)
     return packed;
 }
 
-/* Tries what may be better between two caps that have been tried. At most 63 calls deep. */
+/* Tries caps between two tried caps that may be better. At most 63 calls deep. */
 static void search_between(planner *p, const packing *low, const packing *high)
 {
     if (high->cap - low->cap < 2 || paid_stages(p, low) == paid_stages(p, high)) {
@@ -341,13 +343,13 @@ rp_status rp_plan_make(const rp_plan_input *input, rp_arena *arena, rp_plan *pla
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-/* Visits the windows of one array with scale <= sum <= top; both ends only move forward. Writes
- * their sums where `sums` is not NULL; stops counting above RP_PLAN_MAX_WINDOWS. */
+/* Visits the windows of an array with scale <= sum <= top; both ends only move forward. Writes
+ * their sums if `sums` is not NULL; stops counting above RP_PLAN_MAX_WINDOWS. */
 static uint32_t visit_windows(const planner *p, const int64_t *time, int64_t *sums)
 {
     uint32_t layers = p->input->layers;
-    uint32_t first = 1;  /* the first end of a window that is long enough */
-    uint32_t behind = 1; /* the first end of one that is too long */
+    uint32_t first = 1;  /* first end of a window that is long enough */
+    uint32_t behind = 1; /* first end of a window that is too long */
     uint64_t count = 0;
     for (uint32_t begin = 0; begin < layers; begin++) {
         first = first > begin ? first : begin + 1;
@@ -376,7 +378,7 @@ static int compare_sums(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Sorts, drops repetitions, returns how many are left. */
+/* Sorts the sums, drops repetitions and returns the number of different sums. */
 static uint32_t sort_unique(int64_t *sums, uint32_t count)
 {
     qsort(sums, count, sizeof *sums, compare_sums);
@@ -389,7 +391,8 @@ static uint32_t sort_unique(int64_t *sums, uint32_t count)
     return kept;
 }
 
-/* Fills list[low + 1 … high - 1]: between equal ends all are equal. */
+/* Fills list[low + 1 … high - 1]: if both ends have equally many stages, all caps between them
+ * do. */
 static void fill_between(const planner *p, rp_plan_candidate *list, uint32_t low, uint32_t high)
 {
     if (high - low < 2) {

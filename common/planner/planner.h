@@ -36,7 +36,7 @@ typedef enum rp_plan_mode {
 /** @return "infer", "train" or "fused". */
 const char *rp_plan_mode_text(rp_plan_mode mode);
 
-/** @return true where `text` names a mode, which is then in `mode_out`. */
+/** @return true if `text` names a mode, which `mode_out` receives. */
 bool rp_plan_mode_parse(const char *text, rp_plan_mode *mode_out);
 
 /**
@@ -44,16 +44,18 @@ bool rp_plan_mode_parse(const char *text, rp_plan_mode *mode_out);
  * must the bytes of all layers, and the cost of the worst plan that the tolerance allows.
  */
 typedef struct rp_plan_input {
-    const char *name; /**< origin, for messages; NULL: "planner" */
+    const char *name; /**< origin of the input, for messages; NULL: "planner" */
     rp_plan_mode mode;
     uint32_t layers;           /**< 1 .. RP_PLAN_MAX_LAYERS, embedding and head are layers */
-    const int64_t *fwd_time;   /**< [layers], any unit, >= 0: forward, or in training recompute */
-    const int64_t *bwd_time;   /**< [layers], the same unit: recompute + backward; infer: unused */
-    const uint64_t *fwd_bytes; /**< [layers]: weights and buffers */
-    const uint64_t *bwd_bytes; /**< [layers]: the same and gradients; infer: unused */
+    const int64_t *fwd_time;   /**< [layers] time of the forward, in training of the recomputation;
+                                  any unit, >= 0 */
+    const int64_t *bwd_time;   /**< [layers] time of recomputation and backward, in the same unit;
+                                  infer: unused */
+    const uint64_t *fwd_bytes; /**< [layers] bytes of weights and buffers */
+    const uint64_t *bwd_bytes; /**< [layers] bytes with gradients; infer: unused */
     /**
-     * Bytes; a stage may use half. 0 is a limit like any other: one below twice the largest layer
-     * is raised to that. RP_PLAN_UNLIMITED: none.
+     * Bytes, of which a stage may use half. A limit below twice the largest layer, 0 included, is
+     * raised to that. RP_PLAN_UNLIMITED: no limit.
      */
     uint64_t memory_limit;
     uint32_t min_stages;    /**< >= 1, usually the GPUs: fewer stages than this do not help */
@@ -69,31 +71,32 @@ typedef struct rp_interval {
 
 /** Stages in execution order; the arrays live in the arena. */
 typedef struct rp_plan {
-    uint32_t forward_count; /**< 0 where one fused stage holds everything */
+    uint32_t forward_count; /**< 0 if a single fused stage holds all layers */
     rp_interval *forward;   /**< ascending */
     uint32_t backward_count;
-    rp_interval *backward;      /**< descending; fused: the first runs its forward, too */
+    rp_interval *backward; /**< descending; mode fused: the first stage runs its forward, too */
     int64_t max_stage_workload; /**< the cap, in the input's unit of time */
     uint32_t total_stages;
     int64_t cost;                    /**< max(total_stages, min_stages) * max_stage_workload */
-    uint64_t effective_memory_limit; /**< RP_PLAN_UNLIMITED where there is none */
+    uint64_t effective_memory_limit; /**< bytes; RP_PLAN_UNLIMITED if there is no limit */
     bool limit_raised;               /**< the largest layer needs more than half the limit */
 } rp_plan;
 
 /**
- * Finds the cheapest plan, of equally cheap ones that of the smallest cap.
+ * Finds the cheapest plan; among equally cheap plans, the plan with the smallest cap.
  *
- * The rules try every sum of neighbouring layers between the longest layer and the tolerance; this
- * finds the same plan by bisection over caps (planner.c says why), in O(n) memory and
- * O(n k log(cap range)) time, k being the number of different stage counts that the bound does not
+ * The rules try every sum of neighbouring layers between the longest layer and the tolerance. This
+ * function finds the same plan by bisection over caps (planner.c has the proof), in O(n) memory and
+ * O(n k log(cap range)) time; k is the number of different stage counts that the bound does not
  * exclude: 0.2 ms at most for 100 layers, below a second for 65536 (tests/bench/planner.c).
  * @param plan_out its arrays live in `arena`; undefined on failure
- * @retval RP_OK, RP_INPUT (no layers, negative times, sums too large, …; logged), RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (no layers, negative times, sums too large, …; given as the reason),
+ * RP_NO_MEMORY
  */
 rp_status rp_plan_make(const rp_plan_input *input, rp_arena *arena, rp_plan *plan_out,
                        rp_reason *reason);
 
-/** One cap that the rules try. */
+/** A cap that the rules try. */
 typedef struct rp_plan_candidate {
     int64_t cap;
     uint32_t stages;
@@ -101,36 +104,36 @@ typedef struct rp_plan_candidate {
 } rp_plan_candidate;
 
 /**
- * Lists every cap that the rules try, each once, ascending, with its stages and cost. One entry for
- * each different window sum: up to n^2 of them, in O(n^2) time and more (milliseconds for 1000
- * layers, up to a minute for 65536).
- * @param candidates_out lives in `arena`; NULL with *count_out == 0 where there are more than
+ * Lists every cap that the rules try, each once, ascending, with its stages and cost: an entry for
+ * each different window sum. There are up to n^2 of them, which take O(n^2) time and more
+ * (milliseconds for 1000 layers, up to a minute for 65536).
+ * @param candidates_out lives in `arena`; NULL with *count_out == 0 if there are more than
  * RP_PLAN_MAX_WINDOWS windows
- * @retval RP_OK, RP_INPUT (as rp_plan_make; logged), RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (as rp_plan_make; given as the reason), RP_NO_MEMORY
  */
 rp_status rp_plan_candidates(const rp_plan_input *input, rp_arena *arena,
                              rp_plan_candidate **candidates_out, uint32_t *count_out,
                              rp_reason *reason);
 
 /**
- * The input that a cost table implies: embedding (0 ms), blocks, head, in picoseconds; recompute
- * and backward are one time; fp16 weights and gradients of all parameters (a tied table counts in
- * both end layers). Mode fused, tolerance 11/10, one stage at least, no memory limit: change what
- * should be different.
- * @param model sizes come from it; NULL: unknown, all 0. It must have the table's layer count.
+ * Makes the input that a cost table implies: embedding (0 ms), blocks and head, in picoseconds;
+ * bwd_time is the sum of recomputation and backward; bytes are those of fp16 weights and gradients
+ * of all parameters (a tied table counts in both end layers). The mode is fused, the tolerance
+ * 11/10, min_stages 1, without a memory limit; the caller may change these members.
+ * @param model gives the bytes; must have the table's layer count. NULL: bytes are 0.
  * @param input_out borrows costs->name; its arrays live in `arena`
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rp_plan_input_from_costs(const rp_costs *costs, const rp_model *model, rp_arena *arena,
                                    rp_plan_input *input_out);
 
-/** @return 0.6 of the GPU's nominal memory, in bytes (executor.md 1.9). As in the library, the
- * number of GiB counts as one of GB. */
+/** @return 0.6 of the GPU's nominal memory, in bytes (executor.md 1.9). As in the library, a number
+ * of GiB counts as a number of GB. */
 uint64_t rp_plan_default_limit(const rp_platform *platform);
 
 /**
- * A plan of embedding, `blocks` transformer blocks and head as a partition, which counts blocks
- * only: a stage that holds nothing but the embedding or the head has 0.
+ * Turns a plan of embedding, `blocks` transformer blocks and head into a partition, which counts
+ * blocks only: a stage that holds only the embedding or the head has 0.
  * @param partition_out lives in `arena`
  * @retval RP_OK, RP_NO_MEMORY
  */
