@@ -1,4 +1,4 @@
-/* The run configurations behind the published measurements. */
+/* Finds the run configurations of the published measurements. */
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/formats/csv.h"
@@ -20,7 +20,7 @@ enum {
 static const char *const columns[COLUMNS] = {"schedule",     "model", "global_batch",
                                              "microbatches", "calls", "optimizer"};
 
-/* Run that is asked for. */
+/* The published run that is searched for. */
 typedef struct query {
     const rp_schedule_type *schedule;
     const char *model;
@@ -88,7 +88,7 @@ static rp_status find(const rp_csv *csv, const query *q, rp_resolved *run, rp_re
     return not_listed(csv, index, q, reason);
 }
 
-/* Where the row that is asked for has a column that only one of the tables has. */
+/* Finds the query's row and a column that only one of the two tables has. */
 static rp_status find_cell(const rp_csv *csv, const query *q, const char *column, uint32_t *row_out,
                            uint32_t *column_out)
 {
@@ -100,7 +100,7 @@ static rp_status find_cell(const rp_csv *csv, const query *q, const char *column
             return RP_OK;
         }
     }
-    return rp_broken(); /* it has been found before */
+    return rp_broken(); /* find() has found the row before */
 }
 
 static rp_status find_text(const rp_csv *csv, const query *q, const char *column,
@@ -128,7 +128,7 @@ static rp_status find_whole(const rp_csv *csv, const query *q, bool longest, rp_
     const char *text = NULL;
     RP_TRY(find(csv, q, run, reason));
     run->layer_grain = rp_usual_layer_grain(q->schedule);
-    run->dtype = RP_DTYPE_F16; /* all published runs */
+    run->dtype = RP_DTYPE_F16; /* the type of all published runs */
     if (longest) {
         RP_TRY(find_text(csv, q, "grain", &text));
         run->layer_grain = strcmp(text, "layer") == 0;

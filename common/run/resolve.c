@@ -108,7 +108,8 @@ rp_resolved rp_resolved_of_run(const rp_run *run, const rp_schedule_type *schedu
                          .reductions = rp_run_reductions(run)};
 }
 
-/* Stage fidelity: one call, whose rounds are as many microbatches as there are GPUs. */
+/* Stage fidelity: a step is a single call, and a round has as many microbatches as there are
+ * GPUs. */
 static void resolve_stage(const rp_run *run, rp_resolved *r)
 {
     uint32_t size = run->microbatch_size != 0 ? run->microbatch_size : r->costs->microbatch_size;
@@ -145,8 +146,8 @@ static rp_status set_batch(const rp_run *run, rp_resolved *r, rp_reason *reason)
     return check_batch(r, reason);
 }
 
-/* Hardware fidelity: a step has calls, sizes of its own and, unless told otherwise, enough
- * iterations for a steady state; each call is one round of a rotation that never resets. */
+/* Hardware fidelity: a step has calls and its own sizes, and a run has enough iterations for a
+ * steady state unless the user sets them; each call is a round of a rotation that never resets. */
 static rp_status resolve_hardware(const rp_run *run, const rp_run_inputs *in, rp_resolved *r,
                                   rp_reason *reason)
 {
@@ -157,7 +158,7 @@ static rp_status resolve_hardware(const rp_run *run, const rp_run_inputs *in, rp
     } else if (run->config_paper) {
         RP_TRY(rp_resolve_published(in->recorded_name, run->optimizer_given, r, reason));
     }
-    r->dtype = r->costs->arithmetic.dtype; /* published runs are of 16 bits, as the usual one */
+    r->dtype = r->costs->arithmetic.dtype; /* 16 bits: published runs and the usual run alike */
     r->microbatches = run->microbatches != 0 ? run->microbatches : r->microbatches;
     r->calls = run->accumulate != 0 ? run->accumulate : r->calls;
     r->layer_grain = run->grain_given ? run->layer_grain : r->layer_grain;

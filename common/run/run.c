@@ -111,7 +111,7 @@ const rp_option *rp_run_row(const char *key)
 void rp_run_complete_row(rp_option *row, size_t base)
 {
     const rp_option *of_run = rp_run_row(row->name);
-    if (row->to.size != 0) { /* it says all that values are made from */
+    if (row->to.size != 0) { /* the row is complete */
         return;
     }
     row->kind = of_run->kind;
@@ -174,7 +174,7 @@ rp_status rp_run_check(const rp_run *run, rp_reason *reason)
     return RP_OK;
 }
 
-/* ---- what several decisions say together ----------------------------------------------------- */
+/* ---- values of several decisions ------------------------------------------------------------- */
 
 bool rp_run_is_tuned(const rp_run *run)
 {
