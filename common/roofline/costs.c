@@ -1,5 +1,5 @@
-/* Cost tables made of the roofline, and measured ones moved by it: to other GPUs, and to what runs
- * compute in. */
+/* Makes cost tables from the roofline, and moves measured tables with it to other GPUs and to the
+ * arithmetic of runs. */
 #include "common/base/reason.h"
 #include "common/base/units.h"
 #include "common/inputs/data.h"
@@ -10,10 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-/* Seconds of the passes of a layer or of the head. */
+/* Times of the passes of a layer or of the head, in seconds. */
 typedef struct times {
     double pass[RP_PASS_COUNT];
-    double least[RP_PASS_COUNT]; /* of its FLOP at the peak */
+    double least[RP_PASS_COUNT]; /* time of the pass's FLOP at the peak */
 } times;
 
 typedef struct table {
@@ -33,7 +33,8 @@ static times sum(const rp_operator *operators, uint32_t count, const rp_roof *ro
     return total;
 }
 
-/* In detail. The host launches a pass's kernels one after the other: a pass takes no less. */
+/* Sums the times of single kernels. The host launches a pass's kernels one by one, and the pass
+ * takes no less time than these launches. */
 static times sum_kernels(const rp_operator *operators, uint32_t count, const rp_kernel_run *run)
 {
     times total = {{0}, {0}};
@@ -53,14 +54,14 @@ static double backward(const double pass[RP_PASS_COUNT])
     return pass[RP_PASS_BACKWARD_INPUT] + pass[RP_PASS_BACKWARD_WEIGHT];
 }
 
-/* Where only some GPUs are joined, most hops go through the host. */
+/* Bandwidth of a hop. If NVLink joins only some GPUs, most hops go through the host. */
 static double hop_bytes_per_s(const rp_platform *platform)
 {
     bool peers = platform->peer_gb_per_s > 0 && platform->nvlink_gpus == 0;
     return peers ? rp_peer_bytes_per_s(platform) : rp_link_bytes_per_s(platform);
 }
 
-/* @param layer model->layers: the head */
+/* @param layer number of the layer; model->layers means the head */
 static times total_of(const rp_model *model, uint32_t layer, uint32_t sequences,
                       const rp_kernel_run *run, bool detailed)
 {
@@ -83,7 +84,8 @@ static rp_status compute(const rp_model *model, const rp_roof *roof, uint32_t se
                          rp_reason *reason)
 {
     const rp_kernel_run run = {*roof, seq_len, model->host_launch_us};
-    double values = (double)rp_dtype_bytes(roof->arithmetic.dtype) / 2; /* of 16 bits in one */
+    /* 16-bit values in a value. */
+    double values = (double)rp_dtype_bytes(roof->arithmetic.dtype) / 2;
     RP_TRY(rp_roofline_check(roof, reason));
     RP_TRY(rp_arena_alloc(arena, model->layers, sizeof *t->layers, &t->layers));
     for (uint32_t i = 0; i < model->layers; i++) {
@@ -107,7 +109,8 @@ static rp_status allocate_times(uint32_t layers, rp_arena *arena, rp_costs *cost
     return rp_arena_alloc(arena, layers, sizeof(int64_t), &costs->bwd_input_ps);
 }
 
-/* Everything once more than it counts, so that what is rounded to ps is in range. */
+/* Checks the sum of all times, which counts forwards twice as a margin, so that the times rounded
+ * to ps are in range. */
 static rp_status check_total(const rp_model *model, const table *t, uint32_t sequences,
                              uint32_t seq_len, rp_reason *reason)
 {
@@ -126,7 +129,7 @@ static rp_status check_total(const rp_model *model, const table *t, uint32_t seq
     return RP_OK;
 }
 
-/* Products add up in fp32 unless somebody says otherwise. */
+/* The arithmetic in which USUAL accumulation is replaced: products add up in fp32. */
 static rp_arithmetic resolved(rp_arithmetic asked)
 {
     bool usual = asked.accumulation == RP_ACCUMULATION_USUAL;
@@ -194,7 +197,8 @@ static void move_times(const rp_costs *measured, const table *from, const table 
     costs->hop_ps = move(measured->hop_ps, from->hop_s, to->hop_s, 0);
 }
 
-/* The measured times are in range; what they are multiplied by is bounded here. */
+/* Bounds the ratios by which the measured times are multiplied; the measured times themselves are
+ * in range. */
 static rp_status check_moved(const rp_costs *costs, const table *from, const table *to,
                              rp_reason *reason)
 {
@@ -219,7 +223,8 @@ static rp_status check_moved(const rp_costs *costs, const table *from, const tab
     return RP_OK;
 }
 
-/* "MODEL@GPU (moved from GPU, bf16)", or "TABLE (bf16)" where the GPU is the same. */
+/* Names a moved table "MODEL@GPU (moved from GPU, bf16)", or "TABLE (bf16)" if the GPU is the
+ * same. */
 static rp_status name_moved(const rp_costs *measured, const rp_model *model, const rp_roof *from,
                             const rp_roof *to, rp_arena *arena, rp_costs *costs)
 {
@@ -270,8 +275,8 @@ rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const 
     return RP_OK;
 }
 
-/* Of a run that does not say what its fp16 adds up in: as the table, which before tables said it
- * was fp16. */
+/* The arithmetic of a run. If the run leaves the accumulation of fp16 open, the table's applies; a
+ * table without this key was measured with fp16 accumulation. */
 static rp_arithmetic of_run(const rp_costs *measured, rp_arithmetic asked)
 {
     rp_arithmetic of_table = measured->arithmetic;
@@ -300,7 +305,7 @@ rp_status rp_costs_for_run(const rp_costs *measured, const rp_model *model, cons
     return RP_OK;
 }
 
-/* ---- which rule ------------------------------------------------------------------------------ */
+/* ---- choice of the rule ---------------------------------------------------------------------- */
 
 /* The first platform with this GPU that has the rates a roofline needs: a user's file may lack
  * some. */
@@ -321,7 +326,7 @@ static rp_status find_platform(const char *gpu, rp_arithmetic arithmetic, rp_are
     return RP_OK;
 }
 
-/* The model's tables in order of their names; the first one whose GPU has a platform file moves. */
+/* Moves the first of the model's tables, in order of their names, whose GPU has a platform file. */
 static rp_status find_moved(const rp_model *model, const rp_roof *run, rp_arena *arena,
                             rp_costs *costs_out, bool *found_out, rp_reason *reason)
 {

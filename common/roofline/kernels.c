@@ -1,11 +1,11 @@
-/* Times of kernels on a GPU whose multiprocessors (SMs) are described: how many there are and how
- * fast they run. Everything here follows from the shapes of tiles and from data sheets, except
+/* Times of kernels on a GPU whose multiprocessors (SMs) the platform describes by number and clock.
+ * Everything here follows from the shapes of tiles and from data sheets, except
  * gemm_fp32_acc_efficiency and the attention rates of the platform. */
 #include "common/roofline/roofline.h"
 
 #include <math.h>
 
-/* A tile of a matrix product: rows and columns of the result that one SM computes at a time. The
+/* A tile of a matrix product: rows and columns of the result that an SM computes at a time. The
  * sizes are those of cuBLAS (NVIDIA, Matrix Multiplication Background User's Guide, section 3). */
 typedef struct tile {
     double rows;
@@ -16,22 +16,22 @@ static const tile tiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64},
                              {64, 256},  {128, 64},  {64, 128},  {64, 64}};
 
 /* An SM reads operands from the L2 cache, and writes results, at 64 bytes per clock (NVIDIA A100
- * whitepaper: 5120 bytes per clock for the whole cache, at most 64 to one SM). */
+ * whitepaper: 5120 bytes per clock for the whole cache, at most 64 to each SM). */
 #define SM_BYTES_PER_CLOCK 64.0
-/* Before the first product a tile waits for its operands: latency of device memory in clocks
+/* A tile waits for its operands before the first product: latency of device memory in clocks
  * (Abdelkhalik et al., "Demystifying the Nvidia Ampere Architecture", 2022: 290 to 570). */
 #define FILL_CLOCKS 570.0
 /* cuBLAS splits the inner dimension of products whose results have few tiles. */
 #define MOST_SPLITS 16.0
 
-/* An SM, and the bytes of a value. */
+/* The rate of an SM, and the bytes of a value. */
 typedef struct sm {
     double flops_per_clock;
     double value_bytes;
 } sm;
 
-/* Clocks that one tile takes: the inner loop at the rate of the arithmetic units or of the
- * operands, the first operands' latency, the result's way out. */
+/* Clocks of a tile: the inner loop at the rate of the arithmetic units or of the operands, the
+ * latency of the first operands, and the write of the result. */
 static double tile_clocks(tile t, double inner, sm m)
 {
     double flops = 2 * t.rows * t.columns / m.flops_per_clock;
@@ -40,7 +40,8 @@ static double tile_clocks(tile t, double inner, sm m)
     return inner * fmax(flops, operands) + FILL_CLOCKS + result;
 }
 
-/* The library picks the tile that is fastest. SMs work in waves: the last one may be partly empty.
+/* Clocks of a product with the fastest tile, which the library picks. SMs work in waves, of which
+ * the last may be partly empty.
  */
 static double product_clocks(double rows, double columns, double inner, double copies, double sms,
                              sm m)
@@ -51,7 +52,7 @@ static double product_clocks(double rows, double columns, double inner, double c
         for (double splits = 1; splits <= MOST_SPLITS; splits *= 2) {
             double waves = ceil(count * splits / sms);
             double clocks = waves * tile_clocks(tiles[i], inner / splits, m);
-            /* Parts of a split product are added up in fp32: written once, read once. */
+            /* Parts of a split product are added up in fp32: each is written once and read once. */
             double sums = splits > 1 ? 8 * splits * copies * rows * columns : 0;
             best = fmin(best, clocks + sums / (SM_BYTES_PER_CLOCK * sms));
         }
@@ -62,7 +63,7 @@ static double product_clocks(double rows, double columns, double inner, double c
 static double gemm_s(const rp_gemm_shape *g, rp_pass pass, const rp_roof *roof)
 {
     const rp_platform *p = roof->platform;
-    double rows = ceil(g->rows / g->copies); /* of one matrix */
+    double rows = ceil(g->rows / g->copies); /* rows of each matrix */
     double peak = rp_peak_flops_per_s(roof);
     double clock = 1e9 * p->sm_clock_ghz;
     const sm m = {peak / (p->sms * clock), (double)rp_dtype_bytes(roof->arithmetic.dtype)};
@@ -82,9 +83,9 @@ static double gemm_s(const rp_gemm_shape *g, rp_pass pass, const rp_roof *roof)
     return clocks / (clock * p->gemm_fp32_acc_efficiency);
 }
 
-/* Rows and columns of pairs that fused attention computes together: on the diagonal half of them
- * are masked. Its rates are about the same with heads of 64 and 128 (Dao, FlashAttention-2, 2023,
- * figure 4, FlashAttention and Triton). */
+/* Rows and columns of the blocks of pairs that fused attention computes together; in blocks on the
+ * diagonal half of the pairs are masked. Its rates are about the same with heads of 64 and 128
+ * (Dao, FlashAttention-2, 2023, figure 4, FlashAttention and Triton). */
 #define ATTENTION_BLOCK 128.0
 
 static double attention_s(double flops, rp_pass pass, const rp_kernel_run *run)

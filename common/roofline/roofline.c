@@ -1,6 +1,6 @@
-/* Operators of a decoder: FLOP, bytes, traffic of unfused kernels, launches. The traffic counts
- * follow the kernels of an eager PyTorch implementation in 16 bit, read and written bytes per
- * element; each is spelled out where it is used. */
+/* Operators of a decoder: FLOP, bytes, traffic of unfused kernels, launches. Traffic counts follow
+ * the kernels of an eager PyTorch implementation in 16 bits: bytes per element, read and written.
+ * The comment of each operator lists them. */
 #include "common/roofline/roofline.h"
 
 #include "common/base/reason.h"
@@ -12,7 +12,7 @@
 #define BI RP_PASS_BACKWARD_INPUT
 #define BW RP_PASS_BACKWARD_WEIGHT
 
-/* Bytes per element and kernels of one pass of a memory-bound operator. */
+/* Bytes per element and kernels of a pass of a memory-bound operator. */
 typedef struct vector_pass {
     double flops;
     double bytes;
@@ -37,23 +37,24 @@ static const vector_pass swiglu_passes[RP_PASS_COUNT] = {
  * products 24, sigmoid 6, scale 4, sum 6, two clamps 12, interleaved slices 12. */
 static const vector_pass clamped_passes[RP_PASS_COUNT] = {
     {8, 6, 40, 8}, {16, 10, 64, 14}, {0, 0, 0, 0}};
-/* LayerNorm as one kernel, forward and backward; another for gradients of weight and bias. */
+/* LayerNorm as a single kernel, forward and backward; another kernel for gradients of weight and
+ * bias. */
 static const vector_pass layer_norm_passes[RP_PASS_COUNT] = {
     {8, 4, 4, 1}, {12, 6, 6, 1}, {4, 4, 4, 1}};
 static const vector_pass gelu_passes[RP_PASS_COUNT] = {{10, 4, 4, 1}, {20, 6, 6, 1}, {0, 0, 0, 0}};
 /* A bias is added by the matrix product; its gradient is a sum over the rows. */
 static const vector_pass bias_passes[RP_PASS_COUNT] = {{0, 0, 0, 0}, {0, 0, 0, 0}, {1, 2, 2, 1}};
 /* Beside fused attention, per element of q. Backward: rows of output times gradient 4; an fp32 sum
- * for the gradient of q that is cleared 4, read 4 and cast 2; and as q, k and v are parts of one
+ * for the gradient of q that is cleared 4, read 4 and cast 2; as q, k and v are parts of a single
  * tensor, the three gradients are joined 12. */
 static const vector_pass around_passes[RP_PASS_COUNT] = {
     {0, 0, 0, 0}, {2, 16, 26, 4}, {0, 0, 0, 0}};
-/* Megatron-LM's kernels on the scores of unfused attention: scale, mask and softmax in one, 4; a
- * dropout with its mask 5. Backward: dropout 5, softmax 6. */
+/* Megatron-LM's kernels on the scores of unfused attention: scale, mask and softmax in a single
+ * kernel 4; a dropout with its mask 5. Backward: dropout 5, softmax 6. */
 static const vector_pass scores_passes[RP_PASS_COUNT] = {{8, 4, 9, 2}, {8, 6, 11, 2}, {0, 0, 0, 0}};
-/* Its fused kernel takes blocks of FUSED_MATRICES matrices of scores. Other numbers of them go
- * through PyTorch's in fp32: cast 6, scale 8, mask 9, softmax 8, cast 6, dropout 5. Backward:
- * dropout 5, cast 6, softmax 12, mask 9, scale 8, cast 6
+/* Its fused kernel takes blocks of FUSED_MATRICES matrices of scores. Other numbers of matrices go
+ * through PyTorch's kernels in fp32: cast 6, scale 8, mask 9, softmax 8, cast 6, dropout 5.
+ * Backward: dropout 5, cast 6, softmax 12, mask 9, scale 8, cast 6
  * (FusedScaleMaskSoftmax.is_kernel_available). */
 static const vector_pass loose_scores_passes[RP_PASS_COUNT] = {
     {8, 4, 42, 6}, {8, 6, 46, 6}, {0, 0, 0, 0}};
@@ -62,20 +63,20 @@ static const vector_pass loose_scores_passes[RP_PASS_COUNT] = {
  * Backward: gradients of q, k and v joined 12. */
 static const vector_pass around_unfused_passes[RP_PASS_COUNT] = {
     {3, 16, 16, 2}, {0, 12, 12, 1}, {0, 0, 0, 0}};
-/* Bias, dropout with its mask and residual in one, 7. Backward: dropout 5, sum with the residual's
- * gradient 6. */
+/* Bias, dropout with its mask and residual in a single kernel 7. Backward: dropout 5, sum with the
+ * residual's gradient 6. */
 static const vector_pass dropped_residual_passes[RP_PASS_COUNT] = {
     {3, 7, 7, 1}, {2, 11, 11, 2}, {0, 0, 0, 0}};
 static const vector_pass residual_passes[RP_PASS_COUNT] = {
     {1, 6, 6, 1}, {1, 6, 6, 1}, {0, 0, 0, 0}};
-/* Parts of queries and keys that are rotated and that are not, joined. */
+/* Joins the rotated and the unrotated parts of queries and keys. */
 static const vector_pass join_passes[RP_PASS_COUNT] = {{0, 4, 4, 2}, {0, 4, 4, 2}, {0, 0, 0, 0}};
-/* Of the router's logits: cast 6, softmax 8, top-k 4. */
+/* Routing, per router logit: cast 6, softmax 8, top-k 4. */
 static const vector_pass routing_passes[RP_PASS_COUNT] = {
     {5, 4, 18, 6}, {5, 4, 30, 9}, {0, 0, 0, 0}};
-/* Rows gathered for an expert; kernels per expert: which rows, their tokens, the gather. */
+/* Rows gathered for an expert; kernels per expert: selection of rows, their tokens, the gather. */
 static const vector_pass gather_passes[RP_PASS_COUNT] = {{0, 4, 4, 3}, {1, 4, 6, 2}, {0, 0, 0, 0}};
-/* Times routing weight 4, added to the tokens' rows 6. Backward: gather 4, products 10. */
+/* Output times routing weight 4, added to the tokens' rows 6. Backward: gather 4, products 10. */
 static const vector_pass combine_passes[RP_PASS_COUNT] = {
     {2, 4, 10, 2}, {2, 4, 14, 5}, {0, 0, 0, 0}};
 /* An adapter's output scaled 4 and added 6; backward: scaled 4; see add_adapter. */
@@ -86,10 +87,10 @@ static const vector_pass adapter_input_passes[RP_PASS_COUNT] = {
 /* Logits are read for the log-sum-exp and turned into their gradient in place, in chunks. */
 static const vector_pass loss_passes[RP_PASS_COUNT] = {{3, 2, 2, 2}, {2, 4, 4, 2}, {0, 0, 0, 0}};
 
-/* Megatron-LM's vocab_parallel_cross_entropy as kernels: cast, maximum, difference, 3 for which
- * targets are here, 3 for their columns, 4 for their logits, exponential, sum, quotient, logarithm,
- * difference; then mask and mean over tokens 4, mean over copies 3, scales 2. Backward: scales 2,
- * sum 1, mask 1, 6 for the targets, scale 1, cast 1. The schedule says what they move
+/* Megatron-LM's vocab_parallel_cross_entropy as kernels: cast, maximum, difference, 3 to select the
+ * targets held here, 3 for their columns, 4 for their logits, exponential, sum, quotient,
+ * logarithm, difference; then mask and mean over tokens 4, mean over copies 3, scales 2. Backward:
+ * scales 2, sum 1, mask 1, 6 for the targets, scale 1, cast 1. The schedule decides their traffic
  * (rp_traits.unfused_loss). */
 static const vector_pass unfused_loss_passes[RP_PASS_COUNT] = {
     {3, 2, 2, 27}, {2, 4, 4, 12}, {0, 0, 0, 0}};
@@ -101,7 +102,7 @@ typedef struct builder {
     const rp_model *model;
     rp_operator *operators;
     uint32_t count;
-    bool trained; /* the base weights are */
+    bool trained; /* the base weights are trained */
 } builder;
 
 static rp_operator *add_operator(builder *b, const char *name, rp_unit unit)
@@ -111,7 +112,8 @@ static rp_operator *add_operator(builder *b, const char *name, rp_unit unit)
     return op;
 }
 
-/* Weight gradients of vector operators (norms) are left out where the weights are frozen. */
+/* Adds a vector operator; its weight gradients (of norms) are left out if the weights are
+ * frozen. */
 static void add_vector(builder *b, const char *name, const vector_pass *passes, double elements,
                        double copies)
 {
@@ -141,8 +143,8 @@ static void add_gemm(builder *b, const char *name, double rows, double in, doubl
     }
 }
 
-/* The new gradient is added to what earlier microbatches have left: 6 bytes per parameter
- * (sim/model.md section 2, term 1). */
+/* Adds the accumulation of the new gradient onto the sum of earlier microbatches: 6 bytes per
+ * parameter (sim/model.md section 2, term 1). */
 static void add_accumulation(builder *b, double parameters, double kernels)
 {
     rp_operator *op = add_operator(b, "gradient accumulation", RP_UNIT_VECTOR);
@@ -160,7 +162,7 @@ static void add_adapter(builder *b, double rows, double in, double out, double c
     add_vector(b, "adapter input gradient", adapter_input_passes, rows * in, copies);
 }
 
-/* Of tokens that GPUs of a tensor group may share. */
+/* A GPU's part of tokens that the GPUs of a tensor group may share. */
 static double shared_tokens(const rp_model *m, double tokens)
 {
     return m->sequence_ranks > 1 ? tokens / m->sequence_ranks : tokens;
@@ -189,7 +191,7 @@ double rp_attention_pairs(double seq_len, double window)
     return limited ? seq_len * window - window * window / 2 : seq_len * seq_len / 2;
 }
 
-/* Both products have two inputs whose gradients are products of the same size. */
+/* Each of the two products has two inputs, whose gradients are products of the same size. */
 static void add_unfused_attention(builder *b, double sequences, double seq_len)
 {
     const rp_model *m = b->model;
@@ -199,7 +201,7 @@ static void add_unfused_attention(builder *b, double sequences, double seq_len)
     bool fused = fmod(matrices, FUSED_MATRICES) == 0;
     add_vector(b, "softmax", fused ? scores_passes : loose_scores_passes, rows * seq_len, 1);
     add_gemm(b, "values", rows, seq_len, m->head_dim, matrices, true);
-    for (int i = 1; i <= 3; i += 2) { /* one kernel for all of them */
+    for (int i = 1; i <= 3; i += 2) { /* a single kernel for all matrices */
         for (int p = 0; p < RP_PASS_COUNT; p++) {
             b->operators[b->count - (uint32_t)i].work[p].launches = 1;
         }
@@ -223,7 +225,8 @@ static void add_attention(builder *b, const rp_model *layers, uint32_t layer, do
     op->work[BI] = (rp_pass_work){2.5 * flops, 2 * bytes, 2 * bytes, 3, 4 * bytes};
 }
 
-/* Experts that every token goes through, as one gated MLP; its output is weighted and added. */
+/* Adds the experts that every token goes through, as a single gated MLP whose output is weighted
+ * and added. */
 static void add_shared(builder *b, double tokens)
 {
     const rp_model *m = b->model;
@@ -246,8 +249,9 @@ static void add_shared(builder *b, double tokens)
     }
 }
 
-/* Experts share the rows evenly; with few rows not every expert has one. Where tokens go to them,
- * GPUs of a tensor group route and weight a part each; experts that they share have all of it. */
+/* Experts share the rows evenly; with few rows not every expert has a row. If tokens are sent to
+ * experts, each GPU of a tensor group routes and weights its part of the tokens; experts that the
+ * group shares compute all of its tokens. */
 static void add_mlp(builder *b, double tokens)
 {
     const rp_model *m = b->model;
@@ -282,12 +286,13 @@ static void add_mlp(builder *b, double tokens)
     add_shared(b, tokens);
 }
 
-/* Queries, keys and values: how many matrices that is. Ranks of latent vectors have norms. */
+/* Adds the projections to queries, keys and values; latent vectors have norms. Returns the number
+ * of matrices. */
 static double add_projections(builder *b, double tokens)
 {
     const rp_model *m = b->model;
     rp_model_linear linears[RP_MODEL_ATTENTION_LINEARS];
-    uint32_t count = rp_model_attention_linears(m, linears) - 1; /* the last one is o */
+    uint32_t count = rp_model_attention_linears(m, linears) - 1; /* the last matrix is o */
     for (uint32_t i = 0; i < count; i++) {
         add_linear(b, linears[i].name, tokens, (double)linears[i].in, (double)linears[i].out, 1);
         if (m->qkv_bias && linears[i].bias) {
@@ -302,15 +307,15 @@ static double add_projections(builder *b, double tokens)
     return count;
 }
 
-/* Elements of queries and keys that are rotated. */
+/* Rotated elements of queries and keys. */
 static double rotated_of(const rp_model *m)
 {
     return m->kv_rank != 0 ? (m->heads + 1.0) * m->rope_dim
                            : (double)m->heads * m->head_dim + (double)m->kv_heads * m->head_dim;
 }
 
-/* Matrices of a layer, each with a kernel that adds its gradient up; adapters have two of their
- * own, on some layers maybe.
+/* Number of matrices of a layer whose gradients a kernel adds up; adapters have two matrices each
+ * and may be on some of the linear layers only.
  */
 static double accumulations(const rp_model *m, double of_attention)
 {
@@ -337,7 +342,7 @@ uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t seq
     double projections = 1;
     add_vector(&b, "norms", model->layer_norm ? layer_norm_passes : norm_passes,
                norms * shared_tokens(model, tokens) * d, norms);
-    if (model->learned_positions) { /* GPT: one matrix for all three */
+    if (model->learned_positions) { /* GPT: a single matrix for q, k and v */
         add_linear(&b, "qkv", tokens, d, q + 2 * kv, 1);
         add_vector(&b, "around attention",
                    model->megatron_kernels ? around_unfused_passes : around_passes, tokens * q, 1);
@@ -434,8 +439,8 @@ double rp_peak_flops_per_s(const rp_roof *roof)
     return 1e12 * (half ? p->fp16_tflops_fp16_acc : p->fp16_tflops_fp32_acc);
 }
 
-/* A kernel's rate was measured, or moved, in 16 bits with fp32 accumulation, whatever products of
- * matrices add up in. */
+/* Rate of an attention kernel in a roof's arithmetic. The platform's rate was measured or moved in
+ * 16 bits with fp32 accumulation, independent of the accumulation of matrix products. */
 static double attention_rate(const rp_roof *roof, double tflops)
 {
     const rp_platform *p = roof->platform;
