@@ -1,8 +1,8 @@
 /* Turns the orders of a schedule into a program: ops, recompute, waits, buffers, iterations.
  *
- * Two passes over the ops in queue order. The first lets the schedule emit and notes where each
- * (iteration, stage, microbatch) has gone; the second looks the producers up and writes the waits.
- * All sizes are known before anything is allocated. */
+ * Two passes over the ops in queue order. In the first the schedule emits ops, and the builder
+ * notes the position of each (iteration, stage, microbatch); the second looks up the producers and
+ * writes the waits. All sizes are known before anything is allocated. */
 #include "common/schedule/build.h"
 
 #include "common/base/log.h"
@@ -14,7 +14,7 @@
 
 #define NOWHERE UINT32_MAX
 
-/* Ops that a stage's backward unit begins with. */
+/* Ops at the beginning of a stage's backward unit. */
 enum {
     UNIT_RECOMPUTE = 1,
     UNIT_FORWARD = 2,
@@ -24,14 +24,14 @@ struct rp_emitter {
     rp_program *program;
     uint32_t count; /* ops emitted so far */
     uint32_t capacity;
-    bool overflow; /* a schedule emitted more than its rule allows */
+    bool overflow; /* the schedule emitted more ops than its rule allows */
     uint16_t iteration;
     uint32_t microbatches;
-    uint32_t backward_base; /* stage of backward position 0 where backward stages are their own */
+    uint32_t backward_base; /* stage of backward position 0 if backward stages are separate */
     uint8_t *unit;          /* [stage] UNIT_* */
     uint32_t *forward_at;   /* [iteration][forward stage][microbatch] -> op */
     uint32_t *backward_at;  /* [iteration][stage - backward_base][microbatch] -> B or I */
-    uint32_t *weight_at;    /* as backward_at -> W; NULL where the schedule does not split */
+    uint32_t *weight_at;    /* as backward_at -> W; NULL if the schedule does not split */
     uint64_t inputs;        /* backwards emitted in two parts */
     uint64_t weights;
     uint32_t *iteration_begin; /* [queue][iteration + 1] -> first op */
@@ -133,9 +133,9 @@ static void set_pipeline_stages(const rp_partition *partition, rp_program *progr
     }
 }
 
-/* Forward stages ascending; then backward stages in execution order, the head's first. Where the
- * forward stages leave the head stage's layers out, that stage is fused: it computes their forward
- * itself and recomputes nothing. */
+/* Sets forward stages, ascending, then backward stages in execution order, the head's first. If the
+ * forward stages leave out the layers of the head's stage, that stage is fused: it computes their
+ * forward itself and recomputes nothing. */
 static void set_separate_stages(const rp_partition *partition, rp_program *program)
 {
     uint32_t layer = 0;
@@ -226,8 +226,8 @@ static rp_status allocate(rp_emitter *e, bool splits, rp_arena *scratch, rp_reas
     uint64_t barriers = barrier_count(program);
     uint64_t weights = splits ? program->backward_count : 0;
     uint64_t ops = units * (ops_per_microbatch(e) + weights) + barriers;
-    /* Every forward waits for at most one op, every backward for two, a barrier for all GPUs and
-     * all GPUs for it. Pages that are not touched cost nothing. */
+    /* Every forward waits for at most 1 op, every backward for 2, a barrier for all GPUs, and all
+     * GPUs for the barrier. Pages that are not touched cost nothing. */
     uint64_t waits = units * (program->forward_count + 2 * (uint64_t)program->backward_count) +
                      barriers * 2 * program->gpu_count;
     if (ops > RP_MAX_OPS || waits > UINT32_MAX) {
@@ -298,7 +298,7 @@ static rp_status emit_orders(const rp_schedule_type *schedule, const rp_schedule
 
 /* ---- pass 2: waits --------------------------------------------------------------------------- */
 
-/* The queue's own order already covers producers before `op` in the same queue. */
+/* Adds a wait, unless the producer is in the same queue, whose order already covers it. */
 static inline void add_wait(rp_emitter *e, const rp_queue *queue, uint32_t producer)
 {
     if (producer == NOWHERE || (producer >= queue->op_begin && producer < queue->op_end)) {
@@ -332,13 +332,14 @@ static void add_backward_waits(rp_emitter *e, const rp_queue *queue, const rp_op
     }
 }
 
-/* `first`: the op begins a unit; `early`: a recompute may run before the unit's dependencies. */
+/* @param first the op begins a unit @param early a recompute may run before the unit's
+ * dependencies */
 static void add_op_waits(rp_emitter *e, const rp_queue *queue, const rp_op *op, bool in_unit,
                          bool first, bool early)
 {
     bool backward = rp_op_kind_goes_back((rp_op_kind)op->kind);
     if (rp_op_kind_is_weight_part(op->kind)) {
-        return; /* its I is in the same queue */
+        return; /* its input part is in the same queue */
     }
     if (!in_unit && !backward) {
         if (op->stage != 0) {
@@ -370,7 +371,7 @@ static void build_waits(rp_emitter *e)
     bool barriers = barrier_count(program) != 0;
     for (uint32_t gpu = 0; gpu < program->gpu_count; gpu++) {
         const rp_queue *queue = &program->queues[gpu];
-        bool in_unit = false; /* the op before is joined to this one */
+        bool in_unit = false; /* the op before is joined to the current op */
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
             rp_op *op = &program->ops[i];
             op->wait_begin = e->wait_count;
@@ -405,7 +406,7 @@ static void build_barrier_waits(rp_emitter *e)
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-/* The forward stage that computes `layer`; the last one for the head's input. */
+/* The forward stage that computes `layer`; the last forward stage for the head's input. */
 static uint32_t forward_stage_of(const rp_program *program, uint32_t layer)
 {
     for (uint32_t s = 0; s < program->forward_count; s++) {
@@ -448,14 +449,14 @@ static void add_stage_buffers(rp_emitter *e, uint32_t stage, uint64_t bytes, boo
     }
 }
 
-/* One buffer per backward stage and microbatch: the stage's input, kept from the forward to the
- * backward, or to its weight part where that comes apart. A pipeline's stage keeps it on its GPU;
- * separate backward stages run elsewhere, so their inputs go through host memory. */
+/* Makes a buffer for each backward stage and microbatch: the stage's input, kept from the forward
+ * to the backward, or to the weight part of a backward in two parts. A pipeline's stage keeps it on
+ * its GPU; separate backward stages run elsewhere, so their inputs go through host memory. */
 static rp_status build_buffers(const rp_schedule_config *config, bool separate, rp_emitter *e)
 {
     rp_program *program = e->program;
     if (program->forward_count == 0) {
-        return RP_OK; /* all fused: nothing is kept */
+        return RP_OK; /* all stages are fused: no input is kept */
     }
     uint64_t kept = 0;
     for (uint32_t j = 0; j < program->backward_count; j++) {

@@ -3,7 +3,8 @@
 #include "common/base/reason.h"
 #include "common/schedule/schedule_type.h"
 
-/* One split: weights in order, `head` on top of the first (head_first) or last stage. */
+/* A sequence to split: weights in order, and the weight `head` in addition on the first
+ * (head_first) or last stage. */
 typedef struct split {
     const int64_t *weights;
     uint32_t count;
@@ -11,9 +12,9 @@ typedef struct split {
     bool head_first;
 } split;
 
-/* Fills stages from the front, each with as many layers as `cap` allows; false where they do not
- * fit. By exchange this is feasible whenever anything is, and of all splits within `cap` it is the
- * one with the most layers in front. `layers` may be NULL. */
+/* Fills stages from the front, each with as many layers as `cap` allows; false if the layers do not
+ * fit. By an exchange argument this succeeds whenever any split within `cap` exists, and gives the
+ * split with the most layers in front. `layers` may be NULL. */
 static bool fill_front(const split *s, uint32_t stages, int64_t cap, uint32_t *layers)
 {
     uint32_t next = 0;
@@ -60,14 +61,15 @@ static rp_status split_even(const split *s, uint32_t stages, rp_arena *arena, ui
     return RP_OK;
 }
 
-/* The multiple of the GPUs that is nearest to the layers, at least one stage per GPU. */
+/* The multiple of the GPUs that is nearest to the number of layers, at least 1 stage per GPU. */
 static uint32_t default_stages(uint32_t layers, uint32_t gpus)
 {
     uint32_t per_gpu = (uint32_t)((2 * (uint64_t)layers + gpus - 1) / (2 * (uint64_t)gpus));
     return gpus * (per_gpu == 0 ? 1 : per_gpu);
 }
 
-/* Weights are gathered layer by layer, whatever the head takes: a unit is a block. */
+/* Makes a stage of each layer: data-parallel systems gather weights block by block, independent of
+ * the head's time. */
 static rp_status each_layer(uint32_t layers, rp_arena *arena, rp_partition *partition_out)
 {
     *partition_out = (rp_partition){.forward_count = layers};
@@ -99,8 +101,9 @@ static rp_status even_pipeline(const rp_schedule_type *schedule, const rp_costs 
     return split_even(&even, stages, arena, &partition_out->forward_layers);
 }
 
-/* Backward: `gpus` stages in execution order. The head's stage is fused, so that the forward stages
- * cover the layers before it: as few as take no longer than the slowest backward stage. */
+/* Makes `backward_stages` backward stages in execution order. The head's stage is fused, so the
+ * forward stages cover the layers before it, with the fewest stages that take no longer than the
+ * slowest backward stage. */
 static rp_status even_separate(const rp_costs *costs, uint32_t backward_stages, rp_arena *arena,
                                rp_partition *partition_out)
 {

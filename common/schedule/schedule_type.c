@@ -169,7 +169,7 @@ static rp_status check_pipeline(const rp_schedule_type *schedule, const rp_sched
             schedule->name, exactly == config->gpus ? "one stage" : "two stages", stages,
             config->gpus, exactly);
     }
-    bool anywhere = config->orders != NULL; /* a file places its stages as it likes */
+    bool anywhere = config->orders != NULL; /* a file may place its stages anywhere */
     if (stages == 0 || (stages % config->gpus != 0 && !anywhere)) {
         return rp_refuse(
             reason, RP_USAGE,
@@ -285,14 +285,15 @@ rp_status rp_partition_of_program(const rp_program *program, rp_arena *arena,
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Bytes per stage and microbatch in either direction, with its ops, waits, buffers, timeline and
- * what lowering, engine and metrics keep; at layer grain for each layer beyond the first. Measured
- * from 590 (zero2) to 1330 (zero-infinity), 55 to 100 at stage fidelity, and 165 to 250. */
+/* Bytes per stage and microbatch in either direction: ops, waits, buffers, timeline and the data of
+ * lowering, engine and metrics. LAYER_BYTES is added at layer grain for each layer beyond the
+ * first. Measured values are 590 (zero2) to 1330 (zero-infinity), 55 to 100 at stage fidelity, and
+ * 165 to 250. */
 #define LOWERED_UNIT_BYTES 1000.0
 #define STAGE_UNIT_BYTES 75.0
 #define LAYER_BYTES 220.0
 
-/* Of an op that is there, and its part of waits and buffers. */
+/* Bytes in addition to an existing op, with its part of waits and buffers. */
 #define LOWERED_OP_BYTES 130.0
 #define STAGE_OP_BYTES 30.0
 

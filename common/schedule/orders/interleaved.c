@@ -9,7 +9,7 @@ static uint32_t group_count(const rp_schedule_config *config)
     return groups == 0 ? 1 : groups;
 }
 
-/* M is allowed when it is a multiple of M div P; these are the nearest on both sides. */
+/* M must be a multiple of M div P; finds the nearest valid values on both sides. */
 rp_status rp_interleaved_check(const rp_schedule_config *config, const char *name,
                                rp_reason *reason)
 {
@@ -27,8 +27,8 @@ rp_status rp_interleaved_check(const rp_schedule_config *config, const char *nam
         name, m, group_count(config), 2 * config->gpus - 1, config->gpus, below, above);
 }
 
-/* Group, chunk and microbatch as counters instead of divisions: number k is microbatch
- * (k div qV) q + k mod q of chunk (k div q) mod V. */
+/* Counters of group, chunk and microbatch, instead of divisions: number k is microbatch (k div qV)
+ * q + k mod q of chunk (k div q) mod V. */
 typedef struct cursor {
     uint32_t in_group; /* k mod q */
     uint32_t chunk;    /* (k div q) mod V */
@@ -46,7 +46,7 @@ static inline void advance(cursor *c, uint32_t q, uint32_t chunks)
     }
 }
 
-/* Backward number k, in whole or in part. */
+/* Emits backward number k, as a whole or in part. */
 static inline void emit_backward(const rp_schedule_config *config, uint32_t rank, uint32_t chunks,
                                  const cursor *c, rp_interleaved_part part, rp_emitter *emitter)
 {

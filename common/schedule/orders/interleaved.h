@@ -11,26 +11,26 @@
 #include "common/base/reason.h"
 #include "common/schedule/schedule_type.h"
 
-/** Part that is emitted as a backward. */
+/** Part of a backward that is emitted. */
 typedef enum rp_interleaved_part {
     RP_INTERLEAVED_WHOLE,  /**< the whole backward */
-    RP_INTERLEAVED_INPUT,  /**< its input part; the weight parts follow, oldest first */
-    RP_INTERLEAVED_WEIGHT, /**< of no use to callers */
+    RP_INTERLEAVED_INPUT,  /**< the input part; weight parts follow, oldest first */
+    RP_INTERLEAVED_WEIGHT, /**< for internal use */
 } rp_interleaved_part;
 
 /**
- * Refuses M that is no multiple of M div P.
- * @param name the schedule's, for the message
- * @retval RP_OK, RP_USAGE (logged, with the nearest allowed)
+ * Refuses an M that is not a multiple of M div P.
+ * @param name the schedule's name, for the message
+ * @retval RP_OK, RP_USAGE (given as the reason, with the nearest valid values)
  */
 rp_status rp_interleaved_check(const rp_schedule_config *config, const char *name,
                                rp_reason *reason);
 
 /**
  * Emits the order of `rank`.
- * @param ahead forwards of the warm-up beyond those of all chunks but one
- * @param part RP_INTERLEAVED_WHOLE, or RP_INTERLEAVED_INPUT: then each weight part comes `lag`
- *        input parts after its own, and the last `lag` at the end
+ * @param ahead forwards of the warm-up beyond those of all chunks except the last
+ * @param part RP_INTERLEAVED_WHOLE, or RP_INTERLEAVED_INPUT: each weight part then comes `lag`
+ *        input parts after its own input part, and the last `lag` weight parts come at the end
  */
 void rp_interleaved_order(const rp_schedule_config *config, uint32_t rank, uint32_t ahead,
                           rp_interleaved_part part, uint32_t lag, rp_emitter *emitter);

@@ -75,7 +75,7 @@ void rp_zero_bubble_order(const rp_schedule_config *config, uint32_t rank, uint3
     }
 }
 
-/* Microbatches begin .. end - 1 through all stages of `rank` and back. */
+/* Emits microbatches begin .. end - 1 through all stages of `rank` and back. */
 static void emit_loop(const rp_schedule_config *config, uint32_t rank, uint32_t begin, uint32_t end,
                       rp_emitter *emitter)
 {

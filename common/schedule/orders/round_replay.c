@@ -4,9 +4,9 @@
 /* Properties of the next job that do not depend on the microbatch. */
 typedef struct job_times {
     bool backward;
-    bool first;        /* of its direction: nothing of that direction precedes it */
+    bool first;        /* the first job of its direction */
     int64_t ahead_ps;  /* pre-work that may run before the job's dependencies (early recompute) */
-    int64_t length_ps; /* of one microbatch, pre-work included */
+    int64_t length_ps; /* time of a microbatch, pre-work included */
     int64_t forward_hop_ps;
     int64_t backward_hop_ps;
 } job_times;
@@ -34,7 +34,8 @@ static job_times times_of(const rp_replay *r, const rp_replay_round *round, uint
     return t;
 }
 
-/* When microbatch `m` may begin as far as its dependencies go; may be negative with pre-work. */
+/* Time at which the dependencies of microbatch `m` allow it to begin; may be negative with
+ * pre-work. */
 static int64_t ready_ps(const rp_replay *r, const rp_replay_round *round, const job_times *t,
                         uint32_t m)
 {

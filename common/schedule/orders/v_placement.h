@@ -1,6 +1,6 @@
 /** @file v_placement.h  Two stages per GPU in the shape of a V: rank r has stage r on the way down
- * and stage 2 P - 1 - r on the way up, so that rank 0 has the first and the last (schedules.md 3
- * to 5). */
+ * and stage 2 P - 1 - r on the way up, so that rank 0 has the first and the last stage
+ * (schedules.md 3 to 5). */
 #pragma once
 
 #include "common/schedule/schedule_type.h"
@@ -12,14 +12,14 @@ typedef enum rp_v_chunk {
     RP_V_CHUNKS,
 } rp_v_chunk;
 
-/** One rank's running counters: the next microbatch of each kind of op and chunk. */
+/** Running counters of a rank: the next microbatch of each kind of op and chunk. */
 typedef struct rp_v_rank {
     rp_emitter *emitter;
     uint32_t stage[RP_V_CHUNKS];
-    uint32_t microbatches; /**< ops of later ones are counted, but not emitted */
+    uint32_t microbatches; /**< ops of later microbatches are counted, but not emitted */
     uint32_t forwards[RP_V_CHUNKS];
-    uint32_t backwards[RP_V_CHUNKS]; /**< whole ones and input parts */
-    uint32_t weights[RP_V_CHUNKS];   /**< weight parts, also those inside whole backwards */
+    uint32_t backwards[RP_V_CHUNKS]; /**< whole backwards and input parts */
+    uint32_t weights[RP_V_CHUNKS];   /**< weight parts, including those inside whole backwards */
 } rp_v_rank;
 
 static inline rp_v_rank rp_v_rank_begin(const rp_schedule_config *config, uint32_t rank,
@@ -46,7 +46,7 @@ static inline void rp_v_input(rp_v_rank *v, rp_v_chunk chunk)
     }
 }
 
-/** The weight part of the oldest input part of `chunk` that has none. */
+/** Emits the weight part for the oldest input part of `chunk` that lacks it. */
 static inline void rp_v_weight(rp_v_rank *v, rp_v_chunk chunk)
 {
     uint32_t microbatch = v->weights[chunk]++;
@@ -55,7 +55,7 @@ static inline void rp_v_weight(rp_v_rank *v, rp_v_chunk chunk)
     }
 }
 
-/** The whole backward. */
+/** Emits a whole backward. */
 static inline void rp_v_backward(rp_v_rank *v, rp_v_chunk chunk)
 {
     uint32_t microbatch = v->backwards[chunk]++;
@@ -65,7 +65,8 @@ static inline void rp_v_backward(rp_v_rank *v, rp_v_chunk chunk)
     }
 }
 
-/** A forward of `chunk` together with a whole backward of the other; both microbatches exist. */
+/** Emits a forward of `chunk` together with a whole backward of the other chunk; both microbatches
+ * exist. */
 static inline void rp_v_overlapped(rp_v_rank *v, rp_v_chunk chunk)
 {
     rp_v_chunk other = chunk == RP_V_DOWN ? RP_V_UP : RP_V_DOWN;

@@ -3,20 +3,20 @@
 #include "common/base/hash.h"
 #include "common/schedule/planned/greedy.h"
 
-/* Fixed schedules, and each setting of the switches as often as it gains. */
+/* Most candidates: fixed schedules, and each setting of the switches as often as it gains. */
 #define MOST_CANDIDATES 64u
 
 typedef struct search {
-    rp_cell_plan *plan;             /* the best so far */
+    rp_cell_plan *plan;             /* best plan so far */
     uint64_t seen[MOST_CANDIDATES]; /* hashes of the candidates' orders */
     uint32_t seen_count;
     uint32_t *capacity; /* [gpu] */
     rp_greedy greedy;
-    rp_cell_order order; /* the greedy builder's */
+    rp_cell_order order; /* order of the greedy builder */
 } search;
 
-/* Less makespan, or as much and less between a GPU's first start and last end: iterations without a
- * barrier can follow each other at that distance. */
+/* True if `a` has a smaller makespan, or the same makespan and less time between a GPU's first
+ * start and last end: iterations without a barrier can follow each other at that distance. */
 static bool is_better(const rp_cells *c, const rp_cell_order *a, const rp_cell_order *b)
 {
     return a->makespan_ps < b->makespan_ps ||
@@ -24,7 +24,7 @@ static bool is_better(const rp_cells *c, const rp_cell_order *a, const rp_cell_o
             rp_cell_order_span_ps(c, a) < rp_cell_order_span_ps(c, b));
 }
 
-/* Many settings come to the same order, which is looked at once. */
+/* False for an order that another setting has given before, so that each order is tried once. */
 static bool is_new(search *s, const rp_cell_order *candidate)
 {
     uint64_t hash = RP_HASH_SEED;
@@ -84,7 +84,8 @@ static rp_status try_zb(search *s)
     return RP_OK;
 }
 
-/* A bubble that some GPU has anyway need not be avoided on the others: again with the one found. */
+/* Repeats each setting with the bubble found, as long as the bubble shrinks: a bubble that some GPU
+ * has anyway need not be avoided on other GPUs. */
 static rp_status try_zbv(search *s)
 {
     for (uint32_t bits = 0; bits < 4; bits++) {

@@ -14,7 +14,7 @@ static int64_t hop_ps(const rp_cells *c, uint32_t from, uint32_t to)
     return c->gpu_of[from] != c->gpu_of[to] ? c->hop_ps : 0;
 }
 
-/* From the input part of stage + 1 to that of `stage`. */
+/* Lag from the input part of stage + 1 to the input part of `stage`. */
 static int64_t gradient_lag_ps(const rp_cells *c, uint32_t stage)
 {
     bool same = c->gpu_of[stage + 1] == c->gpu_of[stage];
@@ -26,7 +26,7 @@ uint32_t rp_cell_dependencies(const rp_cells *c, rp_cell cell, rp_cell_edge edge
     rp_cell_name name = rp_cell_name_of(c, cell);
     uint32_t stage = name.stage;
     uint32_t count = 0;
-    if (name.kind != RP_CELL_FORWARD) { /* the part before it */
+    if (name.kind != RP_CELL_FORWARD) { /* the part before it of the same microbatch */
         edges_out[count++] = (rp_cell_edge){cell - 1, 0};
     }
     if (name.kind == RP_CELL_FORWARD && stage > 0) {
@@ -59,7 +59,7 @@ uint32_t rp_cell_dependents(const rp_cells *c, rp_cell cell, rp_cell_edge edges_
     return count;
 }
 
-/* As in the engine: sums must stay far from 2^63. */
+/* Sums of times must stay far from 2^63, as in the engine. */
 static rp_status check_work(const rp_cells *c, rp_reason *reason)
 {
     double total = 2.0 * (double)c->hop_ps * c->count;
@@ -159,8 +159,8 @@ rp_status rp_cell_order_of(const rp_schedule_type *schedule, const rp_schedule_c
 typedef struct runner {
     const rp_cells *c;
     rp_cell_order *order;
-    uint32_t *next;      /* [gpu] place in the order */
-    rp_cell *blocked_on; /* [gpu] what its next cell waits for, on another GPU */
+    uint32_t *next;      /* [gpu] position of its next cell in the order */
+    rp_cell *blocked_on; /* [gpu] cell on another GPU for which its next cell waits */
     int64_t *free_ps;    /* [gpu] */
     uint32_t *ready;     /* stack of GPUs that can go on */
     uint32_t ready_count;
@@ -169,7 +169,8 @@ typedef struct runner {
 
 #define NOT_RUN UINT32_MAX
 
-/* When the cell can start; false: something it waits for has not run, and is noted. */
+/* Finds the time at which the cell can start; false: a cell on which it depends has not run and is
+ * noted in blocked_on. */
 static bool find_start(runner *r, uint32_t gpu, rp_cell cell, int64_t *start_out)
 {
     rp_cell_edge edges[2];

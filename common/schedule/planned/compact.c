@@ -1,16 +1,16 @@
-/* Compaction of orders by justification (cells.h). One pass serves both directions: seen from the
- * makespan backwards, what waits for a cell is what it waits for, a weight part is what takes
- * memory and a forward is what gives it back. */
+/* Compaction of orders by justification (cells.h). The same pass serves both directions: in
+ * reversed time, from the makespan backwards, dependents and dependencies change places, weight
+ * parts take memory and forwards give it back. */
 #include "common/schedule/planned/cells.h"
 
 #include "common/base/units.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Entries that a cell looks back for a gap; its old place is always found. */
+/* Most entries that are searched backwards for a gap; a cell's old place is always found. */
 #define LOOK_BACK 4096u
 
-/* Cells looked at before no round of two passes is begun any more. */
+/* Number of visited cells after which no further round of two passes begins. */
 #define MOST_STEPS (UINT64_C(1) << 28)
 
 typedef struct entry {
@@ -24,10 +24,10 @@ typedef struct pass {
     const uint32_t *capacity;
     bool reversed;
     entry *entries;
-    rp_cell *row;      /* [gpu's begin ...] cells placed so far, in the order of their times */
-    uint32_t *placed;  /* [gpu] how many */
-    int64_t *start_ps; /* [cell] in the pass's direction */
-    uint32_t *live;    /* [cell] kept while it runs, itself included */
+    rp_cell *row;      /* [gpu's begin ...] placed cells, in the order of their times */
+    uint32_t *placed;  /* [gpu] number of placed cells */
+    int64_t *start_ps; /* [cell] start in the pass's direction */
+    uint32_t *live;    /* [cell] forwards kept while it runs, itself included */
     uint64_t steps;
 } pass;
 
@@ -41,8 +41,8 @@ static int compare_entries(const void *left, const void *right)
     return a->sequence < b->sequence ? -1 : 1;
 }
 
-/* An input part counts from where its gradient is needed: what it waits for then comes before it,
- * even where its recompute runs ahead. */
+/* Sorts the cells by time. An input part counts from the time at which its gradient is needed: its
+ * dependencies then come before it, even if its recompute runs ahead. */
 static void sort_cells(pass *p, const rp_cell_order *order)
 {
     for (rp_cell cell = 0; cell < p->c->count; cell++) {
@@ -76,14 +76,14 @@ static bool waits_for(const rp_cell_edge *edges, uint32_t count, rp_cell cell)
     return (count > 0 && edges[0].on == cell) || (count > 1 && edges[1].on == cell);
 }
 
-/* Kept while `cell` runs, if it runs right behind place `at` of the row. */
+/* Forwards kept while `cell` runs, if it is inserted at place `at` of the row. */
 static uint32_t live_at(const pass *p, const rp_cell *row, uint32_t at, rp_cell cell)
 {
     uint32_t before = at == 0 ? 0 : p->live[row[at - 1]] - (gives(p, row[at - 1]) ? 1 : 0);
     return before + (takes(p, cell) ? 1 : 0);
 }
 
-/* Puts the cell into the first gap of its GPU that is late and long enough. */
+/* Puts the cell into its GPU's first gap that is late and long enough. */
 static void place(pass *p, rp_cell cell)
 {
     uint32_t gpu = rp_cell_gpu(p->c, cell);
@@ -109,7 +109,8 @@ static void place(pass *p, rp_cell cell)
             break;
         }
         int64_t from = at == 1 ? ready : rp_max_ps(ready, end_of(p, row[at - 2]));
-        /* One without duration stays behind those that came to the same time before it. */
+        /* A cell without duration stays behind cells that were placed at the same time before
+         * it. */
         if (from + duration <= p->start_ps[next] && from < p->start_ps[next]) {
             best = at - 1;
             start = from;
@@ -125,7 +126,7 @@ static void place(pass *p, rp_cell cell)
     p->start_ps[cell] = start;
 }
 
-/* Places all cells anew and turns the result the right way round. */
+/* Places all cells again and reverses the result if the pass was reversed. */
 static void justify(pass *p, bool reversed, rp_cell_order *order)
 {
     const rp_cells *c = p->c;
@@ -150,8 +151,9 @@ static void justify(pass *p, bool reversed, rp_cell_order *order)
     }
 }
 
-/* As late as possible. Running the order gives its sequence, but also the earliest times. Cells
- * that take no time can be put in each other's way; then it does not run. */
+/* Places cells as late as possible. Running the order gives its sequence, but also sets the
+ * earliest times, so the late times are restored. Cells that take no time can block each other;
+ * then the order does not run. */
 static rp_status justify_late(pass *p, int64_t *late_ps, rp_cell_order *order)
 {
     justify(p, true, order);

@@ -17,7 +17,7 @@ rp_cell rp_greedy_next(const rp_greedy *g, uint32_t gpu, uint32_t chunk, rp_cell
     return rp_cell_of(g->c, kind, stage_of(g, gpu, chunk), g->gpus[gpu].done[chunk][kind]);
 }
 
-/* Every kind's microbatches ascend. */
+/* True if the cell has been appended: microbatches of each kind ascend. */
 static bool is_done(const rp_greedy *g, rp_cell cell)
 {
     rp_cell_name name = rp_cell_name_of(g->c, cell);
@@ -67,7 +67,7 @@ void rp_greedy_put(rp_greedy *g, uint32_t gpu, uint32_t chunk, rp_cell_kind kind
     g->order->start_ps[cell] = start;
 }
 
-/* The pending weight part whose input part came first, of those that take no longer than `gap_ps`.
+/* Finds the pending weight part with the oldest input part among those that take at most `gap_ps`.
  */
 static bool find_weight(const rp_greedy *g, uint32_t gpu, int64_t gap_ps, uint32_t *chunk_out)
 {

@@ -10,8 +10,8 @@ static int64_t duration_ps(const rp_greedy *g, uint32_t stage, rp_cell_kind kind
     return rp_cell_duration_ps(g->c, rp_cell_of(g->c, kind, stage, 0));
 }
 
-/* When GPU `gpu`'s first input part can start, if no GPU behind it makes it wait: microbatch 0 goes
- * down to the last GPU and comes back. */
+/* Time at which the first input part of GPU `gpu` can start if no later GPU delays it: microbatch 0
+ * goes down to the last GPU and comes back. */
 static int64_t first_input_ps(const rp_greedy *g, uint32_t gpu)
 {
     const rp_cells *c = g->c;
@@ -25,8 +25,8 @@ static int64_t first_input_ps(const rp_greedy *g, uint32_t gpu)
     return at;
 }
 
-/* Every GPU has run one forward less than the one before it, until that one has run all: otherwise
- * it would wait for one that comes only after an input part of its own. */
+/* A GPU stays at least 1 forward behind the GPU before it until that GPU has run all its forwards:
+ * otherwise it could wait for a forward that comes only after one of its own input parts. */
 static bool can_forward(const rp_greedy *g, uint32_t gpu)
 {
     if (!rp_greedy_can(g, gpu, 0, RP_CELL_FORWARD)) {
@@ -53,8 +53,8 @@ static void warm_up(rp_greedy *g, bool more)
     }
 }
 
-/* True where the input part is better run first: it is there, and the next GPU has more than one
- * forward to go on with. */
+/* True if the input part should run first: it can run, and the next GPU is more than 1 forward
+ * behind. */
 static bool should_skip(const rp_greedy *g, uint32_t gpu)
 {
     if (gpu + 1 == g->c->gpus || !rp_greedy_can(g, gpu, 0, RP_CELL_INPUT)) {

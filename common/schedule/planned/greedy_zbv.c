@@ -7,9 +7,9 @@ static uint32_t forwards(const rp_greedy *g, uint32_t gpu)
     return g->gpus[gpu].done[DOWN][RP_CELL_FORWARD] + g->gpus[gpu].done[UP][RP_CELL_FORWARD];
 }
 
-/* Before GPU `gpu`'s first forward on the way up comes in, forwards on the way down through all
- * GPUs up to this one, as long as they fit in time, and in memory with two for each GPU on the way
- * up. */
+/* Before the first forward on the way up of GPU `gpu`, appends forwards on the way down through all
+ * GPUs up to this GPU, as long as they fit in time, and in memory with a reserve of two forwards
+ * for each GPU on the way up. */
 static void push_down(rp_greedy *g, uint32_t gpu)
 {
     int64_t up = rp_greedy_ready_ps(g, gpu, UP, RP_CELL_FORWARD);
@@ -17,7 +17,7 @@ static void push_down(rp_greedy *g, uint32_t gpu)
     const rp_greedy_gpu *state = &g->gpus[gpu];
     while (state->done[DOWN][RP_CELL_FORWARD] < g->c->microbatches &&
            state->live + reserve <= g->capacity) {
-        int64_t end = 0; /* of another one on this GPU */
+        int64_t end = 0; /* end of another forward on this GPU */
         for (uint32_t i = 0; i <= gpu; i++) {
             const rp_greedy_gpu *on = &g->gpus[i];
             int64_t ready = i == 0 ? 0 : end + g->c->hop_ps;
@@ -33,7 +33,7 @@ static void push_down(rp_greedy *g, uint32_t gpu)
     }
 }
 
-/* One forward more, on the way up where there is one, if the GPU before has run more. */
+/* Appends another forward, on the way up if possible, if the GPU before has run more forwards. */
 static bool catch_up(rp_greedy *g, uint32_t gpu)
 {
     uint32_t chunk = rp_greedy_can(g, gpu, UP, RP_CELL_FORWARD) ? UP : DOWN;
@@ -54,7 +54,7 @@ static void warm_up(rp_greedy *g)
         push_down(g, gpu);
         rp_greedy_put(g, gpu, UP, RP_CELL_FORWARD);
     }
-    for (bool moved = true; moved;) { /* until all have as many */
+    for (bool moved = true; moved;) { /* until all GPUs have equally many forwards */
         moved = false;
         for (uint32_t gpu = g->c->gpus; gpu-- > 1;) {
             moved |= catch_up(g, gpu);
@@ -62,8 +62,8 @@ static void warm_up(rp_greedy *g)
     }
 }
 
-/* Each GPU's choice is made before any of them moves: a stage on the way down has its gradient only
- * when the next GPU has run its part in an earlier turn. */
+/* All GPUs choose before any of them moves: a stage on the way down has its gradient only if the
+ * next GPU has run its input part in an earlier turn. */
 static void choose_inputs(rp_greedy *g)
 {
     for (uint32_t gpu = 0; gpu < g->c->gpus; gpu++) {
