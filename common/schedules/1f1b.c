@@ -1,5 +1,5 @@
 /* 1F1B: min(P - 1 - r, M) warm-up forwards, then a forward and a backward in turn, then the rest of
- * the backwards; microbatches ascending. One stage per GPU. */
+ * the backwards; microbatches ascending. A GPU has a single stage. */
 #include "common/schedule/orders/pipeline.h"
 
 const rp_schedule_type rp_schedule_1f1b = {

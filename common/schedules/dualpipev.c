@@ -1,7 +1,7 @@
-/* DualPipeV: two stages per GPU in a V; in the steady state a forward of one of them and a backward
- * of the other belong together, so that their communication hides behind each other's computation.
- * Backwards come in two parts where a rank would otherwise keep its neighbour waiting. Step numbers
- * are those of the published code. Needs 2 P microbatches. */
+/* DualPipeV: two stages per GPU in a V; in the steady state a forward of either stage runs together
+ * with a backward of the other stage, so that their communication hides behind each other's
+ * computation. Backwards come in two parts if a rank would otherwise keep its neighbour waiting.
+ * Step numbers are those of the published code. Needs at least 2 P microbatches. */
 #include "common/base/reason.h"
 #include "common/schedule/orders/v_placement.h"
 
@@ -18,7 +18,7 @@ static rp_status check(const rp_schedule_config *config, rp_reason *reason)
         least, config->gpus, config->microbatches, least);
 }
 
-/* A rank, and which of its stages has the oldest input part without a weight part. */
+/* A rank, and its stage that has the oldest input part without a weight part. */
 typedef struct dual_rank {
     rp_v_rank v;
     rp_v_chunk oldest;
@@ -34,8 +34,8 @@ static bool pending(const rp_v_rank *v, rp_v_chunk chunk)
     return v->weights[chunk] < v->backwards[chunk];
 }
 
-/* Input parts of the two stages alternate, until only RP_V_DOWN has some. Where none is pending,
- * there is nothing to do. */
+/* Emits the oldest pending weight part, if any: input parts of the two stages alternate, until only
+ * RP_V_DOWN has input parts. */
 static void weight_part(dual_rank *d)
 {
     rp_v_chunk chunk = pending(&d->v, d->oldest) ? d->oldest : other(d->oldest);
@@ -90,12 +90,12 @@ static void backward(dual_rank *d, rp_v_chunk chunk, bool split)
     }
 }
 
-/* Steps 6 to 8. From halfway through step 6 on backwards come in two parts. */
+/* Steps 6 to 8. From the middle of step 6 on, backwards come in two parts. */
 static void cool_down(dual_rank *d, uint32_t gpus, uint32_t rank)
 {
     uint32_t half = (rank + 1) / 2;
     bool odd = rank % 2 == 1;
-    d->oldest = odd ? RP_V_UP : RP_V_DOWN; /* the first one in two parts */
+    d->oldest = odd ? RP_V_UP : RP_V_DOWN; /* stage of the first backward in two parts */
     for (uint32_t i = 0; i < rank + 1; i++) {
         backward(d, RP_V_UP, odd ? i >= half : i > half);
         backward(d, RP_V_DOWN, i >= half);

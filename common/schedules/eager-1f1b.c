@@ -1,6 +1,6 @@
 /* Eager 1F1B: as 1F1B with min(2 (P - 1 - r), M) warm-up forwards, twice as many: a forward's
- * result is on its way long before the next rank needs it, and more activations are kept for that.
- * One stage per GPU. */
+ * result is sent long before the next rank needs it, at the price of more kept activations. A GPU
+ * has a single stage. */
 #include "common/schedule/orders/pipeline.h"
 
 static void order(const rp_schedule_config *config, const void *plan, uint32_t rank,

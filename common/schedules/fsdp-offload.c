@@ -1,9 +1,9 @@
 /* FSDP with CPU offload: as fsdp, with the shards of weights, gradients and optimizer in host
- * memory. Each GPU uploads its shard of a stage before the stage is gathered, one stage ahead of
- * the compute; after the last microbatch the reduced shards of gradients go down, and when all have
- * come the host runs Adam on them. Assumptions: shards move in 16 bit; gradients accumulate
- * unsharded on the GPU (no_sync); Adam reads the shards where they land, without a conversion of
- * its own, and moves 32 B per parameter as in the other systems; uploads read pinned memory. */
+ * memory. Each GPU uploads its shard of a stage before the stage is gathered, a stage ahead of the
+ * compute; after the last microbatch the reduced shards of gradients go down, and after all have
+ * arrived the host runs Adam on them. Assumptions: shards move in 16 bits; gradients accumulate
+ * unsharded on the GPU (no_sync); Adam reads the shards in place, without a conversion of its own,
+ * and moves 32 B per parameter as in the other systems; uploads read pinned memory. */
 #include "common/schedule/orders/data_parallel.h"
 
 const rp_schedule_type rp_schedule_fsdp_offload = {

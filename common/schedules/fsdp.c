@@ -1,9 +1,9 @@
-/* FSDP (ZeRO-3): weights, gradients and optimizer sharded, gathered stage by stage.
- * Weights are gathered before each forward and each backward, one stage ahead of the compute;
- * gradients are reduce-scattered once, after the last microbatch (sim/model.md
- * section 3). The root unit (embedding, final norm, head) is gathered once per microbatch: FSDP
- * does not reshard it after the forward, and it is part of the memory that section 4 counts.
- * Assumption: no backward prefetch, so a stage's reduction comes before the next stage's gather. */
+/* FSDP (ZeRO-3): weights, gradients and optimizer sharded, gathered stage by stage. Weights are
+ * gathered before each forward and each backward, a stage ahead of the compute; gradients are
+ * reduce-scattered once, after the last microbatch (sim/model.md section 3). The root unit
+ * (embedding, final norm, head) is gathered once per microbatch: FSDP does not reshard it after the
+ * forward, and it is part of the memory that section 4 counts. Assumption: no backward prefetch, so
+ * a stage's reduction comes before the next stage's gather. */
 #include "common/schedule/orders/data_parallel.h"
 
 const rp_schedule_type rp_schedule_fsdp = {

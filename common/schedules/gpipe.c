@@ -1,5 +1,5 @@
-/* GPipe: all forwards, then all backwards, microbatches ascending in both.
- * One stage per GPU. M >= P as published; fewer microbatches are legal and only idle more. */
+/* GPipe: all forwards, then all backwards, microbatches ascending in both. A GPU has a single
+ * stage. M >= P as published; fewer microbatches are valid and only cause more idle time. */
 #include "common/schedule/schedule_type.h"
 
 static void order(const rp_schedule_config *config, const void *plan, uint32_t rank,

@@ -1,5 +1,5 @@
 /* Interleaved 1F1B: the order of common/schedule/orders/interleaved.h with 2 (P - 1 - r) forwards
- * more than the chunks before the last one need. Needs M in M div P equal groups. */
+ * more than the chunks before the last chunk need. Needs M in M div P equal groups. */
 #include "common/schedule/orders/interleaved.h"
 
 static rp_status check(const rp_schedule_config *config, rp_reason *reason)

@@ -1,5 +1,5 @@
-/* Megatron pipeline parallelism: 1F1B with resident weights, with the partition that the paper
- * lists for 1F1B and an unfused loss (sim/model.md section 3). */
+/* Megatron pipeline parallelism: 1F1B with resident weights, the partition that the paper lists for
+ * 1F1B, and an unfused loss (sim/model.md section 3). */
 #include "common/schedule/orders/pipeline.h"
 
 const rp_schedule_type rp_schedule_megatron_pp = {

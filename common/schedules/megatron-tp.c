@@ -1,9 +1,9 @@
-/* Megatron tensor parallelism over all GPUs: every layer is split, its ranks work on the same
- * microbatch. A microbatch is written as one slice per rank: rank r runs "microbatch" k N + r, its
- * share of the work, and after each unit all ranks all-reduce the boundary tensors of the whole
- * microbatch: two per layer forward, two more in the recompute and two in the backward, one at the
- * embedding and one at the head (sim/model.md section 3). --microbatches and batch
- * therefore count slices. */
+/* Megatron tensor parallelism over all GPUs: every layer is split, and its ranks work on the same
+ * microbatch. A microbatch is written as a slice for each rank: rank r runs "microbatch" k N + r,
+ * its share of the work, and after each unit all ranks all-reduce the boundary tensors of the whole
+ * microbatch: 2 per layer in the forward, 2 more in the recompute and 2 in the backward, 1 at the
+ * embedding and 1 at the head (sim/model.md section 3). --microbatches and batch therefore count
+ * slices. */
 #include "common/schedule/orders/data_parallel.h"
 
 const rp_schedule_type rp_schedule_megatron_tp = {

@@ -1,7 +1,7 @@
 /* PipeDream-2BW: 1F1B over an endless stream of microbatches whose gradients are accumulated over M
- * of them; the update takes part one step later, so that two versions of the weights do. Needs M >=
- * P: otherwise microbatches in flight would use more than two. Needs the asynchronous optimizer to
- * be more than 1F1B. One stage per GPU. */
+ * of them; the update takes effect a step later, so that two versions of the weights suffice. Needs
+ * M >= P: otherwise microbatches in flight would use more than two versions. Differs from 1F1B only
+ * with the asynchronous optimizer. A GPU has a single stage. */
 #include "common/base/reason.h"
 #include "common/schedule/orders/pipeline.h"
 

@@ -1,6 +1,7 @@
 /* PipeDream: 1F1B over an endless stream of microbatches. The weights are updated after every
- * backward; a microbatch's backward uses the version that its forward used, so that rank r keeps
- * P - r versions. Needs the asynchronous optimizer to be more than 1F1B. One stage per GPU. */
+ * backward; a microbatch's backward uses the version that its forward used, so that rank r keeps P
+ * - r versions. Differs from 1F1B only with the asynchronous optimizer. A GPU has a single
+ * stage. */
 #include "common/schedule/orders/pipeline.h"
 
 const rp_schedule_type rp_schedule_pipedream = {

@@ -1,51 +1,51 @@
 /* RoundPipe with overlapping rounds.
  *
- * Where RoundPipe idles. A round of RoundPipe enters the GPUs one stage after the other: GPU k has
- * nothing to do until the round's first microbatch has gone through k stages, and at the end of an
- * iteration GPU N-1-k has nothing left k stages before the last one ends. The next round comes only
- * after the whole one before it, so that nothing fills these gaps; with two rounds per iteration
- * they are most of the bubble.
+ * RoundPipe's idle time. A round of RoundPipe enters the GPUs stage by stage: GPU k has no work
+ * until the round's first microbatch has gone through k stages, and at the end of an iteration GPU
+ * N-1-k has no more work k stages before the last stage ends. The next round begins only after the
+ * whole round before it, so that nothing fills these gaps; with two rounds per iteration they are
+ * most of the bubble.
  *
- * Rule. Rounds of R microbatches as in RoundPipe, but as equal as possible (20 microbatches in
- * rounds of at most 8 are 7 + 7 + 6, not 8 + 8 + 4). Up to W = max(2, ceil(2 N / R)) rounds, at
+ * Rule. Rounds have R microbatches as in RoundPipe, but are as equal as possible (20 microbatches
+ * in rounds of at most 8 are 7 + 7 + 6, not 8 + 8 + 4). Up to W = max(2, ceil(2 N / R)) rounds, at
  * most MAX_WINDOW, are in flight at once: with R = N two. Jobs (a stage with all microbatches of
- * its round, as in RoundPipe) are dispatched one by one. The next job is the one that can begin
- * first, on whichever GPU that is: of the next jobs of the rounds in flight the one with the
- * earliest start; on ties the one furthest in its round, then the older round. It goes to the GPU
- * on which it can begin then; of several to the one that has become free last, so that the others
- * stay free for what comes next, then to the lowest. A round never overtakes the one before it: its
- * job j is dispatched after that one's job j, so that the oldest round is always on its way out.
+ * its round, as in RoundPipe) are dispatched singly. Among the next jobs of the rounds in flight,
+ * the job with the earliest possible start on any GPU is dispatched; on ties the job furthest in
+ * its round, then the job of the older round. It goes to the GPU on which it can begin at that
+ * time; among several GPUs, to the GPU that has become free last, so that the others stay free for
+ * later jobs, then to the lowest. A round never overtakes the round before it: its job j is
+ * dispatched after job j of the earlier round, so that the oldest round always makes progress.
  *
- * Times. As RoundPipe's free-first start, dispatch replays stage times; what comes out has fixed
- * placements.
+ * Times. Like RoundPipe's free-first start, dispatch replays stage times; the resulting program has
+ * fixed placements.
  *
- * Why it is correct. A job is dispatched after all jobs that it depends on, and every GPU runs its
- * jobs in the order of dispatch: that order is a topological order of all ops, so nothing
- * deadlocks. Every (stage, microbatch) belongs to exactly one job. An iteration's jobs are
- * dispatched after those of the iteration before, so that iterations overlap as they do in
- * RoundPipe and weights are as stale as there.
+ * Correctness. A job is dispatched after all jobs that it depends on, and every GPU runs its jobs
+ * in the order of dispatch: that order is a topological order of all ops, so no deadlock is
+ * possible. Every (stage, microbatch) belongs to exactly 1 job. An iteration's jobs are dispatched
+ * after those of the iteration before, so that iterations overlap as in RoundPipe and weights are
+ * as stale as in RoundPipe.
  *
- * Costs. The same number of jobs as RoundPipe with the same R: every stage's weights go up
- * and its gradients come down as often, and a GPU holds two stages as before. The boundary
- * activations of W rounds are in host memory instead of those of one. Gradients: RoundPipe
- * accumulates rounds (calls of a step) on the GPU, so that a stage's next backward cannot begin
- * before the one of the round before it has ended and its gradients have gone down and up again.
- * Here every round of a step has a slot of its own in host memory, 2 bytes per parameter, and the
+ * Costs. There are as many jobs as in RoundPipe with the same R: every stage's weights are uploaded
+ * and its gradients downloaded as often, and a GPU holds two stages as before. The boundary
+ * activations of W rounds are in host memory instead of those of a single round. Gradients:
+ * RoundPipe accumulates rounds (calls of a step) on the GPU, so that a stage's next backward cannot
+ * begin before its backward of the round before has ended and its gradients have gone down and up
+ * again. Here every round of a step has its own slot in host memory, 2 bytes per parameter, and the
  * host adds the slots in the order of rounds when it collects them: the same sum of the same terms
  * in every run, at the precision of the master gradients.
  *
- * On a GPU jobs follow each other without a pause, so that the gradients of one go down while the
- * next one accumulates its own: twice a stage's weights and gradients must fit, which RoundPipe
- * gets away without while it idles.
+ * On a GPU jobs follow each other without a pause, so that the gradients of a job go down while the
+ * next job accumulates its own: twice a stage's weights and gradients must fit, which RoundPipe,
+ * with its idle time, does not need.
  *
- * Where it does not help (numbers: experiments/optimality.md). One round per iteration
+ * Runs that do not gain (numbers: experiments/optimality.md). A single round per iteration
  * (microbatches <= R): there is nothing to overlap. Many rounds per iteration: fill and drain are
- * paid once per iteration and are small anyway. Asynchronous iterations, where the next iteration
- * fills the gaps: what is left is the little that is idle inside. Where the host's optimizer takes
- * longer than the step's compute (gpt-oss-20b and qwen3-235b with 16 microbatches, asynchronous)
- * the slots are more work for what everyone waits for, and RoundPipe in one call is better. Where a
- * GPU holds little more than a layer (qwen3-235b on 24 GB) it does not fit. Greedy dispatch looks
- * one job ahead and is not optimal. */
+ * paid once per iteration and are small anyway. Asynchronous iterations: the next iteration fills
+ * the gaps, and only the little idle time inside remains. If the host's optimizer takes longer than
+ * the step's compute (gpt-oss-20b and qwen3-235b with 16 microbatches, asynchronous), the slots add
+ * work to the bottleneck, and RoundPipe in a single call is better. If a GPU holds little more than
+ * a layer (qwen3-235b on 24 GB), the schedule does not fit. Greedy dispatch looks only 1 job ahead
+ * and is not optimal. */
 #include "common/base/log.h"
 #include "common/base/reason.h"
 #include "common/schedule/orders/round_replay.h"
@@ -59,18 +59,19 @@ typedef struct dispatched {
 
 typedef struct plan {
     uint32_t rounds;  /* per iteration */
-    dispatched *jobs; /* by iteration, GPU and dispatch */
-    uint32_t *begin;  /* [iteration * gpus + gpu] first of its jobs, and an end */
+    dispatched *jobs; /* sorted by iteration, GPU and dispatch */
+    /* [iteration * gpus + gpu] its first job; one past the end at the last index. */
+    uint32_t *begin;
 } plan;
 
-/* Dispatch of one iteration. */
+/* Dispatch of an iteration. */
 typedef struct dispatcher {
     const rp_schedule_config *config;
     rp_replay replay;
     uint32_t rounds;
     uint32_t window;
     rp_replay_round *flight; /* [window] round k is at k mod window */
-    uint32_t oldest;         /* round that is in flight */
+    uint32_t oldest;         /* oldest round in flight */
     uint32_t *gpu_of;        /* [dispatched job] */
 } dispatcher;
 
@@ -106,8 +107,8 @@ static uint32_t free_first(const dispatcher *d)
     return best;
 }
 
-/* Hops depend on the GPU only through the two that ran the round's latest stages: one of these or
- * the GPU that is free first starts the job earliest. */
+/* A hop depends only on whether the GPU is one of the two that ran the round's latest stages:
+ * either these GPUs or the GPU that is free first start the job earliest. */
 static int64_t earliest_start(const dispatcher *d, const rp_replay_round *round, uint32_t free_gpu)
 {
     int64_t start = rp_replay_start(&d->replay, round, free_gpu);
@@ -141,7 +142,7 @@ static uint32_t choose_round(const dispatcher *d, int64_t *start_out)
     return best;
 }
 
-/* Of the GPUs on which the job can begin at `start` the one that has become free last. */
+/* Among the GPUs on which the job can begin at `start`, the GPU that has become free last. */
 static uint32_t choose_gpu(const dispatcher *d, const rp_replay_round *round, int64_t start)
 {
     uint32_t best = UINT32_MAX;
@@ -186,13 +187,13 @@ static void sort_by_gpu(const dispatcher *d, const dispatched *jobs, uint32_t jo
     uint32_t gpus = d->config->gpus;
     uint32_t *begin = &p->begin[(size_t)iteration * gpus];
     for (uint32_t i = 0; i < job_count; i++) {
-        begin[d->gpu_of[i] + 1]++; /* its entries are still 0, but the first */
+        begin[d->gpu_of[i] + 1]++; /* the iteration's entries after the first are still 0 */
     }
     for (uint32_t gpu = 0; gpu < gpus; gpu++) {
         begin[gpu + 1] += begin[gpu];
     }
     for (uint32_t i = job_count; i-- > 0;) {
-        /* From the back: the end of each GPU's jobs moves down to their begin. */
+        /* Going backwards moves the end of each GPU's jobs down to their begin. */
         p->jobs[--begin[d->gpu_of[i] + 1]] = jobs[i];
     }
     for (uint32_t gpu = 0; gpu < gpus; gpu++) {

@@ -1,11 +1,11 @@
-/* RoundPipe: GPUs as a pool of stateless workers. Rounds of at most R microbatches; in a round that
- * begins on GPU g, forward stage s runs on GPU (g + s) mod N and backward stage j on
- * (g + #forward + j) mod N, each for all microbatches of the round in order.
+/* RoundPipe: GPUs are a pool of stateless workers. Rounds have at most R microbatches; in a round
+ * that begins on GPU g, forward stage s runs on GPU (g + s) mod N and backward stage j on (g +
+ * #forward + j) mod N, each for all microbatches of the round in order.
  *
  * The next round begins on the GPU that is free first (lowest index on ties), as in the paper's own
  * simulation, or simply continues the rotation, as in the library; with --round all the whole call
- * is one round and the rotation never resets. Free first needs times: the schedule replays its own
- * stage times (schedules.md 7), and what comes out has fixed placements. */
+ * is a single round and the rotation never resets. The free-first rule needs times: the schedule
+ * replays its own stage times (schedules.md 7), and the resulting program has fixed placements. */
 #include "common/base/reason.h"
 #include "common/schedule/orders/round_replay.h"
 

@@ -1,5 +1,5 @@
-/* V-Half: two stages per GPU in a V, each rank repeating a pattern of six slots per microbatch,
- * with about half of 1F1B's activations. */
+/* V-Half: two stages per GPU in a V; each rank repeats a pattern of six slots per microbatch, with
+ * about half of 1F1B's activations. */
 #include "common/schedule/orders/v_slots.h"
 
 static rp_v_slots slots_of(const rp_schedule_config *config, uint32_t rank)

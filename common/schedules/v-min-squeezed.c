@@ -1,6 +1,6 @@
 /* V-Min after compaction with the run's own times: warm-up and cool-down move into idle time, and
- * no GPU keeps more forwards of its stages than it does in V-Min. Where its two stages differ in
- * layers, the bytes of as many forwards may be more. */
+ * no GPU keeps more forwards of its stages than it does in V-Min. If its two stages differ in
+ * layers, the same number of forwards may take more bytes. */
 #include "common/schedule/planned/squeeze.h"
 
 extern const rp_schedule_type rp_schedule_v_min;

@@ -1,5 +1,5 @@
-/* V-Min: two stages per GPU in a V, each rank repeating a pattern of six slots per microbatch, with
- * the fewest activations that such a pattern can have: about a third of 1F1B's. */
+/* V-Min: two stages per GPU in a V; each rank repeats a pattern of six slots per microbatch, with
+ * the fewest activations that a pattern of this form can have: about a third of 1F1B's. */
 #include "common/schedule/orders/v_slots.h"
 
 static rp_v_slots slots_of(const rp_schedule_config *config, uint32_t rank)

@@ -1,5 +1,5 @@
 /* ZB-1p: the zero-bubble schedule built for the run's own times, with the activations of 1F1B: no
- * GPU keeps more than P microbatches until their weight parts. One stage per GPU. */
+ * GPU keeps more than P microbatches until their weight parts. A GPU has a single stage. */
 #include "common/schedule/orders/zero_bubble.h"
 
 extern const rp_schedule_type rp_schedule_zb_h1;

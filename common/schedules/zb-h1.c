@@ -1,7 +1,7 @@
-/* ZB-H1: as 1F1B with min(P - 1 - r, M) warm-up forwards; each backward in two parts, and the
- * weight part of a microbatch r input parts later, so that every rank keeps P microbatches. With
- * equal times of forward, input and weight part a third of 1F1B's bubble is left. One stage per
- * GPU. */
+/* ZB-H1: as 1F1B with min(P - 1 - r, M) warm-up forwards; each backward has two parts, and the
+ * weight part of a microbatch comes r input parts later, so that every rank keeps P microbatches.
+ * With equal times of forward, input and weight part a third of 1F1B's bubble is left. A GPU has a
+ * single stage. */
 #include "common/schedule/orders/pipeline.h"
 
 static void order(const rp_schedule_config *config, const void *plan, uint32_t rank,

@@ -1,7 +1,7 @@
 /* ZB-H2: as ZB-H1 with 2 (P - 1 - r) warm-up forwards and a lag of 2 r weight parts: with equal
- * times of forward, input and weight part no rank idles between its first and its last op, for the
- * activations of 2 P - 1 microbatches on the first rank. Needs that many microbatches. One stage
- * per GPU. */
+ * times of forward, input and weight part no rank idles between its first and its last op, at the
+ * price of the activations of 2 P - 1 microbatches on the first rank. Needs that many microbatches.
+ * A GPU has a single stage. */
 #include "common/base/reason.h"
 #include "common/schedule/orders/pipeline.h"
 

@@ -1,6 +1,6 @@
 /* Interleaved ZB1P: the order of common/schedule/orders/interleaved.h with P - 1 - r forwards more
- * than the chunks before the last one need; each backward in two parts, and a weight part r input
- * parts later. With one stage per GPU it is ZB-H1. Needs M in M div P equal groups. */
+ * than the chunks before the last chunk need; each backward has two parts, and a weight part comes
+ * r input parts later. With a single stage per GPU it is ZB-H1. Needs M in M div P equal groups. */
 #include "common/schedule/orders/interleaved.h"
 
 static rp_status check(const rp_schedule_config *config, rp_reason *reason)

@@ -1,5 +1,5 @@
 /* ZB-V built for the run's own times: two stages per GPU in a V, and no GPU keeps more than 2 P
- * forwards of its stages until their weight parts, which is what 1F1B keeps. */
+ * forwards of its stages until their weight parts, as many activations as 1F1B keeps. */
 #include "common/schedule/orders/zero_bubble.h"
 
 extern const rp_schedule_type rp_schedule_zbv;

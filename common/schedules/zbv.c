@@ -1,7 +1,7 @@
 /* ZB-V: two stages per GPU in a V, so that the last forward and the first backward of a microbatch
- * are on the same rank. The order is made for max(2 P - 1, M) microbatches, and ops of those that
- * do not exist are left out. With equal times of forward, input and weight part no rank idles
- * inside, for the activations of 1F1B. */
+ * are on the same rank. The order is made for max(2 P - 1, M) microbatches, and ops of microbatches
+ * beyond M are left out. With equal times of forward, input and weight part no rank idles between
+ * its first and its last op, with the activations of 1F1B. */
 #include "common/schedule/orders/v_placement.h"
 
 static void warm_up(rp_v_rank *v, uint32_t gpus, uint32_t rank)
@@ -36,7 +36,7 @@ static void steady(rp_v_rank *v, uint32_t count)
 
 static void cool_down(rp_v_rank *v, uint32_t gpus, uint32_t rank)
 {
-    for (uint32_t i = 0; i < rank; i++) { /* weight parts wait: the next rank wants these */
+    for (uint32_t i = 0; i < rank; i++) { /* weight parts wait, as the next rank needs these */
         rp_v_input(v, RP_V_DOWN);
         rp_v_input(v, RP_V_UP);
     }

@@ -1,7 +1,7 @@
-/* ZeRO-Offload: ZeRO-2 with gradients and optimizer in host memory.
- * Gradients are reduce-scattered after each microbatch and the owned shard goes down; after the
- * last one the host runs Adam on all shards, each GPU uploads its shard of the weights and the
- * shards are all-gathered (schedules.md 9). */
+/* ZeRO-Offload: ZeRO-2 with gradients and optimizer in host memory. Gradients are reduce-scattered
+ * after each microbatch and the owned shard is downloaded; after the last microbatch the host runs
+ * Adam on all shards, each GPU uploads its shard of the weights and the shards are all-gathered
+ * (schedules.md 9). */
 #include "common/schedule/orders/data_parallel.h"
 
 const rp_schedule_type rp_schedule_zero_offload = {

@@ -1,9 +1,8 @@
-/* DeepSpeed ZeRO-3 without offload: weights, gradients and optimizer sharded.
- * Per microbatch the weights are gathered for the forward and again for the backward but for those
- * that it soon needs, and gradients are reduced and scattered. Gathers run ahead of the compute:
- * stage 3 has a trace of the modules and a stream of its own for them
- * (PartitionedParameterCoordinator, and overlap_comm, which is on by default in stage 3 alone).
- * Numbers are DeepSpeed's defaults. */
+/* DeepSpeed ZeRO-3 without offload: weights, gradients and optimizer sharded. Per microbatch the
+ * weights are gathered for the forward and, except those that it soon needs, again for the
+ * backward, and gradients are reduced and scattered. Gathers run ahead of the compute: stage 3 has
+ * a trace of the modules and a stream of its own for them (PartitionedParameterCoordinator, and
+ * overlap_comm, which is on by default in stage 3 alone). Numbers are DeepSpeed's defaults. */
 #include "common/schedule/orders/data_parallel.h"
 
 const rp_schedule_type rp_schedule_zero3 = {
