@@ -1,4 +1,4 @@
-/* Adding to a store: runs, experiments and their points. */
+/* Adds runs, experiments and their points to a store. */
 #define _GNU_SOURCE /* gethostname */
 #include "common/base/log.h"
 #include "common/base/version.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Statements that are used for every run, prepared once. */
+/* Statements that every run uses, prepared only once. */
 typedef enum cached {
     ADD_RUN,
     ADD_METRIC,
@@ -57,7 +57,7 @@ static const char *const cached_sql[RP_STORE_CACHED_COUNT] = {
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* Binds in the order of the columns; the first failure sticks. */
+/* Binds values in the order of the columns; the first failure is kept. */
 typedef struct binder {
     sqlite3_stmt *statement;
     int next;
@@ -96,7 +96,7 @@ static rp_status take(rp_store *store, const char *doing, cached which, binder *
     if (*statement == NULL) {
         RP_TRY(rp_store_prepare(store, doing, cached_sql[which], statement));
     }
-    sqlite3_reset(*statement); /* after a failure it is still where it failed */
+    sqlite3_reset(*statement); /* a failed statement is not reset yet */
     *b = (binder){.statement = *statement, .next = 1};
     return RP_OK;
 }
@@ -132,7 +132,7 @@ static void bind_run(binder *b, const rp_store_run *run, const char *host, const
     bind_integer(b, (int64_t)run->ops);
 }
 
-/* point 0: of none. */
+/* Adds a run. @param point 0: the run belongs to no point. */
 static rp_status add_run_row(rp_store *store, const rp_store_run *run, int64_t point)
 {
     char host[256] = "unknown";
@@ -179,7 +179,7 @@ static rp_status add_metric(rp_store *store, binder *b, int64_t run_id,
     return step(store, "add a metric", b);
 }
 
-/* The row that the views read. Its metrics are parameters in the order of RP_STORE_COLUMNS. */
+/* Adds the row that the views read. Its metrics are parameters in the order of RP_STORE_COLUMNS. */
 static rp_status add_result(rp_store *store, int64_t run_id, const rp_store_run *run)
 {
 #define NAME(name, shown) #name,
@@ -188,7 +188,7 @@ static rp_status add_result(rp_store *store, int64_t run_id, const rp_store_run 
     const int count = (int)(sizeof names / sizeof names[0]);
     binder b;
     RP_TRY(take(store, "add a result", ADD_RESULT, &b));
-    note(&b, sqlite3_clear_bindings(b.statement)); /* NULL: not among its metrics */
+    note(&b, sqlite3_clear_bindings(b.statement)); /* metrics that the run lacks are NULL */
     for (size_t i = 0; i < run->metric_count; i++) {
         for (int k = 0; k < count; k++) {
             if (strcmp(run->metrics[i].name, names[k]) == 0) {
@@ -250,14 +250,14 @@ static rp_status add_ops(rp_store *store, int64_t run_id, const rp_timeline *tim
     return status;
 }
 
-/* A shared transaction later commits only whole runs and points: the part of one that has failed
- * goes, and where even that fails, everything since the transaction's begin. (A savepoint
+/* A shared transaction commits only whole runs and points: the stored part of a failed run or point
+ * is removed; if even that fails, everything since the transaction's begin is undone. (A savepoint
  * for each point would copy every page that it changes.) */
 static rp_status undo(rp_store *store, rp_status status, cached which, int64_t id)
 {
     binder b;
     if (sqlite3_get_autocommit(store->database) != 0) {
-        return status; /* SQLite has undone all of it by itself */
+        return status; /* SQLite has already undone the transaction */
     }
     rp_status undone = take(store, "undo", which, &b);
     if (undone == RP_OK) {
@@ -267,7 +267,8 @@ static rp_status undo(rp_store *store, rp_status status, cached which, int64_t i
     return undone == RP_OK ? status : rp_store_end(store, status);
 }
 
-/* point 0: of none. A part of it may stay after a failure. */
+/* Adds a run. @param point 0: the run belongs to no point. A part of the run may stay after a
+ * failure. */
 static rp_status add_run_of(rp_store *store, const rp_store_run *run, int64_t point,
                             const rp_timeline *timeline_or_null, int64_t *id_out)
 {
@@ -369,7 +370,8 @@ rp_status rp_store_add_point(rp_store *store, int64_t experiment, const char *co
     bool replaces = sqlite3_changes(store->database) > 0;
     rp_status status = point_step(store, ADD_POINT, experiment, command, failure_or_null);
     bool added = status == RP_OK && sqlite3_changes(store->database) > 0;
-    /* Without a change it has run already: another combination with the same options. */
+    /* If nothing has changed, the point has run already: another combination with the same
+     * options. */
     int64_t point = added ? sqlite3_last_insert_rowid(store->database) : 0;
     run_count = added ? run_count : 0;
     for (uint32_t i = 0; i < run_count && failure_or_null == NULL && status == RP_OK; i++) {
@@ -378,6 +380,6 @@ rp_status rp_store_add_point(rp_store *store, int64_t experiment, const char *co
     if (status == RP_OK || (!added && !replaces)) {
         return status;
     }
-    /* The failure that it had is gone: only the beginning of the transaction has it. */
+    /* The old failure record is deleted: only undoing the whole transaction restores it. */
     return replaces ? rp_store_end(store, status) : undo(store, status, UNDO_POINT, point);
 }

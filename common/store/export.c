@@ -1,11 +1,11 @@
-/* Tables and views of a store as CSV. */
+/* Writes tables and views of a store as CSV. */
 #include "common/base/log.h"
 #include "common/formats/csv.h"
 #include "common/store/store_internal.h"
 
 #include <string.h>
 
-/* Logs which tables and views there are. */
+/* Refuses an unknown table, with the names of all tables and views. */
 static rp_status refuse_table(rp_store *store, const char *table)
 {
     sqlite3_stmt *names = NULL;
@@ -46,7 +46,7 @@ static void write_field(FILE *stream, const char *text, bool first)
     rp_csv_write_cell(text != NULL ? text : "", stream);
 }
 
-/* SQLite's own text of a real has 15 digits, which is not always enough. */
+/* Writes reals itself: SQLite's own text of a real has 15 digits, which is not always enough. */
 static void write_value(FILE *stream, sqlite3_stmt *statement, int column)
 {
     char number[32];
@@ -87,7 +87,7 @@ rp_status rp_store_export(rp_store *store, const char *table, FILE *stream)
         return refuse_table(store, table);
     }
     sqlite3_stmt *statement = NULL;
-    /* A view has its own order; a table's key is in its first columns. */
+    /* A view has its own order; a table is sorted by its key, which is in the first columns. */
     char *sql = sqlite3_mprintf("SELECT * FROM \"%w\"%s", table, is_view ? "" : " ORDER BY 1, 2");
     if (sql == NULL) {
         rp_log_error("out of memory for a query");

@@ -2,9 +2,9 @@
 
 #include "common/store/store_internal.h"
 
-/* The settings of a run's JSON that are no defaults (rpexec), of those that `keys` allows.
- * Prediction and measurement are of one run and one program, so that pieces are the same in both;
- * runs with pieces of other sizes are other configurations. */
+/* SQL: the settings of a run's JSON that `keys` allows and that differ from rpexec's defaults.
+ * Prediction and measurement belong to the same run and program, so that pieces are the same in
+ * both; runs with pieces of other sizes are other configurations. */
 #define SETTINGS(keys)                                                                             \
     "coalesce((SELECT group_concat(setting, ' ') FROM (SELECT key || '=' || value AS setting"      \
     " FROM json_each(runs.config_json) WHERE type <> 'null' AND value NOT IN (0, '') AND " keys    \
@@ -13,17 +13,18 @@
     " 'device=host threads', 'grain=stage', 'reduce_each=step', 'partition=even', 'round=all')"    \
     " ORDER BY key)), '')"
 
-/* Settings of one schedule, without its name and its recompute mode. */
+/* Settings of a schedule, without its name and its recompute mode. */
 #define OF_SCHEDULE "'grain', 'partition', 'round', 'reduce_each', 'program_in'"
 
-/* Settings with a column of their own or no effect on times; predictions may be of many records. */
+/* Settings that have their own column or no effect on times; predictions may come from many
+ * records. */
 #define OF_NONE                                                                                    \
     "'schedule', 'backend', 'gpus', 'microbatches', 'model', 'steps', 'microbatch_size',"          \
     " 'seq_len', 'optimizer', 'recompute', 'seed', 'data', 'lr', 'weight_decay', 'lora_alpha',"    \
     " 'betas', 'eps', 'lr_schedule', 'warmup_steps', 'weight_decay_of', 'eval_data',"              \
     " 'eval_every', 'gpu_memory_mb', 'staged', 'costs'"
 
-/* The last column tells how many rows there are before the first is kept. */
+/* The last column gives the number of rows, which is needed before the first row is kept. */
 static const char rows_sql[] =
     "SELECT coalesce(model, ''), coalesce(fidelity, ''), coalesce(optimizer, ''), schedule,"
     " " SETTINGS("key NOT IN (" OF_NONE ", " OF_SCHEDULE ")") ", " SETTINGS(

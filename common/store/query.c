@@ -1,11 +1,12 @@
-/* Queries of a store by its readers. */
+/* Runs queries for readers of a store. */
 #include "common/base/mem.h"
 #include "common/store/store_internal.h"
 
 #define MOST_COLUMNS 128
 #define NUMBER_LENGTH 32
 
-/* A row's cells as text; SQLite's own text of a real has 15 digits, which is not always enough. */
+/* Gives a row's cells as text; SQLite's own text of a real has 15 digits, which is not always
+ * enough. */
 static void read_row(sqlite3_stmt *statement, int columns, char (*numbers)[NUMBER_LENGTH],
                      const char **cells)
 {

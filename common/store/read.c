@@ -1,4 +1,4 @@
-/* Reading a store back: runs, other stores. */
+/* Reads runs back from a store, and merges other stores. */
 #include "common/base/log.h"
 #include "common/store/store_internal.h"
 
@@ -27,7 +27,7 @@ static rp_status read_run(sqlite3_stmt *statement, rp_arena *arena, rp_store_run
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         RP_TRY(text_at(statement, column++, arena, texts[i]));
     }
-    if (run->git_commit == NULL) { /* not this build's, which is what NULL means to who adds it */
+    if (run->git_commit == NULL) { /* for adding, NULL would mean this build's commit */
         run->git_commit = "unknown";
     }
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -38,7 +38,7 @@ static rp_status read_run(sqlite3_stmt *statement, rp_arena *arena, rp_store_run
     run->seed = seed != NULL ? strtoull(seed, NULL, 10) : 0;
     const char *hash = (const char *)sqlite3_column_text(statement, column++);
     run->program_hash = hash != NULL ? strtoull(hash, NULL, 16) : 0;
-    run->duration_s = sqlite3_column_double(statement, column++); /* 0 where it is NULL */
+    run->duration_s = sqlite3_column_double(statement, column++); /* NULL is read as 0 */
     run->metric_count = (size_t)sqlite3_column_int64(statement, column++);
     return RP_OK;
 }
@@ -84,7 +84,7 @@ static rp_status read_metrics(rp_store *store, int64_t id, rp_arena *arena, rp_s
     " microbatches, microbatch_size, seq_len, iterations, ops, seed, program_hash, duration_s,"    \
     " (SELECT count(*) FROM metrics WHERE run_id = runs.id) FROM runs "
 
-/* Number of rows that a statement gives. */
+/* Counts the rows that a statement gives. */
 static rp_status count_rows(rp_store *store, sqlite3_stmt *statement, uint32_t *count_out)
 {
     int code = SQLITE_ROW;

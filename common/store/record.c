@@ -7,7 +7,7 @@
 #define TEXT_COUNT 15
 #define ABSENT UINT64_MAX
 
-/* Members of a run that are texts. */
+/* Lists the members of a run that are texts. */
 static void texts_of(rp_store_run *run, const char **texts[TEXT_COUNT])
 {
     const char **const all[TEXT_COUNT] = {
@@ -31,7 +31,7 @@ rp_status rp_store_run_pack(const rp_store_run *run, rp_text *bytes)
     texts_of(&numbers, texts);
     for (int i = 0; i < TEXT_COUNT; i++) {
         RP_TRY(rp_store_text_pack(*texts[i], bytes));
-        *texts[i] = NULL; /* addresses mean nothing elsewhere */
+        *texts[i] = NULL; /* addresses have no meaning in another process */
     }
     numbers.metrics = NULL;
     RP_TRY(rp_text_append(bytes, (const char *)&numbers, sizeof numbers));

@@ -1,4 +1,4 @@
-/* Values published or measured elsewhere, against which the store holds its runs. */
+/* Adds values published or measured elsewhere, with which the store compares its runs. */
 #include "common/store/store_internal.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 #include "common/store/schema.h"
 
-/* The best runs s, between CELLS and FIRST a table or view: cells in the order of the index, and of
- * each the first entry. */
+/* SQL: the best runs s, with a table or view between CELLS and FIRST: the first entry of each cell,
+ * in the order of the index. */
 #define CELLS                                                                                      \
     "FROM (SELECT DISTINCT cell FROM results WHERE latest AND makespan_ps IS NOT NULL"             \
     "  AND fits IS NOT 0) AS cells CROSS JOIN "
@@ -9,7 +9,8 @@
     " AS s ON s.run_id = (SELECT run_id FROM results AS r WHERE r.cell = cells.cell AND latest"    \
     "  AND makespan_ps IS NOT NULL AND fits IS NOT 0 ORDER BY makespan_ps, run_id LIMIT 1)"
 
-/* Which of the runs of a configuration is the latest: in the database or for one connection. */
+/* SQL: triggers that mark the latest run of each configuration, in the database or for a single
+ * connection. */
 #define TRIGGERS(temporary, in)                                                                    \
     "CREATE " temporary "TRIGGER results_newer AFTER INSERT ON " in "results WHEN new.latest"      \
     " BEGIN UPDATE results SET latest = 0 WHERE configuration = new.configuration AND latest"      \
@@ -27,14 +28,14 @@ const char *const rp_store_tables[] = {
     "  id INTEGER PRIMARY KEY,"
     "  name TEXT NOT NULL UNIQUE,"
     "  question TEXT,"
-    "  file TEXT NOT NULL" /* the text of its file, as it was last run */
+    "  file TEXT NOT NULL" /* text of its file when it last ran */
     ") STRICT;"
 
     "CREATE TABLE points ("
     "  id INTEGER PRIMARY KEY,"
     "  experiment_id INTEGER NOT NULL REFERENCES experiments (id) ON DELETE CASCADE,"
     "  command TEXT NOT NULL,"
-    "  failure TEXT," /* why it failed; NULL: it has run */
+    "  failure TEXT," /* reason of the failure; NULL: it has run */
     "  UNIQUE (experiment_id, command)"
     ") STRICT;"
 
@@ -46,7 +47,7 @@ const char *const rp_store_tables[] = {
     "  version TEXT NOT NULL,"
     "  command TEXT NOT NULL,"
     "  config_json TEXT NOT NULL CHECK (json_valid(config_json)),"
-    "  seed TEXT NOT NULL," /* a uint64 does not fit into SQLite's integers */
+    "  seed TEXT NOT NULL," /* text, as a uint64 does not fit into SQLite's integers */
     "  schedule TEXT NOT NULL,"
     "  model TEXT, platform TEXT, costs TEXT, partition TEXT,"
     "  fidelity TEXT, recompute TEXT, optimizer TEXT,"
@@ -80,12 +81,12 @@ const char *const rp_store_tables[] = {
     "CREATE INDEX runs_by_configuration ON runs (model, gpus, microbatches, schedule);"
     "CREATE INDEX runs_by_point ON runs (point_id) WHERE point_id IS NOT NULL;",
 
-    /* Rows of the views: short ones with a run's usual metrics, instead of a dozen rows each
-     * and a configuration of a kilobyte between them. */
+    /* Short rows for the views, with a run's usual metrics, so that a view need not read a dozen
+     * rows of metrics and a kilobyte of configuration for each run. */
     "CREATE TABLE results ("
     "  run_id INTEGER PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,"
     "  latest INTEGER NOT NULL DEFAULT 1 CHECK (latest IN (0, 1)),"
-    "  configuration INTEGER NOT NULL," /* hash: equal for runs of the same settings */
+    "  configuration INTEGER NOT NULL," /* hash: equal for runs with the same settings */
     "  cell INTEGER NOT NULL,"          /* hash: equal for runs that compete for the same work */
     "  created_utc TEXT NOT NULL, program TEXT NOT NULL, schedule TEXT NOT NULL,"
     "  model TEXT, platform TEXT, costs TEXT, changes TEXT,"
@@ -100,8 +101,8 @@ const char *const rp_store_tables[] = {
     ") STRICT;"
 
     "CREATE INDEX results_by_configuration ON results (configuration);"
-    /* SQLite 3.40 looks at the conditions of a partial index again: so they are in it, and
-     * a row is only read if it is wanted. */
+    /* SQLite 3.40 checks the conditions of a partial index again, so the index contains their
+     * columns, and only wanted rows are read. */
     "CREATE INDEX results_by_cell ON results (cell, makespan_ps, run_id, latest, fits)"
     "  WHERE latest AND makespan_ps IS NOT NULL AND fits IS NOT 0;"
     "CREATE INDEX results_unchanged ON results (schedule, model, gpus, microbatches,"
@@ -113,7 +114,7 @@ const char *const rp_store_tables[] = {
     "CREATE INDEX points_failed ON points (experiment_id, "
     "command) WHERE failure IS NOT NULL;",
 
-    /* Values that were published or measured elsewhere. */
+    /* Values published or measured elsewhere. */
     "CREATE TABLE reference ("
     "  id INTEGER PRIMARY KEY,"
     "  kind TEXT NOT NULL DEFAULT 'published' CHECK (kind IN ('published', 'measured')),"
@@ -127,7 +128,7 @@ const char *const rp_store_tables[] = {
     "    'intra_ms', 'intra_pct', 'comm_total_ms', 'comm_exposed_ms', 'comm_exposed_pct',"
     "    'iteration_ms', 'tokens_per_s', 'peak_gpu_bytes', 'peak_host_bytes', 'max_seqlen',"
     "    'max_seqlen_k', 'ops')),"
-    "  value REAL" /* NULL: it did not fit into memory */
+    "  value REAL" /* NULL: the run did not fit into memory */
     ") STRICT;"
     "CREATE UNIQUE INDEX reference_identity ON reference (source, quantity, schedule, model,"
     "  ifnull(platform, ''), ifnull(fidelity, ''), ifnull(recompute, ''),"
@@ -147,7 +148,7 @@ const char *const rp_store_upgrade[] = {
 #define SHOWN(name, shown) shown
 #define METRICS RP_STORE_COLUMNS(SHOWN)
 
-/* `best` breaks ties by the earlier run, so that the same runs always give the same answer. */
+/* `best` prefers the earlier run on ties, so that the same runs always give the same answer. */
 const char *const rp_store_views[] = {
     "DROP VIEW IF EXISTS summary; DROP VIEW IF EXISTS latest; DROP VIEW IF EXISTS best;"
     "DROP VIEW IF EXISTS wins; DROP VIEW IF EXISTS failures; DROP VIEW IF EXISTS error_per_cell;",

@@ -4,14 +4,14 @@
 
 #include "common/store/store.h"
 
-/** "RPDB": tells our databases from those of other applications. */
+/** "RPDB": distinguishes this project's databases from those of other applications. */
 #define RP_STORE_APPLICATION_ID 0x52504442
 
 #define RP_STORE_MS(time) time "_ps / 1e9 AS " time "_ms, "
 #define RP_STORE_PCT(time) "100.0 * " time "_ps / (gpus * makespan_ps) AS " time "_pct, "
 
-/** X(name, shown): the metrics that have a column in the table results, and how the view summary
- * shows it. A new one needs a column of the table, too: rp_store_upgrade. */
+/** X(name, shown): the metrics that have a column in the table results, and their form in the view
+ * summary. A new metric also needs a column of the table: rp_store_upgrade. */
 #define RP_STORE_COLUMNS(X)                                                                        \
     X(makespan_ps, RP_STORE_MS("makespan"))                                                        \
     X(busy_ps, "")                                                                                 \
@@ -31,8 +31,8 @@
     X(fits, "fits, ")                                                                              \
     X(max_seqlen, "max_seqlen, ")
 
-/** SQL: results.configuration and results.cell of a row of runs. rp_store_hash is a function that
- * store.c registers. Part of version 3: never edit it. */
+/** SQL: results.configuration and results.cell of a row of runs. store.c registers the function
+ * rp_store_hash. This text is part of version 3: never edit it. */
 #define RP_STORE_HASHES                                                                            \
     "rp_store_hash(program, schedule, model, platform, costs, partition, fidelity, recompute,"     \
     " optimizer, gpus, microbatches, microbatch_size, seq_len, iterations, seed, config_json),"    \
@@ -44,13 +44,14 @@
     " json_extract(config_json, '$.slow_factor'),"                                                 \
     " iif(json_extract(config_json, '$.jitter_cv') IS NULL, NULL, seed))"
 
-/** SQL, in parts, NULL behind them; ISO C's compilers need not take longer strings than 4095 bytes.
- * Run inside a transaction. The tables are those of version 3 (release 0.2.0), and stay as they
- * are; the upgrade leads to this version. Views hold no data: an upgrade makes them anew. */
+/** SQL in parts, ended by NULL, as ISO C only guarantees strings of up to 4095 bytes; to be run
+ * inside a transaction. The tables are those of version 3 (release 0.2.0) and stay unchanged; the
+ * upgrade leads to the current version. Views hold no data: an upgrade makes them again. */
 extern const char *const rp_store_tables[];
 extern const char *const rp_store_upgrade[];
 extern const char *const rp_store_views[];
 
-/** SQL: the triggers of the tables for one connection. Those in the file do not run for us, since
- * the file may be a stranger's; they serve other programs that write to a store. */
+/** SQL: the triggers of the tables for a single connection. The triggers in the file do not run
+ * here, because the file may come from a stranger; they serve other programs that write to a
+ * store. */
 extern const char rp_store_own_triggers[];

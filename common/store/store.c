@@ -1,4 +1,4 @@
-/* Opening a store, its version, its errors and its transactions. */
+/* Opens a store; handles its version, errors and transactions. */
 #include "common/store/store.h"
 
 #include "common/base/hash.h"
@@ -18,12 +18,13 @@
 #include <unistd.h>
 
 #define MOST_WAIT_S 86400
-#define CACHE_KIB "65536" /* the indexes of a million runs: they are not written in order */
-#define RETRY_MS 10       /* between attempts that SQLite does not wait for by itself */
+/* Holds the indexes of a million runs, which are not written in order. */
+#define CACHE_KIB "65536"
+#define RETRY_MS 10 /* between attempts that SQLite does not wait for by itself */
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* Meaning of a result code for the user: his input is at fault, or the machine. */
+/* Meaning of a result code for the user: a fault of the input or of the machine. */
 static rp_status status_of(int code)
 {
     switch (code & 0xff) {
@@ -40,7 +41,7 @@ static rp_status status_of(int code)
     }
 }
 
-/* Of the folder that a file is in. */
+/* True if the folder of a file is writable. */
 static bool folder_is_writable(const char *path)
 {
     char folder[PATH_MAX] = ".";
@@ -92,7 +93,7 @@ static rp_status execute(rp_store *store, const char *doing, const char *sql)
     return code == SQLITE_OK ? RP_OK : rp_store_fail(store, doing, code);
 }
 
-/* For the switch to WAL, where SQLite reports a lock at once. */
+/* Executes the switch to WAL, for which SQLite does not wait on a lock. */
 static rp_status execute_patiently(rp_store *store, const char *doing, const char *sql)
 {
     for (int waited_ms = 0;; waited_ms += RETRY_MS) {
@@ -114,7 +115,7 @@ rp_status rp_store_prepare(rp_store *store, const char *doing, const char *sql,
     return code == SQLITE_OK ? RP_OK : rp_store_fail(store, doing, code);
 }
 
-/* The integer that a statement of one row and column gives. */
+/* Gives the integer that a statement of a single row and column returns. */
 static rp_status query(rp_store *store, const char *doing, const char *sql, int64_t *value_out)
 {
     sqlite3_stmt *statement;
@@ -138,7 +139,7 @@ static rp_status refuse(const rp_store *store, const char *cause)
     return RP_INPUT;
 }
 
-/* Ours and of a version that we know, or empty (version 0); writes nothing. */
+/* Checks that the database is empty (version 0) or a store of a known version; writes nothing. */
 static rp_status check_identity(rp_store *store, int64_t *version_out)
 {
     int64_t tables = 0;
@@ -169,14 +170,13 @@ static rp_status check_identity(rp_store *store, int64_t *version_out)
 rp_status rp_store_end(rp_store *store, rp_status status)
 {
     if (sqlite3_get_autocommit(store->database) != 0) {
-        return status != RP_OK ? status
-                               : RP_DATABASE; /* undone when something failed, and logged */
+        return status != RP_OK ? status : RP_DATABASE; /* the failure undid and logged it */
     }
     if (status == RP_OK) {
         status = execute(store, "commit", "COMMIT");
     }
     if (status != RP_OK) {
-        /* after some failures SQLite has rolled back by itself, then this changes nothing */
+        /* changes nothing if SQLite has already rolled back by itself */
         (void)sqlite3_exec(store->database, "ROLLBACK", NULL, NULL, NULL);
     }
     return status;
@@ -187,8 +187,8 @@ rp_status rp_store_begin(rp_store *store)
     return execute(store, "lock it", "BEGIN IMMEDIATE");
 }
 
-/* As check_identity, in one transaction: another process that creates the database meanwhile must
- * not show its version in one answer and not yet in the other. */
+/* As check_identity, in a single transaction, so that all answers show the same state even if
+ * another process creates the database meanwhile. */
 static rp_status look(rp_store *store, int64_t *version_out)
 {
     RP_TRY(execute(store, "begin to read", "BEGIN"));
@@ -203,7 +203,7 @@ static rp_status execute_parts(rp_store *store, const char *const *parts)
     return RP_OK;
 }
 
-/* From version 0 (empty) or RP_STORE_OLDEST to this one. */
+/* Upgrades from version 0 (empty) or RP_STORE_OLDEST to the current version. */
 static rp_status upgrade(rp_store *store, int64_t version)
 {
     char stamp[96];
@@ -217,8 +217,8 @@ static rp_status upgrade(rp_store *store, int64_t version)
     return execute(store, "write its version", stamp);
 }
 
-/* Another process may make the tables between the caller's look and our lock, so the version is
- * read again inside. */
+/* Another process may make the tables between the first look and the lock, so the version is read
+ * again under the lock. */
 static rp_status bring_up_to_date(rp_store *store)
 {
     int64_t version;
@@ -243,7 +243,7 @@ static rp_status check_path(const rp_store *store)
     return RP_OK;
 }
 
-/* Eight bytes at a time, first byte lowest: a configuration is a kilobyte. */
+/* Hashes eight bytes at a time, first byte lowest: a configuration has about a kilobyte. */
 static uint64_t hash_bytes(uint64_t hash, const unsigned char *bytes, size_t length)
 {
     size_t at = 0;
@@ -273,8 +273,8 @@ static void hash_values(sqlite3_context *context, int count, sqlite3_value **val
     sqlite3_result_int64(context, (int64_t)hash);
 }
 
-/* SQL: json_valid, which our tables check texts with, as a function that a schema may call: SQLite
- * 3.40 counts its own among those that need trust. */
+/* SQL: json_valid, with which the tables check texts, as a function that a schema may call: SQLite
+ * 3.40 counts its own json_valid among the functions that need trust. */
 static void check_json(sqlite3_context *context, int count, sqlite3_value **values)
 {
     (void)count;
@@ -288,8 +288,8 @@ static void check_json(sqlite3_context *context, int count, sqlite3_value **valu
     json_decref(read);
 }
 
-/* The file may be a stranger's: its triggers do not run (TEMP ones do, SQLite 3.35), and its views
- * and expressions call nothing that has effects. */
+/* The file may come from a stranger: its triggers do not run (TEMP triggers do, SQLite 3.35), and
+ * its views and expressions call no functions with side effects. */
 static int distrust(sqlite3 *database)
 {
     int code = sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
@@ -338,7 +338,8 @@ static rp_status open_database(rp_store *store)
     return execute(store, "set it up", rp_store_own_triggers);
 }
 
-/* "file:PATH?immutable=1": SQLite reads a database whose folder cannot be written only so. */
+/* Prints "file:PATH?immutable=1", the only form in which SQLite reads a database whose folder
+ * cannot be written. */
 static rp_status print_uri(const char *path, rp_text *uri)
 {
     RP_TRY(rp_text_print(uri, "file:"));
@@ -350,7 +351,8 @@ static rp_status print_uri(const char *path, rp_text *uri)
     return rp_text_print(uri, "?immutable=1");
 }
 
-/* A journal beside it: somebody writes, and SQLite has to look there, too. */
+/* A journal beside the database means that some process writes, and that SQLite has to read the
+ * journal, too. */
 static rp_status has_journal(const char *path, bool *has_out)
 {
     rp_text journal = {0};
@@ -408,7 +410,7 @@ rp_status rp_store_open_wait(const char *path, int wait_ms, rp_store **store_out
     return open_with(path, wait_ms, open_database, store_out);
 }
 
-/* RP_STORE_WAIT_S, or what is usual. */
+/* Gives the wait from RP_STORE_WAIT_S, or the default. */
 static rp_status find_wait(int *wait_ms_out)
 {
     const char *text = getenv("RP_STORE_WAIT_S");
@@ -427,7 +429,8 @@ static rp_status find_wait(int *wait_ms_out)
     return RP_OK;
 }
 
-/* SQLite says of all that it is "unable to open database file". */
+/* Gives the cause if a new database cannot be made: SQLite only says "unable to open database
+ * file". */
 static rp_status check_new(const char *path)
 {
     if (access(path, F_OK) == 0 || (*path != '\0' && folder_is_writable(path))) {
@@ -462,7 +465,7 @@ rp_status rp_store_open_existing(const char *path, rp_store **store_out)
     int wait_ms = 0;
     *store_out = NULL;
     RP_TRY(find_wait(&wait_ms));
-    if (access(path, F_OK) != 0) { /* opening it would make it */
+    if (access(path, F_OK) != 0) { /* opening would create it */
         rp_log_error("%s: %s", path, strerror(errno));
         return RP_INPUT;
     }

@@ -1,4 +1,4 @@
-/** @file store_internal.h  Inside of the store (store*.c). Not for other modules. */
+/** @file store_internal.h  Internals of the store; private to this folder. */
 #pragma once
 
 #include "common/store/store.h"
@@ -11,7 +11,7 @@ struct rp_store {
     sqlite3 *database;
     char *path; /**< for messages */
     int wait_ms;
-    sqlite3_stmt *statements[RP_STORE_CACHED_COUNT]; /**< NULL until they are needed */
+    sqlite3_stmt *statements[RP_STORE_CACHED_COUNT]; /**< NULL until first needed */
 };
 
 /** Logs SQLite's text for a result code. @return its meaning for the user (status.h) */

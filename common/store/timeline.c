@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-/* As rows of timeline_csv.h. */
+/* SQL: the ops of a run, as rows of timeline_csv.h. */
 static const char ops_sql[] =
     "SELECT queue, coalesce(gpu, 0), kind, stage, microbatch, iteration, start_ps, end_ps "
     "FROM ops WHERE run_id = ?1 ORDER BY op";
