@@ -12,11 +12,12 @@
 #define FLOW_START_BEFORE_END_PS 2000
 
 #define FIRST_HOST_PID 1000u
-#define SAME_KIND_TIDS 10u /* further queues of one kind on one GPU get 10 + tid, 20 + tid, … */
+/* Further queues of the same kind on a GPU get 10 + tid, 20 + tid, …. */
+#define SAME_KIND_TIDS 10u
 
 typedef enum event_type {
     EVENT_ITERATION,
-    EVENT_FREE, /* before allocations of the same moment: lifetimes do not include their end */
+    EVENT_FREE, /* before allocations of the same moment, as lifetimes exclude their end */
     EVENT_ALLOC,
     EVENT_SLICE,
     EVENT_FLOW_START,
@@ -26,7 +27,7 @@ typedef enum event_type {
 typedef struct event {
     int64_t time_ps;
     uint32_t index; /* of the op, the buffer, the wait or the iteration */
-    uint16_t place; /* counters only, so that those of one place are neighbours */
+    uint16_t place; /* for counters only, so that counters of a place are neighbours */
     uint8_t type;
 } event;
 
@@ -40,7 +41,7 @@ typedef struct writer {
     const rp_program *program;
     rp_arena *arena; /* scratch */
     rp_json json;
-    const char *name;  /* before the names of its processes; NULL: nothing */
+    const char *name;  /* prefix of the names of its processes; NULL: none */
     uint32_t pid_base; /* GPU 0 */
     uint32_t flow_base;
     uint32_t host_pid;
@@ -54,8 +55,8 @@ typedef struct writer {
     size_t event_count;
 } writer;
 
-/* Thread numbers of formats.md 2; it has one number for uploads, but our two upload queues
- * overlap. */
+/* Thread numbers of formats.md 2, which has a single number for uploads; the two upload queues here
+ * overlap and need two. */
 static const struct {
     uint32_t tid;
     uint32_t sort_index;
@@ -167,8 +168,8 @@ static rp_status collect_iterations(writer *w)
     return RP_OK;
 }
 
-/* Counters of one moment and place must be neighbours, their frees first; all else is only to make
- * the order total and so the file the same everywhere. */
+/* Counters of the same moment and place must be neighbours, their frees first; the other keys only
+ * make the order total, so that the file is the same everywhere. */
 static int compare_events(const void *left, const void *right)
 {
     const event *a = left;
@@ -349,7 +350,7 @@ static void write_iteration(writer *w, const event *e)
     rp_json_end_object(&w->json);
 }
 
-/* Only the last change of one moment is shown; steps in between have no duration. */
+/* Writes only the last change at a moment; steps in between have no duration. */
 static void write_counter(writer *w, size_t at)
 {
     const event *e = &w->events[at];
@@ -416,7 +417,7 @@ static void write_head(rp_json *json, const rp_trace_fact *facts, size_t fact_co
     rp_json_begin_array(json);
 }
 
-/* Appends one timeline's events; `json` is the document. */
+/* Appends the events of a timeline to the document `json`. */
 static rp_status write_part(writer *w, rp_json *json)
 {
     RP_TRY(rp_arena_create(&w->arena));

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The picture, in pixels of the SVG; gantt.gp draws just what is computed here. */
+/* The picture, in pixels of the SVG; this file computes everything that gantt.gp draws. */
 #define WIDTH 1200
 #define LEFT 66 /* "GPU 10" */
 #define RIGHT 22
@@ -25,7 +25,7 @@
 #define GAP 8    /* below each panel */
 #define AXIS 44  /* tics and name of the time axis */
 #define NOTE 20
-#define ROWS_HEIGHT 3000.0 /* all rows together, where there are very many */
+#define ROWS_HEIGHT 3000.0 /* most pixels for all rows together */
 #define ROW_LARGEST 24.0
 #define ROW_SMALLEST 0.5
 #define PLOT_WIDTH (WIDTH - LEFT - RIGHT)
@@ -51,7 +51,8 @@ static const struct {
 #undef RP_GANTT_COLOUR
 };
 
-/* Boxes of one panel in one style are one data set of gnuplot; its number is the layer's. */
+/* Boxes of the same panel and style form a data set of gnuplot; its number is the layer's
+ * number. */
 typedef enum layer_style {
     STYLE_NARROW,
     STYLE_WIDE,
@@ -91,7 +92,7 @@ const char *rp_plots_root(void)
     return length < (int)sizeof path ? path : "plots";
 }
 
-/* NULL where gnuplot is not asked to write this kind of file. */
+/* The type of picture for a file name; NULL if gnuplot is not used for it. */
 static const char *file_type(const char *path)
 {
     static const char *const types[] = {"svg", "png", "pdf"};
@@ -140,7 +141,8 @@ static double clamp(double value, double low, double high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* Returns how long what is drawn takes. Of all iterations the metrics say so. */
+/* Sets the window of drawn iterations and returns its duration; for all iterations the metrics give
+ * it. */
 static int64_t take_window(const rp_gantt_panel *panel, rp_gantt_window *window_out)
 {
     if (panel->first_iteration != 0) {
@@ -190,7 +192,7 @@ static bool label_fits(const picture *p, const rp_gantt_box *box)
 
 /* ---- script ---------------------------------------------------------------------------------- */
 
-/* A gnuplot string in single quotes, in which only the quote itself is special. */
+/* Writes a gnuplot string in single quotes, in which only the quote itself is special. */
 static void write_quoted(FILE *script, const char *text)
 {
     putc('\'', script);
@@ -204,7 +206,8 @@ static void write_quoted(FILE *script, const char *text)
     putc('\'', script);
 }
 
-/* Bold text in gnuplot's enhanced notation, the only one that all three file types take. */
+/* Writes bold text in gnuplot's enhanced notation, the only notation that all three file types
+ * accept. */
 static void write_bold(FILE *script, const char *text)
 {
     fputs("'{/:Bold ", script);
@@ -248,7 +251,8 @@ static void write_box(const picture *p, const rp_gantt_box *box, layer_style sty
     double begin_ms = rp_ps_to_ms(box->begin_ps);
     double end_ms = rp_ps_to_ms(box->end_ps);
     if (style == STYLE_NARROW || style == STYLE_WIDE) {
-        double half = p->row_px >= 4 ? 0.43 : 0.5; /* a gap between rows that are high enough */
+        /* Leaves a gap between rows that are high enough. */
+        double half = p->row_px >= 4 ? 0.43 : 0.5;
         fprintf(p->script, "%.6f %.6f %.2f %.2f\n", begin_ms, end_ms, -(double)box->row - half,
                 -(double)box->row + half);
     } else {
@@ -257,7 +261,7 @@ static void write_box(const picture *p, const rp_gantt_box *box, layer_style sty
     }
 }
 
-/* A strip from 0 to the makespan in every row; the ops cover what is not idle. */
+/* Draws a strip from 0 to the makespan in every row; ops cover the time that is not idle. */
 static void write_idle(const picture *p, size_t panel)
 {
     for (uint32_t row = 0; row < p->boxes[panel].rows; row++) {
@@ -266,7 +270,7 @@ static void write_idle(const picture *p, size_t panel)
     }
 }
 
-/* Writes the data set and returns whether it holds anything; gnuplot cannot plot an empty one. */
+/* Writes a data set and returns whether it has content; gnuplot cannot plot an empty data set. */
 static bool write_layer(picture *p, size_t panel, rp_gantt_colour colour, layer_style style)
 {
     const rp_gantt_boxes *boxes = &p->boxes[panel];
@@ -304,7 +308,8 @@ static rp_status write_layers(picture *p, size_t panel, rp_text *layers)
     return RP_OK;
 }
 
-/* The data sets first; which panel draws which is known, and written, after them. */
+/* Writes the data sets first; the assignment of data sets to panels is known, and written, after
+ * them. */
 static rp_status write_data(picture *p)
 {
     rp_text layers = {0};
@@ -337,7 +342,7 @@ static void write_details(const picture *p, size_t index)
     char text[300];
     char iterations[64] = "";
     char bubble[32] = "";
-    if (!part || !program->asynchronous) { /* those before and after it fill its gaps */
+    if (!part || !program->asynchronous) { /* neighbouring iterations fill its gaps */
         snprintf(bubble, sizeof bubble, "   bubble %.1f %%", bubble_pct);
     }
     if (part && panel->first_iteration == panel->last_iteration) {
@@ -364,7 +369,7 @@ static void write_details(const picture *p, size_t index)
     fprintf(p->script, "\nmakespan[%zu] = %.6f\n", index + 1, makespan_ms);
 }
 
-/* Geometry of the panels; returns the height of the whole picture. */
+/* Writes the geometry of the panels; returns the height of the whole picture. */
 static double write_panels(const picture *p)
 {
     static const char *const arrays[] = {"name", "details",   "makespan", "rows",
@@ -452,7 +457,8 @@ static rp_status run_gnuplot(FILE *script, FILE *output)
     return rp_process_run(&process);
 }
 
-/* The time of drawing in a PDF becomes the year 0, digit by digit: equal charts are equal bytes. */
+/* Replaces the digits of the drawing time in a PDF by zeros, so that equal charts have equal
+ * bytes. */
 static rp_status copy_without_time(FILE *from, FILE *to)
 {
     static const char key[] = "/CreationDate (D:";

@@ -2,7 +2,7 @@
 
 #define FIRST_CAPACITY 1024u
 
-/* Neighbouring short ops that become one box. */
+/* Neighbouring short ops that become a single box. */
 typedef struct run {
     int64_t begin_ps;
     int64_t end_ps;
@@ -50,7 +50,7 @@ static rp_status end_run(rp_gantt_boxes *boxes, uint32_t row, run *r)
         box.colour = r->busy_ps[c] > r->busy_ps[box.colour] ? (rp_gantt_colour)c : box.colour;
     }
     if (busy_ps < (r->end_ps - r->begin_ps) / 2) {
-        box.end_ps = r->begin_ps + busy_ps; /* mostly idle must not look busy */
+        box.end_ps = r->begin_ps + busy_ps; /* mostly idle time must not look busy */
     }
     if (r->ops > 1) {
         box.microbatch = RP_GANTT_NO_LABEL;
@@ -74,7 +74,7 @@ static rp_status add_op(const rp_timeline *timeline, uint32_t index, uint32_t ro
     if (end_ps - r->begin_ps > least_ps) {
         RP_TRY(end_run(boxes, row, r));
     }
-    /* Pre-work is followed by the backward that has the same number. */
+    /* Pre-work has no number, as the backward that follows shows the same number. */
     bool unnamed = colour == RP_GANTT_HOST || (op->flags & RP_OP_JOIN) != 0;
     uint32_t label = unnamed ? RP_GANTT_NO_LABEL : op->microbatch;
     if (!is_short) {

@@ -35,35 +35,35 @@ typedef struct rp_gantt_box {
 } rp_gantt_box;
 
 typedef struct rp_gantt_boxes {
-    rp_gantt_box *boxes; /**< grows by rp_mem_resize; rp_gantt_boxes_fini */
+    rp_gantt_box *boxes; /**< grows by rp_mem_resize; freed by rp_gantt_boxes_fini */
     size_t count;
     size_t capacity;
-    uint32_t rows;   /**< GPUs, and one for the host where it has ops that take time */
+    uint32_t rows;   /**< a row for each GPU, and a row for the host if it has ops that take time */
     bool has_host;   /**< the last row is the host's */
     bool has_merged; /**< some boxes stand for several ops */
 } rp_gantt_boxes;
 
-/** Iterations that are drawn, with the time between their first op and their last one's end. */
+/** Iterations that are drawn, with the time from their first op to the end of their last op. */
 typedef struct rp_gantt_window {
     uint32_t first; /**< iteration, from 0 */
     uint32_t last;
     int64_t begin_ps; /**< the picture's 0 */
     int64_t end_ps;
-    int64_t busy_ps; /**< of the compute queues */
+    int64_t busy_ps; /**< busy time of the compute queues */
 } rp_gantt_window;
 
 /** Measures iterations `first` to `last`, both counted from 0. */
 rp_gantt_window rp_gantt_window_of(const rp_timeline *timeline, uint32_t first, uint32_t last);
 
-/** @return the colour of an op of `program`. Where a stage has no layers of its own to run, its
- * forward and backward are the head's. */
+/** @return the colour of an op of `program`. If a stage has only the head to run, its forward and
+ * backward have the head's colour. */
 rp_gantt_colour rp_gantt_colour_of(const rp_program *program, const rp_op *op);
 
 /**
  * Collects the boxes of the window's iterations: of the compute queues and of optimizer queues
- * whose ops take time; empty ops are left out. Neighbouring ops shorter than `least_ps` become one
- * box of at most that length, in the colour of the kind that fills most of it.
- * @param boxes_out zeroes; to be given to rp_gantt_boxes_fini also on failure
+ * whose ops take time; empty ops are left out. Neighbouring ops shorter than `least_ps` become a
+ * single box of at most that length, in the colour of the kind that fills most of it.
+ * @param boxes_out zeroes at first; must be freed by rp_gantt_boxes_fini, also on failure
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rp_gantt_boxes_collect(const rp_timeline *timeline, const rp_gantt_window *window,

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* A forward, or a backward with the pre-work joined to it: what the metrics call an op. */
+/* An op in the sense of the metrics: a forward, or a backward with the pre-work joined to it. */
 typedef struct unit {
     int64_t begin_ps;
     int64_t end_ps;
@@ -16,7 +16,7 @@ typedef struct unit {
     uint32_t next;     /* first op after the unit */
 } unit;
 
-/* Times that a GPU's idle time is split by; -1 where there is no such op. */
+/* Times that divide a GPU's idle time into parts; -1 if there is no such op. */
 typedef struct gpu_marks {
     int64_t first_begin_ps;
     int64_t last_end_ps;
@@ -29,7 +29,7 @@ static inline unit read_unit(const rp_timeline *timeline, uint32_t op)
 {
     const rp_op *ops = timeline->program->ops;
     unit u = {.begin_ps = timeline->start_ps[op]};
-    /* In a lowered program pre-work runs as soon as it can: every op stands for itself. */
+    /* In a lowered program pre-work runs as soon as it can, so every op is a unit. */
     bool joined = timeline->program->op_bytes == NULL;
     while (joined && (ops[op].flags & RP_OP_JOIN) != 0) {
         u.head_forward = u.head_forward || (rp_op_kind_is_forward(ops[op].kind) &&
@@ -43,12 +43,12 @@ static inline unit read_unit(const rp_timeline *timeline, uint32_t op)
     return u;
 }
 
-/* Every op follows the one before it, so the warm-up forwards are those before the first backward:
- * the window is known as soon as that has been seen. */
+/* Ops come in order of time, so the warm-up forwards are the forwards before the first backward,
+ * and the window is known once that backward is seen. */
 static void mark_unit(const unit *u, uint32_t warmup_limit, uint32_t *warmups, gpu_marks *marks)
 {
     if (u->end_ps == u->begin_ps) {
-        return; /* empty ops count for nothing here */
+        return; /* empty ops are ignored */
     }
     if (marks->first_begin_ps < 0) {
         marks->first_begin_ps = u->begin_ps;
@@ -109,7 +109,7 @@ static rp_status measure_queue(const rp_timeline *timeline, const rp_queue *queu
             add_gap(&marks, idle_from, u.begin_ps, metrics);
         }
         idle_from = u.end_ps;
-        /* Only lowered programs have such times, and there a unit is one op. */
+        /* Only lowered programs have held times, and their units are single ops. */
         int64_t held_ps = timeline->held_ps != NULL ? timeline->held_ps[u.next - 1] : 0;
         int64_t busy_ps = u.end_ps - u.begin_ps - held_ps;
         bool pass = rp_op_kind_is_pass(timeline->program->ops[u.next - 1].kind);
@@ -189,7 +189,7 @@ double rp_metrics_period_ps(const rp_timeline *timeline)
     if (iterations == 1) {
         return program->asynchronous ? NAN : (double)rp_metrics_makespan_ps(timeline);
     }
-    int64_t half_end = 0; /* of iteration I/2, counted from 1 */
+    int64_t half_end = 0; /* end of iteration I/2, counted from 1 */
     int64_t last = 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
         int64_t end = timeline->end_ps[i];

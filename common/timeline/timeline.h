@@ -8,20 +8,20 @@ typedef struct rp_timeline {
     rp_arena *arena;           /**< owned */
     int64_t *start_ps;         /**< [op_count], from the beginning of the run */
     int64_t *end_ps;           /**< [op_count] */
-    int64_t *held_ps;          /**< [op_count] of end - start, time in which a compute op waited for
-                                    the host to launch the rest of it; NULL: never */
-    int64_t *work_ps; /**< [op_count] of end - start, what counts where ops share cores: time
-                           in which the op's thread had one, or a link's; NULL: all of it */
+    int64_t *held_ps; /**< [op_count] part of end - start in which a compute op waited for the host
+                         to launch the rest of it; NULL: none */
+    int64_t *work_ps; /**< [op_count] part of end - start in which the op's thread had a core, or
+                         its transfer a link, if ops share cores; NULL: all of it */
 } rp_timeline;
 
-/** A timeline whose times are still undefined. @retval RP_OK, RP_NO_MEMORY */
+/** Creates a timeline whose times are still undefined. @retval RP_OK, RP_NO_MEMORY */
 rp_status rp_timeline_create(const rp_program *program, rp_timeline **timeline_out);
 
 /** NULL is allowed. */
 void rp_timeline_destroy(rp_timeline *timeline);
 
-/** @return when the result of an op exists: at its end, or where it overlaps with the backward
- * behind it, at the end of that one. */
+/** @return time at which an op's result exists: its end, or the end of the backward after it if the
+ * two overlap. */
 static inline int64_t rp_timeline_result_ps(const rp_timeline *timeline, uint32_t op)
 {
     const rp_op *ops = timeline->program->ops;

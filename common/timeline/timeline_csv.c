@@ -23,13 +23,13 @@ static const char *const column_names[COLUMN_COUNT] = {
     "op", "queue", "gpu", "kind", "stage", "microbatch", "iteration", "start_ps", "end_ps",
 };
 
-#define CELL_SIZE 32u /* the longest number and the longest name fit */
+#define CELL_SIZE 32u /* bytes for the longest number and the longest name */
 
 typedef struct row {
     char cells[COLUMN_COUNT][CELL_SIZE];
 } row;
 
-/* The cells that follow from the program: the same for writing and for checking. */
+/* Fills the cells that follow from the program, for writing and for checking. */
 static void fill_row(const rp_program *program, const rp_queue *queue, uint32_t index, row *out)
 {
     const rp_op *op = &program->ops[index];
@@ -108,7 +108,8 @@ static rp_status check_row(const rp_csv *table, uint32_t op, const row *expected
     return RP_OK;
 }
 
-/* An op starts when its queue is free; the check makes overlaps on one queue impossible. */
+/* Reads the times; an op must not start before its queue is free, so that ops of a queue cannot
+ * overlap. */
 static rp_status read_times(const rp_csv *table, const rp_queue *queue, rp_timeline *timeline)
 {
     const rp_program *program = timeline->program;

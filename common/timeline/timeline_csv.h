@@ -1,8 +1,8 @@
-/** @file timeline_csv.h  A timeline as CSV, one row per op in the order of op numbers.
+/** @file timeline_csv.h  A timeline as CSV, with a row for each op in the order of op numbers.
  *
  * Columns: op, queue (its kind), gpu (its index, or "host"), kind, stage, microbatch, iteration,
- * start_ps, end_ps. All but the times repeat the program, so that the file can be read on its own
- * and a timeline of another program is noticed.
+ * start_ps, end_ps. All columns but the times repeat the program, so that the file can be read on
+ * its own and a timeline of another program is recognised.
  */
 #pragma once
 
@@ -10,14 +10,16 @@
 
 #include <stdio.h>
 
-/** The longest file that a timeline of `program` can have: what is longer need not be read. */
+/** @return bytes of the longest file that a timeline of `program` can have; longer files need not
+ * be read. */
 size_t rp_timeline_csv_most_bytes(const rp_program *program);
 
-/** Errors of the stream stay with it: rp_output_commit (common/base/text.h) names the file. */
+/** Writes the timeline. Errors of the stream stay with it: rp_output_commit (common/base/text.h)
+ * reports them with the file's name. */
 void rp_timeline_write_csv(const rp_timeline *timeline, FILE *stream);
 
 /**
- * Reads what rp_timeline_write_csv writes; writing it again gives the same bytes.
+ * Reads a file of rp_timeline_write_csv; writing it again gives the same bytes.
  * @param name file name for messages
  * @param text `length` bytes, read by csv.h
  * @param program the program that the timeline belongs to; must outlive it

@@ -1,6 +1,7 @@
-/** @file timeline_rows.h  Timelines read from tables that say of each op what it was: CSV files
- * (timeline_csv.h) and the store's ops. The program behind them is made up: its queues and ops are
- * the table's, waits, layers and buffers are unknown. It can be drawn and measured, not run.
+/** @file timeline_rows.h  Timelines read from tables that describe each op: CSV files
+ * (timeline_csv.h) and the store's ops. Their program is reconstructed: its queues and ops are the
+ * table's; waits, layers and buffers are unknown. Such a timeline can be drawn and measured, but
+ * its program cannot be run.
  */
 #pragma once
 
@@ -15,7 +16,7 @@ typedef struct rp_timeline_row {
     int64_t end_ps;   /**< not before start_ps */
 } rp_timeline_row;
 
-/** A timeline with the program it owns. */
+/** A timeline and its program, which it owns. */
 typedef struct rp_read_timeline {
     rp_program *program;
     rp_timeline *timeline;
@@ -23,21 +24,21 @@ typedef struct rp_read_timeline {
 
 /**
  * Makes a timeline of rows.
- * @param name where they come from, for messages
+ * @param name origin of the rows, for messages
  * @param rows in the order of op numbers, queue after queue
- * @param out rp_read_timeline_fini, also after a failure
+ * @param out released by rp_read_timeline_fini, also after a failure
  * @retval RP_OK, RP_INPUT (no rows, or ops of a queue overlap; logged), RP_NO_MEMORY
  */
 rp_status rp_timeline_of_rows(const char *name, const rp_timeline_row *rows, uint32_t count,
                               rp_read_timeline *out);
 
 /**
- * Reads a CSV file of timeline_csv.h on its own.
+ * Reads a CSV file of timeline_csv.h without its program.
  * @retval RP_OK, RP_INPUT (logged with line and column), RP_IO, RP_NO_MEMORY
  */
 rp_status rp_timeline_read_file(const char *path, rp_read_timeline *out);
 
-/** Fills a row's queue kind and op kind from their names; false: there is no such kind. */
+/** Fills a row's queue kind and op kind from their names; false: unknown kind. */
 bool rp_timeline_row_kinds(const char *queue, const char *kind, rp_timeline_row *row);
 
 /** Zeroes are allowed. */

@@ -1,7 +1,7 @@
-/* Causes: what an op waited for, and the walk over them. The rules are in walk.h.
+/* Finds causes of waits and walks over them. The rules are in walk.h.
  *
- * The walk ends: it goes from an op to one that an engine must have finished before, except for the
- * copy engine, where only ops that take time count, so that time goes back.
+ * The walk ends: each step leads to an op that an engine must have finished before; at the copy
+ * engine only ops that take time count, so that time decreases.
  */
 #include "common/timeline/walk.h"
 
@@ -10,16 +10,17 @@
 typedef struct cause {
     uint32_t op;
     rp_delay reason;
-    int64_t release_ps; /* when it lets the op go; less the offset within a joined group */
+    /* Time at which it lets the op start, less the offset within a joined group. */
+    int64_t release_ps;
     int64_t hop_ps;
     bool memory_limit;
 } cause;
 
-/* Causes of an op's start: in all, and if there were no memory limits. */
+/* Causes of an op's start: with all limits, and without memory limits. */
 typedef struct causes {
     cause last;
     cause unlimited;
-    cause engine; /* a transfer of another queue that held the copy engine */
+    cause engine; /* transfer of another queue that held the copy engine */
 } causes;
 
 static void consider(causes *c, const cause *new, bool wins_ties)
@@ -34,8 +35,9 @@ static void consider(causes *c, const cause *new, bool wins_ties)
     }
 }
 
-/* An ordering behind an earlier op of the same GPU's compute. The head's forward of RoundPipe is
- * never the last op of a unit: who waits for it waits for the loss (lower.h). */
+/* True if the wait orders a transfer after an earlier compute op of the same GPU, which keeps to a
+ * memory limit. RoundPipe's head forward is never the last op of a unit: an op that waits for it
+ * waits for the loss (lower.h). */
 static bool is_memory_limit(const rp_walk *w, uint32_t op, uint32_t target)
 {
     const rp_program *p = w->program;
@@ -46,13 +48,13 @@ static bool is_memory_limit(const rp_walk *w, uint32_t op, uint32_t target)
            rp_queue_kind_on_gpu((rp_queue_kind)from->kind) && from->gpu == to->gpu && !loss;
 }
 
-/* The waits of `member`, which begins `offset_ps` after `op`. */
+/* Considers the waits of `member`, which begins `offset_ps` after `op`. */
 static void consider_waits(const rp_walk *w, uint32_t op, uint32_t member, bool wins_ties,
                            causes *c)
 {
     const rp_program *p = w->program;
     bool overlaps = (p->ops[op].flags & RP_OP_OVERLAP) != 0 && member != op;
-    int64_t begin_ps = w->timeline->start_ps[overlaps ? op + 1 : op]; /* a pair begins as one */
+    int64_t begin_ps = w->timeline->start_ps[overlaps ? op + 1 : op]; /* a pair begins together */
     int64_t offset_ps = w->timeline->start_ps[member] - begin_ps;
     for (uint32_t i = p->ops[member].wait_begin; i < p->ops[member + 1].wait_begin; i++) {
         bool control = rp_wait_is_control(p->waits[i]);
@@ -99,10 +101,10 @@ static void find_causes(const rp_walk *w, uint32_t op, causes *c)
 typedef struct walker {
     const rp_walk *walk;
     int64_t from_ps;
-    int64_t to_ps; /* what is still to be explained ends here */
+    int64_t to_ps; /* end of the time still to be explained */
     rp_walk_sink sink;
     void *context;
-    rp_walk_piece piece; /* not yet given to the sink: its reason is still to be found */
+    rp_walk_piece piece; /* not given to the sink yet: its reason is not known yet */
 } walker;
 
 static void flush(walker *w)
@@ -113,7 +115,7 @@ static void flush(walker *w)
     w->piece = (rp_walk_piece){0};
 }
 
-/* The time still to be explained, from `begin_ps` on, is charged to `op` in `step`. */
+/* Charges the time still to be explained, from `begin_ps` on, to `op` in `step`. */
 static void take(walker *w, uint32_t op, rp_walk_step step, int64_t begin_ps)
 {
     begin_ps = begin_ps > w->from_ps ? begin_ps : w->from_ps;
@@ -136,8 +138,8 @@ static bool engine_was_last(const causes *c, const cause *other)
     return c->engine.op != NO_OP && c->engine.release_ps > release_of(other);
 }
 
-/* The op's run. If it begins before all that is to be explained but could have begun even earlier,
- * were it not for a memory limit, then that much of its run is the limit's. */
+/* Charges the op's run. If it began before the time to be explained but would have begun even
+ * earlier without a memory limit, as much of its run as this delay is charged to the limit. */
 static void take_run(walker *w, uint32_t op, const causes *c, rp_walk_mode mode)
 {
     int64_t start_ps = w->walk->timeline->start_ps[op];
@@ -155,7 +157,8 @@ static void take_run(walker *w, uint32_t op, const causes *c, rp_walk_mode mode)
     take(w, op, RP_WALK_STEP_MEMORY, w->from_ps);
 }
 
-/* Cause of the op's start; the op's own waiting is taken, the rest is left to the cause. */
+/* Gives the cause of the op's start; charges the op's own waiting and leaves the rest to the
+ * cause. */
 static cause next_cause(walker *w, uint32_t op, const causes *c, rp_walk_mode mode)
 {
     cause next = c->last;
@@ -177,7 +180,7 @@ static cause next_cause(walker *w, uint32_t op, const causes *c, rp_walk_mode mo
     return next;
 }
 
-/* Between the end of its cause and its own beginning the host had not issued the op. */
+/* True if the host had not issued the op between the end of its cause and its own start. */
 static bool was_unissued(const rp_walk *walk, const cause *next, int64_t start_ps)
 {
     int64_t cause_ps = next->op == NO_OP ? 0 : rp_timeline_result_ps(walk->timeline, next->op);
@@ -199,7 +202,8 @@ void rp_walk_back(const rp_walk *walk, uint32_t op, int64_t from_ps, int64_t to_
 {
     walker w = {walk, from_ps, to_ps, sink, context, {0}};
     uint32_t at = op;
-    uint32_t left = walk->program->op_count; /* each op once; a file's times may go in circles */
+    /* At most once per op: times from a file may lead in circles. */
+    uint32_t left = walk->program->op_count;
     for (; w.to_ps > from_ps && left > 0; left--) {
         causes c;
         find_causes(walk, at, &c);
@@ -224,7 +228,7 @@ void rp_walk_back(const rp_walk *walk, uint32_t op, int64_t from_ps, int64_t to_
 
 /* ---- setting up ------------------------------------------------------------------------------ */
 
-/* Both queues are in the order of time. */
+/* Finds the last op of `other` before each op of `queue`; both queues are in order of time. */
 static void find_engine_before(rp_walk *w, const rp_queue *queue, const rp_queue *other)
 {
     const rp_timeline *t = w->timeline;
@@ -241,7 +245,7 @@ static void find_engine_before(rp_walk *w, const rp_queue *queue, const rp_queue
     }
 }
 
-/* Parameters and activations of a GPU go up through one copy engine. */
+/* Finds the ops that share a copy engine: uploads of parameters and activations of a GPU. */
 static rp_status find_engines(rp_walk *w, rp_arena *arena)
 {
     const rp_program *p = w->program;
