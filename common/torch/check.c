@@ -7,20 +7,21 @@
 typedef struct checker {
     rp_torch_csv *csv;
     rp_torch_tables tables;
-    uint32_t rank;          /* of the row being checked */
+    uint32_t rank;          /* rank of the row being checked */
     uint8_t *sharding;      /* [stage] SHARDED_* */
-    uint32_t *weight_count; /* [stage] B and W so far */
-    uint32_t reducing;      /* stage whose REDUCE_GRAD is not waited for, or RP_TORCH_NONE */
-    bool reduce_waits;      /* the file has WAIT_REDUCE_GRAD */
+    uint32_t *weight_count; /* [stage] number of B and W so far */
+    /* Stage whose REDUCE_GRAD has not been waited for yet, or RP_TORCH_NONE. */
+    uint32_t reducing;
+    bool reduce_waits; /* the file has WAIT_REDUCE_GRAD */
 } checker;
 
 enum {
     STAGE_SHARDED = 1,   /* the stage has an UNSHARD or RESHARD somewhere */
-    STAGE_UNSHARDED = 2, /* is complete now */
+    STAGE_UNSHARDED = 2, /* the stage is unsharded now */
     STAGE_REDUCED = 4,
 };
 
-/* `prefix` is what of the file breaks the rule by itself, or empty. */
+/* @param prefix names the part of the file that alone breaks the rule; may be empty */
 static void log_refusal(const rp_torch_csv *csv, uint32_t rank, const rp_torch_action *action,
                         const char *prefix, const char *format, va_list arguments)
 {
@@ -42,7 +43,7 @@ rp_status rp_torch_refuse(const rp_torch_csv *csv, uint32_t rank, const rp_torch
     return RP_INPUT;
 }
 
-/* A rule of the row that is being checked: its cells up to this one are enough to break it. */
+/* Refuses the action: the cells of the current row up to it break a rule. */
 RP_PRINTF(3, 4)
 static rp_status break_rule(const checker *c, const rp_torch_action *action, const char *format,
                             ...)
@@ -72,7 +73,7 @@ uint32_t rp_torch_at(const rp_torch_csv *csv, const rp_torch_tables *tables, uin
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Type of the action that a stage has M of. */
+/* Type of the action that a stage has M times. */
 static uint8_t work_of(const rp_torch_csv *csv, uint32_t stage)
 {
     return csv->separate && stage >= csv->forward_count ? RP_TORCH_BACKWARD : RP_TORCH_FORWARD;
@@ -83,8 +84,9 @@ static const char *work_name(const rp_torch_csv *csv, uint32_t stage)
     return work_of(csv, stage) == RP_TORCH_FORWARD ? "forward" : "backward";
 }
 
-/* Every stage has M forwards. Counted before tables are made, so that a wrong number in a cell
- * costs no memory: then stages x microbatches is at most the number of actions. */
+/* Checks that every stage has M forwards. This happens before tables are made, so that a wrong
+ * number in a cell costs no memory: afterwards stages x microbatches is at most the number of
+ * actions. */
 static rp_status check_counts(const rp_torch_csv *csv, rp_arena *arena)
 {
     uint32_t *counts = NULL;
@@ -145,7 +147,8 @@ static uint32_t find(const checker *c, rp_torch_type type, const rp_torch_action
     return rp_torch_at(c->csv, &c->tables, (uint8_t)type, a->stage, a->microbatch);
 }
 
-/* Separate backward stages: the dry run looks at the order, across ranks. */
+/* Checks an action of a file with separate backward stages; the dry run checks the order across
+ * ranks. */
 static rp_status check_separate(checker *c, const rp_torch_action *a)
 {
     const rp_torch_csv *csv = c->csv;
@@ -284,7 +287,7 @@ static rp_status check_action(checker *c, uint32_t index)
                           "backward B or one I and one W");
     }
     if (c->csv->separate) {
-        /* nothing about the row alone */
+        /* no rules for a single row */
     } else if (rp_torch_type_computes((rp_torch_type)a->type)) {
         RP_TRY(check_compute(c, a));
     } else if (a->type == RP_TORCH_UNSHARD || a->type == RP_TORCH_RESHARD) {
@@ -305,13 +308,14 @@ static rp_status check_action(checker *c, uint32_t index)
 
 /* ---- actions that must be there in the end --------------------------------------------------- */
 
-/* True where stages s and s + 1 exchange tensors: they lie on different ranks. */
+/* True if stages s and s + 1 exchange tensors because they are on different ranks. */
 static bool crosses(const rp_torch_csv *csv, uint32_t stage)
 {
     return csv->stage_ranks[stage] != csv->stage_ranks[stage + 1];
 }
 
-/* The transfer of an action that crosses ranks, in both rows; none where it does not cross. */
+/* Checks that the result of an action that crosses ranks is transferred in both rows, and that no
+ * other result is. */
 static rp_status check_pair(const checker *c, uint32_t index, uint32_t from, uint32_t to)
 {
     const rp_torch_csv *csv = c->csv;
@@ -417,7 +421,7 @@ rp_status rp_torch_csv_check(rp_torch_csv *csv, rp_arena *arena)
     }
     RP_TRY(check_rows(&c));
     if (csv->separate) {
-        csv->stage_ranks = NULL; /* a stage may have several */
+        csv->stage_ranks = NULL; /* a stage may have several ranks */
     } else {
         RP_TRY(check_complete(&c));
     }

@@ -1,17 +1,17 @@
 /* Lowers a compute-only schedule CSV: FSDP's actions, reductions, transfers, waits.
  *
- * The passes and their order are those of PyTorch's runtime (formats.md 1), so that its files can
- * be compared byte by byte; the goldens in tests/golden/torch are its output. Each pass reads one
+ * The passes and their order are those of PyTorch's runtime (formats.md 1), so that files can be
+ * compared byte by byte; the goldens in tests/golden/torch are PyTorch's output. Each pass reads a
  * table of rows and appends to another. */
 #include "common/base/log.h"
 #include "common/torch/torch_csv_internal.h"
 
 #include <string.h>
 
-#define WINDOW 3u             /* stages that are kept unsharded: PyTorch's max_active_stages */
-#define LONGEST (WINDOW + 1u) /* a pair at the window's end is not taken apart */
+#define WINDOW 3u             /* most stages kept unsharded: PyTorch's max_active_stages */
+#define LONGEST (WINDOW + 1u) /* a pair at the window's end is not split */
 
-/* First parts of units; a pair is one unit of two actions. */
+/* End of the unit that begins at action `first`; a pair is a unit of two actions. */
 static inline uint32_t unit_end(const rp_torch_csv *csv, uint32_t first)
 {
     return first + (csv->actions[first].overlaps_next ? 2 : 1);
@@ -42,13 +42,13 @@ static bool is_backward(uint8_t type)
     return type == RP_TORCH_BACKWARD || type == RP_TORCH_BACKWARD_INPUT;
 }
 
-/* ---- FSDP: gather parameters before use, drop them behind it --------------------------------- */
+/* ---- FSDP: gather parameters before use, drop them after it ---------------------------------- */
 
-/* The first stages that a unit and those behind it use, in the order of first use. */
+/* The first stages that a unit and the units after it use, in the order of first use. */
 typedef struct window {
     uint32_t count;
     uint32_t stages[LONGEST];
-    uint32_t units[LONGEST]; /* where the stage is first used */
+    uint32_t units[LONGEST]; /* unit that first uses the stage */
 } window;
 
 static bool has_stage(const uint32_t *stages, uint32_t count, uint32_t stage)
@@ -69,8 +69,8 @@ static void add_stage(window *w, uint32_t stage, uint32_t unit)
     }
 }
 
-/* The unit's stages come first, then those of the window behind it: its LONGEST stages suffice,
- * because each that is lost there is one that the unit adds. */
+/* Puts the unit's stages first, then the stages of the next unit's window. Its LONGEST stages
+ * suffice, because only stages that the unit adds push others out. */
 static void set_window(const rp_torch_csv *csv, uint32_t first, const window *behind, window *out)
 {
     *out = (window){0};
@@ -154,7 +154,7 @@ static rp_status add_sharding(const rp_torch_csv *in, rp_arena *arena, rp_torch_
 static rp_status add_reductions(const rp_torch_csv *in, bool waits, rp_arena *arena,
                                 rp_torch_csv *out)
 {
-    uint32_t *gradients = NULL; /* [stage] of its weights so far */
+    uint32_t *gradients = NULL; /* [stage] gradients of its weights so far */
     uint32_t count = 0;
     RP_TRY(begin_pass(in, in->row_begin[in->rank_count] + 2 * (size_t)in->stage_count, arena, out));
     RP_TRY(rp_arena_alloc(arena, in->stage_count, sizeof *gradients, &gradients));
@@ -183,8 +183,8 @@ static rp_status add_reductions(const rp_torch_csv *in, bool waits, rp_arena *ar
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-/* Whose result it is decides where it goes: the stage that needs it, or RP_TORCH_NONE where that is
- * on the same rank or does not exist. */
+/* The stage that receives the result of an action; RP_TORCH_NONE if it is on the same rank or does
+ * not exist. */
 static uint32_t receiver(const rp_torch_csv *csv, const rp_torch_action *a)
 {
     uint32_t to = RP_TORCH_NONE;
@@ -201,7 +201,7 @@ typedef struct sender {
     const rp_torch_csv *in;
     rp_torch_csv *out;
     uint8_t *arrived[2]; /* [forward, backward][stage * M + m]: the input is on the rank */
-    uint32_t *next;      /* [rank] in `in` */
+    uint32_t *next;      /* [rank] next action in `in` */
     uint32_t *count;     /* [rank] end of its row in `out` so far */
 } sender;
 
@@ -243,7 +243,7 @@ static void place(sender *s, uint32_t rank, const rp_torch_action *a)
     }
 }
 
-/* @return true where the rank's next unit could be placed */
+/* @return whether the rank's next unit could be placed */
 static bool step(sender *s, uint32_t rank)
 {
     const rp_torch_csv *in = s->in;
@@ -267,7 +267,8 @@ static bool step(sender *s, uint32_t rank)
     return true;
 }
 
-/* Rows have gaps while they grow side by side: each begins where the longest before it would end.
+/* Rows grow side by side, with gaps between: each begins at the largest possible end of the row
+ * before it.
  */
 static void set_row_begins(const rp_torch_csv *in, rp_torch_csv *out)
 {
@@ -317,8 +318,9 @@ static rp_status add_transfers(const rp_torch_csv *in, rp_arena *arena, rp_torch
 
 /* ---- waits for sends ------------------------------------------------------------------------- */
 
-/* A forward's send is waited for behind the stage's backward of the microbatch, which proves that
- * the peer has used it; the others at the end of the row. */
+/* Adds the waits for sends. The wait for a forward's send comes after the stage's backward of the
+ * microbatch, which proves that the peer has used the tensor; the other waits come at the end of
+ * the row. */
 static void wait_row(const rp_torch_csv *in, uint32_t rank, uint8_t *sent, rp_torch_csv *out)
 {
     uint32_t count = out->row_begin[rank];
@@ -368,7 +370,7 @@ typedef struct deferral {
     const rp_torch_csv *in;
     rp_torch_csv *out;
     uint32_t count;
-    rp_torch_action *held; /* receives not yet placed, in their order */
+    rp_torch_action *held; /* receives that are not placed yet, in their order */
     uint32_t held_count;
 } deferral;
 
@@ -378,7 +380,8 @@ static uint32_t peer_of(const rp_torch_csv *csv, const rp_torch_action *a)
     return csv->stage_ranks[before ? a->stage - 1 : a->stage + 1];
 }
 
-/* Places the held receives from `peer`, or the one that `use` needs (NULL: all from the peer). */
+/* Places the held receives that `use` needs, or, if `use` is NULL, all held receives from
+ * `peer`. */
 static void release(deferral *d, uint32_t peer, const rp_torch_action *use)
 {
     uint32_t kept = 0;
@@ -398,8 +401,8 @@ static void release(deferral *d, uint32_t peer, const rp_torch_action *use)
     d->held_count = kept;
 }
 
-/* Of two ranks that exchange tensors the lower one posts its receives before its sends, the higher
- * one its sends first: so no two wait for each other. */
+/* When two ranks exchange tensors, the lower rank posts its receives before its sends and the
+ * higher rank its sends first, so that they never wait for each other. */
 static void defer_row(deferral *d, uint32_t rank)
 {
     const rp_torch_csv *in = d->in;

@@ -7,7 +7,8 @@
 
 #define ACTION_WANTED                                                                              \
     "valid are cells such as 0F1, 2B0, 1UNSHARD, 3SEND_F1 and (0F7;7B3)OVERLAP_F_B"
-#define MAX_CELL 96 /* a longer cell is no action: stages and microbatches have few digits */
+/* bytes; a longer cell is not an action: stages and microbatches have few digits. */
+#define MAX_CELL 96
 
 static const struct {
     const char *text;
@@ -24,11 +25,11 @@ typedef struct reader {
     const char *name;
     const char *at;
     const char *end;
-    uint32_t row;    /* from 0; a row is a line */
+    uint32_t row;    /* number from 0; a row is a line */
     uint32_t column; /* from 0 */
     uint32_t count;  /* actions so far */
     rp_torch_csv *csv;
-    bool blank; /* a blank cell was seen, first at: */
+    bool blank; /* a blank cell was seen, the first at: */
     uint32_t blank_row, blank_column;
     bool pairs;
     bool full_cell; /* a BW was seen: legacy */
@@ -70,9 +71,10 @@ static rp_status refuse(const reader *r, const char *cell, const char *cause, co
     return RP_INPUT;
 }
 
-/* ---- one cell -------------------------------------------------------------------------------- */
+/* ---- a cell ---------------------------------------------------------------------------------- */
 
-/* Decimal digits; the end of the number, or NULL where there is none or it is `limit` or more. */
+/* Reads decimal digits. @return the end of the number; NULL if there is no number or it is `limit`
+ * or more */
 static const char *take_number(const char *at, uint32_t limit, uint32_t *value_out)
 {
     uint64_t value = 0;
@@ -87,7 +89,7 @@ static const char *take_number(const char *at, uint32_t limit, uint32_t *value_o
     return at == begin ? NULL : at;
 }
 
-/* BW, the legacy full backward, is read as RP_TORCH_TYPE_COUNT. */
+/* Reads a type; BW, the legacy full backward, is read as RP_TORCH_TYPE_COUNT. */
 static const char *take_type(const char *at, uint8_t *type_out)
 {
     size_t length = strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
@@ -107,7 +109,7 @@ typedef struct mistake {
     const char *valid;
 } mistake;
 
-/* @return text that follows the action, or NULL; *full_out: it was a BW */
+/* @return the text after the action, or NULL; *full_out: the action was a BW */
 static const char *scan_action(const char *text, rp_torch_action *action, bool *full_out,
                                mistake *mistake_out)
 {
@@ -151,7 +153,7 @@ uint32_t rp_torch_action_parse(const char *text, rp_torch_action parts_out[stati
     return 0;
 }
 
-/* `text` is a whole action, `cell` what messages show. */
+/* Adds an action. @param text a whole action @param cell text that messages show */
 static rp_status add_action(reader *r, const char *text, const char *cell, bool overlaps_next)
 {
     rp_torch_action action = {.column = r->column, .overlaps_next = overlaps_next};
@@ -169,7 +171,7 @@ static rp_status add_action(reader *r, const char *text, const char *cell, bool 
         r->full_row = r->row;
         r->full_column = r->column;
     }
-    /* Told apart from a legacy B, which is the input's gradient, until all cells are known. */
+    /* Distinguishes a BW from a legacy B, the input's gradient, until all cells are read. */
     action.unused = full;
     r->has[action.type] = r->has[action.type] || !full;
     r->csv->lowered = r->csv->lowered || !types[action.type].computes;
@@ -218,7 +220,7 @@ static rp_status add_pair(reader *r, char *text, const char *cell)
     return RP_OK;
 }
 
-/* `raw` is a cell as it stands between the commas. */
+/* @param raw the text of a cell between the commas */
 static rp_status add_cell(reader *r, const char *raw, size_t length)
 {
     char cell[MAX_CELL + 1];
@@ -226,7 +228,7 @@ static rp_status add_cell(reader *r, const char *raw, size_t length)
     size_t kept = length < MAX_CELL ? length : MAX_CELL;
     memcpy(cell, raw, kept);
     cell[kept] = '\0';
-    for (size_t i = 0; i < kept; i++) { /* messages are one line of ASCII */
+    for (size_t i = 0; i < kept; i++) { /* messages are a single line of ASCII */
         cell[i] = cell[i] >= ' ' && cell[i] <= '~' ? cell[i] : '?';
     }
     if (length > MAX_CELL) {
@@ -288,7 +290,7 @@ static rp_status read_row(reader *r)
     return RP_OK;
 }
 
-/* See the head of torch_csv.h. */
+/* Decides the dialect; see the head of torch_csv.h. */
 static rp_status settle_dialect(reader *r)
 {
     rp_torch_csv *csv = r->csv;

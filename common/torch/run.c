@@ -1,8 +1,8 @@
-/* The dry run of a schedule CSV: whether all ranks come to the end of their rows.
+/* The dry run of a schedule CSV: checks whether all ranks reach the end of their rows.
  *
- * A rank runs its row in order and waits, at its next action, for at most one action of another row
- * (two for an overlapped pair, which starts when both parts can). Who waits is noted at the action
- * waited for, so that the time is linear in the actions. */
+ * A rank runs its row in order and waits, at its next action, for at most 1 action of another row
+ * (2 for an overlapped pair, which starts when both parts can). Waiting ranks are noted at the
+ * awaited action, so that the time is linear in the number of actions. */
 #include "common/torch/torch_csv_internal.h"
 
 #include <string.h>
@@ -10,11 +10,11 @@
 typedef struct runner {
     const rp_torch_csv *csv;
     const rp_torch_tables *tables;
-    uint32_t columns;       /* cells from this column on are left out */
-    uint32_t *next;         /* [rank] action it is at */
-    uint32_t *end;          /* [rank] behind its last action within the columns */
+    uint32_t columns;       /* number of columns that are run */
+    uint32_t *next;         /* [rank] its next action */
+    uint32_t *end;          /* [rank] end of its actions within the columns */
     uint32_t *first_waiter; /* [action] a rank that waits for it */
-    uint32_t *next_waiter;  /* [rank] another that waits for the same action */
+    uint32_t *next_waiter;  /* [rank] another rank that waits for the same action */
     uint32_t *rank_of;      /* [action] */
     uint32_t *todo;         /* [rank] stack of ranks that may be able to go on */
     uint32_t todo_count;
@@ -29,7 +29,7 @@ static uint32_t separate_input(const runner *r, const rp_torch_action *a)
     return rp_torch_at(r->csv, r->tables, type, a->stage - 1, a->microbatch);
 }
 
-/* Input of the action: an action at another place, or RP_TORCH_NONE. */
+/* The action whose result is the input of an action, or RP_TORCH_NONE. */
 static uint32_t input_of(const runner *r, const rp_torch_action *a)
 {
     const rp_torch_csv *csv = r->csv;
@@ -68,12 +68,12 @@ static uint32_t input_of(const runner *r, const rp_torch_action *a)
     case RP_TORCH_SEND_B:
     case RP_TORCH_WAIT_REDUCE_GRAD:
     case RP_TORCH_TYPE_COUNT:
-        break; /* what these need stands before them in their row */
+        break; /* their inputs come before them in their row */
     }
     return RP_TORCH_NONE;
 }
 
-/* The action for which `rank` waits at its next cell; RP_TORCH_NONE: it can go on. */
+/* The action for which `rank` waits at its next cell; RP_TORCH_NONE: the rank can go on. */
 static uint32_t blocked_by(const runner *r, uint32_t rank)
 {
     const rp_torch_csv *csv = r->csv;
@@ -121,7 +121,7 @@ static void run_rank(runner *r, uint32_t rank)
     }
 }
 
-/* Runs the first `columns` columns. @return a rank that does not come to its end, or NONE */
+/* Runs the first `columns` columns. @return a rank that does not reach its end, or RP_TORCH_NONE */
 static uint32_t run_columns(runner *r, uint32_t columns)
 {
     const rp_torch_csv *csv = r->csv;
@@ -147,7 +147,8 @@ static uint32_t run_columns(runner *r, uint32_t columns)
     return RP_TORCH_NONE;
 }
 
-/* Follows from a stuck rank who waits for whom until a rank comes again: it is on a circle. */
+/* Follows the waits from a stuck rank as often as there are ranks; the last rank is on the
+ * circle. */
 static uint32_t rank_on_circle(const runner *r, uint32_t rank)
 {
     for (uint32_t step = 0; step < r->csv->rank_count; step++) {
@@ -211,7 +212,7 @@ rp_status rp_torch_dry_run(const rp_torch_csv *csv, const rp_torch_tables *table
     if (run_columns(&r, columns) == RP_TORCH_NONE) {
         return RP_OK;
     }
-    uint32_t fits = 0; /* columns that run to their end */
+    uint32_t fits = 0; /* number of columns that run to their end */
     while (columns - fits > 1) {
         uint32_t middle = fits + (columns - fits) / 2;
         if (run_columns(&r, middle) == RP_TORCH_NONE) {

@@ -1,5 +1,5 @@
-/* A schedule whose orders stand in a schedule CSV of PyTorch's pipelining. Transfers and FSDP's
- * actions of a lowered file are not taken over: the builder and the lowering add our own. */
+/* A schedule whose orders come from a schedule CSV of PyTorch's pipelining. Transfers and FSDP's
+ * actions of a lowered file are ignored: the builder and the lowering add their own. */
 #include "common/torch/torch_csv_internal.h"
 
 static rp_status check(const rp_schedule_config *config, rp_reason *reason)

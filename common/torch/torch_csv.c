@@ -1,4 +1,4 @@
-/* Schedules as rows of actions: taken from a program, written as CSV. */
+/* Makes rows of actions from a program and writes them as CSV. */
 #include "common/torch/torch_csv_internal.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ static rp_status check_stages(const rp_program *p, bool separate)
     return RP_OK;
 }
 
-/* PyTorch takes the rank of a stage from the one row that has it. */
+/* Sets the rank of each stage: PyTorch takes it from the only row that has the stage. */
 static rp_status set_ranks(const rp_program *p, rp_torch_csv *csv)
 {
     for (uint32_t r = 0; r < csv->rank_count; r++) {
@@ -58,7 +58,7 @@ static uint8_t type_of(const rp_op *op)
                                                  : RP_TORCH_BACKWARD;
 }
 
-/* Appends the actions of one GPU; `numbers` are the stages' numbers along the model. */
+/* Appends the actions of a GPU; `numbers` are the stages' numbers along the model. */
 static void add_row(const rp_program *p, uint32_t gpu, const uint32_t *numbers, rp_torch_csv *csv)
 {
     uint32_t count = csv->row_begin[gpu];
@@ -71,7 +71,8 @@ static void add_row(const rp_program *p, uint32_t gpu, const uint32_t *numbers, 
         for (uint32_t i = queue->op_begin; i < queue->op_end; i++) {
             const rp_op *op = &p->ops[i];
             bool overlaps = (op->flags & RP_OP_OVERLAP) != 0;
-            /* A backward stage that computes the head first does so within its backward. */
+            /* A backward stage that first computes the head's forward does so within its
+             * backward. */
             bool pre_work =
                 csv->separate && rp_op_kind_is_forward(op->kind) && op->stage >= csv->forward_count;
             if (has_cell(op) && !pre_work) {
@@ -121,7 +122,7 @@ rp_status rp_torch_csv_of_program(const rp_program *p, bool side_car, rp_arena *
     return set_ranks(p, csv_out);
 }
 
-/* One part of a pair or a whole action, in the file's dialect. */
+/* The name of a whole action or of a part of a pair, in the file's dialect. */
 static const char *name_of(const rp_torch_csv *csv, const rp_torch_action *a,
                            char text[static RP_TORCH_NAME_SIZE])
 {
@@ -139,7 +140,7 @@ static const char *name_of(const rp_torch_csv *csv, const rp_torch_action *a,
 void rp_torch_csv_print(const rp_torch_csv *csv, FILE *stream)
 {
     for (uint32_t r = 0; r < csv->rank_count; r++) {
-        bool second = false; /* part of a pair */
+        bool second = false; /* the action is the second part of a pair */
         for (uint32_t i = csv->row_begin[r]; i < csv->row_begin[r + 1]; i++) {
             char text[RP_TORCH_NAME_SIZE];
             const rp_torch_action *a = &csv->actions[i];
