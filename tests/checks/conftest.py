@@ -116,10 +116,10 @@ def need_python(*modules, advice=""):
             pytest.skip(f"no {module} for {PYTHON} (RP_PYTHON{advice and ', ' + advice})")
 
 
-def ask(database, sql):
-    """The rows that a statement, or the last of several, gives."""
+def ask(database, *statements):
+    """The rows that the last of the statements gives."""
     with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        return [connection.execute(statement).fetchall() for statement in sql.split(";")][-1]
+        return [connection.execute(statement).fetchall() for statement in statements][-1]
 
 
 def count(database, table):

@@ -135,7 +135,7 @@ def test_stores_that_fail(whole):
     ran("rpsweep e.yaml --db full.db --resume", status=None)
     assert content("full.db") == whole
     # A row is refused in the middle of a point: nothing of that point stays, all before it does.
-    ask(shutil.copy("whole.db", "refused.db"), "PRAGMA foreign_keys = ON; DELETE FROM points;"
+    ask(shutil.copy("whole.db", "refused.db"), "PRAGMA foreign_keys = ON", "DELETE FROM points",
         "CREATE UNIQUE INDEX refuse ON metrics (min(run_id, 99)) WHERE name = 'busy_ps'")
     ran("rpsweep e.yaml --db refused.db --resume", status=1, said="index 'refuse'")
     assert count("refused.db", "runs") == 99
