@@ -5,14 +5,12 @@ CTest runs each test_NAME.py as checks.NAME: RP_BUILD is the build folder. By ha
 Exit status 77, which CTest counts as skipped, means that every test of the file was skipped.
 """
 
-import contextlib
 import dataclasses
 import functools
 import os
 import pathlib
 import re
 import shutil
-import sqlite3
 import subprocess
 
 import pytest
@@ -114,19 +112,6 @@ def need_python(*modules, advice=""):
         code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
         if subprocess.run([PYTHON, "-c", code, module], capture_output=True, check=False).returncode != 0:
             pytest.skip(f"no {module} for {PYTHON} (RP_PYTHON{advice and ', ' + advice})")
-
-
-def ask(database, *statements):
-    """The rows that the last of the statements gives."""
-    with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        return [connection.execute(statement).fetchall() for statement in statements][-1]
-
-
-def count(database, table):
-    try:
-        return ask(database, f"SELECT count(*) FROM {table}")[0][0]
-    except sqlite3.OperationalError:  # nothing is in it yet
-        return 0
 
 
 @pytest.fixture(scope="session", autouse=True)

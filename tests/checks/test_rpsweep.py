@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SOURCE, ask, count, program, ran
+from conftest import SOURCE, program, ran
+from lib.store import ask, content, count
 
 EXPERIMENT = """name: kill
 options: {fidelity: stage, gpus: 8}
@@ -61,13 +62,6 @@ COMMANDS = [  # after those of whole.db: the rest runs although points fail
     ("unknown.yaml --db none.db", 2, "unknown.yaml:4: point 0: --seq-length=3: unknown or incomplete option"),
     ("wrong.yaml --db none.db --jobs 1 --resume --retry-failed", 2, "wrong.yaml:4: point 1: --gpus: '65'"),
 ]
-
-
-def content(database):
-    """Everything that has to be the same whoever ran it; times and numbers of rows are not."""
-    runs = """SELECT command, schedule, model, partition, seed, program_hash, name, value
-        FROM runs JOIN metrics ON run_id = runs.id ORDER BY 1, 2, 7"""
-    return ask(database, runs), ask(database, "SELECT command, failure FROM points ORDER BY 1")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SOURCE, ask, need, ran
+from conftest import SOURCE, need, ran
+from lib.store import ask
 
 EXPERIMENT = """name: small
 question: Which schedule scales?

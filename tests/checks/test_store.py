@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ask, count, need, program, ran
+from conftest import need, program, ran
+from lib.store import ask, content, count
 
 GPIPE = "rpsim --schedule gpipe --fidelity stage"
-ROWS = "SELECT command, schedule, program_hash, name, value FROM runs JOIN metrics ON run_id = runs.id ORDER BY 1, 4"
 EXPERIMENT = """name: small
 options: {fidelity: stage}
 cross: {schedule: [gpipe, 1f1b], microbatches: [8, 12, 16]}
@@ -208,7 +208,7 @@ def held(database, *statements):
 
 
 def test_locked(work, run):
-    before = ask("good.db", ROWS)
+    before = content("good.db")
     busy = shutil.copy("good.db", "busy.db")
     at_once = functools.partial(run, env={"RP_STORE_WAIT_S": 0})
     with held(busy, "BEGIN EXCLUSIVE"):
@@ -218,7 +218,7 @@ def test_locked(work, run):
     with held(busy, "PRAGMA locking_mode = EXCLUSIVE", "BEGIN EXCLUSIVE", "UPDATE runs SET seed = seed WHERE id = 1"):
         writers(at_once, busy, status=1, said="busy.db: cannot")
         readers(at_once, busy, status=1, said="locked by another program")
-    assert ask(busy, ROWS) == before
+    assert content(busy) == before
     at_once("rpsweep e.yaml --db busy.db --resume", said="6 were in")
     command = [program("rpsim"), *GPIPE.split()[1:], "--db", busy]
     with held(busy, "BEGIN IMMEDIATE"):
@@ -230,12 +230,12 @@ def test_locked(work, run):
 
 
 def test_full_disk(work, run):
-    before = ask("good.db", ROWS)
+    before = content("good.db")
     shutil.copy("good.db", "full.db")
     ask(shutil.copy("good.db", "other.db"), "UPDATE experiments SET name = 'other'")
     for command in ("rpsim --schedule gpipe,1f1b,roundpipe --fidelity stage --db-ops", "rpsweep merge other.db"):
         run(command, "--db", "full.db", prefix=["prlimit", "--fsize=40960"], status=1, said="full.db: cannot")
-    assert ask("full.db", ROWS) == before
+    assert content("full.db") == before
     assert ask("full.db", "PRAGMA integrity_check") == [("ok",)]
     run("sh", "-c", '"$0" export summary --db good.db >/dev/full', program("rpsweep"), status=1, err="standard output")
 
