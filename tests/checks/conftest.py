@@ -20,7 +20,7 @@ BUILD = pathlib.Path(os.environ.get("RP_BUILD", SOURCE / "build/release")).resol
 PLACES = {"rpexec": "exec/rpexec", "rpsweep": "experiments/rpsweep"}
 LONG = os.environ.get("RP_LONG", "0") == "1"  # ./bootstrap.sh test --long
 SANITIZED = re.search(r"^RP_SANITIZE:\w*=.", (BUILD / "CMakeCache.txt").read_text(), re.M) is not None
-PYTHON = os.environ.get("RP_PYTHON", "python3")  # the one with packages that a test needs
+PYTHON = pathlib.Path(os.environ.get("RP_PYTHON", "python3"))  # the one with packages that a test needs
 
 
 def program(name):
