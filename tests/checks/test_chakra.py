@@ -1,5 +1,5 @@
-"""Chakra traces that rpsim exports, read by Google's protobuf library: every field is known, the library would write the
-same bytes, and a longest path over the nodes is the makespan. Skipped where Python has no protobuf.
+"""Chakra traces that rpsim exports, read by Google's protobuf library: every field is known, the library would write
+the same bytes, and a longest path over the nodes is the makespan. Skipped if Python has no protobuf.
 """
 
 import csv
