@@ -1,8 +1,6 @@
 """Checkpoints of rpexec, whole and of adapters, of each family and type, opened as they are by transformers and PEFT,
 with equal logits (tests/tools/checkpoints.py). Skipped if Python has not these packages: RP_PYTHON=FOLDER/bin/python
 after tests/tools/checkpoints_venv.sh FOLDER. A minute.
-
-Sanitized: --long
 """
 
 from conftest import BUILD, PYTHON, SOURCE, need_python, program

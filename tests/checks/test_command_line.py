@@ -1,7 +1,5 @@
-"""Texts that come from the rows of options: groff accepts the man pages, bash and zsh the completions, and bash completes
-what it should (docs/generated: checks.generated_docs).
-
-Sanitized: --long
+"""Texts that come from the rows of options: groff accepts the man pages, bash and zsh the completions, and bash
+completes what it should (docs/generated: checks.generated_docs).
 """
 
 import os

@@ -1,6 +1,4 @@
 """rpsweep: killed and resumed it ends with the same rows; a crash, a full disk and bad files lose nothing.
-
-Sanitized: --long
 """
 
 import os

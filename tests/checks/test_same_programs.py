@@ -1,7 +1,5 @@
 """rpsim and rpexec write the same program, byte for byte, when they are given the same words: all schedules, both
 grains, 1, 2, 5 and 8 GPUs, types, platforms, optimizers, calls. A plain run holds a sample; RP_LONG=1 all.
-
-Sanitized: --long
 """
 
 import csv
