@@ -78,10 +78,9 @@ def run(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """A folder for all tests of a file, which is their current one."""
-    before, folder = os.getcwd(), tmp_path_factory.mktemp("shared")
-    os.chdir(folder)
-    yield folder
-    os.chdir(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("shared"))
+        yield pathlib.Path.cwd()
 
 
 @pytest.fixture
