@@ -1,7 +1,7 @@
 """What rpadvise exports, read by the packages that it is for: Megatron-LM's and DeepSpeed's own parsers, PyTorch's
-pipelining, which loads and lowers the CSV, FSDP's signatures and RoundPipe's classes. The sizes that they find are those
-of rpsim's JSON. Skipped if Python has not these packages: RP_PYTHON=FOLDER/bin/python after tests/tools/exports_venv.sh
-FOLDER. Two minutes.
+pipelining, which loads and lowers the CSV, FSDP's signatures and RoundPipe's classes. The sizes that they find are
+those of rpsim's JSON. Skipped if Python has not these packages: RP_PYTHON=FOLDER/bin/python after
+tests/tools/exports_venv.sh FOLDER. Two minutes.
 """
 
 import csv

@@ -92,7 +92,8 @@ def test_built_without_root(debian):
     ran("apt-get install -y --no-install-recommends build-essential cmake pkg-config", prefix=root)
     place = folder / "var/tmp/rp"
     (place / "source").mkdir(parents=True)
-    ran("sh -c", 'git -C "$0" ls-files -z | tar -C "$0" --null -cf - -T - | tar -xf - -C "$1"', SOURCE, place / "source")
+    copy = 'git -C "$0" ls-files -z | tar -C "$0" --null -cf - -T - | tar -xf - -C "$1"'
+    ran("sh -c", copy, SOURCE, place / "source")
     ran("chown -R nobody:nogroup", place)
     build = "cd rp && ./source/bootstrap.sh run --prefix opt && mv opt moved && rm -r source"
     ran("sh -c", build, prefix=nobody, timeout=None)
