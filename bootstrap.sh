@@ -206,7 +206,7 @@ count_results()
 {
     local report=$1 results one_passed one_failed one_skipped
     [ -s "$report" ] || fail "ctest wrote no report ($report)"
-    results=$(awk -f tests/tools/results.awk "$report")
+    results=$(python3 tests/tools/results.py "$report")
     read -r one_passed one_failed one_skipped <<<"$results"
     passed=$((passed + one_passed))
     failed=$((failed + one_failed))

@@ -6,8 +6,10 @@ Exit status 77, which CTest counts as skipped, means that every test of the file
 """
 
 import dataclasses
+import functools
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -17,6 +19,8 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("RP_BUILD", SOURCE / "build/release")).resolve()
 PLACES = {"rpexec": "exec/rpexec", "rpsweep": "experiments/rpsweep"}
 LONG = os.environ.get("RP_LONG", "0") == "1"  # ./bootstrap.sh test --long
+SANITIZED = re.search(r"^RP_SANITIZE:\w*=.", (BUILD / "CMakeCache.txt").read_text(), re.M) is not None
+PYTHON = pathlib.Path(os.environ.get("RP_PYTHON", "python3"))  # the one with packages that a test needs
 
 
 def program(name):
@@ -42,30 +46,41 @@ class Ran:
         return f"{words}\nexit status {self.status}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
 
 
-@pytest.fixture
-def run(tmp_path):
-    """run(PROGRAM, ARGUMENT..., status=0, out=TEXT, err=TEXT, said=TEXT, env={...}, cwd=, input=, timeout=)
+def ran(command, *arguments, cwd=None, prefix=(), status=0, out="", err="", said="", env=None, input="", timeout=600):
+    """Runs a built program by its name, or any command by its path; prefix: a command that runs it.
 
-    Runs a built program by its name, or any command by its path, in tmp_path unless cwd says otherwise.
+    ran("rpsim --list", kind) is ran("rpsim", "--list", kind): a command is split at its blanks, arguments are not.
     Fails unless the exit status is `status` (None: any) and each text given is in its stream (said: in
     either). env is added to the environment; a value of None removes its name.
     """
+    name, *words = command.split() if isinstance(command, str) else [command]
+    path = program(name) if os.sep not in str(name) and program(name).exists() else name
+    command = [str(word) for word in (*prefix, path, *words, *arguments)]
+    environment = {**os.environ, **(env or {})}
+    environment = {key: str(value) for key, value in environment.items() if value is not None}
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, input=input, capture_output=True, text=True, errors="replace",
+        timeout=timeout, check=False,
+    )
+    result = Ran(command, done.returncode, done.stdout, done.stderr)
+    assert status is None or result.status == status, str(result)
+    assert out in result.out and err in result.err and said in result.said, f"no {out or err or said!r} in {result}"
+    return result
 
-    def ran(name, *arguments, status=0, out="", err="", said="", env=None, cwd=tmp_path, input="", timeout=600):
-        path = program(name) if os.sep not in str(name) and program(name).exists() else name
-        command = [str(path), *map(str, arguments)]
-        environment = {**os.environ, **(env or {})}
-        environment = {key: str(value) for key, value in environment.items() if value is not None}
-        done = subprocess.run(
-            command, cwd=cwd, env=environment, input=input, capture_output=True, text=True, errors="replace",
-            timeout=timeout, check=False,
-        )
-        result = Ran(command, done.returncode, done.stdout, done.stderr)
-        assert status is None or result.status == status, str(result)
-        assert out in result.out and err in result.err and said in result.said, f"no {out or err or said!r} in {result}"
-        return result
 
-    return ran
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """run(COMMAND, ARGUMENT..., status=0, out=TEXT, ...): ran() in tmp_path, the current folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    return functools.partial(ran, cwd=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A folder for all tests of a file, which is their current one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("shared"))
+        yield pathlib.Path.cwd()
 
 
 @pytest.fixture
@@ -88,6 +103,22 @@ def need(*tools):
     for tool in tools:
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is missing")
+
+
+def need_python(*modules, advice=""):
+    """Skips the test if PYTHON lacks a module."""
+    for module in modules:
+        code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+        if subprocess.run([PYTHON, "-c", code, module], capture_output=True, check=False).returncode != 0:
+            pytest.skip(f"no {module} for {PYTHON} (RP_PYTHON{advice and ', ' + advice})")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def folders_that_go(request, tmp_path_factory):
+    """Folders of tests stay only if a test has failed."""
+    yield
+    if not request.session.testsfailed:
+        shutil.rmtree(tmp_path_factory.getbasetemp(), ignore_errors=True)
 
 
 def pytest_sessionfinish(session, exitstatus):

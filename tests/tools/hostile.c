@@ -4,8 +4,8 @@
  *
  *     hostile files|commands WORK SEED FIRST COUNT
  *
- * WORK/bin holds the programs and WORK/in what they read (tests/checks/hostile.sh makes both); they
- * run in WORK/out. The inputs FIRST .. FIRST + COUNT - 1 of a seed are the same in every run. */
+ * WORK/bin holds the programs and WORK/in what they read (tests/checks/test_hostile.py makes both).
+ * They run in WORK/out. Inputs FIRST .. FIRST + COUNT - 1 of a seed are the same in every run. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Tests that must fail, run by tests/checks/tests_can_fail.sh and not by CTest. Those that leave
+/* Tests that must fail, run by tests/checks/test_tests_can_fail.py and not by CTest. Those that leave
  * something behind, one suite for each kind of teardown: every test named leaks must fail, every
  * test named gives_back must pass. And every condition that assertions.h knows. */
 #include "common/base/text.h"

@@ -1,5 +1,5 @@
 /* Files beside a checkpoint's weights: what is made of sizes is read back as the same model, and
- * what is carried along is the same bytes. tests/checks/checkpoints.sh asks transformers and PEFT.
+ * what is carried along is the same bytes. tests/checks/test_checkpoints.py asks transformers and PEFT.
  */
 #include "exec/checkpoint/companions.h"
 #include "common/base/log.h"
