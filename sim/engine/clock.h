@@ -1,4 +1,5 @@
-/** @file clock.h  Wall time of the simulator itself. The only clock in sim/: results never see it.
+/** @file clock.h Wall time of the simulator itself. This is the only clock in sim/, and results
+ * never depend on it.
  */
 #pragma once
 

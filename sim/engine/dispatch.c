@@ -8,7 +8,7 @@
 
 typedef enum item_kind {
     ITEM_JOB,      /* clone a stage's modules; `index` is the job */
-    ITEM_JOB_END,  /* give the clones up; likewise */
+    ITEM_JOB_END,  /* release the clones of job `index` */
     ITEM_TRANSFER, /* `index` is the op */
     ITEM_COMPUTE,
 } item_kind;
@@ -23,7 +23,7 @@ typedef struct job {
     uint32_t first;  /* its first compute op */
     uint32_t params; /* its first upload of parameters */
     bool begins_call;
-    uint32_t order; /* place in which it is handed out */
+    uint32_t order; /* place of the job in the order of handing out */
 } job;
 
 typedef struct worker {
@@ -33,14 +33,14 @@ typedef struct worker {
     bool waits_for_lock;
 } worker;
 
-/* Of an op; other ops than compute ops have no chunks. */
+/* Progress of an op; only compute ops have chunks. */
 typedef struct op_state {
     uint32_t launches;
     uint32_t chunks;
     uint32_t issued; /* chunks; transfers: 1 when issued */
     uint32_t done;
-    bool held;  /* its next chunk was not there when it was due */
-    bool waits; /* for what the host has issued before: routing */
+    bool held;  /* the next chunk was not yet issued when it was due */
+    bool waits; /* until everything issued before it has ended: routing */
 } op_state;
 
 struct rpsim_dispatcher {
@@ -56,8 +56,8 @@ struct rpsim_dispatcher {
     uint32_t next_job; /* in the order of handing out */
     worker *workers;
     op_state *ops;
-    uint32_t holder; /* GPU whose worker has the lock, or NO_GPU */
-    uint32_t *line;  /* GPUs whose workers wait for it: a ring */
+    uint32_t holder; /* GPU whose worker holds the lock, or NO_GPU */
+    uint32_t *line;  /* GPUs whose workers wait for the lock, a ring buffer */
     uint32_t line_begin;
     uint32_t line_count;
     rpsim_dispatch_news news;
@@ -68,12 +68,12 @@ static bool is_upload(const rp_queue *queue)
     return rp_queue_kind_carrier((rp_queue_kind)queue->kind) == RP_CARRIER_LINK_UP;
 }
 
-/* Queues of a GPU that its worker fills. */
+/* The queues of a GPU that its worker fills. */
 typedef struct gpu_queues {
-    uint32_t compute, params, acts; /* numbers + 1 */
+    uint32_t compute, params, acts; /* queue numbers + 1; 0: the GPU has no such queue */
 } gpu_queues;
 
-/* The last op of `queue` that `op` waits for, plus one; `from` where it waits for none. */
+/* The number after the last op of `queue` that `op` waits for; `from` if it waits for none. */
 static uint32_t needed(const rp_program *p, uint32_t op, const rp_queue *queue, uint32_t from)
 {
     for (uint32_t w = p->ops[op].wait_begin; w < p->ops[op + 1].wait_begin; w++) {
@@ -90,7 +90,7 @@ static void add_item(rpsim_dispatcher *d, uint32_t *count, item_kind kind, uint3
     d->items[(*count)++] = (item){kind, index};
 }
 
-/* The GPU's newest job has all its items. */
+/* Closes the GPU's newest job, whose items are complete. */
 static void end_job(rpsim_dispatcher *d, uint32_t first_job, uint32_t *count)
 {
     if (d->job_count > first_job) {
@@ -98,9 +98,9 @@ static void end_job(rpsim_dispatcher *d, uint32_t first_job, uint32_t *count)
     }
 }
 
-/* A worker clones a job's modules and issues its parameters, then unit for unit its uploads and its
- * kernels; then it gives the clones up. An upload is issued just before the first compute op that
- * needs it. */
+/* Lists the items of a GPU's worker: for each job it clones the modules, issues the parameters,
+ * issues the uploads and kernels of each microbatch, and releases the clones. An upload is issued
+ * just before the first compute op that needs it. */
 static void list_gpu(rpsim_dispatcher *d, uint32_t gpu, const gpu_queues *queues, uint32_t *count)
 {
     static const rp_queue none = {0};
@@ -139,7 +139,8 @@ static void list_gpu(rpsim_dispatcher *d, uint32_t gpu, const gpu_queues *queues
 
 /* ---- the order of jobs ----------------------------------------------------------------------- */
 
-/* Iteration, then call (by its first microbatch), then place in the chain of stages. */
+/* A job and its sort key: iteration, then call (by its first microbatch), then place in the chain
+ * of stages. */
 typedef struct rank {
     uint64_t key;
     uint32_t job;
@@ -187,7 +188,8 @@ static rp_status order_jobs(rpsim_dispatcher *d, rp_arena *arena)
         d->jobs[ranks[i].job].begins_call = before == NULL || before->iteration != op->iteration ||
                                             before->microbatch != op->microbatch;
     }
-    /* A GPU whose queue has jobs the other way round could never be served in this order. */
+    /* A GPU whose queue holds jobs in another order could never be served, so there is no order
+     * then. */
     for (uint32_t i = 1; i < d->job_count; i++) {
         if (d->jobs[i].gpu == d->jobs[i - 1].gpu && d->jobs[i].order < d->jobs[i - 1].order) {
             d->next_job = UINT32_MAX;
@@ -213,11 +215,11 @@ static void stand_in_line(rpsim_dispatcher *d, uint32_t gpu)
     }
 }
 
-/* The share of cloning that giving the clones up takes: 1 of so many. Measured with the library's
- * own code, sim/model.md section 10. */
+/* Releasing the clones takes 1 / END_OF_CLONING of a job's time for modules. Measured with the
+ * library's own code, sim/model.md section 10. */
 #define END_OF_CLONING 4
 
-/* A job's modules are worked on; if that takes time, the worker has the lock meanwhile. */
+/* Works on a job's modules. If that takes time, the worker holds the lock meanwhile. */
 static void hold_lock(rpsim_dispatcher *d, uint32_t gpu, const job *j, bool end)
 {
     int64_t walks = !end && j->begins_call ? 2 * (int64_t)d->counts->layers : 0;
@@ -236,7 +238,8 @@ static void hold_lock(rpsim_dispatcher *d, uint32_t gpu, const job *j, bool end)
     }
 }
 
-/* The process waits for host ops and for losses before it hands a job out. */
+/* True if the job still waits: before the process hands out a job, the host ops and losses that the
+ * job waits for must have ended. */
 static bool is_held(const rpsim_dispatcher *d, const job *j)
 {
     const rp_program *p = d->program;
@@ -252,7 +255,7 @@ static bool is_held(const rpsim_dispatcher *d, const job *j)
     return false;
 }
 
-/* True where the job has begun. */
+/* Begins the job if it is its turn. Returns true if the job has begun. */
 static bool begin_job(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
 {
     const job *j = &d->jobs[index];
@@ -264,7 +267,7 @@ static bool begin_job(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
     return true;
 }
 
-/* True where a chunk of the compute op has been issued. */
+/* Issues the next chunk of a compute op if it fits. Returns true if the chunk has been issued. */
 static bool issue_chunk(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
 {
     worker *w = &d->workers[gpu];
@@ -285,7 +288,7 @@ static bool issue_chunk(rpsim_dispatcher *d, uint32_t gpu, uint32_t index)
     return true;
 }
 
-/* The worker goes on until something holds it. */
+/* Lets the worker issue items until something holds it up. */
 static void advance(rpsim_dispatcher *d, uint32_t gpu)
 {
     worker *w = &d->workers[gpu];
@@ -320,8 +323,8 @@ static void advance(rpsim_dispatcher *d, uint32_t gpu)
     }
 }
 
-/* The workers in line for the lock, and the worker whose job is next to be handed out; without an
- * order any job may be. */
+/* Advances the workers in line for the lock, and the worker whose job is next to be handed out. If
+ * jobs have no order, any worker may go on. */
 static void advance_others(rpsim_dispatcher *d)
 {
     for (uint32_t gpu = 0; d->next_job == UINT32_MAX && gpu < d->program->gpu_count; gpu++) {

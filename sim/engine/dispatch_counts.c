@@ -1,7 +1,8 @@
-/* Modules, tensors and launches of models, as the library's dispatcher meets them. */
+/* Counts of modules, tensors and kernel launches of a model, as the library's dispatcher sees
+ * them. */
 #include "sim/engine/dispatch.h"
 
-/* Of one linear layer; with LoRA as PEFT wraps it. */
+/* Modules of a linear layer; with LoRA PEFT wraps it into 11. */
 static uint32_t linear_modules(const rp_model *m)
 {
     return m->lora_rank != 0 ? 11 : 1;
@@ -12,7 +13,7 @@ static uint32_t linear_launches(const rp_model *m)
     return m->lora_rank != 0 ? 5 : 1;
 }
 
-/* Gate, up and down; an activation; the container. */
+/* Three linear layers (gate, up and down), the activation and the container. */
 static uint32_t mlp_modules(const rp_model *m)
 {
     return 3 * linear_modules(m) + 2;
@@ -24,13 +25,14 @@ static uint32_t attention_linears(const rp_model *m)
     return rp_model_attention_linears(m, linears);
 }
 
-/* Of queries and keys, or of latent vectors. */
+/* Norms of queries and keys, or of latent vectors. */
 static uint32_t inner_norms(const rp_model *m)
 {
     return (m->qk_norm ? 2 : 0) + (m->kv_rank != 0 ? 1 : 0) + (m->q_rank != 0 ? 1 : 0);
 }
 
-/* Of linear layers that have one, beside gpt-oss' and those of plain MLPs. */
+/* Biases of single linear layers, of the MLP and of the router. Biases that all attention layers
+ * have (gpt-oss) or all linear layers (plain MLPs) are not among them. */
 static uint32_t biases_of(const rp_model *m)
 {
     rp_model_linear linears[RP_MODEL_ATTENTION_LINEARS];
@@ -42,7 +44,8 @@ static uint32_t biases_of(const rp_model *m)
     return biases + (m->router_bias ? 1 : 0);
 }
 
-/* Experts in one tensor, and their router, are no linear layers. */
+/* True if all experts share a single tensor: these experts and their router are no linear
+ * layers. */
 static bool has_one_tensor(const rp_model *m)
 {
     return m->expert_bias;
@@ -70,13 +73,13 @@ uint64_t rpsim_layer_launches(const rp_model *m)
     return 40 + shared + (m->experts > 1 ? experts * (10 + mlp) : mlp);
 }
 
-/* Trained tensors: norms and linear layers; with LoRA two of each linear layer. */
+/* Trained tensors: norms and linear layers; with LoRA two tensors for each linear layer. */
 static uint64_t layer_tensors(const rp_model *m)
 {
     uint64_t linear = attention_linears(m) + (uint64_t)3 * m->experts + (m->experts > 1 ? 1 : 0);
     uint64_t biases = (m->attention_bias ? 5 : 0) + biases_of(m); /* with the sinks */
     linear += m->shared_intermediate != 0 ? (m->shared_gate ? 4 : 3) : 0;
-    if (has_one_tensor(m)) { /* two, each with its bias, and the router */
+    if (has_one_tensor(m)) { /* two expert tensors and the router, each with a bias */
         linear = 4 + 2;
         biases += m->lora_rank != 0 ? 0 : 4;
     }
@@ -96,13 +99,13 @@ int64_t rpsim_dispatch_host_ps(const rpsim_dispatch_counts *counts, const rp_op 
     return endless ? INT64_MAX : ps;
 }
 
-/* Of absurd models: as many as there can be. */
+/* Limits the counts of absurdly large models to UINT32_MAX. */
 static uint32_t count_of(uint64_t count)
 {
     return count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
 }
 
-/* Of a layer; where layers differ, of the mean one. */
+/* The count of a layer; if layers differ, the mean over all layers. */
 static uint32_t mean_of(const rp_model *model, uint64_t (*count)(const rp_model *layer))
 {
     uint64_t total = 0;

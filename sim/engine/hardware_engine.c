@@ -9,14 +9,14 @@
 #include <math.h>
 
 /* Large programs wait for memory: dozens of queues are walked at once, more than a processor's own
- * prefetching follows, and dependents are anywhere. So queues are asked for some ops ahead, and an
- * op's dependents when it begins. In place, not in functions: GCC drops calls of functions that do
- * nothing but prefetch. */
+ * prefetching follows, and dependents lie anywhere. So each queue is prefetched AHEAD ops ahead,
+ * and an op's dependents when the op begins. The prefetches stand in place, not in functions,
+ * because GCC drops calls of functions that do nothing but prefetch. */
 #define AHEAD 16u
 
 typedef enum event_kind {
-    EVENT_END,     /* of a compute op, or of a chunk of it */
-    EVENT_START,   /* starting an op has taken its time */
+    EVENT_END,     /* a compute op, or a chunk of it, has ended */
+    EVENT_START,   /* the delay before an op has passed */
     EVENT_FLOW,    /* a transfer's latency is over, or a host op's objects have been gone through */
     EVENT_RELEASE, /* the host's lock is free */
 } event_kind;
@@ -26,15 +26,18 @@ typedef struct queue_state {
     uint32_t end;
     bool running;
     bool computes;
-    uint32_t flows; /* of its op that have not ended */
-    uint32_t step;  /* of its op, where that is a group's collective */
+    uint32_t flows; /* flows of the running op that have not ended */
+    uint32_t step;  /* step of the running op if it is a group's collective */
     uint32_t engine;
-    int64_t free_ps;               /* its next op begins no earlier */
-    const rp_machine_group *group; /* of its collectives; NULL: all GPUs, or none */
-    int64_t held_from_ps; /* its op waits for its next chunk to be launched; -1: it does not */
+    int64_t free_ps; /* the next op begins no earlier */
+    const rp_machine_group
+        *group;           /* group of the queue's collectives; NULL: all GPUs, or no collectives */
+    int64_t held_from_ps; /* since when the running op waits for the launch of its next chunk; -1:
+                             it does not wait */
 } queue_state;
 
-/* State of an op, side by side: ops are met in no order, each costs a cache line. */
+/* State of an op, packed together: ops are visited in no order, and each visit costs a cache
+ * line. */
 typedef struct op_state {
     uint32_t pending;         /* waits that are still open */
     uint32_t dependent_begin; /* into dependents, up to the next op's */
@@ -66,10 +69,10 @@ typedef struct engine {
     int64_t *start_ps;
     int64_t *end_ps;
     int64_t *held_ps;  /* [op], or NULL */
-    int64_t *ready_ps; /* [op] what it waits for has ended, and been noticed; NULL: at once */
+    int64_t *ready_ps; /* [op] when the end of the op's waits is noticed; NULL: at once */
     uint32_t ended;
     rp_status status;
-    rp_reason *reason; /* of the caller */
+    rp_reason *reason; /* given by the caller */
 } engine;
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -178,7 +181,7 @@ static void release_engine(engine *e, uint32_t index, int64_t now_ps)
     }
 }
 
-/* A compute op begins, or with dispatch its next chunk does. */
+/* Begins a compute op, or with dispatch its next chunk. */
 static void begin_compute(engine *e, uint32_t op, int64_t now_ps)
 {
     int64_t ps = rpsim_op_ps(e->costs, e->program, op);
@@ -187,12 +190,13 @@ static void begin_compute(engine *e, uint32_t op, int64_t now_ps)
     ps = e->dispatcher == NULL ? ps : rpsim_dispatcher_chunk_ps(e->dispatcher, op, ps);
     if (e->routes.cores == NULL) {
         push_event(e, now_ps, ps, op, EVENT_END);
-    } else { /* a thread computes, beside others */
+    } else { /* the op is a thread that shares cores with others */
         start_flows(e, op, e->routes.cores[e->ops[op].queue], (double)ps, 1, now_ps);
     }
 }
 
-/* The process goes through an op's modules and tensors before it works on their bytes. */
+/* The time that the process spends on an op's modules and tensors before it works on their
+ * bytes. */
 static int64_t objects_ps(const engine *e, uint32_t op)
 {
     bool host = rp_op_kind_class((rp_op_kind)e->ops[op].kind) == RP_CLASS_HOST;
@@ -202,7 +206,8 @@ static int64_t objects_ps(const engine *e, uint32_t op)
                : 0;
 }
 
-/* Before the bytes of a collective flow; of several in a row, of all of them. */
+/* The latency before the bytes of a collective flow; if an op stands for several collectives in a
+ * row, their sum. */
 static int64_t collective_ps(const engine *e, uint32_t queue, uint32_t op)
 {
     const queue_state *q = &e->queues[queue];
@@ -216,7 +221,7 @@ static int64_t collective_ps(const engine *e, uint32_t queue, uint32_t op)
     return count * steps[q->step].latency_ps;
 }
 
-/* The next step of an op that is neither compute nor has a copy engine. */
+/* Begins the next step of an op that neither computes nor uses a copy engine. */
 static void begin_step(engine *e, uint32_t queue, uint32_t op, int64_t now_ps)
 {
     rp_op_kind kind = (rp_op_kind)e->ops[op].kind;
@@ -273,7 +278,7 @@ static inline void try_start(engine *e, uint32_t queue, int64_t now_ps)
     }
 }
 
-/* Where the clock ends, if not before. */
+/* The time after_ps later, at most the end of the clock. */
 static int64_t later(int64_t now_ps, int64_t after_ps)
 {
     return after_ps < RP_NEVER - now_ps ? now_ps + after_ps : RP_NEVER;
@@ -312,7 +317,7 @@ static void finish(engine *e, uint32_t op, int64_t now_ps)
     }
 }
 
-/* Ops that the host has issued may begin. */
+/* Lets the ops that the host has issued begin. */
 static void take_news(engine *e, const rpsim_dispatch_news *news, int64_t now_ps)
 {
     if (news->holds) {
@@ -399,7 +404,8 @@ static void take_event(engine *e, rp_heap_entry event)
     }
 }
 
-/* Timed events and completions of the network in the order of time; timed ones first on ties. */
+/* Takes timed events and the network's completions in the order of time; on a tie the timed event
+ * comes first. */
 static void run_events(engine *e)
 {
     while (e->status == RP_OK) {
@@ -449,7 +455,7 @@ static rp_status prepare_engine(engine *e, rp_arena *arena, rp_reason *reason)
     const rp_program *p = e->program;
     RP_TRY(index_dependents(e, arena));
     RP_TRY(rp_arena_alloc(arena, p->queue_count, sizeof(queue_state), &e->queues));
-    /* One per queue, and one for the host's lock. */
+    /* An event per queue, and an event for the host's lock. */
     RP_TRY(rp_arena_alloc(arena, (size_t)p->queue_count + 1, sizeof(rp_heap_entry),
                           &e->events.entries));
     RP_TRY(rp_arena_alloc(arena, (size_t)p->gpu_count * RP_ENGINES_PER_GPU, sizeof(copy_engine),

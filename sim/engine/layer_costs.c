@@ -8,28 +8,29 @@
 
 /* Times of layers of one kind, in seconds. */
 typedef struct layer_scaling {
-    double attention_fwd; /* of attention in the table's time */
+    double attention_fwd; /* attention's part of the table's time */
     double attention_bwd;
-    double growth;         /* of attention per token with the run's sequence length */
-    double launches_fwd;   /* of starting the kernels of a layer's experts */
-    double fixed_bwd;      /* of a layer */
+    double growth;         /* attention per token at the run's sequence length over the table's */
+    double launches_fwd;   /* time to start the kernels of a layer's experts */
+    double fixed_bwd;      /* part of a layer's backward that does not depend on tokens */
     bool experts_write_dw; /* every expert's backward writes a full dW, however few its tokens */
-    double collective_fwd; /* of collectives beside a layer */
+    double collective_fwd; /* time that a layer loses to collectives beside it */
     double collective_bwd;
 } layer_scaling;
 
-/* One layer's or the head's times for a given number of tokens, in seconds. */
+/* Scales the times of a layer or the head to a number of tokens; times in seconds. */
 typedef struct scaling {
-    double factor; /* of every time but collectives' */
-    double tokens; /* of the microbatch, relative to the table's */
+    double factor; /* multiplies every time except that lost to collectives */
+    double tokens; /* tokens of the microbatch over the table's */
     const rp_model *model;
     layer_scaling layers[RP_MODEL_KINDS]; /* by kind_of */
     double fixed_head_bwd;
-    double loss;                /* of the microbatch's, beyond the table's */
-    double collective_head_bwd; /* of collectives beside embedding and head */
+    double loss;                /* time of the microbatch's loss beyond the table's */
+    double collective_head_bwd; /* time lost to collectives beside embedding and head */
 } scaling;
 
-/* Even and odd layers differ where the model has a sliding window. */
+/* The kind of a layer. In a model without a list of kinds, even and odd layers may differ in their
+ * sliding window. */
 static uint32_t kind_of(const rp_model *model, uint32_t layer)
 {
     return model->kinds != NULL ? model->kind_of[layer] : layer % 2;
@@ -45,9 +46,9 @@ static double seconds(int64_t ps)
     return (double)ps * 1e-12;
 }
 
-/* Where the rates make more of the fixed part or of the attention than the whole time (a table of a
- * fast GPU, rates of a slow one), they are cut to what is there: no time is ever negative, and none
- * falls with the sequence length or the tokens. */
+/* Scales a time of the table. If the rates make the fixed part or the attention longer than the
+ * whole time (the table of a fast GPU, the rates of a slow GPU), the parts are cut to fit: no time
+ * is ever negative, and no time falls as the sequence length or the tokens grow. */
 static double scale(double time_s, double fixed_s, double attention_s, double growth, double tokens)
 {
     double fixed = fmin(fixed_s, time_s);
@@ -60,12 +61,14 @@ static double pairs_per_token(uint32_t window, double seq_len)
     return rp_attention_pairs(seq_len, window) / seq_len;
 }
 
-/* Memory traffic of the loss beyond the table's head, which had the logits of all tokens at once
- * and a fused loss. In chunks the gradients of the head's table and of its input are added up:
- *  - the table's: from the second chunk on a sum reads two tensors and writes one;
+/* Memory traffic of the loss beyond the table's head, which held the logits of all tokens at once
+ * and used a fused loss. Over chunks the gradients of the head's table and of its input are added
+ * up:
+ *  - the table's: from the second chunk on a sum reads two tensors and writes a third;
  *  - the input's: each chunk fills the other chunks with zeros and copies all into one tensor; from
  *    the second chunk on a sum follows;
- *  - both are multiplied by the gradient of the loss in the end: read and written once more. */
+ *  - in the end both are multiplied by the gradient of the loss, which reads and writes them once
+ *    more. */
 static double loss_bytes(const rp_model *model, const rpsim_gpu_rates *rates, double tokens,
                          double trained)
 {
@@ -132,13 +135,15 @@ static int64_t to_ps(double time_s)
     return rp_ms_to_ps(time_s * 1e3);
 }
 
-/* A backward's weight part has what is fixed, its input part the attention. */
+/* Adds the times of a stage's layers. The weight part of a backward contains the fixed time, the
+ * input part the attention. */
 static void add_layers(const rp_costs *table, const rp_stage *stage, const scaling *s,
                        double *fwd_out, double *bwd_out, double *weight_out)
 {
     for (uint32_t i = stage->layer_begin; i < stage->layer_end; i++) {
         const layer_scaling *layer = &s->layers[kind_of(s->model, i)];
-        /* The backward's time beyond twice the forward's does not grow with the tokens then. */
+        /* If experts write dW, the backward's time beyond twice the forward's does not grow with
+         * tokens. */
         double beyond = seconds(table->bwd_ps[i]) - 2 * seconds(table->fwd_ps[i]);
         double fixed = layer->experts_write_dw ? fmax(layer->fixed_bwd, beyond) : layer->fixed_bwd;
         fixed += 2 * layer->launches_fwd;
@@ -152,10 +157,11 @@ static void add_layers(const rp_costs *table, const rp_stage *stage, const scali
     }
 }
 
-/* With the passes; a recompute has none of its own. */
+/* Adds the time lost to collectives beside a forward and a backward; a recompute loses none. */
 static void add_collectives(const rp_stage *stage, const scaling *s, double *fwd, double *bwd)
 {
-    if (s->model->kinds == NULL) { /* one product: sums of many would round otherwise */
+    if (s->model->kinds ==
+        NULL) { /* a single product, because a sum over layers would round differently */
         double layers = stage->layer_end - stage->layer_begin;
         *fwd += layers * s->layers[0].collective_fwd;
         *bwd += layers * s->layers[0].collective_bwd;
@@ -201,7 +207,7 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
     return RP_OK;
 }
 
-/* Each layer, and the head, as a stage of its own. */
+/* Fills the times of each layer and of the head, each as a stage of its own. */
 static rp_status fill_layers(const rp_costs *table, const scaling *s, int64_t *ps,
                              rp_reason *reason)
 {
@@ -214,7 +220,7 @@ static rp_status fill_layers(const rp_costs *table, const scaling *s, int64_t *p
     return fill_stage(table, &head, s, &ps[(size_t)table->layers * RP_OP_KIND_COUNT], reason);
 }
 
-/* Classes in the order of their first microbatch. */
+/* Numbers the classes in the order of their first microbatch. */
 static uint32_t classify(const rp_program *program, uint32_t *class_of, uint32_t *first_of)
 {
     uint32_t count = 0;

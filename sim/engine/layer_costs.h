@@ -1,22 +1,23 @@
 /** @file layer_costs.h  Times of compute ops on hardware: measured layer times moved to other
  * numbers of tokens and other sequence lengths.
  *
- * t(tok, s) = a + (T - a - att(s_ref) + att(s)) * tok / tok_ref (sim/model.md
- * section 2, term 1) with T the table's time for tok_ref tokens in sequences of s_ref; att(s) the
- * causal attention's time for tok_ref tokens, 2 s H h FLOP per token forward (less in layers with a
- * sliding window) and 2.5 times that backward; a the part that does not depend on tokens: backward
- * 3 values per trained parameter (accumulating dW) at memory bandwidth. In MoE layers the launches
- * of a pass at least so long each come on top, in both passes: experts' kernels are short.
+ * t(tok, s) = a + (T - a - att(s_ref) + att(s)) * tok / tok_ref (sim/model.md section 2, term 1)
+ * with T the table's time for tok_ref tokens in sequences of s_ref; att(s) is the causal
+ * attention's time for tok_ref tokens: 2 s H h FLOP per token in a forward (fewer in layers with a
+ * sliding window) and 2.5 times as many in a backward. a is the part that does not depend on
+ * tokens: in a backward, 3 values per trained parameter (accumulating dW) at memory bandwidth. MoE
+ * layers add the least time of a kernel for each launch, in both passes, because experts' kernels
+ * are short.
  *
- * a is at most T, and att(s_ref) at most T - a; where it is cut, att(s) shrinks with it. So times
- * of short sequences stay positive, and they grow with s and with tok at any rates.
- * MoE layers whose experts are trained: a backward is bwd - 2 fwd there, since each expert's
+ * a is at most T, and att(s_ref) at most T - a; if att(s_ref) is cut, att(s) shrinks by the same
+ * ratio. So times of short sequences stay positive, and they grow with s and with tok at any rates.
+ * In MoE layers whose experts are trained, the backward's a is bwd - 2 fwd, since each expert's
  * backward writes a full dW for any number of tokens (the same source, for gpt-oss).
  *
  * A platform's layer_time_factor multiplies all of this, head and loss included.
  *
- * The table's head had the logits of all tokens at once. A fused loss goes over chunks of tokens,
- * which adds memory traffic to the head's backward; an unfused one has its own.
+ * The table's head held the logits of all tokens at once. A fused loss works on chunks of tokens,
+ * which adds memory traffic to the head's backward; an unfused loss adds traffic of its own.
  */
 #pragma once
 
@@ -26,25 +27,26 @@
 #include "common/program/program.h"
 #include "sim/engine/dispatch.h"
 
-/** Effective rates of a GPU that the table does not say; from the platform file. */
+/** Effective rates of a GPU that the table does not contain; they come from the platform file. */
 typedef struct rpsim_gpu_rates {
     double attention_fwd_flops; /**< FLOP/s of the attention kernel, forward */
     double attention_bwd_flops;
     double memory_bytes_per_s;   /**< effective */
-    double value_bytes;          /**< of a weight; 0: 2 */
+    double value_bytes;          /**< bytes of a weight; 0: 2 */
     double loss_bytes_per_logit; /**< memory traffic of an unfused loss; 0: fused */
-    uint32_t loss_chunk_tokens;  /**< of a fused loss; 0: it takes all tokens at once */
+    uint32_t loss_chunk_tokens;  /**< tokens in a chunk of a fused loss; 0: all tokens at once */
     double launch_s;             /**< least time of a kernel */
-    double time_factor;          /**< of all times of layers and head; 0: 1 */
-    /** Losses of a layer's forward and backward to FSDP's collectives beside them and to what
-     * prepares these (sim/model.md section 13): seconds, and seconds per parameter. */
+    double time_factor;          /**< multiplies all times of layers and head; 0: 1 */
+    /** Time that a layer's forward and backward lose to FSDP's collectives beside them and to the
+     * kernels that prepare these (sim/model.md section 13): seconds, and seconds per parameter. */
     double collective_fwd_s;
     double collective_bwd_s;
     double collective_fwd_parameter_s;
     double collective_bwd_parameter_s;
-    double update_s;          /**< of the host, while an optimizer step on the GPU waits */
-    double update_passes;     /**< traffic of such a step over RP_GPU_ADAM_BYTES; 0: 1 */
-    uint32_t sequence_slices; /**< of which a program's sequence is one; 0 or 1: it is whole */
+    double update_s;      /**< time of the host during which an optimizer step on the GPU waits */
+    double update_passes; /**< memory traffic of an optimizer step over RP_GPU_ADAM_BYTES; 0: 1 */
+    uint32_t sequence_slices; /**< slices into which a sequence is cut, a program holding a single
+                                 slice; 0 or 1: whole sequences */
 } rpsim_gpu_rates;
 
 /** Compute times of a lowered program. */
@@ -52,16 +54,16 @@ typedef struct rpsim_compute_costs {
     int64_t *ps;        /**< [class][stage][RP_OP_KIND_COUNT] */
     uint32_t *class_of; /**< [microbatch] microbatches of as many sequences share a class */
     uint32_t stage_count;
-    /** [class][layers + 1][RP_OP_KIND_COUNT] of ops that name a layer, from layer 1 on; NULL: none
-     * does */
+    /** [class][layers + 1][RP_OP_KIND_COUNT] times of ops that name a layer, from layer 1 on; NULL:
+     * no op does */
     int64_t *layer_ps;
-    uint32_t layer_count;           /**< layers + 1: with the head */
-    double memory_ps_per_byte;      /**< of an update's bytes; 0: updates take no time */
-    int64_t update_ps;              /**< of an update beside its traffic */
-    rpsim_dispatch_counts dispatch; /**< queue_depth 0 unless somebody sets it */
+    uint32_t layer_count;           /**< layers + 1, the head included */
+    double memory_ps_per_byte;      /**< time per byte of an update; 0: the bytes take no time */
+    int64_t update_ps;              /**< time of an update beside its traffic */
+    rpsim_dispatch_counts dispatch; /**< queue_depth is 0 unless the caller sets it */
 } rpsim_compute_costs;
 
-/** @return the time of a pass of the program. */
+/** @return the time in ps of a pass of the program. */
 static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const rp_op *op)
 {
     size_t of_class = costs->class_of[op->microbatch];
@@ -74,7 +76,7 @@ static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const r
     return costs->ps[row * RP_OP_KIND_COUNT + op->kind];
 }
 
-/** @return the time of any compute op, by its number. Those that are no passes (UPDATE) stream
+/** @return the time in ps of any compute op, by its number. Ops other than passes (UPDATE) stream
  * their bytes through memory. */
 static inline int64_t rpsim_op_ps(const rpsim_compute_costs *costs, const rp_program *program,
                                   uint32_t op)
@@ -90,7 +92,8 @@ static inline int64_t rpsim_op_ps(const rpsim_compute_costs *costs, const rp_pro
  * Computes the times of all stages for all microbatch sizes of `program`.
  * @param table measured for model on the platform's GPU
  * @param seq_len tokens per sequence of the run
- * @retval RP_OK, RP_INPUT (layers differ, or a stage takes hours; logged), RP_NO_MEMORY
+ * @retval RP_OK, RP_INPUT (layers differ, or a stage takes hours; given as the reason),
+ * RP_NO_MEMORY
  */
 rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *table,
                                      const rp_model *model, const rpsim_gpu_rates *rates,

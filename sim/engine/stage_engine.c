@@ -10,14 +10,15 @@
 #define NOT_ENDED INT64_C(-1)
 #define PARKED(queue) (INT64_C(-2) - (int64_t)(queue))
 
-/* The sweep exists twice, with factors and without, each in one piece: without, nothing is paid. */
+/* The sweep is compiled twice, with factors and without, each copy inlined whole, so that a run
+ * without factors pays nothing for them. */
 #define INLINE __attribute__((always_inline)) static inline
 
 typedef struct cursor {
     uint32_t next; /* first op that has not started */
     uint32_t end;
     int64_t free_ps;
-    int64_t next_parked; /* what end_ps of the awaited op held before this queue parked on it */
+    int64_t next_parked; /* value of the awaited op's end_ps before this queue parked on it */
 } cursor;
 
 typedef struct engine {
@@ -38,10 +39,11 @@ typedef struct engine {
 
 /* A group of joined ops that is about to start. */
 typedef struct group {
-    int64_t begin_ps; /* with hops */
-    int64_t plain_ps; /* if hops took no time */
+    int64_t begin_ps; /* start with hops */
+    int64_t plain_ps; /* start if hops took no time */
     int64_t duration_ps;
-    int64_t overlapped_ps; /* of a forward that the rest overlaps with, less what the pair saves */
+    int64_t overlapped_ps; /* time of the forward that the rest overlaps with, less the time saved
+                              by the pair */
     uint32_t last;
     uint32_t hops;
 } group;
@@ -51,15 +53,15 @@ INLINE int64_t max_ps(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* `scaled` is a constant wherever it is passed on. */
+/* The time of an op. `scaled` is a constant in every call. */
 INLINE int64_t duration(const engine *e, const rp_op *op, bool scaled)
 {
     int64_t ps = e->ps[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
     return scaled ? rpsim_scaled_ps(ps, e->factors[op - e->program->ops]) : ps;
 }
 
-/* Moves the group's begin behind the waits of `op`, which lies `offset` into the group. Returns
- * false and parks the queue when one of them has not ended. */
+/* Moves the group's begin after the waits of `op`, which starts offset_ps into the group. If a wait
+ * has not ended, parks the queue and returns false. */
 INLINE bool take_waits(engine *e, uint32_t queue, const rp_op *op, int64_t offset_ps, group *g)
 {
     const rp_wait *waits = e->program->waits;
@@ -121,7 +123,8 @@ INLINE void run_queue(engine *e, uint32_t queue, bool scaled)
         e->exposed_ps += g.begin_ps - g.plain_ps;
         int64_t now = g.begin_ps;
         uint32_t i = c->next;
-        if ((ops[i].flags & RP_OP_OVERLAP) != 0) { /* its result exists when the pair is done */
+        if ((ops[i].flags & RP_OP_OVERLAP) !=
+            0) { /* the forward's result exists when the pair has ended */
             int64_t parked = e->end_ps[i];
             e->start_ps[i] = now;
             now += g.overlapped_ps;
@@ -142,8 +145,8 @@ INLINE void run_queue(engine *e, uint32_t queue, bool scaled)
     }
 }
 
-/* While the engine runs, an overlapped forward ends with its pair, as its result does. The timeline
- * shows the two one after the other, the saving taken off the forward. */
+/* While the engine runs, an overlapped forward ends when its pair ends, because its result exists
+ * then. The timeline shows the pair in sequence, the saving taken off the forward. */
 static void show_overlaps(const engine *e)
 {
     for (uint32_t i = 0; i < e->program->op_count; i++) {
@@ -168,7 +171,8 @@ static rp_status check_deadlock(const engine *e)
     return RP_OK;
 }
 
-/* At most every op after every other, each with two hops: must stay far from 2^63 ps. */
+/* Refuses times that could overflow: all ops in sequence, each with two hops, must stay far from
+ * 2^63 ps. */
 static rp_status check_times(const rp_program *program, const rp_stage_times *times,
                              const double *factors, rp_reason *reason)
 {
