@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 
-/* More long ops per GPU than this make no difference that matters. */
+/* Most ops per GPU that pigeons() counts: more would change the bound too little to matter. */
 #define MOST_PIGEONS 64u
 
-/* Layer times with one index per layer; the head is apart. */
+/* Layer times, indexed by layer; the head's times are separate. */
 typedef struct layer_times {
     int64_t *fwd;
     int64_t *bwd;
@@ -17,11 +17,11 @@ typedef struct state {
     const rpsim_bound_work *work;
     uint32_t layers;
     layer_times *of_size; /* [size_count] */
-    layer_times least;    /* over all sizes, each time by itself */
-    layer_times total;    /* over all microbatches */
-    int64_t *prefix;      /* [layers + 1] least forwards of the first layers */
-    int64_t *suffix;      /* [layers + 1] least of what must follow behind the first layers */
-    int64_t saved_ps;     /* most that overlapping pairs save */
+    layer_times least;    /* each time's least over all sizes */
+    layer_times total;    /* each time's sum over all microbatches */
+    int64_t *prefix;      /* [layers + 1] least time of the first layers' forwards */
+    int64_t *suffix; /* [layers + 1] least time that must follow after the first layers' backward */
+    int64_t saved_ps; /* most time that overlapping pairs save */
 } state;
 
 static const rpsim_bound_class class_of[RPSIM_BOUND_COUNT] = {
@@ -120,7 +120,7 @@ static rp_status read_times(state *s, rp_arena *arena)
         s->prefix[i + 1] = s->prefix[i] + s->least.fwd[i];
         s->suffix[i + 1] = w->splits ? 0 : s->suffix[i] + after;
     }
-    /* A pair saves a part of the shorter of the two, never more than that of its forward. */
+    /* A pair saves a part of its shorter op, never more than the same part of its forward. */
     int64_t forwards = s->total.head_fwd;
     for (uint32_t i = 0; i < s->layers; i++) {
         forwards += s->total.fwd[i];
@@ -140,7 +140,7 @@ static uint32_t microbatches(const state *s)
 
 /* ---- any schedule of the same work ----------------------------------------------------------- */
 
-/* So many items of equal length. */
+/* `count` items of equal length. */
 typedef struct items {
     int64_t ps;
     uint64_t count;
@@ -153,7 +153,7 @@ static int longest_first(const void *a, const void *b)
     return (left < right) - (left > right);
 }
 
-/* The shortest `wanted` of the longest `among`, added up. */
+/* The sum of the `wanted` shortest among the `among` longest items. */
 static int64_t shortest_of(const items *list, uint64_t among, uint64_t wanted)
 {
     uint32_t at = 0;
@@ -190,7 +190,8 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return a / b + (a % b > 0 ? 1 : 0);
 }
 
-/* Overlapping pairs are no items: each may take less than its two ops. */
+/* The WORK term. Runs with overlapping pairs or split backwards get no pigeonhole bound: a pair may
+ * take less time than its two ops. */
 static rp_status bound_work(const state *s, rp_arena *arena, int64_t *ps_out)
 {
     const rpsim_bound_work *w = s->work;
@@ -215,8 +216,9 @@ static rp_status bound_work(const state *s, rp_arena *arena, int64_t *ps_out)
     return RP_OK;
 }
 
-/* The forwards of one microbatch that its backward waits for. Early pre-work waits for nothing: the
- * head's forward, and that of the layers fused with it, whichever number of them is best. */
+/* The time of a microbatch's forwards before its backward. Early pre-work (the forward of the head
+ * and of the layers fused with it) waits for nothing; the result is the least over the number of
+ * fused layers. */
 static int64_t forward_path(const state *s, const layer_times *t)
 {
     const rpsim_bound_work *w = s->work;
@@ -235,7 +237,8 @@ static int64_t forward_path(const state *s, const layer_times *t)
     return best;
 }
 
-/* Recompute that waits is on the path; how much there is says the run's own work. */
+/* The CHAIN term. Recompute that waits is on the path; its amount is the run's own work less
+ * forwards and backwards. */
 static int64_t bound_chain(const state *s)
 {
     const rpsim_bound_work *w = s->work;
@@ -263,7 +266,8 @@ static int64_t bound_chain(const state *s)
 
 /* ---- any schedule with the same semantics ---------------------------------------------------- */
 
-/* A lower bound stays one where a sum of its parts is left out. */
+/* Adds two parts of a lower bound. On overflow the second part is left out, which leaves a lower
+ * bound. */
 static int64_t add_ps(int64_t sum, int64_t more)
 {
     int64_t result = 0;
@@ -272,9 +276,10 @@ static int64_t add_ps(int64_t sum, int64_t more)
 
 /* head(k) and tail(k) of bounds.h are prefix[j] and suffix[j] with j hops each. */
 typedef struct ramps {
-    uint32_t forward_most;  /* heads are cut behind so many layers */
-    uint32_t backward_most; /* and tails: a fused layer recomputes nothing */
-    uint32_t without;       /* GPUs whose head is 0 in any case */
+    uint32_t forward_most; /* heads are cut after this many layers */
+    uint32_t
+        backward_most; /* tails are cut after this many layers: a fused layer recomputes nothing */
+    uint32_t without;  /* GPUs whose head is 0 in any case */
 } ramps;
 
 static int64_t head_of(const state *s, const ramps *r, uint32_t gpu)
@@ -294,7 +299,7 @@ static int64_t tail_of(const state *s, const ramps *r, uint32_t gpu)
                : s->suffix[j < r->backward_most ? j : r->backward_most] + j * s->work->hop_ps;
 }
 
-/* The least over the number of GPUs that work of (work + heads + tails) / number. */
+/* The least of (work + heads + tails) / n over n, the number of GPUs that work. */
 static int64_t area(const state *s, const ramps *r, int64_t work_ps, uint32_t most_gpus)
 {
     int64_t sum = work_ps;
@@ -306,14 +311,14 @@ static int64_t area(const state *s, const ramps *r, int64_t work_ps, uint32_t mo
     return best;
 }
 
-/* Work of a pipeline's layer: both directions of all microbatches. */
+/* The work of a pipeline's layer: both directions of all microbatches. */
 static int64_t layer_work(const state *s, uint32_t layer)
 {
     int64_t recompute = s->work->recompute != RP_RECOMPUTE_NONE ? s->total.fwd[layer] : 0;
     return s->total.fwd[layer] + recompute + s->total.bwd[layer];
 }
 
-/* True where all layers, each of which takes `unit_ps` at least, can be done by `end_ps`. */
+/* True if all layers, each of which takes at least `unit_ps`, can be done by `end_ps`. */
 static bool layers_fit(const state *s, const ramps *r, int64_t unit_ps, uint32_t gpus,
                        int64_t end_ps)
 {
@@ -325,7 +330,7 @@ static bool layers_fit(const state *s, const ramps *r, int64_t unit_ps, uint32_t
     return fit >= s->layers;
 }
 
-/* With whole layers on every GPU. */
+/* The least time in which all work is done if every GPU has whole layers. */
 static int64_t whole_layers(const state *s, const ramps *r, uint32_t gpus)
 {
     int64_t unit = INT64_MAX;
@@ -362,7 +367,7 @@ static rp_status pipeline_pigeons(const state *s, rp_arena *arena, int64_t *ps_o
 
 static rp_status bound_pipeline(const state *s, rp_arena *arena, int64_t *ps_out)
 {
-    /* Only a GPU with a layer, or with the head alone, ever works. */
+    /* Only a GPU with a layer, or with just the head, ever works. */
     uint32_t most = s->work->gpus < s->layers + 1 ? s->work->gpus : s->layers + 1;
     ramps r = {.forward_most = s->layers, .backward_most = s->layers};
     int64_t work = s->total.head_fwd + s->total.head_bwd - s->saved_ps;
@@ -375,8 +380,8 @@ static rp_status bound_pipeline(const state *s, rp_arena *arena, int64_t *ps_out
     return RP_OK;
 }
 
-/* Backward stages whose recompute takes more than half of all forwards before the head: the least
- * that one takes, for one microbatch. */
+/* The least work, for a microbatch, of a backward stage whose recompute takes more than half of all
+ * forwards before the head; INT64_MAX if there is no such stage. */
 static int64_t long_stage(const state *s, uint32_t unfused)
 {
     int64_t best = INT64_MAX;
@@ -417,7 +422,8 @@ static int64_t transfer_ps(double bytes, double Bps)
     return Bps > 0 ? (int64_t)(bytes / Bps * 1e12) : 0;
 }
 
-/* Weights of layers 0 .. layers + 1 as rp_sizes has them; a fused one goes up once per round. */
+/* The LINKS term. Layers are numbered 0 to layers + 1 as in rp_sizes; a fused layer's weights go up
+ * once per round. */
 static int64_t links(const state *s, uint32_t unfused)
 {
     const rpsim_bound_work *w = s->work;
@@ -432,7 +438,7 @@ static int64_t links(const state *s, uint32_t unfused)
         up += w->gradients_up ? (double)(w->rounds - 1) * (double)w->bytes->gradient_bytes[i] : 0;
         down += (double)w->rounds * (double)w->bytes->gradient_bytes[i];
     }
-    /* A transfer ends at the nearest picosecond. */
+    /* The end of a transfer is rounded to the nearest picosecond. */
     int64_t slack = s->work->slack_ps * (int64_t)(s->layers + 2);
     int64_t ps = max_ps(transfer_ps(up, w->upload_Bps), transfer_ps(down, w->download_Bps));
     return max_ps(0, ps - ps / 1000000000 - slack);
@@ -443,7 +449,7 @@ static int64_t with_fused(const state *s, uint32_t fused)
 {
     const rpsim_bound_work *w = s->work;
     uint32_t unfused = s->layers - fused;
-    uint32_t homes = w->rounds < w->gpus ? w->rounds : w->gpus; /* of the head's stage */
+    uint32_t homes = w->rounds < w->gpus ? w->rounds : w->gpus; /* GPUs that run the head's stage */
     int64_t size = ceil_div(microbatches(s), homes);
     bool early = w->recompute == RP_RECOMPUTE_EARLY;
     int64_t pre = s->least.head_fwd;
@@ -470,7 +476,9 @@ static int64_t with_fused(const state *s, uint32_t fused)
     return max_ps(best, before + size * head + s->suffix[unfused]);
 }
 
-/* Without recompute it makes no difference to the work what is fused, but to what one GPU has. */
+/* The RAMP and LINKS terms: each is the least over the number of fused layers. Without recompute
+ * this number does not change the work, but it changes the work of the GPU with the head's
+ * stage. */
 static void bound_rounds(const state *s, int64_t *ramp_out, int64_t *links_out)
 {
     *ramp_out = INT64_MAX;
@@ -482,7 +490,8 @@ static void bound_rounds(const state *s, int64_t *ramp_out, int64_t *links_out)
     }
 }
 
-/* The optimizer needs all gradients, and the last ones have to be collected. */
+/* The HOST term. The optimizer needs all gradients, and the last gradients have to be collected
+ * before it. */
 static int64_t bound_host(const state *s, int64_t compute_ps)
 {
     const rpsim_bound_work *w = s->work;

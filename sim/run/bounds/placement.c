@@ -1,18 +1,18 @@
 /* Lower bound on the makespan by the program's own data edges, hops and placement.
  *
- * Microbatches do not depend on each other through data, so heads and tails are those of one chain;
- * they are the same for all microbatches that run on the same GPUs, and are computed once per
- * change of placement. Units without work count only inside a path, as the makespan does not see
- * them. */
+ * Microbatches do not depend on each other through data, so heads and tails are those of a single
+ * microbatch's chain. They are the same for all microbatches that run on the same GPUs, and are
+ * computed once per change of placement. Units without work count only inside a path, because they
+ * do not extend the makespan. */
 #include "sim/run/bounds/bounds.h"
 
 typedef struct chain_unit {
     int64_t pre_ps;    /* work that may run before the unit's dependencies (early recompute) */
-    int64_t work_ps;   /* the rest */
-    int64_t weight_ps; /* the backward's weight part, where it is an op of its own */
+    int64_t work_ps;   /* work that waits for the dependencies */
+    int64_t weight_ps; /* the backward's weight part if it is an op of its own */
     int64_t head_ps;   /* earliest possible begin */
     int64_t
-        tail_ps; /* longest path behind the unit's end; -1: unit is empty and so is all behind it */
+        tail_ps; /* longest path after the unit's end; -1: the unit and all after it are empty */
     uint32_t queue;
 } chain_unit;
 
@@ -53,7 +53,8 @@ static uint32_t unit_op(const bound *b, uint32_t unit, uint32_t microbatch)
         ->backward_at[rp_producers_backward_index(b->producers, 0, unit - forwards, microbatch)];
 }
 
-/* Of one microbatch: another may split its backward. */
+/* Sets the durations of a microbatch's units: microbatches differ if only some split their
+ * backward. */
 static void set_durations(bound *b, const rp_stage_times *times, uint32_t microbatch)
 {
     const rp_program *program = b->program;
@@ -78,7 +79,7 @@ static void set_durations(bound *b, const rp_stage_times *times, uint32_t microb
     }
 }
 
-/* The units that unit `i` depends on, as indices into the chain. */
+/* Lists the units that unit `i` depends on, as indices into the chain. */
 static uint32_t dependencies(const bound *b, uint32_t i, uint32_t out[static 2])
 {
     const rp_program *program = b->program;
@@ -153,8 +154,8 @@ static bool in_queue(const rp_program *program, uint32_t queue, uint32_t op)
     return op >= program->queues[queue].op_begin && op < program->queues[queue].op_end;
 }
 
-/* Marks the microbatches that do not run where the one before them runs, or not in the same kinds
- * of ops. Stage by stage, because the tables are contiguous in microbatches. */
+/* Marks each microbatch whose GPUs or kinds of ops differ from those of the microbatch before it.
+ * Goes stage by stage, because the tables are contiguous in microbatches. */
 static void find_moves(const bound *b, uint8_t *moved)
 {
     const rp_program *program = b->program;
@@ -177,8 +178,8 @@ static void find_moves(const bound *b, uint8_t *moved)
     }
 }
 
-/* Weight parts of `count` microbatches, which may run anywhere behind their input part. Nothing
- * needs them: one of them may be a GPU's last op. */
+/* Adds the weight parts of `count` microbatches, which may run any time after their input part.
+ * Nothing waits for a weight part, so it may be a GPU's last op. */
 static void add_weights(bound *b, uint32_t first, uint32_t count)
 {
     uint32_t forwards = b->program->forward_count;
@@ -195,7 +196,7 @@ static void add_weights(bound *b, uint32_t first, uint32_t count)
     }
 }
 
-/* `count` microbatches from `first` on run in the same way. */
+/* Adds `count` microbatches from `first` on, all placed in the same way. */
 static void add_microbatches(bound *b, const rp_stage_times *times, uint32_t first, uint32_t count)
 {
     set_durations(b, times, first);
@@ -214,7 +215,7 @@ static int64_t op_ps(const rp_stage_times *times, const rp_op *op)
     return times->ps[(size_t)op->stage * RP_OP_KIND_COUNT + op->kind];
 }
 
-/* The time that overlapped pairs save is no work. */
+/* Subtracts from the work the time that overlapped pairs save. */
 static void subtract_savings(bound *b, const rp_stage_times *times)
 {
     const rp_op *ops = b->program->ops;

@@ -1,22 +1,22 @@
-/* Bounds of the class PLACED at hardware fidelity: a lowered program's data edges, what each
- * engine, queue and link has to carry, what each GPU has to hold.
+/* Bounds of the class PLACED at hardware fidelity: they follow from a lowered program's data edges,
+ * the load of each engine, queue and link, and the bytes that each GPU has to hold.
  *
- * Edges are the data waits, the producers of compute ops that are on the same GPU (queue order
- * stands for them in the program), the layers of a unit, the pre-work joined to a backward and the
- * pieces of a job's weights. Control waits and queue
- * order are the schedule's choice and left out. */
+ * The edges are the data waits, the producers of compute ops on the same GPU (for which the program
+ * relies on queue order), the layers of a unit, the pre-work joined to a backward and the pieces of
+ * a job's weights. Control waits and queue order are the schedule's choice, so they are no
+ * edges. */
 #include "common/program/producers.h"
 #include "sim/run/bounds/bounds.h"
 
 #include <math.h>
 
-/* Resource that ops share, one at a time or as a flow of bytes. */
+/* A resource that ops share, in turn or as flows of bytes. */
 typedef struct shared {
-    int64_t busy_ps; /* of ops one after the other */
-    int64_t last_ps; /* of ops that come after all others in any order: updates */
+    int64_t busy_ps; /* sum of the ops' times if they use the resource in turn */
+    int64_t last_ps; /* time of the ops that follow all others in any order: updates */
     double bytes;
     uint64_t count;
-    int64_t head_ps; /* least of its ops */
+    int64_t head_ps; /* least head of its ops */
     int64_t tail_ps;
 } shared;
 
@@ -32,14 +32,14 @@ typedef struct graph {
     rp_routes routes;
     rp_network *network;
     uint32_t *queue_of;
-    int64_t *ps;   /* [op] by itself */
+    int64_t *ps;   /* [op] duration */
     int64_t *head; /* [op] earliest start */
-    int64_t *tail; /* [op] what must follow its end */
+    int64_t *tail; /* [op] time that must follow its end */
     edge *edges;
     size_t edge_count;
     uint32_t *begin; /* [op + 1] into `next` */
     uint32_t *next;
-    uint32_t *order; /* topological */
+    uint32_t *order; /* the ops in topological order */
 } graph;
 
 static int64_t max_ps(int64_t a, int64_t b)
@@ -64,7 +64,8 @@ static double narrowest_Bps(const graph *g, uint32_t route)
     return least;
 }
 
-/* A flow ends at the nearest picosecond: a whole one is left to rounding. */
+/* The end of a flow is rounded to the nearest picosecond; a whole picosecond is taken off for
+ * that. */
 static int64_t flow_ps(double bytes, double Bps)
 {
     return max_ps(0, (int64_t)(bytes / Bps * RP_PICOSECONDS) - 1);
@@ -110,7 +111,7 @@ static void add_edge(graph *g, uint32_t from, uint32_t to)
     }
 }
 
-/* Not pre-work: it may be early. What it does wait for, data waits say. */
+/* True unless the op is pre-work, which may run early: its dependencies are data waits. */
 static bool has_producers(const rp_producers *producers, const rp_op *op)
 {
     bool forward =
@@ -125,8 +126,8 @@ static bool same_unit(const graph *g, uint32_t a, uint32_t b)
            ops[a].microbatch == ops[b].microbatch && ops[a].iteration == ops[b].iteration;
 }
 
-/* Of a unit that goes layer by layer: the same for the layer that needs this one's result, and for
- * the unit's next collectives of a kind. */
+/* In a unit that goes layer by layer, the op of the same kind for the next layer, which needs the
+ * result of `op`, or the unit's next collective of the same kind; RP_NO_OP: none. */
 static uint32_t next_layer(const graph *g, uint32_t op)
 {
     const rp_op *ops = g->program->ops;
@@ -139,8 +140,8 @@ static uint32_t next_layer(const graph *g, uint32_t op)
     return RP_NO_OP;
 }
 
-/* Pieces of one job's weights: all of them come before its first op, which waits for the last. In
- * which order, makes no difference to their sum. */
+/* True if this op and the next upload pieces of the same job's weights. All pieces come before the
+ * job's first op, which waits for the last piece. Their order makes no difference to their sum. */
 static bool same_weights(const graph *g, uint32_t op)
 {
     const rp_op *ops = g->program->ops;
@@ -165,8 +166,8 @@ static bool same_job(const rp_program *p, uint32_t a, uint32_t b)
     return p->ops[a].stage == p->ops[b].stage && p->ops[a].iteration == p->ops[b].iteration;
 }
 
-/* A job's first op waits for its weights and its gradients wait for its last op; the ops between,
- * which queue order holds there, need the weights and add to the gradients, too. */
+/* A job's first op waits for its weights, and its gradients wait for its last op. The ops between
+ * stay there by queue order, but they too need the weights and add to the gradients. */
 static void add_job_edges(graph *g, const rp_queue *queue)
 {
     const rp_program *p = g->program;
@@ -240,7 +241,7 @@ static void find_edges(graph *g, const rp_producers *producers)
     }
 }
 
-/* Edges by their begin; then ops in an order in which edges lead forwards. */
+/* Sorts the edges by the op they begin at, then the ops so that every edge leads forwards. */
 static rp_status sort_ops(graph *g, rp_arena *arena)
 {
     uint32_t ops = g->program->op_count;
@@ -274,7 +275,7 @@ static rp_status sort_ops(graph *g, rp_arena *arena)
             }
         }
     }
-    return RP_OK; /* a program that has run has no cycles: count is ops */
+    return RP_OK; /* count is ops, because a program that has run has no cycles */
 }
 
 static void measure_paths(graph *g)
@@ -315,7 +316,8 @@ static void use(shared *s, int64_t busy_ps, double bytes, int64_t head_ps, int64
     s->tail_ps = min_ps(s->tail_ps, tail_ps);
 }
 
-/* Copy engines serve two queues; all other queues serve themselves. */
+/* Bounds by copy engines and queues. A copy engine serves two queues; each other queue is a
+ * resource of its own. */
 static rp_status bound_queues(const graph *g, rp_arena *arena, rpsim_bounds *bounds)
 {
     const rp_program *p = g->program;
@@ -373,9 +375,9 @@ static rp_status bound_links(const graph *g, rp_arena *arena, int64_t *ps)
     return RP_OK;
 }
 
-/* From the begin of the first to the end of the last op of a buffer: of a forward and its backward
- * all that the microbatch does between; of a GPU's first and last op all that it does; else these
- * two ops, one after the other. */
+/* The least time from the begin of a buffer's first op to the end of its last op. Between a forward
+ * and its backward lies everything the microbatch does in between; between a queue's first and last
+ * op lies all its work; for other pairs only the two ops count. */
 static int64_t least_life(const graph *g, const rp_producers *producers, const rp_buffer *b,
                           const int64_t *busy_ps)
 {

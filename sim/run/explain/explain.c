@@ -1,4 +1,4 @@
-/* Attribution and critical path, both by walking backwards over causes
+/* Attribution and critical path, both found by walking backwards over causes
  * (common/timeline/walk.h). */
 #include "sim/run/explain/explain.h"
 
@@ -42,11 +42,11 @@ static uint32_t resource_of(const rp_walk *walk, uint32_t op, rp_walk_step step)
 
 /* ---- attribution ----------------------------------------------------------------------------- */
 
-/* Whose the time was and what it is charged to. */
+/* Charges the waiting time of a GPU to its causes. */
 typedef struct charge {
     rpsim_explanation *explanation;
     const rp_walk *walk;
-    uint32_t gpu; /* that waits */
+    uint32_t gpu; /* the GPU that waits */
 } charge;
 
 static rp_share share_of_wait(const rp_walk *w, uint32_t op, rp_walk_step step)
@@ -70,7 +70,7 @@ static rp_share share_of_wait(const rp_walk *w, uint32_t op, rp_walk_step step)
         return RPSIM_SHARE_DOWNLOAD;
     case RPSIM_RESOURCE_HOST:
         return RPSIM_SHARE_HOST;
-    default: /* the walk knows no others */
+    default: /* the walk has no other steps */
         break;
     }
     return RPSIM_SHARE_PEER;
@@ -165,7 +165,8 @@ static int compare_starts(const void *one, const void *other)
     return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/* Intervals of a queue's sums that end after `from_ps`: its last ops. @param room NULL: to count */
+/* Lists the intervals of a queue's sums (its last ops) that end after `from_ps`. @param room NULL:
+ * only counts them */
 static uint32_t list_sums(const rp_timeline *t, const rp_queue *queue, int64_t from_ps,
                           interval *room)
 {
@@ -195,7 +196,8 @@ static int64_t length_of_union(interval *intervals, uint32_t count)
     return length;
 }
 
-/* A queue's sums, counted or listed for the GPUs whose they are; those over servers are everyone's.
+/* Counts or lists a queue's sums for the GPUs they belong to; sums over servers belong to every
+ * GPU.
  */
 static void deal_sums(const rp_timeline *t, const rp_queue *queue, const rpsim_explanation *e,
                       uint32_t *next, interval *intervals)
@@ -209,12 +211,12 @@ static void deal_sums(const rp_timeline *t, const rp_queue *queue, const rpsim_e
     }
 }
 
-/* The next step begins when gradients have been added up and shares of weights gathered: what is
- * under way of it when a GPU has nothing else to do is exposed. */
+/* Adds up drain_sums_ps. The next step begins when gradients have been added up and shares of
+ * weights gathered, so these collectives are exposed while a GPU has nothing else to do. */
 static rp_status find_drain_sums(const rp_timeline *t, rp_arena *scratch, rpsim_explanation *e)
 {
     const rp_program *p = t->program;
-    uint32_t *next = NULL; /* [gpu] number of its sums, then where the next one is put */
+    uint32_t *next = NULL; /* [gpu] number of its sums, then the index for the next sum */
     interval *intervals = NULL;
     uint32_t count = 0;
     if (p->asynchronous) {
@@ -244,7 +246,7 @@ static rp_status find_drain_sums(const rp_timeline *t, rp_arena *scratch, rpsim_
 typedef struct path_writer {
     rpsim_explanation *explanation;
     const rp_walk *walk;
-    uint32_t left; /* segments still to come; they come from the last to the first */
+    uint32_t left; /* segments still to be written; they are found from the last to the first */
 } path_writer;
 
 static void count_segment(void *context, const rp_walk_piece *piece)
@@ -265,7 +267,7 @@ static void add_segment(void *context, const rp_walk_piece *piece)
                                              .start_ps = piece->start_ps,
                                              .end_ps = piece->end_ps,
                                              .reason = piece->reason};
-    /* Of an op that is on the path as a whole, what it was held is the host's. */
+    /* If a whole op is on the path, the time it was held is charged to the host's dispatch. */
     const rp_timeline *t = w->walk->timeline;
     bool whole = piece->step == RP_WALK_STEP_RUN && piece->start_ps == t->start_ps[piece->op] &&
                  piece->end_ps == t->end_ps[piece->op];
@@ -347,7 +349,7 @@ uint32_t rpsim_explain_most_blamed(const rpsim_explanation *explanation)
     return best;
 }
 
-/* Of one direction or both. */
+/* Time of a GPU's resource on the path; for links both directions. */
 static int64_t path_of(const rpsim_explanation *e, rpsim_resource_kind kind, uint32_t gpu)
 {
     int64_t ps = e->path_ps[rpsim_resource(kind, gpu, e->gpus)];
@@ -355,7 +357,8 @@ static int64_t path_of(const rpsim_explanation *e, rpsim_resource_kind kind, uin
     return ps + (link ? e->path_ps[rpsim_resource(RPSIM_RESOURCE_LINK_DOWN, gpu, e->gpus)] : 0);
 }
 
-/* `e` is NULL where no time is charged to single resources of the kind. */
+/* Picks the GPU or link of the first cause. `e` is NULL if no time is charged to single resources
+ * of the kind. */
 static void set_single(const rpsim_explanation *e, uint32_t count, const double *elasticity_of,
                        rpsim_first_cause *cause)
 {
@@ -394,7 +397,7 @@ rpsim_first_cause rpsim_explain_first_cause(const rpsim_explanation *e, const rp
 {
     struct {
         rpsim_resource_kind kind;
-        double elasticity; /* NaN is larger than nothing */
+        double elasticity; /* NaN never compares larger */
     } groups[5 + RP_SHARED_COUNT] = {{RPSIM_RESOURCE_COMPUTE, s->compute},
                                      {RPSIM_RESOURCE_LINK_UP, s->links},
                                      {RPSIM_RESOURCE_HOST, s->host},

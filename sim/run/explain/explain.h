@@ -1,20 +1,21 @@
-/** @file explain.h  Why a run takes as long as it does: where every GPU-second goes, what the
- * critical path runs through, and how much a faster resource would help.
+/** @file explain.h Why a run takes as long as it does: the use of every GPU-second, the critical
+ * path, and the gain from a faster resource.
  *
- * **Attribution.** The *cause* of an op's start is defined in common/timeline/walk.h. Before a
- * GPU's first op that takes time it fills, after its last one it drains. Every gap between is
+ * **Attribution.** The *cause* of an op's start is defined in common/timeline/walk.h. A GPU fills
+ * before its first op that takes time, and drains after its last such op. Every gap between is
  * explained backwards from the op after it. The time that the cause itself ran, clipped to the gap,
- * is charged to what the cause is: an upload, a download, a transfer between GPUs, the host, or
- * another GPU's compute (dependency). What is left of the gap is explained by the cause's own
- * cause, and so on. A transfer that waits for its copy engine is charged as if it ran. A transfer
- * that a memory limit has held back (a control wait for an earlier op of its own GPU's compute: two
- * stages and two inputs per GPU at most) is charged to memory for as long as it could have run
- * before. What nothing in the program explains, where dispatch is modelled, is the host's: it had
- * not issued the op yet; so is the part of a compute op in which its GPU waited for the rest of its
- * launches. All of it is integers: the sum is GPUs times makespan.
+ * is charged to the kind of the cause: an upload, a download, a transfer between GPUs, the host, or
+ * another GPU's compute (dependency). The rest of the gap is explained by the cause's own cause,
+ * and so on. A transfer that waits for its copy engine is charged as if it ran. A transfer that a
+ * memory limit has held back (a control wait for an earlier op of its own GPU's compute: two stages
+ * and two inputs per GPU at most) is charged to memory for the time by which it could have started
+ * earlier. If dispatch is modelled, time that nothing in the program explains is charged to the
+ * host, which had not issued the op yet; so is the part of a compute op in which its GPU waited for
+ * the rest of its launches. All times are integers, and their sum is GPUs times makespan.
  *
- * **Blame** sums the same gaps by the resource that was in use: whose compute, whose link. That is
- * what GPUs wait for directly; what limits them in the end, rpsim_explain_first_cause says.
+ * **Blame** sums the same gaps by the resource that was in use: which GPU's compute, which link.
+ * Blame names the resource that GPUs wait for directly; rpsim_explain_first_cause names the
+ * resource that limits them in the end.
  */
 #pragma once
 
@@ -23,7 +24,7 @@
 #include "common/timeline/walk.h"
 #include "sim/engine/hardware_engine.h"
 
-/** X(enumerator, JSON key, words). Nothing else enumerates what GPU time goes to. */
+/** X(enumerator, JSON key, words). This is the only list of the uses of GPU time. */
 #define RPSIM_SHARE_LIST(X)                                                                        \
     X(FORWARD, "forward", "forward")                                                               \
     X(BACKWARD, "backward", "backward")                                                            \
@@ -47,16 +48,17 @@ typedef enum rp_share {
         RPSIM_SHARE_COUNT
 } rp_share;
 
-/** Kinds of resources; the first three are one per GPU. Those that ops use one at a time come
- * first: a timeline says when. Links that GPUs share come last: which of them limits a transfer no
- * timeline says, so time is never charged to them, only elasticities name them. */
+/** Kinds of resources; each GPU has its own resource of the first three kinds. First come the
+ * resources that ops use in turn, as a timeline shows. Last come the links that GPUs share: a
+ * timeline does not show which of them limits a transfer, so time is never charged to them, and
+ * only elasticities name them. */
 typedef enum rpsim_resource_kind {
     RPSIM_RESOURCE_COMPUTE,
     RPSIM_RESOURCE_LINK_UP,   /**< host to GPU */
     RPSIM_RESOURCE_LINK_DOWN, /**< GPU to host */
     RPSIM_RESOURCE_HOST,
     RPSIM_RESOURCE_PEER,     /**< hops, peer transfers and collectives */
-    RPSIM_RESOURCE_MEMORY,   /**< limits on what is in flight */
+    RPSIM_RESOURCE_MEMORY,   /**< limits on the stages and inputs in flight */
     RPSIM_RESOURCE_DISPATCH, /**< the host that clones modules and launches (dispatch.h) */
     RPSIM_RESOURCE_TIMED_COUNT,
     RPSIM_RESOURCE_BEFORE_SHARED = RPSIM_RESOURCE_TIMED_COUNT - 1,
@@ -66,7 +68,7 @@ typedef enum rpsim_resource_kind {
         RPSIM_RESOURCE_KIND_COUNT
 } rpsim_resource_kind;
 
-/** @return true where GPUs share resources of the kind (RP_SHARED_LIST). */
+/** @return true if GPUs share resources of the kind (RP_SHARED_LIST). */
 static inline bool rpsim_resource_is_shared(rpsim_resource_kind kind)
 {
     return kind >= RPSIM_RESOURCE_TIMED_COUNT && kind < RPSIM_RESOURCE_KIND_COUNT;
@@ -79,7 +81,8 @@ static inline rpsim_resource_kind rpsim_resource_of_shared(rp_shared kind)
 }
 
 /** @return the number of a resource of a machine with `gpus` GPUs: an index into arrays of
- * rpsim_resource_count; `gpu` is ignored for those that all GPUs share. Not for shared links. */
+ * rpsim_resource_count; `gpu` is ignored for a resource that all GPUs share. Must not be called for
+ * shared links. */
 static inline uint32_t rpsim_resource(rpsim_resource_kind kind, uint32_t gpu, uint32_t gpus)
 {
     uint32_t own = (uint32_t)RPSIM_RESOURCE_HOST;
@@ -87,35 +90,36 @@ static inline uint32_t rpsim_resource(rpsim_resource_kind kind, uint32_t gpu, ui
     return row < own ? row * gpus + gpu : own * gpus + row - own;
 }
 
-/** @return the number of resources of a machine with `gpus` GPUs, shared links apart. */
+/** @return the number of resources of a machine with `gpus` GPUs, not counting shared links. */
 static inline uint32_t rpsim_resource_count(uint32_t gpus)
 {
     return rpsim_resource(RPSIM_RESOURCE_TIMED_COUNT, 0, gpus);
 }
 
-/** A piece of the critical path; the next one begins where it ends. */
+/** A piece of the critical path; the next piece begins when this piece ends. */
 typedef struct rpsim_segment {
     uint32_t op;
-    uint32_t resource; /**< that was in use */
+    uint32_t resource; /**< the resource in use */
     int64_t start_ps;
     int64_t end_ps;
     rp_delay reason;
 } rpsim_segment;
 
-/** Everything lives in the arena it was made in. */
+/** Attribution, blame and critical path of a run; all arrays live in the arena given to
+ * rpsim_explain. */
 typedef struct rpsim_explanation {
     uint32_t gpus;
     int64_t makespan_ps;
     int64_t share_ps[RPSIM_SHARE_COUNT];        /**< sums to gpus * makespan_ps */
     int64_t (*gpu_share_ps)[RPSIM_SHARE_COUNT]; /**< [gpu] each sums to makespan_ps */
-    int64_t drain_sums_ps;   /**< of all drains, in which a collective of the GPU, or a sum over
-                                  servers, is under way; 0 of asynchronous programs */
+    int64_t drain_sums_ps;   /**< part of all drains in which a collective of the GPU, or a sum over
+                                servers, is under way; 0 for asynchronous programs */
     int64_t *blame_ps;       /**< [resource] idle time between a GPU's ops */
-    uint32_t segment_count;  /**< of the critical path */
-    rpsim_segment *segments; /**< from 0 to makespan_ps, none empty */
+    uint32_t segment_count;  /**< segments of the critical path */
+    rpsim_segment *segments; /**< cover 0 to makespan_ps, each longer than 0 */
     int64_t *path_ps;        /**< [resource] sums to makespan_ps */
-    int64_t path_kind_ps[RP_OP_KIND_COUNT]; /**< ops of each kind on the path */
-    int64_t path_hop_ps;                    /**< hops on it; with the kinds the makespan */
+    int64_t path_kind_ps[RP_OP_KIND_COUNT]; /**< time of the ops of each kind on the path */
+    int64_t path_hop_ps; /**< time of hops on the path; with path_kind_ps it sums to the makespan */
 } rpsim_explanation;
 
 /** A run to explain. */
@@ -124,88 +128,92 @@ typedef struct rpsim_explain_case {
     const rp_stage_times *times;      /**< stage fidelity, otherwise NULL */
     const rpsim_compute_costs *costs; /**< hardware fidelity, otherwise NULL */
     const rp_machine *machine;        /**< hardware fidelity, otherwise NULL */
-    const double *factors;            /**< [op_count] of compute times, or NULL: none */
+    const double *factors; /**< [op_count] factors of compute times; NULL: every factor is 1 */
 } rpsim_explain_case;
 
 /**
- * Attribution and critical path. Time is linear in ops and waits, times the length of the chains of
- * causes within a gap.
- * @param c timeline made by the engine of its fidelity
- * @param arena owns what explanation_out points to
- * @retval RP_OK, RP_NO_MEMORY, RP_INPUT (GPU time above 106 days; logged), RP_BROKEN (the shares do
- * not sum to GPUs times makespan; logged)
+ * Computes attribution and critical path. Time is linear in ops and waits, times the length of the
+ * chains of causes within a gap.
+ * @param c its timeline was made by the engine of the same fidelity
+ * @param arena owns the arrays of explanation_out
+ * @retval RP_OK, RP_NO_MEMORY, RP_INPUT (GPU time above 106 days; given as the reason), RP_BROKEN
+ * (the shares do not sum to GPUs times makespan; logged)
  */
 rp_status rpsim_explain(const rpsim_explain_case *c, rp_arena *arena,
                         rpsim_explanation *explanation_out, rp_reason *reason);
 
 /**
- * Communication of a run at hardware fidelity.
- * @param total_ps_out the time that its transfers and collectives take, each by itself, waiting for
- *        copy engines not included
- * @param exposed_ps_out the time that GPUs wait for these, summed over GPUs: between their ops, by
- *        the attribution, and behind their last one drain_sums_ps. Fill and the rest of drain are
- *        not in it
+ * Measures the communication of a run at hardware fidelity.
+ * @param total_ps_out the sum of the times of its transfers and collectives, without their waiting
+ *        for copy engines
+ * @param exposed_ps_out the time that GPUs wait for these, summed over GPUs: between their ops by
+ *        the attribution, and after their last op drain_sums_ps. It does not include fill and the
+ *        rest of drain
  */
 void rpsim_explain_communication(const rp_timeline *timeline, const rpsim_explanation *explanation,
                                  int64_t *total_ps_out, int64_t *exposed_ps_out);
 
 /** @return the resource for which GPUs wait most between their ops (blame_ps), the lowest on ties;
- * UINT32_MAX where no GPU is ever idle between its ops. */
+ * UINT32_MAX if no GPU is ever idle between its ops. */
 uint32_t rpsim_explain_most_blamed(const rpsim_explanation *explanation);
 
-/** Most GPUs for which elasticities of single GPUs are worth their simulations; likewise for shared
- * links. */
+/** Most GPUs, and most shared links of a kind, for which the elasticities of single GPUs and links
+ * are worth their simulations. */
 #define RPSIM_MAX_SINGLE 64u
 
 /**
- * Elasticities: by how many percent the step shortens per percent of speed of a resource, by
- * simulating the same program with it 1 % faster and 1 % slower. A step is the steady-state period
- * where it is known (RP_STEADY_ITERATIONS and more), otherwise the makespan. NaN: not modelled.
+ * Elasticities: the percent by which the step shortens per percent of speed of a resource, found by
+ * simulating the same program with the resource 1 % faster and 1 % slower. A step is the
+ * steady-state period if it is known (RP_STEADY_ITERATIONS and more), otherwise the makespan. NaN:
+ * not modelled.
  */
 typedef struct rpsim_sensitivity {
     double step_ps;
-    double links;       /**< of all GPUs, both directions */
-    double compute;     /**< all GPUs */
-    double host;        /**< its memory: optimizer, refresh and collect */
-    double dispatch;    /**< cloning of modules, where dispatch is modelled */
-    double peer;        /**< hops at stage fidelity, otherwise collectives where there are any */
-    double *link_of;    /**< [gpu]; NULL at stage fidelity and with many GPUs */
+    double links;       /**< links of all GPUs, both directions */
+    double compute;     /**< compute of all GPUs */
+    double host;        /**< the host's memory: optimizer, refresh and collect */
+    double dispatch;    /**< cloning of modules, if dispatch is modelled */
+    double peer;        /**< hops at stage fidelity, otherwise collectives if the program has any */
+    double *link_of;    /**< [gpu] both directions of its link; NULL at stage fidelity and with many
+                           GPUs */
     double *compute_of; /**< [gpu]; NULL with many GPUs */
-    double shared[RP_SHARED_COUNT];         /**< all links of a kind; NaN: there are none */
-    uint32_t shared_count[RP_SHARED_COUNT]; /**< links of a kind */
-    double *shared_of[RP_SHARED_COUNT];     /**< [number]; NULL: none or many */
+    double shared[RP_SHARED_COUNT];         /**< all links of a kind; NaN: no links of the kind */
+    uint32_t shared_count[RP_SHARED_COUNT]; /**< number of links of a kind */
+    double *shared_of[RP_SHARED_COUNT];     /**< [number] each link; NULL: no links, or too many */
 } rpsim_sensitivity;
 
 /**
- * Computes all elasticities with 4 (GPUs + 2) simulations, two more for each shared link and each
- * kind of them, less at stage fidelity; with more than
- * RPSIM_MAX_SINGLE GPUs those of single GPUs are left out.
- * @param arena owns what sensitivity_out points to
- * @retval RP_OK, RP_NO_MEMORY, or what a simulation returned
+ * Computes all elasticities with 4 (GPUs + 2) simulations and two more for each shared link and
+ * each kind of shared link; stage fidelity needs fewer. With more than RPSIM_MAX_SINGLE GPUs the
+ * elasticities of single GPUs are left out.
+ * @param arena owns the arrays of sensitivity_out
+ * @retval RP_OK, RP_NO_MEMORY, or the status of a simulation that failed
  */
 rp_status rpsim_explain_sensitivity(const rpsim_explain_case *c, rp_arena *arena,
                                     rpsim_sensitivity *sensitivity_out, rp_reason *reason);
 
-/** Factor over the average of all GPUs above which one of them is named alone. */
+/** A single GPU or link is named if its elasticity is above this factor times the average. */
 #define RPSIM_STANDS_OUT 1.1
 
-/** Resource that limits the step first. */
+/** The resource that limits the step first. */
 typedef struct rpsim_first_cause {
-    rpsim_resource_kind kind; /**< RPSIM_RESOURCE_KIND_COUNT: nothing that is modelled does */
-    uint32_t gpu;             /**< whose it is, for compute and links; which one, if shared */
-    bool stands_out;          /**< above RPSIM_STANDS_OUT times the average of all GPUs */
-    double elasticity;        /**< of it alone */
-    double group_elasticity;  /**< of all resources of the kind; links: both directions */
-    uint32_t group_count;     /**< number of resources of the kind */
+    rpsim_resource_kind
+        kind;        /**< RPSIM_RESOURCE_KIND_COUNT: no modelled resource limits the step */
+    uint32_t gpu;    /**< its GPU, for compute and links; the number of a shared link */
+    bool stands_out; /**< its elasticity is above RPSIM_STANDS_OUT times the average of all GPUs */
+    double elasticity;       /**< of the resource by itself */
+    double group_elasticity; /**< of all resources of the kind; links: both directions */
+    uint32_t group_count;    /**< number of resources of the kind */
 } rpsim_first_cause;
 
 /**
- * The first cause: of GPU compute, links, host, hops and shared links the one with the largest
- * elasticity (ties in that order), and of these the GPU with the largest one (ties: the lowest GPU;
- * where single GPUs are left out, the one with most time on the critical path). The direction of a
- * link is the one with more time on the critical path, up on ties. A faster resource is what helps,
- * so this sees through chains: in a pipeline every GPU waits for its neighbour, but it is the
- * slowest GPU that all of them wait for.
+ * Finds the first cause. The kind is the one with the largest elasticity among GPU compute, links,
+ * host, dispatch, hops and shared links (ties in that order). Within the kind it is the GPU or link
+ * with the largest elasticity (ties: the lowest number); if single GPUs are left out, the GPU with
+ * the most time on the critical path. A link's direction is the direction with more time on the
+ * critical path, up on ties. Elasticity measures the gain from a faster resource, so it sees
+ * through chains: in a pipeline every GPU waits for its neighbour, but all of them wait for the
+ * slowest GPU.
  */
 rpsim_first_cause rpsim_explain_first_cause(const rpsim_explanation *explanation,
                                             const rpsim_sensitivity *sensitivity);

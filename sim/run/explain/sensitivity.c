@@ -38,7 +38,7 @@ static double step_of(const rp_timeline *t)
     return (double)last;
 }
 
-/* Factors of `speeds` on top of those the case has already. */
+/* The case's own factors, if it has any, multiplied by `speeds_of`. */
 static const double *scaled(const double *given, const double *speeds_of, uint32_t count,
                             double *scale)
 {
@@ -99,8 +99,9 @@ static void multiply(double *speeds_of, uint32_t begin, uint32_t end, double fac
     }
 }
 
-/* -d ln(step) / d ln(speed) of resources [begin, end), by a central difference: exactly 1 where the
- * step is inversely proportional to the speed. No logarithm: libraries differ in its last digit. */
+/* -d ln(step) / d ln(speed) of resources [begin, end), by a central difference: exactly 1 if the
+ * step is inversely proportional to the speed. It uses no logarithm, because libraries differ in
+ * its last digit. */
 static rp_status elasticity(const rerun *r, speeds *s, double *which, uint32_t begin, uint32_t end,
                             double *elasticity_out, rp_reason *reason)
 {
@@ -130,7 +131,7 @@ static bool has_peers(const rp_program *p)
     return false;
 }
 
-/* Of the links that GPUs share. */
+/* Computes the elasticities of the links that GPUs share. */
 static rp_status shared_elasticities(const rerun *r, speeds *s, rpsim_sensitivity *out,
                                      rp_reason *reason)
 {
