@@ -25,7 +25,7 @@ static rp_status simulate_in(const rp_schedule_type *schedule, const rp_schedule
     return RP_OK;
 }
 
-/* Validates, too. Cycles are left to the engine.
+/* Validates the program, then runs and measures it. The engine finds cycles.
  * @param schedule and config NULL: unknown */
 static rp_status simulate(const rp_schedule_type *schedule, const rp_schedule_config *config,
                           const rp_costs *costs, rpsim_result *result, rp_reason *reason)

@@ -2,11 +2,11 @@
 
 #include "common/roofline/roofline.h"
 
-/* FLOP of one sequence, by pass. */
+/* FLOP of a sequence, by pass. */
 typedef double flop_of[RP_PASS_COUNT];
 
 typedef struct work {
-    flop_of *below; /* [layers + 1] all layers below one */
+    flop_of *below; /* [layers + 1] FLOP of all layers below the index */
     flop_of head;
 } work;
 
@@ -29,8 +29,9 @@ static double of_layers(const work *w, const rp_stage *stage, rp_pass pass)
     return w->below[stage->layer_end][pass] - w->below[stage->layer_begin][pass];
 }
 
-/* As layer_costs.c has the times: a recompute does without the head, whose backward is one, and a
- * forward without layers that run forward in another stage. */
+/* FLOP of a stage's pass, counted as layer_costs.c counts times: a recompute does not include the
+ * head, the head's backward is not split, and a forward does not include layers that run forward in
+ * another stage. */
 static double of_stage(const work *w, const rp_stage *stage, rp_op_kind kind)
 {
     uint32_t tensors = rp_op_kinds[kind].tensors;

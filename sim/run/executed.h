@@ -1,15 +1,16 @@
-/** @file executed.h  FLOP that a program executes: of matrix products and attention, whatever is
- * computed again included, as operators have them (common/roofline/roofline.h). */
+/** @file executed.h FLOP of matrix products and attention that a program executes, recompute
+ * included, as operators count them (common/roofline/roofline.h). */
 #pragma once
 
 #include "common/inputs/model.h"
 #include "common/program/program.h"
 
 /**
- * FLOP of all passes of a program.
- * @param model what a GPU of the program computes with: the model, or a rank's part of it
+ * Computes the FLOP of all passes of a program.
+ * @param model the model, or the part of it that a GPU (rank) of the program computes
  * @param seq_len tokens per sequence of the run
- * @param slices that a sequence is cut into, of which a program's sequence is one; at least 1
+ * @param slices slices into which a sequence is cut, a program's sequence being a single slice; at
+ * least 1
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpsim_executed_flop(const rp_program *program, const rp_model *model, uint32_t seq_len,

@@ -16,28 +16,29 @@
 
 #include <math.h>
 
-/* Megatron-LM's step with fp16 gradients moves so much per parameter: gradients cast to fp32 6,
+/* Bytes per parameter that Megatron-LM's step with fp16 gradients moves: gradients cast to fp32 6,
  * unscaled and searched for infinities 8, their norm 4, Adam in fp32 28, weights cast 6, gradients
  * cleared 2 (megatron/optimizer/optimizer.py, Float16OptimizerWithFloat16Params). */
 #define MEGATRON_STEP_BYTES 54.0
 
 typedef struct inputs {
-    const rp_resolved *run; /* NULL: of a program that was given */
+    const rp_resolved *run; /* NULL: the program was given */
     const rp_model *model;
-    const rp_model *table_model; /* whose layers the table has: the model's, or a rank's part */
+    const rp_model *table_model; /* the model whose layers the table describes: `model`, or a rank's
+                                    part of it */
     const rp_platform *platform;
-    rp_roof roof; /* the platform, and what the run computes in */
+    rp_roof roof; /* the platform, and the number formats of the run's arithmetic */
     rp_arena *arena;
     uint32_t *sequences;
     rpsim_gpu_rates rates;
     rp_machine machine;
     rpsim_memory_limits limits;
     uint32_t peer_gpus;   /* rp_lower_config */
-    uint32_t queue_depth; /* of launches; 0: dispatch is not modelled */
+    uint32_t queue_depth; /* launches; 0: dispatch is not modelled */
 } inputs;
 
-/* A table that does not say what its times are of has those of the run; before tables said it
- * fp16 added up in fp16. */
+/* The arithmetic of a table's times. A table that does not say it was made with the run's type;
+ * before tables said it, fp16 accumulated in fp16. */
 static rp_arithmetic arithmetic_of(const rp_costs *table, rp_dtype dtype)
 {
     bool half = dtype == RP_DTYPE_F16;
@@ -75,15 +76,17 @@ static rp_status set_machine(const rp_platform *platform, const rp_costs *table,
     return RP_OK;
 }
 
-/* A GPU of the program stands for those of a layout. A table of whole layers gives the time of a
- * rank's part by its share of the tokens, as one of megatron-tp's slices has it. */
+/* Sets the layout: each GPU of the program stands for several GPUs of the layout. From a table of
+ * whole layers, the time of a rank's part follows from its share of the tokens, as for a slice of
+ * megatron-tp. */
 static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_costs *table,
                             rp_arena *arena, inputs *in, rp_reason *reason)
 {
     const rp_layout *layout = &traits->layout;
     uint32_t tensor = rp_layout_tensor(layout);
     in->table_model = in->model;
-    if (rp_server_copies(traits) > 1) { /* the program is of one server, which shares nothing */
+    if (rp_server_copies(traits) >
+        1) { /* the program describes a single server, which shares nothing */
         in->machine.servers = rp_server_copies(traits);
         return RP_OK;
     }
@@ -103,10 +106,11 @@ static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_cos
     return RP_OK;
 }
 
-/* Costs of collectives to the passes beside them, FSDP's and ZeRO-3's (sim/model.md section 13).
- * They keep some multiprocessors to themselves, from their start to their end. Where each
- * microbatch is reduced, its gradients are put together (2 v bytes per parameter of v), cast to the
- * type of the reduction (v + r) and divided by the ranks (2 r); the table has ACCUMULATED of that.
+/* Sets the costs of FSDP's and ZeRO-3's collectives to the passes beside them (sim/model.md section
+ * 13). Collectives occupy some multiprocessors from their start to their end. If each microbatch is
+ * reduced, its gradients are put together (2 v bytes per parameter of v bytes), cast to the type of
+ * the reduction (v + r) and divided by the ranks (2 r); the table already contains ACCUMULATED
+ * bytes of these.
  */
 #define ACCUMULATED 6.0
 static void set_collectives(const rp_sharding *sharding, const rp_platform *platform, uint32_t gpus,
@@ -137,7 +141,7 @@ static void set_collectives(const rp_sharding *sharding, const rp_platform *plat
     }
 }
 
-/* Inputs that depend on the software, not on the server. */
+/* Sets the inputs that depend on the software, not on the server. */
 static void set_software(const rp_traits *traits, uint32_t gpus, rp_dtype dtype, inputs *in)
 {
     const rp_platform *platform = in->platform;
@@ -151,7 +155,7 @@ static void set_software(const rp_traits *traits, uint32_t gpus, rp_dtype dtype,
     in->rates.update_passes =
         in->model->megatron_kernels ? MEGATRON_STEP_BYTES / RP_GPU_ADAM_BYTES : 1;
     in->machine.local_memory = data_parallel;
-    if (!traits->one_dispatcher) { /* the three rates are those of RoundPipe's library */
+    if (!traits->one_dispatcher) { /* the three rates were given for RoundPipe's library */
         in->machine.adam_Bps = in->machine.refresh_Bps = 0;
         in->machine.collect_Bps = data_parallel ? 1e9 * platform->zero_gradient_gb_per_s : 0;
     }
@@ -216,7 +220,8 @@ rp_status rpsim_hardware_lower(const rp_resolved *run, const rp_platform *platfo
     return status;
 }
 
-/* Times and machine of a program as it is; of the run, seq_len and sequence_slices count. */
+/* Sets times and machine for a program as it is; only seq_len and sequence_slices of the run are
+ * read. */
 static rp_status set_program(const rp_program *program, const rp_costs *table,
                              const rp_platform *platform, const rp_resolved *run, rp_arena *arena,
                              inputs *in, rpsim_compute_costs *costs_out, rp_reason *reason)
@@ -254,7 +259,8 @@ rp_status rpsim_hardware_period(const rp_program *program, const rp_costs *table
     return RP_OK;
 }
 
-/* Weights, gradients and optimizer in host memory, where they are there. */
+/* Measures memory; the host's includes weights, gradients and optimizer if the schedule keeps them
+ * there. */
 static rp_status measure_memory(const inputs *in, uint32_t seq_len, rpsim_result *result)
 {
     rpsim_memory_limits limits = in->limits;
@@ -304,7 +310,8 @@ static rp_status find_communication(const inputs *in, const rpsim_compute_costs 
     return RP_OK;
 }
 
-/* Times that were measured may be wrong, which is said elsewhere; computed ones must not be. */
+/* Refuses computed times that beat the GPUs' peak. Measured times may be wrong, and another check
+ * warns of them. */
 static rp_status check_share(const inputs *in, const rp_costs *table, const rpsim_result *result)
 {
     bool computed =
@@ -387,7 +394,7 @@ rp_status rpsim_hardware_case_run(const rp_resolved *run, const rp_platform *pla
     inputs in = {.run = run, .model = run->model};
     const rp_schedule_config view = rp_resolved_view(run);
     rpsim_result result = {.separate_backward = run->schedule->separate_backward, .period_ps = NAN};
-    /* of all iterations, before one by itself is built */
+    /* for the program of all iterations, before that of one iteration is built */
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&view, true, run->layer_grain),
                                 run->schedule->name, RP_FOOTPRINT_VALID, reason));
     RP_TRY(set_machine(platform, run->costs, run->dtype, &in, reason));

@@ -7,18 +7,18 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a simulation: start and end of each op, and the engine's notes. */
+/* Bytes per op in a simulation: start and end of the op, and the engine's notes. */
 #define DRAW_OP_BYTES 64.0
 #define MOST_KEYS 7
 
-/* Things that a run may have. */
+/* Properties of a run that decide which inputs it uses. */
 enum {
     HAS_TRANSFERS = 1,
     HAS_SENDS = 2,
     HAS_COLLECTIVES = 4,
     HAS_HOST_OPS = 8,
-    HAS_HOST_COLLECTION = 16, /* at a rate of its own */
-    HAS_OTHER_LENGTH = 32,    /* than the cost table */
+    HAS_HOST_COLLECTION = 16, /* the host collects gradients at a rate of its own */
+    HAS_OTHER_LENGTH = 32,    /* the run's sequence length differs from the cost table's */
     HAS_DISPATCH = 64,
     HAS_EXPERTS = 128,
 };
@@ -27,7 +27,7 @@ enum {
 typedef struct key {
     const char *name;
     size_t offset;
-    bool kind_only; /* says where the value comes from; another key is multiplied */
+    bool kind_only; /* the key only tells the origin of the value; another key is multiplied */
 } key;
 
 #define KEY(member)                                                                                \
@@ -39,14 +39,14 @@ typedef struct key {
 #member, offsetof(rp_platform, member), true                                               \
     }
 
-/* Keys that an input multiplies; its kind is that of the first one that has a value. */
+/* Keys that an input multiplies; the input's kind is that of the first key with a value. */
 typedef struct input_row {
-    unsigned needs; /* without one of these the input is not used */
+    unsigned needs; /* HAS_*: the input is used if the run has any of these; 0: always */
     key keys[MOST_KEYS];
 } input_row;
 
-/* The share of the nominal rate that links reach is NVLink's, too: the nominal rate is multiplied,
- * as are those of what is as effective as the link. */
+/* link_efficiency also applies to NVLink, so the link's nominal rate is multiplied instead,
+ * together with the rates of switches and root ports, which are as effective as the link. */
 static const input_row rows[RPSIM_INPUT_COUNT] = {
     [RPSIM_INPUT_ATTENTION] = {HAS_OTHER_LENGTH,
                                {KEY(attention_fwd_tflops), KEY(attention_bwd_tflops)}},
@@ -114,7 +114,8 @@ static unsigned things_of(const rpsim_interval_run *run)
     return things;
 }
 
-/* A table of another GPU than the platform's says nothing that was measured here. */
+/* The kind of the cost table: a table measured on another GPU than the platform's counts as
+ * assumed. */
 static rp_provenance kind_of_table(const rpsim_interval_run *run)
 {
     const char *gpu = strchr(run->resolved->costs->name, '@');
@@ -133,7 +134,8 @@ static bool uses(const rpsim_interval_run *run, unsigned things, rpsim_input_id 
         *kind_out = kind_of_table(run);
         return true;
     }
-    if (id == RPSIM_INPUT_RUN) { /* with a moved table the model has met no such GPU either */
+    if (id == RPSIM_INPUT_RUN) { /* with a moved table, the model as a whole has not been checked on
+                                    this GPU either */
         *kind_out = kind_of_table(run) == RP_MOVED ? RP_MOVED : RP_ASSUMED;
         return true;
     }
@@ -243,7 +245,7 @@ static rp_status simulate_job(void *context, uint32_t job)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* First the draws, then each input by itself at both ends. */
+/* Fills the factors of all simulations: first the draws, then each input by itself at both ends. */
 static rp_status draw_factors(const scene *s, uint64_t seed, uint32_t jobs, rp_arena *arena)
 {
     const rpsim_intervals *out = s->out;

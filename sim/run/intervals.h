@@ -1,13 +1,14 @@
-/** @file intervals.h  Range of a prediction: the run once more for draws of its inputs.
+/** @file intervals.h The range of a prediction, found by repeating the run with drawn inputs.
  *
- * Every input that the run uses is multiplied by a factor of its range (ranges.h), by where its
- * value comes from: the platform's lists, the cost table's kind. The draws are a Latin hypercube:
- * each of the N strata of an input is drawn once, in an order that depends on seed and input alone.
- * Draw k of two runs has the same factors, so that schedules are compared under equal inputs.
- * Program, placement and partition are those of the run: only its times and rates change.
+ * Every input that the run uses is multiplied by a factor from its range (ranges.h). The range
+ * depends on the origin of the value: the platform's lists, the cost table's kind. The draws are a
+ * Latin hypercube: each of the N strata of an input is drawn once, in an order that depends only on
+ * seed and input. Draw k of two runs has the same factors, so that schedules are compared under
+ * equal inputs. Program, placement and partition stay those of the run: only its times and rates
+ * change.
  *
- * What one input is worth is found by itself: two more simulations, with it at its 10th and 90th
- * percentile and all others at their values.
+ * The effect of each input is found separately by two more simulations, with the input at its 10th
+ * and 90th percentile and all others at their values.
  */
 #pragma once
 
@@ -22,8 +23,8 @@
 typedef struct rpsim_interval_run {
     const rp_program *program;
     const rp_platform *platform;
-    const rp_resolved *resolved; /**< its model, costs, seq_len and sequence_slices count */
-    double period_ps;            /**< of the run */
+    const rp_resolved *resolved; /**< only its model, costs, seq_len and sequence_slices are read */
+    double period_ps;            /**< period of the run itself, ps */
 } rpsim_interval_run;
 
 /** An input that the run uses. */
@@ -31,34 +32,35 @@ typedef struct rpsim_input {
     rpsim_input_id id;
     rp_provenance kind;
     rpsim_range range;
-    double at_low; /**< speed at the range's low end, over the run's; NaN where it was not asked */
+    double at_low; /**< speed at the range's low end, over the run's; NaN if not asked for */
     double at_high;
-    double matters_pct; /**< of the run's speed, between the two; never negative */
+    double matters_pct; /**< difference between at_low and at_high, in percent of the run's speed;
+                           never negative */
 } rpsim_input;
 
-/** Speeds are steps per time, over the run's. */
+/** The results of all draws. Speeds are steps per time, over the run's. */
 typedef struct rpsim_intervals {
     uint32_t draws;
     double *speeds;       /**< [draws] */
-    rpsim_interval speed; /**< of these */
+    rpsim_interval speed; /**< percentiles of speeds */
     rpsim_input inputs[RPSIM_INPUT_COUNT];
     uint32_t input_count;
 } rpsim_intervals;
 
 /**
- * Draws and simulates.
- * @param draws 1 to RPSIM_MAX_DRAWS; 1 is the run itself
+ * Draws the inputs and simulates every draw.
+ * @param draws 1 to RPSIM_MAX_DRAWS; 1: the run itself
  * @param threads 0: as many as there are cores; results do not depend on it
- * @param alone whether to simulate each input by itself, too
- * @param intervals_out in `arena`
+ * @param alone whether to also simulate each input by itself
+ * @param intervals_out its arrays live in `arena`
  * @retval RP_OK, RP_INPUT (a range is missing, or a run takes too long; logged), RP_IO,
- * RP_NO_MEMORY, or what a simulation returned
+ * RP_NO_MEMORY, or the status of a simulation that failed
  */
 rp_status rpsim_intervals_make(const rpsim_interval_run *run, uint32_t draws, uint64_t seed,
                                uint32_t threads, bool alone, rp_arena *arena,
                                rpsim_intervals *intervals_out);
 
 /** @return the share of draws in which a has more speed than b; ties count half.
- * @param scale_a,scale_b what a speed of 1 is worth, such as tokens per second */
+ * @param scale_a,scale_b value of a speed of 1, for example in tokens per second */
 double rpsim_intervals_beats(const rpsim_intervals *a, double scale_a, const rpsim_intervals *b,
                              double scale_b);

@@ -4,23 +4,23 @@
 
 #include <string.h>
 
-/* Everything that a program was built from, in copies of its own. */
+/* Copies of all inputs that a program was built from. */
 typedef struct origin {
     const rp_schedule_type *schedule; /* NULL: nothing is kept */
     rp_schedule_config config;
     rp_partition partition;
-    rp_costs costs; /* of schedules that plan with them */
+    rp_costs costs; /* set for schedules that plan with costs */
 } origin;
 
 typedef struct slot {
-    rp_arena *arena; /* of the origin */
+    rp_arena *arena; /* owns the origin */
     origin origin;
     rpsim_kept_program kept;
 } slot;
 
 struct rpsim_kept {
     rp_arena *arena;
-    slot slots[2]; /* one iteration, several */
+    slot slots[2]; /* for one iteration, for several */
 };
 
 static void empty(slot *s)
@@ -77,7 +77,8 @@ static bool same_costs(const rp_costs *a, const rp_costs *b)
            same_list(a->bwd_input_ps, b->bwd_input_ps, a->layers, sizeof(int64_t));
 }
 
-/* Only what a schedule's `prepare` gives depends on times. */
+/* True if a program would be built from the same inputs. Only the result of a schedule's `prepare`
+ * depends on times. */
 static bool same_origin(const origin *o, const rp_schedule_type *schedule,
                         const rp_schedule_config *config)
 {
@@ -156,12 +157,12 @@ static rp_status keep_origin(slot *s, const rp_schedule_type *schedule,
 {
     rp_arena_destroy(s->arena);
     s->arena = NULL;
-    s->origin.schedule = NULL; /* until all of it is there */
+    s->origin.schedule = NULL; /* until all of the origin is copied */
     RP_TRY(rp_arena_create(&s->arena));
     return copy_origin(s->arena, schedule, config, &s->origin);
 }
 
-/* Takes the program over, also where it fails. */
+/* Takes ownership of the program, also on failure. */
 static rp_status keep_program(slot *s, rp_program *program)
 {
     rp_program_destroy(s->kept.program);

@@ -1,7 +1,7 @@
-/** @file kept.h  Programs of runs before, for runs of the same structure.
+/** @file kept.h Programs kept from earlier runs, for runs of the same structure.
  *
- * A program has no times: runs that differ in times alone run the same one. It is built, validated
- * and hashed once for all of them.
+ * A program has no times: runs that differ only in times run the same program. It is built,
+ * validated and hashed once for all of them.
  */
 #pragma once
 
@@ -9,7 +9,8 @@
 #include "common/program/producers.h"
 #include "common/schedule/schedule_type.h"
 
-/** The last program of one iteration and the last one of several. Not for several threads. */
+/** The last program of a single iteration and the last program of several iterations. Not safe for
+ * several threads. */
 typedef struct rpsim_kept rpsim_kept;
 
 /** A program that has passed rp_program_check_but_cycles. */
@@ -26,10 +27,10 @@ rp_status rpsim_kept_create(rpsim_kept **kept_out);
 void rpsim_kept_destroy(rpsim_kept *kept);
 
 /**
- * The compute schedule of a run: the one that is kept where rp_schedule_build would make the same
- * program, otherwise one that is built, checked and kept from now on. Schedules that plan with the
- * run's times are planned for each table; what comes out is often a program that is there already.
- * @param program_out lives until the next call with the same number of iterations, one or several
+ * Finds the compute schedule of a run: the kept program if rp_schedule_build would make the same
+ * program, otherwise a new program, which is built, checked and kept from now on. Schedules that
+ * plan with the run's times are planned for each table; the result is often the kept program.
+ * @param program_out lives until the next call of the same sort (a single iteration, or several)
  * @retval as rp_schedule_build and rp_program_check_but_cycles
  */
 rp_status rpsim_kept_stage(rpsim_kept *kept, const rp_schedule_type *schedule,

@@ -23,7 +23,8 @@ static void say(rpsim_memory *memory, uint32_t gpu, uint64_t fixed, uint64_t lim
     memory->need.parts[1].bytes = fixed;
 }
 
-/* Peaks of all GPUs; where the host's part fits, the first GPU without room is blamed. */
+/* Measures the peaks of all GPUs; if the host's part fits, the first GPU without room is given as
+ * the reason. */
 static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_limits *limits,
                               rpsim_memory *memory)
 {

@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Of a thread: the factor, start and end of each op, and the engine's notes. */
+/* Bytes per op in a thread: factor, start and end of the op, and the engine's notes. */
 #define REPLICA_OP_BYTES 64.0
 
 /* State that the threads share. */
@@ -24,10 +24,10 @@ typedef struct crew {
     const rp_program *program;
     rpsim_replica_run run;
     const void *context;
-    void *messages; /* where the caller's go */
+    void *messages; /* log target of the caller */
     double *values;
-    _Atomic uint32_t next; /* replica that nobody has taken */
-    _Atomic int status;    /* of the first failure; others stop */
+    _Atomic uint32_t next; /* next replica to run */
+    _Atomic int status;    /* status of the first failure; the other threads stop */
 } crew;
 
 /* ---- factors --------------------------------------------------------------------------------- */
@@ -71,7 +71,8 @@ static void draw(const rpsim_noise *noise, uint32_t replica, const rp_program *p
     slow_down(noise, program, factors);
 }
 
-/* Its state is our memory: where gsl_rng_alloc() finds none, GSL's handler ends the program. */
+/* Makes a generator whose state lies in our memory: if gsl_rng_alloc() finds no memory, GSL's
+ * handler ends the program. */
 static rp_status make_generator(gsl_rng *generator_out)
 {
     *generator_out = (gsl_rng){.type = gsl_rng_mt19937};
@@ -165,7 +166,8 @@ rp_status rpsim_noise_run(const rpsim_noise *noise, const rp_program *program,
                                 rp_log_spell("{jitter}").text,
                                 "fewer {replicas}, {microbatches} or {iterations}", NULL));
     uint32_t started = 0;
-    /* A thread that cannot be had costs time, nothing else: the caller's does all that is left. */
+    /* A thread that cannot be started costs time and nothing else: the caller's thread does the
+     * rest. */
     while (started + 1 < wanted && pthread_create(&threads[started], NULL, work_beside, &c) == 0) {
         started++;
     }
@@ -203,7 +205,7 @@ rp_status rpsim_noise_quantiles(const double *values, uint32_t count,
     return status;
 }
 
-/* GSL has the first value at 0 and the last one at 1. */
+/* GSL puts the first value at probability 0 and the last value at 1. */
 static double quantile_of_strata(const double *sorted, uint32_t count, double probability)
 {
     double place = count > 1 ? (probability * count - 0.5) / (count - 1.0) : 0;
@@ -229,7 +231,7 @@ rp_status rpsim_noise_interval(const double *values, uint32_t count, rpsim_inter
 double rpsim_noise_beats(const double *a, double work_a, const double *b, double work_b,
                          uint32_t count)
 {
-    bool same = work_a == work_b; /* then nothing is rounded, and ties stay ties */
+    bool same = work_a == work_b; /* without scaling nothing is rounded, and ties stay ties */
     uint64_t halves = 0;
     for (uint32_t i = 0; i < count; i++) {
         double left = same ? a[i] : a[i] * work_b;

@@ -1,36 +1,36 @@
 /** @file noise.h  Monte Carlo over the time of compute ops (--jitter CV, --replicas R, --seed K).
  *
- * In each replica every compute op takes its time multiplied by a factor of its own. The factors
- * are independent and log-normal with mean 1 and coefficient of variation CV. Log-normal, because
- * the time of a kernel is positive and skewed to the right (interruptions, throttling and
- * contention multiply, and never make it much faster), and because its mean and its spread can be
- * set apart: a mean of 1 leaves the expected work of every GPU as it is at any CV. exp(s Z -
- * s^2 / 2) with Z standard normal and s^2 = ln(1 + CV^2).
+ * In each replica the time of every compute op is multiplied by a factor of its own. The factors
+ * are independent and log-normal with mean 1 and coefficient of variation CV: exp(s Z - s^2 / 2)
+ * with Z standard normal and s^2 = ln(1 + CV^2). They are log-normal because the time of a kernel
+ * is positive and skewed to the right (interruptions, throttling and contention multiply, and never
+ * make it much faster), and because mean and spread can be set independently: a mean of 1 leaves
+ * the expected work of every GPU unchanged at any CV.
  *
- * Each replica has a generator of its own (gsl_rng_mt19937), seeded from K and its number alone:
- * with h = splitmix64(K), the 32-bit seed is fmix32((r + low(h)) xor high(h)), fmix32 being the
- * finaliser of MurmurHash3. For one K that is a bijection of r, so no two replicas of a run share a
- * seed (mt19937 has only 2^32 of them). Factors are drawn in the order of the program's compute
- * ops. So replica r does not depend on other replicas or on the number of threads; and in two
- * programs the compute ops of equal rank get equal factors in replica r, so that comparing them by
- * replica compares them under the same noise (common random numbers).
+ * Each replica has a generator of its own (gsl_rng_mt19937), seeded only from K and the replica's
+ * number r: with h = splitmix64(K), the 32-bit seed is fmix32((r + low(h)) xor high(h)), fmix32
+ * being the finaliser of MurmurHash3. For a given K that is a bijection of r, so no two replicas of
+ * a run share a seed (mt19937 has only 2^32 of them). Factors are drawn in the order of the
+ * program's compute ops. So replica r does not depend on other replicas or on the number of
+ * threads. In two programs the compute ops of equal rank get equal factors in replica r, so that a
+ * comparison by replica compares the programs under the same noise (common random numbers).
  *
  * Factors come from the C library's exp and log, whose last bit may depend on library and
- * processor: replicas are reproducible on one kind of machine, not to the bit across all. Nothing
- * else in the simulator uses them.
+ * processor: replicas are reproducible on a given kind of machine, but not bit for bit on all
+ * machines. Nothing else in the simulator uses exp and log.
  *
- * One GPU may also be slow: its compute ops take the same factor longer in every replica. The
- * draws are the same with and without it.
+ * A GPU may also be slow: its compute ops take longer by the same factor in every replica. The
+ * draws are the same with and without a slow GPU.
  *
  * Programs have fixed placements: a schedule that places by time (RoundPipe's free-first rounds)
- * keeps the placement of its noise-free times, and no schedule knows of the slow GPU.
+ * keeps the placement found with its noise-free times, and no schedule knows of the slow GPU.
  */
 #pragma once
 
 #include "common/program/program.h"
 
 #define RPSIM_MAX_JITTER 2.0
-/** Of slow_factor; the least is 1. */
+/** Largest slow_factor; the least is 1. */
 #define RPSIM_MAX_SLOW_FACTOR 100.0
 #define RPSIM_MAX_REPLICAS 100000u
 #define RPSIM_DEFAULT_REPLICAS 100u
@@ -52,25 +52,26 @@ typedef struct rpsim_quantiles {
 } rpsim_quantiles;
 
 /**
- * The factors of one replica.
- * @param factors_out [op_count]: 1 for ops that are no compute ops
+ * Draws the factors of a replica.
+ * @param factors_out [op_count]: 1 for all but compute ops
  * @retval RP_OK, RP_NO_MEMORY (logged)
  */
 rp_status rpsim_noise_draw(const rpsim_noise *noise, uint32_t replica, const rp_program *program,
                            double *factors_out);
 
 /**
- * Simulates one replica; called by several threads at once.
+ * Simulates a replica; called by several threads at once.
  * @param factors [op_count]
- * @param value_out what the replica is about, such as its period
+ * @param value_out result of the replica, such as its period
  */
 typedef rp_status (*rpsim_replica_run)(const void *context, const double *factors,
                                        double *value_out);
 
 /**
  * Draws and runs every replica, on noise->threads threads, the caller's being one of them.
- * @param values_out [replicas], by replica number; independent of threads and scheduling
- * @retval RP_OK, RP_NO_MEMORY, or what `run` returned first
+ * @param values_out [replicas], by replica number; they do not depend on threads and their
+ * scheduling
+ * @retval RP_OK, RP_NO_MEMORY, or the first failure that `run` returned
  */
 rp_status rpsim_noise_run(const rpsim_noise *noise, const rp_program *program,
                           rpsim_replica_run run, const void *context, double *values_out);
@@ -99,8 +100,8 @@ typedef struct rpsim_interval {
 rp_status rpsim_noise_interval(const double *values, uint32_t count, rpsim_interval *interval_out);
 
 /**
- * One coordinate of a Latin hypercube: the centres of `count` equal strata of (0, 1), each once, in
- * an order that depends on seed and coordinate alone (gsl_ran_shuffle).
+ * Draws a coordinate of a Latin hypercube: the centres of `count` equal strata of (0, 1), each
+ * once, in an order that depends only on seed and coordinate (gsl_ran_shuffle).
  * @param strata_out [count]
  * @retval RP_OK, RP_NO_MEMORY (logged)
  */

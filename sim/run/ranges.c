@@ -7,9 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a factor: what is off by more is another value. */
+/* Largest factor: a larger one would make it another value. */
 #define MOST 100.0
-/* Of the distance from the median to the range's ends. */
+/* Probability between the median and the range's ends. */
 #define TAIL 0.4
 
 const char *const rpsim_input_names[RPSIM_INPUT_COUNT] = {
@@ -39,7 +39,7 @@ static rp_status find_input(const rp_csv *csv, uint32_t row, const char *name, u
     return RP_INPUT;
 }
 
-/* One row may stand for several kinds. */
+/* Adds a row's range for each of its kinds. */
 static rp_status add_kinds(const rp_csv *csv, uint32_t row, const char *kinds,
                            const rpsim_range *range, rpsim_range *of_input)
 {

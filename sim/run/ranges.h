@@ -1,9 +1,9 @@
-/** @file ranges.h  How well each input of a prediction is known: traces/ranges.csv.
+/** @file ranges.h The accuracy to which each input of a prediction is known: traces/ranges.csv.
  *
- * A range is two factors on the value that is used, its 10th and its 90th percentile; the value
- * itself is the median. Between and beyond, the logarithm is linear in the probability on either
- * side of the median, so that a factor is never beyond low^1.25 or high^1.25: no rate exceeds what
- * the hardware can do by much, and a draw is a plain function of a uniform number.
+ * A range is two factors on an input's value, at its 10th and 90th percentile; the value itself is
+ * the median. On either side of the median the factor's logarithm is linear in the probability, so
+ * that a factor is never beyond low^1.25 or high^1.25. So no rate exceeds the hardware's limits by
+ * much, and a draw is a plain function of a uniform number.
  */
 #pragma once
 
@@ -34,22 +34,22 @@ typedef enum rpsim_input_id {
 
 extern const char *const rpsim_input_names[RPSIM_INPUT_COUNT];
 
-/** Factors; low <= 1 <= high. */
+/** A range as two factors; low <= 1 <= high. */
 typedef struct rpsim_range {
     double low;  /**< 10th percentile; 0: the file has no such row */
     double high; /**< 90th percentile */
 } rpsim_range;
 
 typedef struct rpsim_ranges {
-    rpsim_range of[RPSIM_INPUT_COUNT][RP_SET + 1]; /**< by rp_provenance */
+    rpsim_range of[RPSIM_INPUT_COUNT][RP_SET + 1]; /**< [input][rp_provenance] */
 } rpsim_ranges;
 
 /** Reads ranges.csv (rp_data_file). @retval RP_OK, RP_INPUT, RP_IO (logged), RP_NO_MEMORY */
 rp_status rpsim_ranges_load(rpsim_ranges *ranges_out);
 
-/** As rpsim_ranges_load, from bytes. @param name for messages */
+/** Same as rpsim_ranges_load, from bytes. @param name file name for messages */
 rp_status rpsim_ranges_parse(const char *name, const char *bytes, size_t length,
                              rpsim_ranges *ranges_out);
 
-/** @return the factor at a probability of (0, 1). */
+/** @return the factor at a probability in (0, 1). */
 double rpsim_range_factor(const rpsim_range *range, double probability);

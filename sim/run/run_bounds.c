@@ -53,7 +53,7 @@ rp_status rpsim_bounds_stage(const rp_schedule_type *schedule, const rp_schedule
 
 /* ---- hardware fidelity ----------------------------------------------------------------------- */
 
-/* Layer times for each number of sequences that a microbatch has. */
+/* Lists the layer times for each number of sequences in a microbatch. */
 static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_bound_work *work,
                             rp_reason *reason)
 {
@@ -81,7 +81,8 @@ static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_b
     return RP_OK;
 }
 
-/* Down to host memory and up again; the narrower links on the way are left out. */
+/* The least time of a hop: down to host memory and up again, leaving out narrower links on the
+ * way. */
 static int64_t least_hop_ps(const rpsim_bound_run *run, const rp_sizes *bytes)
 {
     const rp_machine *m = run->machine;

@@ -2,13 +2,14 @@
 
 #include "common/planner/planner.h"
 
-#define BACKWARD_BYTES 3 /* times the forward, where bytes stand for times */
+#define BACKWARD_BYTES 3 /* time of a backward over the forward's if bytes stand for times */
 
-/* One stage per block and one for the head: what the cost model makes of them are layer times. */
+/* Describes a program with a stage for each block and for the head, so that the cost model's stage
+ * times are layer times. */
 static rp_status describe_layers(uint32_t layers, uint32_t *sequences, rp_arena *arena,
                                  rp_program *program)
 {
-    *program = (rp_program){.dtype = RP_DTYPE_F16, /* of a table that does not say its own */
+    *program = (rp_program){.dtype = RP_DTYPE_F16, /* type of a table that does not say its own */
                             .layer_count = layers,
                             .stage_count = layers + 1,
                             .microbatch_count = 1,

@@ -37,7 +37,7 @@ static rp_status try_length(const search *s, uint32_t steps, bool *fits_out, rp_
     return RP_OK;
 }
 
-/* The last that fits and the first that does not: [good, bad), 0 always fits. */
+/* Finds the last length that fits and the first that does not: [good, bad). 0 always fits. */
 static rp_status bisect(const search *s, uint32_t *good_out, uint32_t *bad_out, rp_reason *reason)
 {
     uint32_t good = 0;
