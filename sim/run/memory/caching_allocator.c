@@ -4,16 +4,17 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define ROUNDING 512u
-#define SMALL_BYTES MIB /* up to here from the pool with small pages */
+#define SMALL_BYTES MIB /* largest request served by the small pool */
 #define SMALL_PAGE (2 * MIB)
 #define LARGE_PAGE (20 * MIB)
-#define ADDRESSES ((uint64_t)1 << 62)       /* of a pool; more than there is memory */
-#define POOLS (2 * RPSIM_ALLOCATOR_STREAMS) /* of each stream small, then large blocks */
+#define ADDRESSES ((uint64_t)1 << 62) /* size of a pool's address range, larger than any memory */
+#define POOLS                                                                                      \
+    (2 * RPSIM_ALLOCATOR_STREAMS) /* for each stream the small pool, then the large pool */
 
 typedef enum block_state { BLOCK_LIVE, BLOCK_FREE, BLOCK_UNMAPPED } block_state;
 
-/* The blocks of a pool lie one after the other. No two free ones and no two unmapped ones are
- * neighbours; the last one is unmapped. */
+/* A piece of a pool's addresses; blocks adjoin in the order of addresses. No two free and no two
+ * unmapped blocks are neighbours; the last block is unmapped. */
 struct rpsim_block {
     uint64_t address;
     uint64_t bytes;
@@ -26,9 +27,9 @@ struct rpsim_block {
 typedef struct pool {
     uint64_t page;
     rpsim_block *first;
-    rpsim_block *last;  /* from here on nothing has ever been mapped */
-    uint32_t holes;     /* unmapped blocks before the last one */
-    rpsim_block **free; /* ascending by size, then by address */
+    rpsim_block *last;  /* the unmapped block that extends to the end of the pool */
+    uint32_t holes;     /* number of unmapped blocks before `last` */
+    rpsim_block **free; /* free blocks, ascending by size, then by address */
     uint32_t count;
     uint32_t room;
 } pool;
@@ -36,7 +37,7 @@ typedef struct pool {
 struct rpsim_allocator_state {
     rp_arena *arena;
     pool pools[POOLS];
-    rpsim_block *spare; /* chained by `after` */
+    rpsim_block *spare; /* unused blocks, chained by `after` */
 };
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -91,7 +92,7 @@ static rp_status cut(struct rpsim_allocator_state *s, rpsim_block *block, uint64
     return RP_OK;
 }
 
-/* `block` takes in the one after it. */
+/* Merges the block after `block` into it. */
 static void join(struct rpsim_allocator_state *s, rpsim_block *block)
 {
     rpsim_block *gone = block->after;
@@ -107,7 +108,7 @@ static void join(struct rpsim_allocator_state *s, rpsim_block *block)
 
 /* ---- free ones ------------------------------------------------------------------------------- */
 
-/* The first free block that is not below a size and address. */
+/* Finds the index of the first free block that is not below the given size and address. */
 static uint32_t lower_bound(const pool *p, uint64_t bytes, uint64_t address)
 {
     uint32_t low = 0;
@@ -130,7 +131,7 @@ static void remove_free(struct rpsim_allocator_state *s, const rpsim_block *bloc
     memmove(p->free + at, p->free + at + 1, (p->count - at) * sizeof(rpsim_block *));
 }
 
-/* Makes a mapped block a free one, together with free neighbours. */
+/* Marks a mapped block as free and joins it with free neighbours. */
 static rp_status put_free(struct rpsim_allocator_state *s, rpsim_block *block)
 {
     pool *p = &s->pools[block->pool];
@@ -161,13 +162,13 @@ static rp_status put_free(struct rpsim_allocator_state *s, rpsim_block *block)
     return RP_OK;
 }
 
-/* With what it can grow by. */
+/* The block's size including the unmapped addresses after it. */
 static uint64_t size_when_grown(const rpsim_block *block)
 {
     return block->bytes + (block->after->state == BLOCK_UNMAPPED ? block->after->bytes : 0);
 }
 
-/* NULL where no free block is large enough. */
+/* Takes the best free block out of the list; NULL if no free block is large enough. */
 static rpsim_block *best_free(struct rpsim_allocator_state *s, pool *p, uint64_t bytes)
 {
     uint32_t at = lower_bound(p, bytes, 0);
@@ -200,8 +201,8 @@ static void count_live(rpsim_allocator *a, uint64_t bytes)
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-/* Maps the pages from the begin of an unmapped block that `bytes` need, and joins them with what is
- * free beside them; no block where the GPU has too few. */
+/* Maps the pages for `bytes` from the begin of an unmapped block, and joins them with free
+ * neighbours. Gives no block if the GPU has too few pages. */
 static rp_status map(rpsim_allocator *a, rpsim_block *hole, uint64_t bytes, rpsim_block **block_out)
 {
     struct rpsim_allocator_state *s = a->state;
@@ -223,8 +224,8 @@ static rp_status map(rpsim_allocator *a, rpsim_block *hole, uint64_t bytes, rpsi
     return put_free(s, hole);
 }
 
-/* The first of free and unmapped blocks in a row that are long enough, the first one or the one
- * after it unmapped. */
+/* Finds the lowest row of free and unmapped blocks that is long enough, and returns its first
+ * block. The first or the second block of the row is unmapped. */
 static rpsim_block *lowest_row(const pool *p, uint64_t bytes)
 {
     rpsim_block *at = p->holes == 0 ? p->last : p->first;
@@ -246,7 +247,7 @@ static rpsim_block *lowest_row(const pool *p, uint64_t bytes)
     return NULL; /* more than the addresses of a pool */
 }
 
-/* Maps what a block of `bytes` needs; none where the GPU has too little memory. */
+/* Maps the pages that a block of `bytes` needs. Gives no block if the GPU has too little memory. */
 static rp_status grow(rpsim_allocator *a, pool *p, uint64_t bytes, rpsim_block **block_out)
 {
     rpsim_block *block = lowest_row(p, bytes);
@@ -266,7 +267,7 @@ static rp_status grow(rpsim_allocator *a, pool *p, uint64_t bytes, rpsim_block *
     return RP_OK;
 }
 
-/* Gives the pages of a free block back that are free as a whole. */
+/* Unmaps the pages that lie wholly inside a free block. */
 static rp_status unmap(rpsim_allocator *a, rpsim_block *block)
 {
     struct rpsim_allocator_state *s = a->state;
@@ -311,7 +312,8 @@ static rp_status flush(rpsim_allocator *a)
         for (rpsim_block *b = a->state->pools[i].first; b != NULL; b = next) {
             next = b->after;
             if (b->state == BLOCK_FREE) {
-                while (next != NULL && next->state == BLOCK_UNMAPPED) { /* may be joined */
+                while (next != NULL &&
+                       next->state == BLOCK_UNMAPPED) { /* unmap() may join these blocks */
                     next = next->after;
                 }
                 RP_TRY(unmap(a, b));
@@ -323,7 +325,8 @@ static rp_status flush(rpsim_allocator *a)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* At most: its begin and its end may share their pages with blocks that are free. */
+/* The most bytes of pages that a block needs: its first and its last page may extend over free
+ * blocks. */
 static uint64_t pages_of(uint64_t bytes)
 {
     return bytes + 2 * (bytes <= SMALL_BYTES ? SMALL_PAGE : LARGE_PAGE);

@@ -2,23 +2,23 @@
 
 /* ---- DeepSpeed ------------------------------------------------------------------------------- */
 
-/* sub_group_size of ZeRO-3: a group is full with the tensor that reaches it. */
+/* sub_group_size of ZeRO-3: a group is closed by the tensor that fills it. */
 #define SUB_GROUP UINT64_C(1000000000)
 
-/* Elements of the shares that one process holds, and bytes of its buffers. */
+/* Elements of the shares that a process holds, and bytes of its buffers. */
 typedef struct process {
     uint64_t v; /* bytes of an element */
     bool pins;
     uint64_t gpus;
-    uint64_t trained; /* all of these */
-    uint64_t group;   /* those of the sub-group that is being filled */
-    uint64_t groups;  /* bytes of fp32 gradients of those that are full */
+    uint64_t trained; /* elements of all trained shares */
+    uint64_t group;   /* elements of the sub-group that is being filled */
+    uint64_t groups;  /* bytes of fp32 gradients of the closed sub-groups */
     uint64_t copies;  /* bytes of first copies */
-    uint64_t whole;   /* bytes of gradients of whole tensors, of all processes */
-    uint64_t largest; /* elements of the largest that is trained */
+    uint64_t whole;   /* bytes of gradients of whole tensors, over all processes */
+    uint64_t largest; /* elements of the largest trained tensor */
 } process;
 
-/* c10::llvm::PowerOf2Ceil, by which CachingHostAllocator rounds. */
+/* Rounds as CachingHostAllocator does (c10::llvm::PowerOf2Ceil). */
 static uint64_t pinned(uint64_t bytes)
 {
     uint64_t power = 1;
@@ -95,8 +95,9 @@ uint64_t rpsim_zero_host_bytes(const rp_sharding *sharding, const rp_model *mode
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* A stage's gradients go down once per call. They come up before where the calls add them up in one
- * slot; calls that overlap have one each. Of sharded systems the host adds up what comes down. */
+/* The number of gradient buffers per stage. A stage's gradients go down once per call. If calls
+ * accumulate in the same slot, the gradients come up before; calls that overlap have a slot each.
+ * In sharded systems the host adds up the gradients that come down. */
 static uint32_t gradient_slots(const rp_program *program)
 {
     uint32_t downs = 0;

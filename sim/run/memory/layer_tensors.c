@@ -17,7 +17,7 @@ typedef enum tensor_set { SET_LAYER, SET_FORWARD, SET_BACKWARD } tensor_set;
 static const char *const columns[COLUMNS] = {"event", "set", "tensor", "expert",
                                              "bytes", "of",  "unit"};
 
-/* Valid texts of a column; a cell's value is its place here. */
+/* Valid texts of each column; a cell's value is its index here. */
 static const char *const sets[] = {"layer", "forward", "backward", NULL};
 static const char *const experts[] = {"",       "own",  "next", "previous", "first",
                                       "second", "last", "end",  NULL};
@@ -42,7 +42,7 @@ typedef struct reader {
     uint64_t tokens;
     rp_csv csv;
     uint32_t column[COLUMNS];
-    uint64_t slots[3]; /* of each set: the largest tensor number and one */
+    uint64_t slots[3]; /* for each set the largest tensor number + 1 */
     rpsim_layer_tensors *out;
     size_t room;
 } reader;
@@ -130,7 +130,8 @@ static rp_status count_slots(reader *r)
     return RP_OK;
 }
 
-/* A tensor of a loop has one instance per expert, and one for the expert that is none: "end". */
+/* The number of a row's tensor. A tensor of a loop has an instance per expert and two more: number
+ * 0 before the first expert, and "end" after the last. */
 static rp_status tensor_of(const reader *r, uint32_t row, uint32_t expert, uint32_t *tensor_out)
 {
     uint32_t set = 0;
@@ -140,7 +141,7 @@ static rp_status tensor_of(const reader *r, uint32_t row, uint32_t expert, uint3
     RP_TRY(choice(r, row, EXPERT, experts, &whose));
     RP_TRY(rp_csv_u64(&r->csv, row, r->column[TENSOR], 0, MOST_TENSORS, &number));
     uint64_t instances = (uint64_t)r->model->experts + 2;
-    uint64_t own = (uint64_t)expert + 1; /* "previous" of the first one is 0 */
+    uint64_t own = (uint64_t)expert + 1; /* the first expert's "previous" is 0 */
     uint64_t last = r->model->experts;
     const uint64_t instance[] = {0, own, own + 1, own - 1, 1, 2, last, last + 1};
     uint64_t base = set == SET_LAYER     ? 0
@@ -177,8 +178,9 @@ static rp_status add_row(reader *r, uint32_t row, uint32_t expert)
     return RP_OK;
 }
 
-/* The forward's loop goes through the experts in order; the backward's from the last one down to
- * the second, the first one's rows come after the loop. */
+/* Adds the events of a loop over experts. The forward's loop goes through the experts in order. The
+ * backward's loop goes from the last expert down to the second; the rows of the first expert come
+ * after the loop. */
 static rp_status add_loop(reader *r, uint32_t begin, uint32_t end)
 {
     bool backward = r->out->backward != 0;

@@ -1,5 +1,6 @@
-/** @file layer_tensors.h  Tensors of one decoder layer, from allocation to free, forward with tape
- * and backward, in PyTorch's order: recorded (traces/layers), with sizes in the model's dimensions.
+/** @file layer_tensors.h The tensors of a decoder layer from allocation to free, in PyTorch's
+ * order, for a forward with tape and a backward. They were recorded (traces/layers); their sizes
+ * are given in the model's dimensions.
  */
 #pragma once
 
@@ -13,22 +14,24 @@ typedef enum rpsim_tensor_event_kind {
 typedef struct rpsim_tensor_event {
     rpsim_tensor_event_kind kind;
     uint32_t tensor;
-    uint64_t bytes; /**< of an allocation */
-    bool weight;    /**< of an allocation: its size is that of weights, not of tokens */
+    uint64_t bytes; /**< size of an allocation */
+    bool weight;    /**< an allocation whose size depends on weights, not on tokens */
 } rpsim_tensor_event;
 
-/** A layer over some tokens. The layer's input and its output's gradient are not in it. */
+/** A layer over some tokens. The layer's input and its output's gradient are not among the
+ * tensors. */
 typedef struct rpsim_layer_tensors {
     rpsim_tensor_event *events;
     size_t count;
     size_t backward; /**< index of the first event of the backward */
     uint32_t tensors;
     uint32_t output;         /**< lives on after the forward, and after the backward */
-    uint32_t input_gradient; /**< lives on after the backward, as do gradients of weights */
+    uint32_t input_gradient; /**< lives on after the backward, as do the gradients of weights */
 } rpsim_layer_tensors;
 
-/** @return whether there is a recording for a model's kind of layer: those of models with LayerNorm
- * or a plain MLP were not recorded, nor what only config.json says, nor layers of several kinds. */
+/** @return whether a recording exists for a model's kind of layer. Models with LayerNorm or a plain
+ * MLP were not recorded, nor were models with features known only from config.json or with layers
+ * of several kinds. */
 static inline bool rpsim_layer_is_recorded(const rp_model *model)
 {
     bool biases = model->qkv_bias || model->output_bias || model->mlp_bias || model->router_bias;
@@ -38,8 +41,8 @@ static inline bool rpsim_layer_is_recorded(const rp_model *model)
 }
 
 /**
- * The recording for a model's kind of layer, for `tokens` tokens; experts get equal shares.
- * @param model rpsim_layer_is_recorded
+ * Loads the recording for a model's kind of layer at `tokens` tokens; experts get equal shares.
+ * @param model accepted by rpsim_layer_is_recorded
  * @param arena owns the events
  * @retval RP_OK, RP_INPUT (the recording is malformed; logged), RP_IO, RP_NO_MEMORY
  */

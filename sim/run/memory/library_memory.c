@@ -4,19 +4,20 @@
 
 #include <stdbool.h>
 
-/* From the second on, a job's microbatches are equal, and so are jobs of as many layers one after
- * the other: what is held is of one before. */
+/* Number of equal microbatches or jobs in a row that are replayed: from the second on a job's
+ * microbatches are equal, and so are successive jobs of the same number of layers, because each
+ * holds only memory of the one before it. */
 #define MOST_EQUAL 2u
 
 enum { PARAMS, UPLOAD, COMPUTE };
 
 /* Blocks whose memory is free again only after one stream has waited for another. */
 typedef enum queue {
-    HELD_UPLOADS,   /* used by this microbatch */
-    HELD_DOWNLOADS, /* likewise */
-    OLD_UPLOADS,    /* used by the microbatch before */
+    HELD_UPLOADS,   /* uploads used by this microbatch */
+    HELD_DOWNLOADS, /* downloads of this microbatch */
+    OLD_UPLOADS,    /* uploads used by the microbatch before */
     OLD_DOWNLOADS,
-    OLD_WEIGHTS, /* of the job before */
+    OLD_WEIGHTS, /* weights of the job before */
     QUEUES,
 } queue;
 
@@ -36,7 +37,8 @@ typedef struct replay {
     bool out_of_memory;
 } replay;
 
-/* Layers as the planner counts them: 0 is the embedding, layers + 1 the head. [begin, end) */
+/* A job's layers [begin, end) as the planner counts them: 0 is the embedding, layers + 1 the
+ * head. */
 typedef struct job {
     uint32_t begin;
     uint32_t end;
@@ -117,8 +119,8 @@ static rp_status upload(replay *r, uint64_t bytes)
     return release(r, OLD_UPLOADS);
 }
 
-/* The outputs of a microbatch are on their way; the compute stream waits for those of the one
- * before. */
+/* Ends a microbatch: its outputs are on their way, and the compute stream waits for the outputs of
+ * the microbatch before. */
 static rp_status end_microbatch(replay *r)
 {
     RP_TRY(release(r, OLD_DOWNLOADS));
@@ -128,7 +130,8 @@ static rp_status end_microbatch(replay *r)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* The tensors of a layer's weights that are larger than a small block; the rest as one. */
+/* Lists the sizes of a layer's weight tensors that are larger than a small block, and the sum of
+ * all others as a single tensor. */
 static uint32_t weights_of(const rp_model *m, uint32_t layer, uint64_t sizes[static 12])
 {
     uint32_t count = 0;
@@ -145,7 +148,7 @@ static uint32_t weights_of(const rp_model *m, uint32_t layer, uint64_t sizes[sta
     for (int i = 0; i < 4; i++) {
         sizes[count++] = 2 * attention[i];
     }
-    if (m->expert_bias) { /* all experts' in two tensors */
+    if (m->expert_bias) { /* the weights of all experts are in two tensors */
         sizes[count++] = 4 * matrix * m->experts;
         sizes[count++] = 2 * matrix * m->experts;
         all += 3 * matrix * m->experts;
@@ -197,7 +200,7 @@ static rp_status follow(replay *r, rpsim_block **tensors, size_t begin, size_t e
         const rpsim_tensor_event *event = &layer->events[i];
         if (event->kind == RPSIM_TENSOR_ALLOC) {
             RP_TRY(take(r, COMPUTE, event->bytes, &tensors[event->tensor]));
-        } else { /* what an expert before the first one would have left is not there */
+        } else { /* the first expert has no expert before it whose tensor it would free */
             RP_TRY(give(r, &tensors[event->tensor]));
         }
     }
@@ -210,7 +213,8 @@ static rp_status take_table_gradient(replay *r, rpsim_block **gradient)
     return take(r, COMPUTE, trained ? 2 * r->run->model->embedding_parameters : 0, gradient);
 }
 
-/* The gradient of a table of embeddings or logits: the first one stays. */
+/* Adds the gradient of a table of embeddings or logits: the first gradient stays, later gradients
+ * are added to it and freed. */
 static rp_status add_table_gradient(replay *r, uint32_t layer, rpsim_block *gradient)
 {
     if (gradient == NULL || r->grads[layer] != NULL) {
@@ -222,8 +226,8 @@ static rp_status add_table_gradient(replay *r, uint32_t layer, rpsim_block *grad
     return RP_OK;
 }
 
-/* The backward of a layer whose tape lies in `tensors`; `gradient` is its output's where a layer
- * before has made it, then its input's. */
+/* Runs the backward of a layer whose tape lies in `tensors`. `gradient` is at first the output's
+ * gradient if another layer has made it, afterwards the input's gradient. */
 static rp_status layer_backward(replay *r, uint32_t layer, rpsim_block **tensors,
                                 rpsim_block **gradient)
 {
@@ -239,7 +243,7 @@ static rp_status layer_backward(replay *r, uint32_t layer, rpsim_block **tensors
     if (first) {
         RP_TRY(rp_arena_alloc(r->arena, t->tensors, sizeof(rpsim_block *), &r->grads[layer]));
     }
-    for (size_t i = t->backward; i < t->count; i++) { /* gradients of weights are left */
+    for (size_t i = t->backward; i < t->count; i++) { /* the gradients of weights stay */
         const rpsim_tensor_event *event = &t->events[i];
         if (first && event->kind == RPSIM_TENSOR_ALLOC && event->weight) {
             r->grads[layer][event->tensor] = tensors[event->tensor];
@@ -281,8 +285,8 @@ static rp_status forward_microbatch(replay *r, const job *j)
     return end_microbatch(r);
 }
 
-/* One chunk of the loss after the other: logits in fp16 and fp32, their gradient, that of the
- * table and, as large as the whole, that of the head's input. */
+/* Runs the loss chunk by chunk: logits in fp16 and fp32, their gradient, the table's gradient and
+ * the gradient of the whole head's input. */
 static rp_status run_loss(replay *r, rpsim_block **gradient)
 {
     const rp_model *m = r->run->model;
@@ -313,7 +317,7 @@ static rp_status run_loss(replay *r, rpsim_block **gradient)
 
 static rp_status run_head(replay *r, rpsim_block **gradient)
 {
-    rpsim_block *norm[3] = {0}; /* in fp32, normalised, the norm's output */
+    rpsim_block *norm[3] = {0}; /* input in fp32, normalised input, the norm's output */
     rpsim_block *wide = NULL;
     rpsim_block *out = NULL;
     for (int i = 0; i < 3; i++) {
@@ -331,7 +335,8 @@ static rp_status run_head(replay *r, rpsim_block **gradient)
     return give(r, &norm[1]);
 }
 
-/* Tapes of all layers first (stage grain, or the fused stage), or one layer after the other. */
+/* Runs a microbatch's backward: the tapes of all layers first (stage grain, or the fused stage), or
+ * layer by layer. */
 static rp_status backward_microbatch(replay *r, const job *j, rpsim_block **tapes)
 {
     const rpsim_layer_tensors *t = r->run->tensors;
@@ -430,7 +435,7 @@ static job job_at(const rpsim_library_run *run, uint64_t number)
     return job_of(plan, run->model->layers, (uint32_t)(number % stages));
 }
 
-/* Of as many blocks, and of the same tables. */
+/* True if both jobs have the same direction, the same number of blocks and the same tables. */
 static bool same_kind(const rpsim_library_run *run, const job *a, const job *b)
 {
     uint32_t head = run->model->layers + 1;
@@ -485,7 +490,8 @@ static rp_status replay_gpu(replay *r, uint32_t gpu, bool counts, uint64_t limit
     return run_all(r, gpu);
 }
 
-/* @param counts what is needed in any case, else the allocator itself */
+/* @param counts true: counts the memory that is enough in any case; false: simulates the allocator
+ * itself */
 static rp_status replay_once(const rpsim_library_run *run, uint32_t gpu, bool counts,
                              uint64_t limit_bytes, rpsim_library_memory *memory)
 {

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #define GIB 1073741824.0
-#define FEW_CHANGES 32u /* sorted by insertion */
+#define FEW_CHANGES 32u /* up to this number, changes are sorted by insertion */
 
-/* A buffer comes or goes. */
+/* A buffer is allocated or freed. */
 typedef struct change {
     uint64_t time_ps;
     uint32_t buffer;
@@ -18,9 +18,9 @@ typedef struct change {
 } change;
 
 typedef struct place {
-    int64_t live;   /* buffers only */
-    uint64_t peak;  /* everything */
-    uint64_t limit; /* 0: none */
+    int64_t live;   /* bytes of live buffers */
+    uint64_t peak;  /* peak of all bytes, fixed bytes and overhead included */
+    uint64_t limit; /* 0: no limit */
     uint64_t fixed;
     double overhead;
 } place;
@@ -125,7 +125,7 @@ void rpsim_memory_blame_host(rpsim_memory *memory)
 
 /* ---- in the order of time -------------------------------------------------------------------- */
 
-/* By time, and changes of the same time as they are listed: frees first. */
+/* Compares by time; changes of the same time keep the order of the list: frees first. */
 static int compare_changes(const void *left, const void *right)
 {
     const change *a = left;
@@ -149,8 +149,9 @@ static void insert_sorted(change *changes, uint32_t count)
     }
 }
 
-/* Times are spread over the run: as many buckets as there are changes, by the first bits of the
- * time, leave few to sort in each. Nothing is moved past another one of the same time.
+/* Sorts by buckets, as many as there are changes, chosen by the first bits of the time: times are
+ * spread over the run, so that few changes are left to sort in each bucket. The order of changes of
+ * the same time is kept.
  * @param begins [count + 3] zeroed */
 static void sort_changes(const change *changes, uint32_t count, uint32_t *begins, change *sorted)
 {
@@ -173,7 +174,7 @@ static void sort_changes(const change *changes, uint32_t count, uint32_t *begins
         sorted[begins[changes[i].time_ps >> shift]++] = changes[i];
     }
     uint32_t begin = 0;
-    for (uint32_t k = 0; k < buckets; k++) { /* begins[k] is its end by now */
+    for (uint32_t k = 0; k < buckets; k++) { /* begins[k] is the end of bucket k by now */
         uint32_t of_bucket = begins[k] - begin;
         if (of_bucket > FEW_CHANGES) {
             qsort(&sorted[begin], of_bucket, sizeof *sorted, compare_changes);
@@ -184,8 +185,8 @@ static void sort_changes(const change *changes, uint32_t count, uint32_t *begins
     }
 }
 
-/* Frees before allocations, so that a stable sort leaves them in front at the same time. A buffer
- * that never lives must not go before it has come. */
+/* Lists all frees before all allocations, so that a stable sort puts frees first among changes of
+ * the same time. A buffer that never lives is left out: its free would precede its allocation. */
 static uint32_t list_changes(const meter *m, change *changes)
 {
     const rp_program *p = m->program;
@@ -272,7 +273,7 @@ static void follow(meter *m, const change *changes, uint32_t count)
     }
 }
 
-/* GPU that needs most beyond its limit; gpu_count where none does. */
+/* The GPU that exceeds its limit most; gpu_count if no GPU does. */
 static uint32_t find_worst_gpu(const meter *m)
 {
     uint32_t worst = m->program->gpu_count;
@@ -285,7 +286,8 @@ static uint32_t find_worst_gpu(const meter *m)
     return worst;
 }
 
-/* Goes through the changes again, up to the moment of the GPU's peak, with a sum of each kind. */
+/* Goes through the changes again up to the moment of the GPU's peak, and sums the bytes of each
+ * kind. */
 static void break_down(const meter *m, uint32_t gpu, const change *changes, uint32_t count)
 {
     static const char *const names[] = {
@@ -350,7 +352,8 @@ static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *
         rpsim_memory_blame_host(m->out);
     } else if (worst < p->gpu_count) {
         break_down(m, worst, sorted, count);
-    } else if (!m->out->fits) { /* never: of what overflows first a GPU has the peak */
+    } else if (!m->out->fits) { /* never happens: either the host overflows first, or some GPU
+                                   exceeds its limit */
         return rp_broken();
     }
     return RP_OK;
