@@ -1,4 +1,4 @@
-/** @file clock.h Wall time of the simulator itself. This is the only clock in sim/, and results
+/** @file clock.h  Wall time of the simulator itself. This is the only clock in sim/, and results
  * never depend on it.
  */
 #pragma once

@@ -85,8 +85,7 @@ typedef struct rpsim_dispatcher rpsim_dispatcher;
 
 /** Tasks that the dispatcher returns to the engine after each event it is told of. */
 typedef struct rpsim_dispatch_news {
-    uint32_t
-        *ops; /**< ops just issued, or whose next chunk was just issued, in the order of issue */
+    uint32_t *ops; /**< ops just issued, or with their next chunk just issued, in this order */
     uint32_t op_count;
     bool holds; /**< the lock has been taken: tell rpsim_dispatcher_release after hold_ps */
     int64_t hold_ps;

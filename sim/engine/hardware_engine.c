@@ -29,9 +29,8 @@ typedef struct queue_state {
     uint32_t flows; /* flows of the running op that have not ended */
     uint32_t step;  /* step of the running op if it is a group's collective */
     uint32_t engine;
-    int64_t free_ps; /* the next op begins no earlier */
-    const rp_machine_group
-        *group;           /* group of the queue's collectives; NULL: all GPUs, or no collectives */
+    int64_t free_ps;               /* the next op begins no earlier */
+    const rp_machine_group *group; /* GPUs of its collectives; NULL: all, or no collectives */
     int64_t held_from_ps; /* since when the running op waits for the launch of its next chunk; -1:
                              it does not wait */
 } queue_state;

@@ -160,8 +160,7 @@ static void add_layers(const rp_costs *table, const rp_stage *stage, const scali
 /* Adds the time lost to collectives beside a forward and a backward; a recompute loses none. */
 static void add_collectives(const rp_stage *stage, const scaling *s, double *fwd, double *bwd)
 {
-    if (s->model->kinds ==
-        NULL) { /* a single product, because a sum over layers would round differently */
+    if (s->model->kinds == NULL) { /* a single product: a sum would round differently */
         double layers = stage->layer_end - stage->layer_begin;
         *fwd += layers * s->layers[0].collective_fwd;
         *bwd += layers * s->layers[0].collective_bwd;

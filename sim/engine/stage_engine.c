@@ -123,8 +123,7 @@ INLINE void run_queue(engine *e, uint32_t queue, bool scaled)
         e->exposed_ps += g.begin_ps - g.plain_ps;
         int64_t now = g.begin_ps;
         uint32_t i = c->next;
-        if ((ops[i].flags & RP_OP_OVERLAP) !=
-            0) { /* the forward's result exists when the pair has ended */
+        if ((ops[i].flags & RP_OP_OVERLAP) != 0) { /* its result exists when the pair ends */
             int64_t parked = e->end_ps[i];
             e->start_ps[i] = now;
             now += g.overlapped_ps;

@@ -1,5 +1,5 @@
-/** @file stage_engine.h The engine of --fidelity stage: ops take their time, a boundary tensor that
- * changes GPUs takes a fixed hop, and nothing else takes time (schedules.md 7).
+/** @file stage_engine.h  The engine of --fidelity stage: ops take their time, a boundary tensor
+ * that changes GPUs takes a fixed hop, and nothing else takes time (schedules.md 7).
  *
  * Nothing is shared between queues at this fidelity, so no clock is needed: the start of an op
  * follows from the ends of the op before it and of the ops it waits for. The engine walks every

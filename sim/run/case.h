@@ -1,4 +1,4 @@
-/** @file case.h A simulated configuration: takes schedule, sizes and costs, gives metrics and a
+/** @file case.h  A simulated configuration: takes schedule, sizes and costs, gives metrics and a
  * timeline. */
 #pragma once
 

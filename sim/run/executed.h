@@ -1,4 +1,4 @@
-/** @file executed.h FLOP of matrix products and attention that a program executes, recompute
+/** @file executed.h  FLOP of matrix products and attention that a program executes, recompute
  * included, as operators count them (common/roofline/roofline.h). */
 #pragma once
 

@@ -85,8 +85,7 @@ static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_cos
     const rp_layout *layout = &traits->layout;
     uint32_t tensor = rp_layout_tensor(layout);
     in->table_model = in->model;
-    if (rp_server_copies(traits) >
-        1) { /* the program describes a single server, which shares nothing */
+    if (rp_server_copies(traits) > 1) { /* the program is of one server, which shares nothing */
         in->machine.servers = rp_server_copies(traits);
         return RP_OK;
     }

@@ -134,8 +134,7 @@ static bool uses(const rpsim_interval_run *run, unsigned things, rpsim_input_id 
         *kind_out = kind_of_table(run);
         return true;
     }
-    if (id == RPSIM_INPUT_RUN) { /* with a moved table, the model as a whole has not been checked on
-                                    this GPU either */
+    if (id == RPSIM_INPUT_RUN) { /* a moved table: the model was not checked on this GPU either */
         *kind_out = kind_of_table(run) == RP_MOVED ? RP_MOVED : RP_ASSUMED;
         return true;
     }

@@ -1,4 +1,4 @@
-/** @file intervals.h The range of a prediction, found by repeating the run with drawn inputs.
+/** @file intervals.h  The range of a prediction, found by repeating the run with drawn inputs.
  *
  * Every input that the run uses is multiplied by a factor from its range (ranges.h). The range
  * depends on the origin of the value: the platform's lists, the cost table's kind. The draws are a

@@ -1,4 +1,4 @@
-/** @file kept.h Programs kept from earlier runs, for runs of the same structure.
+/** @file kept.h  Programs kept from earlier runs, for runs of the same structure.
  *
  * A program has no times: runs that differ only in times run the same program. It is built,
  * validated and hashed once for all of them.

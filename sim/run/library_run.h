@@ -1,4 +1,4 @@
-/** @file library_run.h The memory that RoundPipe's library takes for a run
+/** @file library_run.h  The memory that RoundPipe's library takes for a run
  * (memory/library_memory.h). */
 #pragma once
 

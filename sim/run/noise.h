@@ -68,7 +68,7 @@ typedef rp_status (*rpsim_replica_run)(const void *context, const double *factor
                                        double *value_out);
 
 /**
- * Draws and runs every replica, on noise->threads threads, the caller's being one of them.
+ * Draws and runs every replica, on noise->threads threads, the caller's included.
  * @param values_out [replicas], by replica number; they do not depend on threads and their
  * scheduling
  * @retval RP_OK, RP_NO_MEMORY, or the first failure that `run` returned

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Largest factor: a larger one would make it another value. */
+/* Largest factor: an input that is off by more is another value. */
 #define MOST 100.0
 /* Probability between the median and the range's ends. */
 #define TAIL 0.4

@@ -1,4 +1,4 @@
-/** @file ranges.h The accuracy to which each input of a prediction is known: traces/ranges.csv.
+/** @file ranges.h  The accuracy to which each input of a prediction is known: traces/ranges.csv.
  *
  * A range is two factors on an input's value, at its 10th and 90th percentile; the value itself is
  * the median. On either side of the median the factor's logarithm is linear in the probability, so

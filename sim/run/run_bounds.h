@@ -1,4 +1,4 @@
-/** @file run_bounds.h The lower bounds of a run: gathers the inputs of bounds.h from it. */
+/** @file run_bounds.h  The lower bounds of a run: gathers the inputs of bounds.h from it. */
 #pragma once
 
 #include "common/base/reason.h"

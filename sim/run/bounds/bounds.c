@@ -276,10 +276,9 @@ static int64_t add_ps(int64_t sum, int64_t more)
 
 /* head(k) and tail(k) of bounds.h are prefix[j] and suffix[j] with j hops each. */
 typedef struct ramps {
-    uint32_t forward_most; /* heads are cut after this many layers */
-    uint32_t
-        backward_most; /* tails are cut after this many layers: a fused layer recomputes nothing */
-    uint32_t without;  /* GPUs whose head is 0 in any case */
+    uint32_t forward_most;  /* heads are cut after this many layers */
+    uint32_t backward_most; /* tails are cut after so many: a fused layer recomputes nothing */
+    uint32_t without;       /* GPUs whose head is 0 in any case */
 } ramps;
 
 static int64_t head_of(const state *s, const ramps *r, uint32_t gpu)

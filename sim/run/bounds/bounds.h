@@ -1,4 +1,4 @@
-/** @file bounds.h Lower bounds on the makespan of a step: a limit that no schedule can beat, and
+/** @file bounds.h  Lower bounds on the makespan of a step: a limit that no schedule can beat, and
  * the part of it that is the schedule's own choice.
  *
  * A bound holds for a class of schedules (RPSIM_BOUND_CLASS_LIST). The bound of a class is the

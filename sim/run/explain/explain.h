@@ -1,4 +1,4 @@
-/** @file explain.h Why a run takes as long as it does: the use of every GPU-second, the critical
+/** @file explain.h  Why a run takes as long as it does: the use of every GPU-second, the critical
  * path, and the gain from a faster resource.
  *
  * **Attribution.** The *cause* of an op's start is defined in common/timeline/walk.h. A GPU fills
@@ -197,9 +197,8 @@ rp_status rpsim_explain_sensitivity(const rpsim_explain_case *c, rp_arena *arena
 
 /** The resource that limits the step first. */
 typedef struct rpsim_first_cause {
-    rpsim_resource_kind
-        kind;        /**< RPSIM_RESOURCE_KIND_COUNT: no modelled resource limits the step */
-    uint32_t gpu;    /**< its GPU, for compute and links; the number of a shared link */
+    rpsim_resource_kind kind; /**< RPSIM_RESOURCE_KIND_COUNT: no modelled resource limits it */
+    uint32_t gpu;             /**< its GPU, for compute and links; the number of a shared link */
     bool stands_out; /**< its elasticity is above RPSIM_STANDS_OUT times the average of all GPUs */
     double elasticity;       /**< of the resource by itself */
     double group_elasticity; /**< of all resources of the kind; links: both directions */
@@ -207,10 +206,10 @@ typedef struct rpsim_first_cause {
 } rpsim_first_cause;
 
 /**
- * Finds the first cause. The kind is the one with the largest elasticity among GPU compute, links,
- * host, dispatch, hops and shared links (ties in that order). Within the kind it is the GPU or link
- * with the largest elasticity (ties: the lowest number); if single GPUs are left out, the GPU with
- * the most time on the critical path. A link's direction is the direction with more time on the
+ * Finds the first cause. Its kind has the largest elasticity among GPU compute, links, host,
+ * dispatch, hops and shared links (ties in that order). Within the kind it is the GPU or link of
+ * the largest elasticity (ties: the lowest number); if single GPUs are left out, the GPU with the
+ * most time on the critical path. A link's direction is the direction with more time on the
  * critical path, up on ties. Elasticity measures the gain from a faster resource, so it sees
  * through chains: in a pipeline every GPU waits for its neighbour, but all of them wait for the
  * slowest GPU.

@@ -8,8 +8,7 @@
 #define SMALL_PAGE (2 * MIB)
 #define LARGE_PAGE (20 * MIB)
 #define ADDRESSES ((uint64_t)1 << 62) /* size of a pool's address range, larger than any memory */
-#define POOLS                                                                                      \
-    (2 * RPSIM_ALLOCATOR_STREAMS) /* for each stream the small pool, then the large pool */
+#define POOLS (2 * RPSIM_ALLOCATOR_STREAMS) /* a small and a large pool for each stream */
 
 typedef enum block_state { BLOCK_LIVE, BLOCK_FREE, BLOCK_UNMAPPED } block_state;
 
@@ -312,8 +311,7 @@ static rp_status flush(rpsim_allocator *a)
         for (rpsim_block *b = a->state->pools[i].first; b != NULL; b = next) {
             next = b->after;
             if (b->state == BLOCK_FREE) {
-                while (next != NULL &&
-                       next->state == BLOCK_UNMAPPED) { /* unmap() may join these blocks */
+                while (next != NULL && next->state == BLOCK_UNMAPPED) { /* may be joined */
                     next = next->after;
                 }
                 RP_TRY(unmap(a, b));

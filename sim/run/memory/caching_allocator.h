@@ -1,4 +1,4 @@
-/** @file caching_allocator.h PyTorch's caching allocator of a GPU with expandable segments,
+/** @file caching_allocator.h  PyTorch's caching allocator of a GPU with expandable segments,
  * modelled as far as it decides whether a run fits.
  *
  * Rules (c10/cuda/CUDACachingAllocator.cpp, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True):
@@ -30,9 +30,8 @@ typedef struct rpsim_block rpsim_block;
 typedef struct rpsim_allocator {
     uint64_t limit_bytes; /**< most bytes that all pages may take together */
     bool counts; /**< set before the first request: keeps only sums, no addresses and no limit */
-    uint64_t
-        reserved_bytes;  /**< bytes of mapped pages; if it only counts, at least the bytes needed */
-    uint64_t live_bytes; /**< bytes of live blocks, sizes rounded */
+    uint64_t reserved_bytes;      /**< bytes of mapped pages; if it counts, at least those needed */
+    uint64_t live_bytes;          /**< bytes of live blocks, sizes rounded */
     uint64_t peak_reserved_bytes; /**< maximum of reserved_bytes so far */
     uint64_t peak_live_bytes;     /**< maximum of live_bytes so far */
     uint64_t flushes;             /**< number of times that free pages were given back */

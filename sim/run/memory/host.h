@@ -1,4 +1,4 @@
-/** @file host.h Host memory that weights, gradients and optimizer take throughout a run, summed
+/** @file host.h  Host memory that weights, gradients and optimizer take throughout a run, summed
  * over all processes.
  *
  * For RoundPipe, Mobius and FSDP it is rp_sizes_host_bytes. DeepSpeed 0.17.5 takes the following

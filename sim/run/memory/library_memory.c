@@ -6,7 +6,7 @@
 
 /* Number of equal microbatches or jobs in a row that are replayed: from the second on a job's
  * microbatches are equal, and so are successive jobs of the same number of layers, because each
- * holds only memory of the one before it. */
+ * holds only memory of its predecessor. */
 #define MOST_EQUAL 2u
 
 enum { PARAMS, UPLOAD, COMPUTE };

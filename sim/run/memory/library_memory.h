@@ -1,4 +1,4 @@
-/** @file library_memory.h GPU memory that RoundPipe's library takes: the tensors of a GPU's jobs,
+/** @file library_memory.h  GPU memory that RoundPipe's library takes: the tensors of a GPU's jobs,
  * allocated in the order of issue by PyTorch's caching allocator.
  *
  * The allocator serves requests when they are issued, not when the GPU reaches them, and memory

@@ -352,8 +352,8 @@ static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *
         rpsim_memory_blame_host(m->out);
     } else if (worst < p->gpu_count) {
         break_down(m, worst, sorted, count);
-    } else if (!m->out->fits) { /* never happens: either the host overflows first, or some GPU
-                                   exceeds its limit */
+    } else if (!m->out->fits) { /* never: if the host does not overflow first, a GPU exceeds its
+                                   limit */
         return rp_broken();
     }
     return RP_OK;

@@ -1,4 +1,4 @@
-/** @file memory.h The memory that a run holds: bytes over time on each GPU and on the host.
+/** @file memory.h  The memory that a run holds: bytes over time on each GPU and on the host.
  *
  * A buffer of the program lives from the start of its first op to the end of its last op; at the
  * same instant memory is freed before it is allocated. The CUDA context, the workspace and the
