@@ -109,8 +109,7 @@ static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_cos
  * 13). Collectives occupy some multiprocessors from their start to their end. If each microbatch is
  * reduced, its gradients are put together (2 v bytes per parameter of v bytes), cast to the type of
  * the reduction (v + r) and divided by the ranks (2 r); the table already contains ACCUMULATED
- * bytes of these.
- */
+ * bytes of these. */
 #define ACCUMULATED 6.0
 static void set_collectives(const rp_sharding *sharding, const rp_platform *platform, uint32_t gpus,
                             rp_dtype dtype, inputs *in)

@@ -1,5 +1,4 @@
-/** @file hardware_case.h  Lowers, simulates and measures a configuration at --fidelity hardware.
- */
+/** @file hardware_case.h  Lowers, simulates and measures a configuration at --fidelity hardware. */
 #pragma once
 
 #include "common/compile/compile.h"

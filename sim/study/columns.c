@@ -1,4 +1,4 @@
-/* Columns of rpsim's output: the functions of their values, then one row for each column. */
+/* Columns of rpsim's output: the functions of their values, then a row for each column. */
 #include "sim/study/columns.h"
 
 #include "common/base/text.h"
@@ -120,12 +120,12 @@ static rpsim_field round_of(const rpsim_row *row)
     return all ? text("all") : whole(row->run.round);
 }
 
-/* Successive GPUs fill one server after the other. */
 static double bucket_of(const rpsim_row *row)
 {
     return (double)row->run.layout.reduction_bucket;
 }
 
+/* The number of servers: successive GPUs fill a server before the next. */
 static uint32_t nodes_of(const rpsim_row *row)
 {
     uint32_t of_node = row->platform->gpus / row->platform->nodes;
@@ -144,28 +144,27 @@ static double paper_ps_of(const rpsim_row *row)
     return (double)m->makespan_ps - (double)(m->fill_ps + m->drain_ps) / row->run.gpus;
 }
 
-/* Hours that the tokens of --tokens take. */
+/* Hours to train on the tokens of --tokens. */
 static double hours_of(const rpsim_row *row, const rpsim_setup *o)
 {
     return o->tokens / rpsim_row_tokens_per_s(row) / 3600;
 }
 
-/* Null where nothing is known: a bound of 0 would say so too, but not as clearly. */
+/* A class's bound; null if it is unknown, which is clearer than a bound of 0. */
 static rpsim_field bound_of(const rpsim_row *row, rpsim_bound_class of_class)
 {
     int64_t ps = rpsim_bounds_of_class(&row->result.bounds, of_class);
     return known(ps > 0, ms(ps));
 }
 
-/* Where the platform does not say how much host memory there is, nobody knows whether what fits on
- * the GPUs fits. */
+/* Null if the run fits on the GPUs but the platform does not say how much host memory it has. */
 static rpsim_field fits_of(const rpsim_memory *m)
 {
     return known(m->known && !(m->fits && m->host_bytes == 0),
                  (rpsim_field){.type = RPSIM_VALUE_BOOL, .uint = m->fits});
 }
 
-/* Of a program whose schedule is not registered: of a system without any. */
+/* Traits of a row's schedule; a given program whose schedule is not registered has none. */
 static const rp_traits *traits_of(const rpsim_row *row)
 {
     static const rp_traits none = {0};
@@ -182,7 +181,7 @@ static rpsim_field peaks_of(const rpsim_memory *m)
     return known(m->known, field);
 }
 
-/* Tokens per second at a percentile: 0: p10, 1: p50, 2: p90. */
+/* Tokens per second at a percentile, `which` being 0 for p10, 1 for p50, 2 for p90. */
 static rpsim_field speed(const rpsim_row *row, const rpsim_setup *o, int which)
 {
     const rpsim_intervals *i = row->intervals;
@@ -193,7 +192,7 @@ static rpsim_field speed(const rpsim_row *row, const rpsim_setup *o, int which)
     return asked(o->run.hardware, real(relative * rpsim_row_tokens_per_s(row)));
 }
 
-/* One object for each input that the run uses. */
+/* Writes an object for each input that the run uses. */
 static void write_inputs(const rpsim_study *study, const rpsim_row *row, rp_json *json)
 {
     (void)study;
@@ -216,7 +215,8 @@ static void write_inputs(const rpsim_study *study, const rpsim_row *row, rp_json
     rp_json_end_array(json);
 }
 
-/* Against every other row of the same model, by its index in the array. */
+/* Writes how often the row beats every other row of the same model, by that row's index in the
+ * array. */
 static void write_beats(const rpsim_study *study, const rpsim_row *row, rp_json *json)
 {
     rp_json_begin_object(json);
@@ -234,7 +234,7 @@ static void write_beats(const rpsim_study *study, const rpsim_row *row, rp_json 
 
 /* ---- what the tables show instead of a value ------------------------------------------------- */
 
-/* Percent of the GPUs' time. */
+/* Time as a percentage of the GPUs' time. */
 static double share(const rpsim_field *field, const rpsim_row *row)
 {
     int64_t makespan_ps = row->result.metrics.makespan_ps;
@@ -260,11 +260,11 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
 #define STORED(name) .metric = name
 #define TABLE(which, where, head, digits)                                                          \
     .tables = RPSIM_TABLE_##which, .place = where, .heading = head, .decimals = digits
-/* In no table but that of --columns. */
+/* For columns that only the table of --columns contains. */
 #define HEADED(head, digits) .heading = head, .decimals = digits
 
-/* X(key, field, ...): a column's key; its value, of the row `row`, its metrics `m` and the options
- * `o`; its other members. */
+/* X(key, field, ...): a column's key, its value computed from the row `row`, its metrics `m` and
+ * the setup `o`, and its other members. */
 #define COLUMNS(X)                                                                                 \
     X(schedule, text(row->schedule_name), .help = "name", TABLE(ALL, 3, "schedule", 0))            \
     X(model, text(row->model_name),                                                                \
@@ -501,7 +501,7 @@ const char *rpsim_column_nearest(const char *key)
     return rp_text_nearest(key, keys, count);
 }
 
-/* The value of a column that was asked for is null where nobody has computed it. */
+/* Lists the columns of --columns; a requested value that was not computed is null. */
 static uint32_t asked_fields(const rpsim_study *study, const rpsim_row *row,
                              rpsim_field fields_out[static RPSIM_MAX_FIELDS])
 {

@@ -8,14 +8,14 @@
 
 #define RIVALS_TOLD 3u
 #define INPUTS_TOLD 5u
-/* Of today's range; from here on both print as the same number. */
+/* Share of today's range from which on the needed range prints as the same number. */
 #define NEARLY 0.99
-/* Percent of tokens/s: less than that is not worth a word. */
+/* Least effect, in percent of tokens/s, of an input that is mentioned. */
 #define MATTERS_PCT 0.5
-/* Of a normal distribution, from the mean to the share that decides. */
+/* Standard deviations of a normal distribution from the mean to the share RPSIM_DECIDED. */
 #define DECIDED_SIGMAS 1.2815515655446004
-/* Variance of an input over the squared distance of its ends (ranges.h): a uniform distribution
- * of which they are 80 %. */
+/* Variance of an input over the squared distance of its ends (ranges.h): a uniform distribution, of
+ * which the ends enclose 80 %. */
 #define UNIFORM_VARIANCE (1 / (0.8 * 0.8 * 12))
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
@@ -30,7 +30,7 @@ static const rpsim_input *find(const rpsim_intervals *intervals, rpsim_input_id 
     return NULL;
 }
 
-/* Logarithm of the speed at the range's high end over that at its low end. */
+/* Logarithm of the speed at the range's high end over the speed at its low end. */
 static double width(const rpsim_input *input)
 {
     return input != NULL ? log(input->at_high / input->at_low) : 0;
@@ -55,8 +55,8 @@ static void find_what_decides(const rpsim_intervals *a, const rpsim_intervals *b
                               double variance, rpsim_decision *decision)
 {
     double allowed = mean * mean / (DECIDED_SIGMAS * DECIDED_SIGMAS);
-    double best = 0; /* factor on a range that decides */
-    double most = 0; /* variance of an input */
+    double best = 0; /* largest factor on a range that decides the pair */
+    double most = 0; /* largest part of an input */
     decision->input = RPSIM_INPUT_COUNT;
     for (int id = 0; id < RPSIM_INPUT_COUNT; id++) {
         const rpsim_input *of_a = find(a, (rpsim_input_id)id);
@@ -122,7 +122,7 @@ static void write_inputs(const rpsim_row *row, FILE *stream)
     fputc('\n', stream);
 }
 
-/* The table of layer times says whether anybody has measured this. */
+/* Says so if the row's layer times were not measured. */
 static void write_unmeasured(const rpsim_row *row, FILE *stream)
 {
     if (row->platform_name != NULL && row->run.costs->kind != RP_MEASURED &&
@@ -133,7 +133,7 @@ static void write_unmeasured(const rpsim_row *row, FILE *stream)
     }
 }
 
-/* All inputs that nobody has measured or set, by where they come from. */
+/* Prints all inputs that were neither measured nor set, by their origin. */
 static void write_origins(const rpsim_intervals *intervals, FILE *stream)
 {
     static const struct {
@@ -178,15 +178,15 @@ static bool competes(const rpsim_row *row)
     return row->intervals != NULL && (!row->memory.known || row->memory.fits);
 }
 
-/* Undecided pairs of one ranking. */
+/* Undecided pairs of a ranking. */
 typedef struct undecided {
-    const char *mode; /* its recompute mode, where other modes have rankings of their own; "" */
+    const char *mode; /* recompute mode, if other modes have rankings of their own; otherwise "" */
     uint32_t count;
     FILE *stream;
 } undecided;
 
-/* One line for an undecided pair, the first RIVALS_TOLD of them. Ties in all draws are no question.
- */
+/* Prints a line for an undecided pair if it is among the first RIVALS_TOLD. Pairs that tie in all
+ * draws are skipped. */
 static void write_pair(const rpsim_row *ahead, const rpsim_row *behind, undecided *u)
 {
     rpsim_decision d = rpsim_decide(ahead->intervals, rpsim_row_tokens_per_s(ahead),
@@ -214,8 +214,8 @@ static void write_more(const undecided *u, const char *of)
     }
 }
 
-/* Of a ranking each row and the next one, in each recompute mode; otherwise the best row and each
- * of the others. */
+/* Prints the undecided pairs: in a ranking each row and its successor in the same recompute mode,
+ * otherwise the best row and each other row. */
 static void write_undecided(const rpsim_study *study, uint32_t begin, uint32_t end, uint32_t best,
                             FILE *stream)
 {

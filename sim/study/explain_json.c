@@ -17,7 +17,7 @@ static const struct {
     {RPSIM_RESOURCE_DISPATCH, "dispatch"},
 };
 
-/* Links that GPUs share. */
+/* Keys of the links that GPUs share. */
 static const char *const shared_keys[RP_SHARED_COUNT] = {
 #define SHARED_KEY(name, key, one, all) key,
     RP_SHARED_LIST(SHARED_KEY)
@@ -34,7 +34,7 @@ static void write_shares(const int64_t *share_ps, rp_json *json)
     rp_json_end_object(json);
 }
 
-/* One number, or an array with one per GPU. */
+/* Writes a number for each shared resource, and an array by GPU for each resource of GPUs. */
 static void write_resources(const int64_t *resource_ps, uint32_t gpus, rp_json *json)
 {
     rp_json_begin_object(json);
@@ -167,7 +167,7 @@ static void write_elasticities(const rpsim_sensitivity *s, uint32_t gpus, rp_jso
     rp_json_end_object(json);
 }
 
-/* Every term; null where it is not modelled. */
+/* Writes every term of the bounds; null if it is not modelled. */
 static void write_bounds(const rpsim_bounds *bounds, rp_json *json)
 {
     static const char *const keys[] = {

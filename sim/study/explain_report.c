@@ -1,4 +1,4 @@
-/* --explain: words a person can act on. */
+/* --explain as text: names the causes in words that a person can act on. */
 #include "sim/study/explain_report.h"
 
 #include "common/base/units.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Below this nothing is said to help. */
+/* Least elasticity of a resource that is said to help. */
 #define WORTH_SAYING 0.005
 #define NAME_SIZE 64
 
@@ -38,8 +38,8 @@ rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena, rp_reason *reason)
 
 static const struct {
     const char *key;
-    const char *path;   /* on the critical path */
-    const char *blamed; /* what GPUs wait for */
+    const char *path;   /* words for the critical path */
+    const char *blamed; /* words for the resource that GPUs wait for */
 } resource_words[RPSIM_RESOURCE_TIMED_COUNT] = {
     [RPSIM_RESOURCE_COMPUTE] = {"compute", "compute", "the compute"},
     [RPSIM_RESOURCE_LINK_UP] = {"link_up", "uploads", "uploads on the link"},
@@ -60,7 +60,7 @@ static rpsim_resource_kind kind_of(uint32_t resource, uint32_t gpus)
 }
 
 static const struct {
-    const char *one; /* a number follows */
+    const char *one; /* words for a single link; its number follows */
     const char *all;
 } shared_words[RP_SHARED_COUNT] = {
 #define SHARED_WORDS(name, key, one, all) {one, all},
@@ -84,7 +84,7 @@ static void name_blamed(uint32_t resource, uint32_t gpus, char name[static NAME_
     }
 }
 
-/* Name of a first cause: one of its kind, or all of them. */
+/* Names a first cause: the single resource, or all resources of its kind if they are alike. */
 static void name_cause(const rpsim_first_cause *cause, bool alike, char name[static NAME_SIZE])
 {
     if (rpsim_resource_is_shared(cause->kind)) {
@@ -276,7 +276,8 @@ static int by_elasticity(const void *a, const void *b)
     return (left < right) - (left > right);
 }
 
-/* The GPU whose resource of a kind helps most, unless it is the first cause, where it was named. */
+/* Names the GPU whose resource of a kind helps most, unless the first cause has already named
+ * it. */
 static void write_single(const rpsim_explained *x, rpsim_resource_kind kind, const char *words,
                          const double *elasticity_of, uint32_t count, FILE *stream)
 {

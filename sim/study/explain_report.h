@@ -1,5 +1,4 @@
-/** @file explain_report.h  --explain: what explain.h finds out about a row, in words and as JSON.
- */
+/** @file explain_report.h  --explain: the results of explain.h for a row, in words and as JSON. */
 #pragma once
 
 #include "common/base/reason.h"
@@ -10,13 +9,13 @@
 
 /**
  * Explains a row and sets row->explained.
- * @param row has run; its program and timeline are there
+ * @param row has run, and its program and timeline are kept
  * @param arena the study's
- * @retval RP_OK, or what rpsim_explain and rpsim_explain_sensitivity return
+ * @retval RP_OK, or a failure of rpsim_explain or rpsim_explain_sensitivity
  */
 rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena, rp_reason *reason);
 
-/** Prints every row's explanation in words, worst things first. */
+/** Prints every row's explanation in words, the largest causes first. */
 void rpsim_explain_write(const rpsim_study *study, FILE *stream);
 
 /** Writes a row's attribution, path totals and elasticities as an object (rpsim_write_object).

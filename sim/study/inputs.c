@@ -1,4 +1,4 @@
-/* Inputs that the runs of one model share: platform, model, cost table, partitions. */
+/* Inputs that the runs of a model share: platform, model, cost table, partitions. */
 #include "common/compile/compile.h"
 #include "common/inputs/data.h"
 #include "sim/study/session.h"
@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-#define MAX_ADAPTERS 1e15 /* as of a model's file */
+#define MAX_ADAPTERS 1e15 /* the same limit as in a model's file */
 
 static rp_status list_text(const char *kind, rp_arena *arena, rp_text *text)
 {
@@ -54,7 +54,7 @@ static rp_status load_costs(const rpsim_setup *o, const char *name, rp_arena *ar
     return RP_OK;
 }
 
-/* MODEL@GPU, the table that model and platform imply. */
+/* Finds the table that model and platform imply, MODEL@GPU. */
 static rp_status implied_costs(const char *model, const char *gpu, rp_arena *arena,
                                const char **name_out, bool *found_out)
 {
@@ -63,14 +63,14 @@ static rp_status implied_costs(const char *model, const char *gpu, rp_arena *are
     return rp_data_find(&rp_data_costs, *name_out, arena, &path, found_out);
 }
 
-/* At hardware fidelity a table that nobody has measured is computed, for the run's sizes. */
+/* Computes a table for the run's sizes, which hardware fidelity uses if no table was measured. */
 static rp_status computed_costs(const rpsim_setup *o, const rp_layout *layout, rp_arithmetic asked,
                                 rp_arena *arena, rpsim_inputs *in, rp_reason *reason)
 {
     rp_costs *costs = NULL;
     const char *name = NULL;
     bool found = false;
-    if (rp_changes_any(&o->changes, &rp_costs_schema)) { /* of a file */
+    if (rp_changes_any(&o->changes, &rp_costs_schema)) { /* the changes are of a table in a file */
         RP_TRY(implied_costs(in->recorded_name, in->platform->gpu, arena, &name, &found));
         if (!found) {
             return rp_refuse(
@@ -88,7 +88,7 @@ static rp_status computed_costs(const rpsim_setup *o, const rp_layout *layout, r
     const rp_roof roof = {in->platform, asked};
     uint32_t tensor = rp_layout_tensor(layout);
     bool cut = tensor * rp_layout_expert(layout) > 1 &&
-               in->model->recorded == NULL; /* a rank's own shapes */
+               in->model->recorded == NULL; /* a rank has shapes of its own */
     if (cut && (!o->all_schedules || in->model->heads % tensor == 0)) {
         rp_model rank;
         RP_TRY(rp_model_cut(in->model, layout, arena, &rank, reason));
@@ -119,8 +119,8 @@ static rp_status check_sizes(const rpsim_setup *o, const rp_costs *costs, rp_rea
     return RP_OK;
 }
 
-/* The run's as it is asked for: a program has its type; where no option says one, a table that was
- * given does. */
+/* Determines the arithmetic of the run. A program has a type of its own; if no option names a type,
+ * a given table does. */
 static rp_status asked_arithmetic(const rpsim_setup *o, const rp_program *program,
                                   const rp_costs *given, rp_arithmetic *asked_out,
                                   rp_reason *reason)
@@ -140,8 +140,8 @@ static rp_status asked_arithmetic(const rpsim_setup *o, const rp_program *progra
     return RP_OK;
 }
 
-/* The times of the run's arithmetic. A table that does not say its own is taken as it is, aloud
- * where another one would be of other times. */
+/* Converts the table's times to the run's arithmetic. A table that does not say its arithmetic is
+ * taken as it is, with a warning if another arithmetic would give other times. */
 static rp_status set_arithmetic(const rpsim_setup *o, rp_arithmetic asked, rp_arena *arena,
                                 rpsim_inputs *in, rp_reason *reason)
 {
@@ -185,8 +185,8 @@ void rpsim_row_doubt_costs(const rpsim_study *study, const rpsim_row *row)
     }
 }
 
-/* Adapters of experts are thousands of modules per layer. Only the dispatcher of RoundPipe's
- * library is modelled. */
+/* Warns of host work that is not modelled: adapters of experts are thousands of modules per layer,
+ * and only the dispatcher of RoundPipe's library is modelled. */
 static void warn_of_host_work(const rpsim_setup *o, const rpsim_inputs *in)
 {
     const rp_model *m = in->model;
@@ -234,8 +234,8 @@ static rp_status check_hardware(const rpsim_setup *o, const rpsim_inputs *in, rp
     return RP_OK;
 }
 
-/* Name of a model with adapters: that of the file where there is one with this rank, since tables
- * and published runs are found by it. */
+/* Names a model with adapters. If a model file with this rank exists, its name is taken, since
+ * tables and published runs are found by it. */
 static rp_status name_adapters(rp_arena *arena, rp_model *model)
 {
     size_t length = strlen(model->name);
@@ -256,11 +256,11 @@ static rp_status name_adapters(rp_arena *arena, rp_model *model)
             }
         }
     }
-    model->recorded = NULL; /* times of full training are others */
+    model->recorded = NULL; /* times of full training do not apply */
     return rp_arena_print(arena, &model->name, "%s-%u", name, model->lora_rank);
 }
 
-/* As a model's file with lora_rank has it. */
+/* Gives the model adapters, as lora_rank in a model's file does. */
 static rp_status give_adapters(const rpsim_setup *o, rp_arena *arena, rp_model *model,
                                rp_reason *reason)
 {
@@ -283,7 +283,7 @@ static rp_status give_adapters(const rpsim_setup *o, rp_arena *arena, rp_model *
             "up to %.0g",
             o->lora_rank, model->name, model->layers * widths * o->lora_rank, MAX_ADAPTERS);
     }
-    if (model->kinds != NULL) { /* a session's model is read once and has others' kinds, too */
+    if (model->kinds != NULL) { /* a copy: the session's model is shared with other runs */
         const rp_model *kinds = model->kinds;
         RP_TRY(rp_arena_alloc(arena, model->kind_count, sizeof *kinds, &model->kinds));
         memcpy(model->kinds, kinds, model->kind_count * sizeof *kinds);
@@ -322,7 +322,8 @@ static rp_status check_layers(const rpsim_inputs *in, rp_reason *reason)
     return RP_OK;
 }
 
-/* A lowered program has a type and a layout of its own. */
+/* Loads or computes the cost table of the run. A lowered program has a type and a layout of its
+ * own. */
 static rp_status load_costs_of_run(const rpsim_setup *o, const rp_program *program, rp_arena *arena,
                                    rpsim_inputs *in, rp_reason *reason)
 {
@@ -389,8 +390,8 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
 
 /* ---- partitions ------------------------------------------------------------------------------ */
 
-/* The planner is RoundPipe's: its plans have backward stages of their own. Other schedules get the
- * even partition. */
+/* Makes the partition of `auto`. The planner is RoundPipe's, whose plans have separate backward
+ * stages, so other schedules get the even partition. */
 static rp_status auto_partition(const rpsim_inputs *in, const rp_resolved *run, rp_arena *arena,
                                 rp_partition *partition_out, uint64_t *raised_out,
                                 rp_reason *reason)
@@ -424,7 +425,7 @@ rp_status rpsim_inputs_partition(const rpsim_setup *o, const rpsim_inputs *in, r
     const rp_schedule_type *schedule = run->schedule;
     const rp_schedule_config view = rp_resolved_view(run);
     const char *text =
-        rp_run_is_tuned(&o->run) ? NULL : o->run.partition; /* what the search begins with */
+        rp_run_is_tuned(&o->run) ? NULL : o->run.partition; /* the start of the search */
     run->planned = false;
     bool planned =
         text == NULL && o->run.config_paper && o->run.stages == 0 && schedule->separate_backward;
@@ -439,7 +440,7 @@ rp_status rpsim_inputs_partition(const rpsim_setup *o, const rpsim_inputs *in, r
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* The pipeline has the GPUs that copies and tensor groups leave. */
+/* The pipeline's GPUs are the total divided among copies and tensor groups. */
 rp_status rpsim_study_check_layout(const rpsim_setup *o, const rpsim_inputs *in,
                                    const rp_schedule_type *schedule, rp_arena *arena,
                                    rp_reason *reason)
@@ -474,7 +475,7 @@ rp_status rpsim_study_check_layout(const rpsim_setup *o, const rpsim_inputs *in,
     return rp_model_cut(in->model, &layout, arena, &unused, reason);
 }
 
-/* Tensor parallelism gives every GPU as many attention heads. */
+/* Tensor parallelism gives every GPU the same number of attention heads. */
 rp_status rpsim_study_check_heads(const rpsim_row *row, rp_reason *reason)
 {
     bool splits = !row->run.stage && rp_cuts_layers(&row->run.schedule->traits);

@@ -54,7 +54,7 @@ static uint32_t place_of_mode(const rpsim_setup *o, rp_recompute recompute)
             return i;
         }
     }
-    return (uint32_t)recompute; /* wait before early, where both come by themselves */
+    return (uint32_t)recompute; /* wait before early, if no option gives the order */
 }
 
 static bool same_model(const rpsim_row *a, const rpsim_row *b)
@@ -62,7 +62,7 @@ static bool same_model(const rpsim_row *a, const rpsim_row *b)
     return a->run.costs == b->run.costs && strcmp(a->model_name, b->model_name) == 0;
 }
 
-/* True where `a` belongs before `b`, both of the same model. */
+/* True if `a` belongs before `b`, both rows of the same model. */
 static bool before(const rpsim_setup *o, const rpsim_row *a, const rpsim_row *b)
 {
     uint32_t place_a = place_of_mode(o, a->run.recompute);
@@ -78,7 +78,7 @@ static bool before(const rpsim_setup *o, const rpsim_row *a, const rpsim_row *b)
     return tokens_a > tokens_b || (!isnan(tokens_a) && isnan(tokens_b));
 }
 
-/* Equal ones have the same rank; the next one counts them all. */
+/* Sets the ranks. Equal rows share a rank; the next rank counts all rows before it. */
 static void set_ranks(rpsim_study *study)
 {
     for (uint32_t i = 0; i < study->row_count; i++) {
@@ -112,7 +112,8 @@ void rpsim_study_rank(rpsim_study *study)
     set_ranks(study);
 }
 
-/* Longest sequences differ by their nature. */
+/* True if a row belongs to the table. With --max-seqlen rows of a table have different sequence
+ * lengths. */
 static bool belongs(const rpsim_study *study, const rpsim_row *first, const rpsim_row *row)
 {
     return rpsim_row_same_group(first, row) ||
@@ -150,7 +151,8 @@ static double standing_of(const rpsim_study *study, const rpsim_row *like, rp_re
     return 0;
 }
 
-/* Another price for transfers: times the hop, or the rate of all that host links pass. */
+/* Changes the price of transfers: multiplies the hop, or divides the rates of all links on the way
+ * to the host. */
 static rp_status scale_transfers(rpsim_study *study, double factor)
 {
     for (uint32_t i = 0; i < study->row_count; i++) {
@@ -174,15 +176,15 @@ static rp_status scale_transfers(rpsim_study *study, double factor)
     return RP_OK;
 }
 
-/* Difference of one study from the one that was asked for. */
+/* Difference of a study from the study asked for. */
 typedef struct change {
     const char *what;
-    const char *partition;    /* NULL: the same */
-    rp_recompute recompute;   /* mode of the rows that count */
-    double transfers;         /* factor on their price; 0: the same */
-    bool other_optimizer;     /* with a barrier, or without one */
-    uint32_t microbatch_size; /* 0: the same */
-    uint32_t microbatches;    /* 0: the same */
+    const char *partition;    /* NULL: unchanged */
+    rp_recompute recompute;   /* mode of the rows that are compared */
+    double transfers;         /* factor on the price of transfers; 0: unchanged */
+    bool other_optimizer;     /* changes between an optimizer with and without a barrier */
+    uint32_t microbatch_size; /* 0: unchanged */
+    uint32_t microbatches;    /* 0: unchanged */
 } change;
 
 static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, const change *c,
@@ -217,7 +219,7 @@ static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, co
         status = scale_transfers(&changed, c->transfers);
     }
     for (uint32_t i = 0; i < changed.row_count; i++) {
-        changed.rows[i].without = RPSIM_WITHOUT_STEP; /* standings need the period */
+        changed.rows[i].without = RPSIM_WITHOUT_STEP; /* standings need only the period */
     }
     if (status == RP_OK) {
         status = rpsim_study_run(&changed, NULL);
@@ -233,7 +235,8 @@ static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, co
     return none ? RP_OK : status;
 }
 
-/* The mode may be among the rows already. */
+/* Takes a flip's standings from the study's own rows if they include its recompute mode; false if
+ * not. */
 static bool read_rows(const rpsim_study *study, const rpsim_row *like, const change *c,
                       rpsim_comparison *comparison)
 {
@@ -260,7 +263,7 @@ static rp_status add_flip(const rpsim_study *study, const rpsim_row *like, const
     for (uint32_t i = 0; i < comparison->count; i++) {
         flip->standings[i].schedule = comparison->standings[i].schedule;
     }
-    bool other_mode = c->recompute != comparison->recompute; /* and nothing else */
+    bool other_mode = c->recompute != comparison->recompute; /* is the only change */
     if (!other_mode || !read_rows(study, like, c, comparison)) {
         RP_TRY(run_changed(study, like, c, comparison));
     }
@@ -302,8 +305,8 @@ static rp_status collect(const rpsim_study *study, uint32_t first, rpsim_compari
     return RP_OK;
 }
 
-/* Another number of sequences per microbatch in a step of the same batch: a smaller step would lose
- * by its optimizer, which is another question. */
+/* Adds a flip with another number of sequences per microbatch in a step of the same batch. The
+ * batch stays because a smaller step would lose by its optimizer, which is a different question. */
 static rp_status add_size(const rpsim_study *study, const rpsim_row *like, uint32_t size,
                           rpsim_comparison *comparison)
 {
@@ -324,8 +327,8 @@ static rp_status add_size(const rpsim_study *study, const rpsim_row *like, uint3
     return add_flip(study, like, &c, comparison);
 }
 
-/* Settings that no schedule chooses. At stage fidelity a microbatch has the table's size; with
- * --config paper each schedule has settings of its own. */
+/* Adds flips of settings that no schedule chooses. At stage fidelity a microbatch always has the
+ * table's size, and with --config paper each schedule has settings of its own. */
 static rp_status add_settings(const rpsim_study *study, const rpsim_row *like,
                               rpsim_comparison *comparison)
 {
@@ -334,7 +337,7 @@ static rp_status add_settings(const rpsim_study *study, const rpsim_row *like,
                               .recompute = comparison->recompute,
                               .other_optimizer = true};
     if (o->run.asynchronous ||
-        o->run.iterations != 1) { /* without a barrier one iteration has no period */
+        o->run.iterations != 1) { /* without a barrier a single iteration has no period */
         RP_TRY(add_flip(study, like, &optimizer, comparison));
     }
     uint32_t size = (uint32_t)rpsim_row_microbatch_size(like);
@@ -344,8 +347,8 @@ static rp_status add_settings(const rpsim_study *study, const rpsim_row *like,
     return o->run.hardware && size != 0 ? add_size(study, like, 2 * size, comparison) : RP_OK;
 }
 
-/* A list of layers fits few schedules, and a search takes long: what was searched for is not
- * searched for again under every other assumption. */
+/* If the partition was searched for, only flips of the partition are run: a search under every
+ * other assumption would take too long. */
 rp_status rpsim_comparison_make(const rpsim_study *study, uint32_t first,
                                 rpsim_comparison *comparison_out)
 {

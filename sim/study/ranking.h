@@ -1,18 +1,20 @@
-/** @file ranking.h  --schedule all: who is ahead at equal assumptions, who cannot run and why, and
- * which of these conclusions hang on an assumption.
+/** @file ranking.h  --schedule all: the order of schedules under equal assumptions, the schedules
+ * that cannot run and the reasons, and the conclusions that depend on an assumption.
  *
- * Rows are compared with the rows of the same model in the same recompute mode: partitions, hops,
- * links and batch are the same choice for all of them. More tokens per second are better. What does
- * not fit is behind all that may, an unknown rate behind all known ones; neither has a rank.
+ * Rows are compared with the rows of the same model in the same recompute mode, all with the same
+ * choice of partitions, hops, links and batch. More tokens per second are better. A row that does
+ * not fit comes after all rows that may fit, a row with an unknown rate after all rows with known
+ * rates; neither has a rank.
  *
- * **Flips.** All schedules once more with one assumption changed and everything else as it was: the
- * recompute mode, the way to choose partitions, the optimizer mode, the sequences per microbatch
- * (hardware fidelity: 1, and twice as many), the price of a transfer (the hop at stage fidelity,
- * the rate of the host links at hardware fidelity). A conclusion changes where the best schedule is
- * another one, or where of two schedules the other one is ahead. Each flip is one run of every
- * schedule in one recompute mode, without draws, and there are at most RPSIM_MAX_FLIPS per model.
- * Other sequences per microbatch leave the step's batch as it is, so the smaller ones are as many
- * more: beyond RPSIM_FLIP_JOBS they are not run, and the report says so.
+ * **Flips.** A flip runs all schedules once more with a single assumption changed and everything
+ * else unchanged: the recompute mode, the way to choose partitions, the optimizer mode, the
+ * sequences per microbatch (hardware fidelity: 1, and twice as many), the price of a transfer (the
+ * hop at stage fidelity, the rate of the host links at hardware fidelity). A conclusion changes if
+ * another schedule becomes the best, or if two schedules change their order. Each flip runs every
+ * schedule once, in one recompute mode and without draws, and a model has at most RPSIM_MAX_FLIPS
+ * flips. Changing the sequences per microbatch leaves the step's batch as it is, so smaller
+ * microbatches are more in number: if they exceed RPSIM_FLIP_JOBS, the flip is not run, and the
+ * report says so.
  */
 #pragma once
 
@@ -21,57 +23,59 @@
 #include <stdio.h>
 
 /**
- * Notes why a schedule is not among the rows, once per schedule and model.
- * @param reason one line, copied
- * @param warn whether to log "NAME left out: reason", too
+ * Records the reason why a schedule is not among the rows, once per schedule and model.
+ * @param reason a single line, copied
+ * @param warn whether to log "NAME left out: reason" as well
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpsim_study_refuse(rpsim_study *study, const char *schedule, const char *model,
                              const char *reason, bool warn);
 
 /**
- * Sorts the rows of each model: by recompute mode in the order asked for, then what may fit, then
- * by tokens per second; equals stay in the order of schedules. Sets their ranks.
+ * Sorts the rows of each model: by recompute mode in the order asked for, then rows that may fit
+ * first, then by tokens per second; equal rows stay in the order of schedules. Sets the ranks.
  */
 void rpsim_study_rank(rpsim_study *study);
 
-/** False for a row that is known not to fit. */
+/** @return false for a row that is known not to fit. */
 bool rpsim_row_may_fit(const rpsim_row *row);
 
-/** True where `a` comes first: what may fit, then the longer sequence, then the higher rate. */
+/** @return true if `a` comes first: a row that may fit, then the longer sequence, then the higher
+ * rate. */
 bool rpsim_row_is_ahead(const rpsim_row *a, const rpsim_row *b);
 
 /**
- * The rows that stand in one table, from a row on: the best first; a ranking has its order already.
- * @param begin the first of them in the study
+ * Lists the rows of the table that starts at a row, the best first; a ranking is in order already.
+ * @param begin number of the table's first row in the study
  * @param order_out [rows from `begin` on] numbers of rows
- * @return how many stand in the table
+ * @return number of rows in the table
  */
 uint32_t rpsim_study_order(const rpsim_study *study, uint32_t begin, uint32_t *order_out);
 
-/** One schedule under one set of assumptions. */
+/** A schedule's result under a set of assumptions. */
 typedef struct rpsim_standing {
     const char *schedule;
-    double tokens_per_s; /**< 0 where it is refused, does not run or does not fit */
+    double tokens_per_s; /**< 0 if it is refused, does not run or does not fit */
 } rpsim_standing;
 
-/** All schedules with one assumption changed. */
+/** All schedules with a single assumption changed. */
 typedef struct rpsim_flip {
-    const char *what;          /**< "recompute early" */
+    const char *what;          /**< the change, for example "recompute early" */
     rpsim_standing *standings; /**< [count of the comparison] */
 } rpsim_flip;
 
 #define RPSIM_MAX_FLIPS 10u
 
-/** Most microbatches times GPUs of a flip that has more microbatches than the run itself. */
+/** Most microbatches times GPUs in a flip with more microbatches than the run itself. */
 #define RPSIM_FLIP_JOBS 1024u
 
-/** Comparison of the rows of one model in one recompute mode. */
+/** Comparison of a model's rows in one recompute mode. */
 typedef struct rpsim_comparison {
     const char *model_name;
     rp_recompute recompute;
     uint32_t first;        /**< index of the first row */
-    uint32_t untried_size; /**< sequences per microbatch of a flip that would take long; 0: none */
+    uint32_t untried_size; /**< sequences per microbatch of the flip that was not run because it
+                              takes too long; 0: none */
     uint32_t count;
     rpsim_standing *standings; /**< in the order of the study's rows, best first; then refusals */
     rpsim_flip flips[RPSIM_MAX_FLIPS];
@@ -80,38 +84,38 @@ typedef struct rpsim_comparison {
 
 /** A pair of schedules that changes places. */
 typedef struct rpsim_reversal {
-    uint32_t ahead;  /**< index of the one that was ahead */
-    uint32_t behind; /**< and falls behind this one */
-    double lead;     /**< by how much it was ahead, tokens per second relative to the other */
-    double loss;     /**< by how much the other one is ahead after the flip */
+    uint32_t ahead;  /**< index of the schedule that was ahead */
+    uint32_t behind; /**< index of the schedule that overtakes it */
+    double lead; /**< lead of `ahead` before the flip, in tokens per second relative to the other */
+    double loss; /**< lead of `behind` after the flip, in tokens per second relative to `ahead` */
 } rpsim_reversal;
 
 /**
- * Runs all flips of the rows of a model, in the first recompute mode that they have.
+ * Runs all flips of a model's rows in their first recompute mode.
  * @param study has run and is ranked; --schedule all
  * @param first index of the model's first row
- * @param comparison_out in the study's arena
- * @retval RP_OK, RP_NO_MEMORY, or what a study returns
+ * @param comparison_out its arrays live in the study's arena
+ * @retval RP_OK, RP_NO_MEMORY, or a failure of a study
  */
 rp_status rpsim_comparison_make(const rpsim_study *study, uint32_t first,
                                 rpsim_comparison *comparison_out);
 
 /**
- * The pairs that a flip reverses, largest change first (the lesser of lead and loss decides). Pairs
- * of which one does not run or fit on either side are left out.
+ * Lists the pairs that a flip reverses, largest change first (measured by the lesser of lead and
+ * loss). A pair is left out if either schedule does not run or fit, before or after the flip.
  * @param reversals_out [count * (count - 1) / 2]
- * @param pairs_out how many pairs could be compared
- * @return their number
+ * @param pairs_out number of pairs that could be compared
+ * @return number of reversals
  */
 uint32_t rpsim_flip_reversals(const rpsim_comparison *comparison, const rpsim_flip *flip,
                               rpsim_reversal *reversals_out, uint32_t *pairs_out);
 
-/** Prints what could not run. */
+/** Prints the schedules that could not run. */
 void rpsim_refusals_write(const rpsim_study *study, FILE *stream);
 
 /**
- * Prints the settings that all rows have in common, who searches them (rpadvise), and what each
- * flip changes.
+ * Prints the settings that all rows have in common, the program that searches over them (rpadvise),
+ * and the effect of each flip.
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpsim_comparison_write(const rpsim_study *study, const rpsim_comparison *comparison,

@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-#define SETTINGS_SIZE 16384u /* bytes of JSON of all but texts, at most */
-#define MOST_ESCAPED 6u      /* bytes of JSON of a byte of text */
+#define SETTINGS_SIZE 16384u /* most bytes of JSON, not counting texts */
+#define MOST_ESCAPED 6u      /* most bytes of JSON for a byte of text */
 
-/* Every setting and default as a JSON object, in memory. */
+/* Writes every setting and default as a JSON object in memory. */
 static rp_status config_json(const rpsim_study *study, const rpsim_row *row, char **json_out)
 {
     const rpsim_setup *o = study->setup;
@@ -77,7 +77,7 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     return RP_OK;
 }
 
-/* Values of the columns that the store keeps; what is null has no metric. */
+/* Collects the values of the columns that the store keeps; a null value gives no metric. */
 static size_t collect_metrics(const rpsim_study *study, const rpsim_row *row,
                               rp_store_metric *metrics)
 {

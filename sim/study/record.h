@@ -1,11 +1,11 @@
-/** @file record.h  A run as it is stored. */
+/** @file record.h  Runs in the form in which a store keeps them. */
 #pragma once
 
 #include "common/store/store.h"
 #include "sim/study/study.h"
 
 /**
- * The row as a run of a store.
+ * Makes a stored run from a row.
  * @param command borrowed by the run
  * @param run_out lives in the study's arena
  * @retval RP_OK, RP_NO_MEMORY
@@ -14,7 +14,7 @@ rp_status rpsim_row_record(const rpsim_study *study, const rpsim_row *row, const
                            rp_store_run *run_out);
 
 /**
- * Runs a setup and gives its rows as runs of a store.
+ * Runs a setup and gives its rows as stored runs.
  * @param setup complete (setup.h)
  * @param command borrowed by the runs, as texts of setup->session
  * @param runs_out [*count_out] in the arena

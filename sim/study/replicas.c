@@ -6,15 +6,15 @@
 
 #include <math.h>
 
-/* Data that every replica of one program reads. */
+/* Data that every replica of a program reads. */
 typedef struct scene {
     const rp_program *program;
     rp_stage_times times;
-    rpsim_compute_costs costs; /* at hardware fidelity */
+    rpsim_compute_costs costs; /* set at hardware fidelity */
     rp_machine machine;
 } scene;
 
-/* The period, or the makespan of one asynchronous iteration. */
+/* The period, or the makespan of a single asynchronous iteration. */
 static double iteration_ps(rp_timeline *timeline)
 {
     double period_ps = rp_metrics_period_ps(timeline);

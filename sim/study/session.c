@@ -10,7 +10,7 @@
 /* A file, or a line of the table of published partitions. */
 typedef struct file {
     const char *name;
-    const char *more; /* a second part of the name; "" without */
+    const char *more; /* a second part of the name, or "" */
     const void *object;
     rp_arena *arena;
 } file;
@@ -29,7 +29,7 @@ struct rpsim_session {
     files partitions;
 };
 
-/* Reads an object of a kind. */
+/* A function that reads an object of a kind. */
 typedef rp_status (*reader)(const char *name, const char *more, rp_arena *arena, void *object_out);
 
 typedef struct published {
@@ -127,7 +127,7 @@ static rp_status read_item(reader read, const char *name, const char *more, size
     return read(name, more, item->arena, object);
 }
 
-/* Reads a file again, for the session. */
+/* Reads a file once more, into the session. */
 static rp_status keep(files *list, reader read, const char *name, const char *more, size_t size)
 {
     file *item = &list->items[list->count];
@@ -141,7 +141,8 @@ static rp_status keep(files *list, reader read, const char *name, const char *mo
     return RP_OK;
 }
 
-/* Keeps what is read without a word; each run says the others'. */
+/* Gets an object from the session or reads it. Objects read without a message are kept; others are
+ * read again by each run, which repeats the message. */
 static rp_status get(files *list, reader read, const char *name, const char *more, size_t size,
                      rp_arena *arena, void *object_out)
 {

@@ -90,7 +90,7 @@ rp_status rpsim_text_intervals(const rp_option *row, const void *object, rp_aren
     return drawn ? rp_arena_print(arena, text_out, "%u", o->intervals) : RP_OK;
 }
 
-/* Runs without them have no such key. */
+/* Writes the key only for runs with intervals. */
 static void write_intervals(const void *object, rp_json *json)
 {
     const rpsim_setup *o = object;
@@ -181,9 +181,9 @@ rp_status rpsim_text_tokens(const rp_option *row, const void *object, rp_arena *
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-enum { WORK, INPUTS, SCHEDULE, NOISE, OUTPUT, EXCHANGE }; /* of no interest here */
+enum { WORK, INPUTS, SCHEDULE, NOISE, OUTPUT, EXCHANGE }; /* groups of the help, not used here */
 
-/* The record of a run has what came of it (record.c). */
+/* A run's record contains the result of such a setting instead of its text (record.c). */
 #define RECORDED .own_setting = true
 #define WRITE(function) .write = (function)
 

@@ -46,10 +46,11 @@ static rp_run_inputs inputs_of(const rpsim_study *study, const rpsim_inputs *in)
                            .usual_iterations = study->setup->one_iteration ? 1 : 0};
 }
 
-/* Worth a warning, of a row that is not left out. */
+/* Facts to warn of if a row is not left out. */
 typedef struct notes {
     bool idle_grain;       /* --grain layer changes nothing */
-    uint64_t raised_bytes; /* of GPU memory, for a plan; 0: the platform's sufficed */
+    uint64_t raised_bytes; /* GPU memory to which the limit was raised for a plan; 0: it was not
+                              raised */
 } notes;
 
 static void give_warnings(const rpsim_row *row, const notes *n)
@@ -60,7 +61,7 @@ static void give_warnings(const rpsim_row *row, const notes *n)
     rpsim_warn_of_plan(row->model_name, n->raised_bytes);
 }
 
-/* Settles the row's run and gives it its partition, or the one that a search begins with. */
+/* Settles the row's run and gives it its partition, or the partition that a search begins with. */
 static rp_status fit_row(const rpsim_study *study, const rpsim_setup *o, const rpsim_inputs *in,
                          rp_recompute recompute, rpsim_row *row, notes *notes_out,
                          rp_reason *reason)
@@ -106,7 +107,7 @@ static rpsim_row make_row(const rp_schedule_type *schedule, const rpsim_inputs *
                        .platform = in->platform};
 }
 
-/* Adds one row; with --schedule all, one that its rule does not allow is left out. */
+/* Adds a row; with --schedule all, a row that its schedule's rule does not allow is left out. */
 static rp_status add_row(rpsim_study *study, const rpsim_setup *o, const rpsim_inputs *in,
                          const rp_schedule_type *schedule, rp_recompute recompute,
                          rp_reason *reason)
@@ -123,7 +124,7 @@ static rp_status add_row(rpsim_study *study, const rpsim_setup *o, const rpsim_i
         return rpsim_study_refuse(study, row.schedule_name, row.model_name, own.text, true);
     }
     give_warnings(&row, &n);
-    if (status != RP_OK) { /* bad input is for all schedules */
+    if (status != RP_OK) { /* bad input concerns all schedules */
         return rp_reason_give(&own, status, reason);
     }
     if (tuned) {
@@ -180,10 +181,10 @@ static rp_status add_schedule(rpsim_study *study, const rp_schedule_type *schedu
         }
         return RP_OK;
     }
-    if (o->all_schedules) { /* fair: both sides have the same freedom, whichever it is */
+    if (o->all_schedules) { /* so that all compared schedules have the same freedom */
         uint32_t before = study->row_count;
         RP_TRY(add_row(study, o, in, schedule, RP_RECOMPUTE_WAIT, reason));
-        bool left_out = study->row_count == before; /* one warning is enough */
+        bool left_out = study->row_count == before; /* a single warning is enough */
         return left_out ? RP_OK : add_row(study, o, in, schedule, RP_RECOMPUTE_EARLY, reason);
     }
     return add_row(study, o, in, schedule, schedule->default_recompute, reason);
@@ -236,14 +237,15 @@ static rp_status read_orders(rpsim_study *study)
     return rpsim_sidecar_check(study->sidecar, csv, arena);
 }
 
-/* The sizes are the file's; an even partition has as many stages as the file. */
+/* Adds the row of --torch-csv-in. Its sizes are the file's; an even partition has as many stages as
+ * the file. */
 static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recompute recompute,
                             rp_reason *reason)
 {
     rpsim_setup sized = *study->setup;
     const rp_torch_csv *orders = study->orders;
     sized.run.gpus = orders->rank_count;
-    sized.run.nodes = 0; /* the platform has them */
+    sized.run.nodes = 0; /* already contained in the platform */
     sized.run.microbatches = orders->microbatch_count;
     sized.run.stages = orders->stage_count;
     if (sized.run.hardware && sized.run.gpus > in->platform_gpus) {
@@ -263,7 +265,7 @@ static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recom
     return add_row(study, &sized, in, schedule, recompute, reason);
 }
 
-/* The run as its program says. */
+/* Sets a row's run from its program. */
 static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
                              const rp_program *program, rpsim_row *row, rp_reason *reason)
 {
@@ -297,7 +299,7 @@ static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
     return RP_OK;
 }
 
-/* @param program the study's from here on */
+/* @param program owned by the study from here on */
 static rp_status add_program(rpsim_study *study, const rpsim_inputs *in, rp_program *program,
                              rp_reason *reason)
 {
@@ -310,7 +312,7 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in, rp_prog
                        .from_program = true,
                        .given = program};
     RP_TRY(set_program(study->setup, in, program, row, reason));
-    /* A copy: the program may go as soon as it has run. */
+    /* A copy, because the program may be destroyed as soon as it has run. */
     RP_TRY(rp_arena_copy_text(arena, program->schedule, strlen(program->schedule),
                               &row->schedule_name));
     rp_partition *partition = NULL;
@@ -391,7 +393,7 @@ rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_s
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Rows that keep their programs cannot share them. */
+/* Runs a row. Rows that keep their programs cannot share them. */
 static rp_status run_row(const rpsim_setup *o, rp_arena *arena, rpsim_row *row,
                          rpsim_seqlen *found_out, rp_reason *reason)
 {
@@ -419,7 +421,7 @@ static rp_status run_row(const rpsim_setup *o, rp_arena *arena, rpsim_row *row,
     return status;
 }
 
-/* With --schedule all, what one schedule cannot do is no reason to give up the others. */
+/* Runs a row; with --schedule all, a schedule that cannot run is refused and the others go on. */
 static rp_status run_or_refuse(rpsim_study *study, rpsim_row *row, bool *refused_out,
                                rp_reason *reason)
 {

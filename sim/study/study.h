@@ -1,5 +1,5 @@
-/** @file study.h  Everything one invocation of rpsim simulates: inputs resolved, one row per run.
- */
+/** @file study.h  Everything that an invocation of rpsim simulates: resolved inputs, and a row for
+ * each run. */
 #pragma once
 
 #include "common/base/reason.h"
@@ -16,30 +16,30 @@ typedef struct rpsim_explained {
     rpsim_sensitivity sensitivity;
 } rpsim_explained;
 
-/** One run: a schedule in one recompute mode on one model. */
+/** A run: a schedule in a recompute mode on a model. */
 typedef struct rpsim_row {
-    rp_resolved run;             /**< of a program that was given: what the program says */
-    const char *schedule_name;   /**< also of a program whose schedule is not registered */
-    const char *model_name;      /**< of the model, else of the cost table up to '@' */
-    const char *recorded_name;   /**< whose published runs its own are; may be "" */
-    const char *platform_name;   /**< NULL where no platform was used */
+    rp_resolved run;             /**< the run; for a given program, as far as the program says it */
+    const char *schedule_name;   /**< name, even if a given program's schedule is not registered */
+    const char *model_name;      /**< name of the model, or else of the cost table up to '@' */
+    const char *recorded_name;   /**< name by which published runs are found; may be "" */
+    const char *platform_name;   /**< NULL if no platform was used */
     const rp_platform *platform; /**< never NULL; platform_name says whether it was used */
     const char *partition_text;
-    uint64_t tune_evaluations;  /**< of --partition tuned; 0 without */
+    uint64_t tune_evaluations;  /**< evaluations of --partition tuned; otherwise 0 */
     bool tune_exact;            /**< the search has tried every point of its space */
     unsigned without;           /**< RPSIM_WITHOUT_*; 0: the run has all parts */
-    bool from_program;          /**< --program-in: what `run` says of rounds is unknown */
-    rp_program *given;          /**< the program read, until it has run; else NULL */
-    rpsim_result result;        /**< program and timeline only when they are kept */
-    rpsim_memory memory;        /**< of the result; kept in the study's arena */
-    uint32_t max_seqlen;        /**< --max-seqlen: 0 where not even 1024 tokens fit */
+    bool from_program;          /**< --program-in: the rounds in `run` are unknown */
+    rp_program *given;          /**< the program read, until it has run; otherwise NULL */
+    rpsim_result result;        /**< has program and timeline only if they are kept */
+    rpsim_memory memory;        /**< memory of the result; lives in the study's arena */
+    uint32_t max_seqlen;        /**< --max-seqlen: longest length, 0 if not even 1024 tokens fit */
     double *replica_ps;         /**< [setup->replicas] iteration times; NULL without --jitter */
-    rpsim_quantiles quantiles;  /**< of replica_ps */
+    rpsim_quantiles quantiles;  /**< quantiles of replica_ps */
     rpsim_intervals *intervals; /**< in the study's arena; NULL without --intervals */
     rpsim_explained *explained; /**< in the study's arena; NULL without --explain */
     uint32_t rank;              /**< --schedule all, from 1; 0: does not fit, or not ranked */
     uint32_t ops;
-    uint64_t program_hash; /**< 0 where it was not asked for */
+    uint64_t program_hash; /**< 0 if not asked for */
 } rpsim_row;
 
 /** A schedule that --schedule all asked for and that has no row. */
@@ -50,10 +50,10 @@ typedef struct rpsim_refusal {
 } rpsim_refusal;
 
 typedef struct rpsim_study {
-    rp_arena *arena; /**< borrowed; all inputs live there */
+    rp_arena *arena; /**< borrowed; owns all inputs */
     const rpsim_setup *setup;
     const rp_torch_csv *orders;   /**< --torch-csv-in; NULL without */
-    const rpsim_sidecar *sidecar; /**< --torch-sidecar beside it; NULL without */
+    const rpsim_sidecar *sidecar; /**< --torch-sidecar with it; NULL without */
     rpsim_row *rows;
     uint32_t row_count;
     rpsim_refusal *refusals;
@@ -63,34 +63,34 @@ typedef struct rpsim_study {
 /**
  * Loads models, platform, cost tables and partitions and checks that every run is allowed. With
  * --schedule all, a schedule that does not allow the sizes is left out with a warning.
- * @param study_out rpsim_study_fini, also after a failure
+ * @param study_out to be destroyed by rpsim_study_fini, also after a failure
  * @retval RP_OK, RP_USAGE, RP_INPUT (refused), RP_IO, RP_NO_MEMORY
  */
 rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_study *study_out,
                               rp_reason *reason);
 
 /**
- * Runs every row. Programs and timelines are kept only where an output needs them. With --schedule
- * all the rows are ranked (ranking.h), and one that cannot run is refused with a warning.
+ * Runs every row. Programs and timelines are kept only if an output needs them. With --schedule all
+ * the rows are ranked (ranking.h), and a row that cannot run is refused with a warning.
  */
 rp_status rpsim_study_run(rpsim_study *study, rp_reason *reason);
 
 /**
- * With --jitter, runs the row's replicas and sets replica_ps and quantiles; otherwise nothing.
- * @param row has run; result.program is there
+ * With --jitter, runs the row's replicas and sets replica_ps and quantiles; otherwise does nothing.
+ * @param row has run, and its result.program is kept
  * @retval as rpsim_study_run
  */
 rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row);
 
 /**
- * With --intervals, draws the inputs of a row of hardware fidelity and sets `intervals`; nothing
- * where its period is unknown.
- * @param row as above
+ * With --intervals, draws the inputs of a row of hardware fidelity and sets `intervals`; does
+ * nothing if the row's period is unknown.
+ * @param row as in rpsim_row_replicate
  * @retval as rpsim_intervals_make
  */
 rp_status rpsim_row_draw(const rpsim_study *study, rpsim_row *row);
 
-/** @return how often, of all replicas, a takes less time per token than b; ties count half. */
+/** @return the share of replicas in which a takes less time per token than b; ties count half. */
 double rpsim_row_beats(const rpsim_study *study, const rpsim_row *a, const rpsim_row *b);
 
 /** Builds and validates every row's program; nothing is simulated. */

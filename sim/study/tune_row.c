@@ -8,8 +8,8 @@
 #define MAX_REFERENCES 3u
 #define MAX_ROUNDS 16u
 
-/* Added to what does not fit, so that it is worse than all that does: twelve days in picoseconds.
- */
+/* Added to the time of a run that does not fit, so that it is worse than every run that fits:
+ * twelve days in picoseconds. */
 #define OVERFLOW_PS 1e18
 
 /* ---- objectives ------------------------------------------------------------------------------ */
@@ -28,8 +28,9 @@ static rp_status run_stage(const rp_program *program, const rp_schedule_config *
     return RP_OK;
 }
 
-/* Synchronous iterations are all equal. The program is not validated once more: the search only
- * leaves partitions that the schedule's rule allows, and the report's run checks the winner. */
+/* The objective at stage fidelity. A synchronous run has a single iteration, since all are equal.
+ * The program is not validated: the search yields only partitions that the schedule's rule allows,
+ * and the report's run checks the winner. */
 static rp_status stage_objective(const void *context, const rp_schedule_config *config,
                                  double *ps_out)
 {
@@ -55,7 +56,7 @@ static rp_status hardware_objective(const void *context, const rp_schedule_confi
     rp_resolved run = row->run;
     rpsim_result result;
     run.partition = config->partition;
-    /* as at stage fidelity */
+    /* not validated, as at stage fidelity */
     RP_TRY(rpsim_hardware_case_run(&run, row->platform, RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK,
                                    &result, NULL));
     double period = result.period_ps;
@@ -72,7 +73,7 @@ typedef struct space {
     const rpsim_inputs *inputs;
     rp_arena *arena;
     rpsim_row *row;
-    rp_schedule_config view; /* of the row's run, without a partition */
+    rp_schedule_config view; /* view of the row's run, without a partition */
     rpsim_tune_point references[MAX_REFERENCES];
     rp_round_start starts[2];
     rpsim_tune_input in;
@@ -108,13 +109,13 @@ static void widen(const rp_partition *p, uint32_t layers, rpsim_tune_input *in)
         max_u32(in->max_backward, largest(p->backward_layers + skip, p->backward_count - skip));
 }
 
-/* Reference point of --partition `text`; left out where the schedule's rule does not allow it. */
+/* Adds the reference of --partition `text`, unless the schedule's rule does not allow it. */
 static rp_status add_reference(space *s, const char *text, bool bounds)
 {
     const rpsim_row *row = s->row;
     rpsim_setup setup = *s->setup;
     setup.run.partition = text;
-    rp_resolved run = row->run; /* planned or not, the search goes on from it */
+    rp_resolved run = row->run; /* the search goes on from it, planned or not */
     rpsim_tune_point *point = &s->references[s->in.reference_count];
     uint64_t raised = 0;
     RP_TRY(rpsim_inputs_partition(&setup, s->inputs, &run, s->arena, &point->partition, &raised,
@@ -142,8 +143,8 @@ static bool counts_hold(const rpsim_tune_input *in, uint32_t stages)
     return false;
 }
 
-/* The references' numbers of stages; where a GPU may have several, every multiple of the GPUs up to
- * a stage per layer. */
+/* Chooses the numbers of stages: those of the references, and if a GPU may have several stages,
+ * every multiple of the GPUs up to a stage per layer. */
 static rp_status choose_counts(space *s)
 {
     const rpsim_row *row = s->row;
@@ -171,8 +172,8 @@ static rp_status choose_counts(space *s)
     return RP_OK;
 }
 
-/* The round as it is and larger ones: each of them where they are few and make a difference,
- * otherwise the least round for every smaller number of rounds. */
+/* Chooses the rounds: the current round and larger rounds. If these are few and each makes a
+ * difference, all of them, otherwise the least round for every smaller number of rounds. */
 static rp_status choose_rounds(space *s)
 {
     const rpsim_row *row = s->row;
@@ -206,7 +207,7 @@ static rp_status choose_rounds(space *s)
     return RP_OK;
 }
 
-/* By what an evaluation costs, so that every search takes about as long. */
+/* The number of evaluations by the cost of each, so that every search takes about the same time. */
 static uint32_t default_budget(const space *s)
 {
     const rpsim_row *row = s->row;
@@ -239,7 +240,7 @@ static rp_status prepare(space *s)
     RP_TRY(add_reference(s, NULL, true));
     RP_TRY(add_reference(s, "even", false));
     RP_TRY(add_reference(s, "auto", true));
-    if (s->in.reference_count == 0) { /* says why */
+    if (s->in.reference_count == 0) { /* tells the reason */
         return rp_schedule_check(row->run.schedule, &s->view, NULL);
     }
     s->in.budget = o->run.tune_budget != 0 ? o->run.tune_budget : default_budget(s);
@@ -262,7 +263,7 @@ rp_status rpsim_tune_row(const rpsim_setup *setup, const rpsim_inputs *inputs, r
     rpsim_tune_result result;
     RP_TRY(prepare(&s));
     if (rp_is_data_parallel(
-            &row->run.schedule->traits)) { /* its partition says nothing about time */
+            &row->run.schedule->traits)) { /* its time does not depend on the partition */
         s.in.budget = 0;
     }
     RP_TRY(rpsim_tune(&s.in, arena, &result));

@@ -197,8 +197,7 @@ static int64_t length_of_union(interval *intervals, uint32_t count)
 }
 
 /* Counts or lists a queue's sums for the GPUs they belong to; sums over servers belong to every
- * GPU.
- */
+ * GPU. */
 static void deal_sums(const rp_timeline *t, const rp_queue *queue, const rpsim_explanation *e,
                       uint32_t *next, interval *intervals)
 {

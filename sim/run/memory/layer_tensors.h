@@ -1,7 +1,6 @@
 /** @file layer_tensors.h  The tensors of a decoder layer from allocation to free, in PyTorch's
  * order, for a forward with tape and a backward. They were recorded (traces/layers); their sizes
- * are given in the model's dimensions.
- */
+ * are given in the model's dimensions. */
 #pragma once
 
 #include "common/inputs/model.h"

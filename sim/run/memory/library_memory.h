@@ -46,6 +46,5 @@ rp_status rpsim_library_memory_of(const rpsim_library_run *run, uint32_t gpu, ui
                                   rpsim_library_memory *memory_out);
 
 /** @return whether two GPUs have jobs of the same kinds in the same order, and so need the same
- * memory.
- */
+ * memory. */
 bool rpsim_library_same(const rpsim_library_run *run, uint32_t gpu, uint32_t other);
