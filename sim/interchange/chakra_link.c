@@ -1,4 +1,4 @@
-/* Finds who waits for whom in Chakra execution traces. */
+/* Finds the dependencies between nodes of Chakra execution traces. */
 #include "sim/interchange/chakra.h"
 
 #include "common/base/log.h"
@@ -89,7 +89,7 @@ static int compare_messages(const void *a, const void *b)
     return order != 0 ? order : x < y ? -1 : x > y;
 }
 
-/* Nodes of a type, sorted by ranks and tag and then as they come. */
+/* Nodes of a type, sorted by ranks and tag, then in the order of the trace. */
 static rp_status list_messages(const rpsim_chakra_trace *t, rpsim_chakra_type type, rp_arena *arena,
                                rpsim_chakra_node ***list_out, uint32_t *count_out)
 {
@@ -145,8 +145,8 @@ static int compare_collectives(const void *a, const void *b)
     return x < y ? -1 : x > y; /* by rank, then by id */
 }
 
-/* Members of one process group: of each rank the same number, as its first one's. The k-th of all
- * ranks meet. */
+/* Matches the collectives of a process group: each rank must have as many as the first rank. The
+ * k-th collectives of all ranks meet. */
 static rp_status match_group(rpsim_chakra_trace *t, rpsim_chakra_node **list, uint32_t count)
 {
     uint32_t length = 1;

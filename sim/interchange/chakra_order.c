@@ -1,8 +1,10 @@
-/* Order of collectives in Chakra traces, whose readers have one communication of a rank in flight.
+/* Order of collectives in Chakra traces, whose readers have a single communication of a rank in
+ * flight.
  *
  * A collective comes after each SEND and collective of its rank that ended before it began. Times
- * stay as they were, and nothing waits for ever: a rank that holds a collective has sent all that
- * the collective's other ranks need, unless what they need began later than the collective. */
+ * stay as they were, and nothing waits for ever: when a rank begins a collective, it has sent
+ * everything that the collective's other ranks need, except data whose transfer began later than
+ * the collective. */
 #include "sim/interchange/chakra_internal.h"
 
 #include <stdlib.h>
@@ -10,7 +12,7 @@
 /* A SEND or a part of a collective. */
 typedef struct communication {
     uint32_t rank;
-    uint32_t node; /* as in `before` */
+    uint32_t node; /* number as in rpsim_chakra_export.before */
     int64_t start_ps;
     int64_t end_ps;
     bool collective;
@@ -58,7 +60,7 @@ static rp_status list_communications(const rpsim_chakra_export *x, rp_arena *are
     return RP_OK;
 }
 
-/* The first of a rank's that ends after `end_ps`. */
+/* Index of a rank's first communication that ends after `end_ps`. */
 static uint32_t first_after(const communication *list, uint32_t count, uint32_t rank,
                             int64_t end_ps)
 {
@@ -74,8 +76,9 @@ static uint32_t first_after(const communication *list, uint32_t count, uint32_t 
     return low;
 }
 
-/* From where on the communications up to `end` are to be named: what came before the collective
- * before them, that one waits for. Those that take no time are in no order. */
+/* Index of the first communication before `end` that a collective has to name: it waits for the
+ * previous collective, and so for all that came before that. Collectives that take no time are not
+ * ordered, so they are skipped. */
 static uint32_t first_named(const communication *list, uint32_t count, uint32_t end, uint32_t rank)
 {
     for (uint32_t i = end; i-- > 0 && list[i].rank == rank;) {

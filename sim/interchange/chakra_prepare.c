@@ -1,4 +1,4 @@
-/* Parts of a timeline that go into Chakra execution traces, and why ops start when they do. */
+/* Prepares a timeline for Chakra execution traces, and finds the causes of the ops' starts. */
 #include "common/machine/machine.h"
 #include "sim/interchange/chakra_internal.h"
 
@@ -20,7 +20,7 @@ uint32_t rpsim_chakra_result_op(const rp_program *p, uint32_t op)
     return op;
 }
 
-/* True where a RECV op takes what a SEND op sends: the rule of the validator. */
+/* True if a RECV op receives the tensor of a SEND op, by the validator's rule. */
 static bool is_peer_wait(const rp_program *p, uint32_t op, uint32_t target)
 {
     return rp_op_kind_receives(p->ops[op].kind) && rp_op_kind_sends(p->ops[target].kind) &&
@@ -46,8 +46,7 @@ static void index_waits(rpsim_chakra_export *x)
                     x->peer_wait[i] = w;
                     x->peer_wait[target] = w;
                 }
-                if (rpsim_chakra_is_message(x, i,
-                                            target)) { /* counted, then filled behind the begin */
+                if (rpsim_chakra_is_message(x, i, target)) { /* counted, then filled */
                     x->out_begin[target + (pass == 0 ? 2 : 1)] += 1;
                     if (pass == 1) {
                         x->out_waits[x->out_begin[target + 1] - 1] = w;
@@ -80,7 +79,7 @@ static int compare_ends(const void *a, const void *b)
     return x->op < y->op ? -1 : x->op > y->op;
 }
 
-/* An op that took time on a copy engine until `key->end_ps`. */
+/* Finds an op that used the key's copy engine until `key->end_ps`. */
 static uint32_t find_end(const engine_end *ends, uint32_t count, const engine_end *key)
 {
     uint32_t low = 0;
@@ -109,7 +108,7 @@ static int64_t ready_ps(const rpsim_chakra_export *x, uint32_t op)
     return ready;
 }
 
-/* A collective is ready when all its parts are. */
+/* Finds the time when each op is ready. A collective is ready when all its parts are. */
 static rp_status find_ready(const rpsim_chakra_export *x, rp_arena *arena, int64_t **ready_out)
 {
     const rp_program *p = x->program;
@@ -133,7 +132,8 @@ static rp_status find_ready(const rpsim_chakra_export *x, rp_arena *arena, int64
     return RP_OK;
 }
 
-/* Lowered programs: why an op starts later than its queue and its waits let it. */
+/* In lowered programs, finds the reason why an op starts later than its queue and its waits allow:
+ * its copy engine, or a delay. */
 static rp_status find_delays(rpsim_chakra_export *x, rp_arena *arena)
 {
     const rp_program *p = x->program;
@@ -162,8 +162,8 @@ static rp_status find_delays(rpsim_chakra_export *x, rp_arena *arena)
     return RP_OK;
 }
 
-/* Compute schedules: what a pair's ops behind the first wait for holds the whole pair, so that they
- * start behind it by what its forward takes alone. */
+/* In compute schedules, the waits of a pair's later ops hold the whole pair, so these ops start
+ * after their waits by the time that the pair's forward runs alone. */
 static void find_pairs(rpsim_chakra_export *x)
 {
     const rp_program *p = x->program;

@@ -1,5 +1,5 @@
-/* Programs that Chakra traces are of. In them each rank is a GPU, no part of a collective waits for
- * another rank, and with RPSIM_CHAKRA_HOST_DELAY the host has no ops. */
+/* Makes the programs that Chakra traces describe. In them each rank is a GPU, no part of a
+ * collective waits for another rank, and with RPSIM_CHAKRA_HOST_DELAY the host has no ops. */
 #include "common/program/assembly.h"
 #include "sim/interchange/chakra_internal.h"
 
@@ -10,14 +10,14 @@ typedef struct builder {
     uint32_t copies;     /* ranks that a GPU of `p` stands for */
     uint32_t *queue_of;  /* [op] */
     uint32_t *ordinal;   /* [op] number of a collective among those of its GPU, or NO_OP */
-    uint32_t *met_count; /* [gpu] of its collectives */
+    uint32_t *met_count; /* [gpu] number of its collectives */
     uint32_t met_most;
     uint32_t *met;      /* [gpu][ordinal] op */
     uint32_t *frontier; /* [op of the host - host_begin][gpu] last op that it needs, or NO_OP */
     uint32_t host_begin;
     uint32_t host_end;
     rp_assembly *assembly;
-    rp_handle *handles; /* [op][copy]; of the host's ops the first */
+    rp_handle *handles; /* [op][copy]; ops of the host have only the first */
 } builder;
 
 static bool on_gpu(const builder *b, uint32_t op)
@@ -54,7 +54,7 @@ rp_status rpsim_chakra_index_meetings(const rp_program *p, rp_arena *arena, uint
     return RP_OK;
 }
 
-/* The part that a GPU has of an op's collective; NO_OP where it has none. */
+/* A GPU's part of an op's collective; NO_OP if it has no part. */
 static uint32_t part_of(const builder *b, uint32_t op, uint32_t gpu)
 {
     uint32_t k = b->ordinal[op];
@@ -86,7 +86,7 @@ static rp_status index_program(builder *b, rp_arena *arena)
 
 /* ---- without the host ------------------------------------------------------------------------ */
 
-/* The op of a GPU that ends last is kept. */
+/* Adds an op to a frontier, which keeps the op of each GPU that ends last. */
 static void add_to_frontier(const builder *b, uint32_t *frontier, uint32_t op)
 {
     uint32_t *kept = &frontier[gpu_of(b, op)];
@@ -125,7 +125,8 @@ static bool can_merge(const builder *b, const uint8_t *done, uint32_t op)
     return can;
 }
 
-/* Host ops, each queue as far as it goes, until there are none left. */
+/* Finds the frontier of each host op: goes through each queue as far as possible, and repeats until
+ * no op is left. */
 static rp_status find_frontiers(builder *b, rp_arena *arena)
 {
     const rp_program *p = b->p;
@@ -164,9 +165,9 @@ static rp_handle handle(const builder *b, uint32_t op, uint32_t copy)
     return b->handles[(size_t)op * b->copies + (on_gpu(b, op) ? copy : 0)];
 }
 
-/* A collective begins when all its parts can, and its parts end together. What a part waits for on
- * another GPU, that GPU's part waits for; and instead of another GPU's part an op waits for its
- * own. */
+/* Adds a wait. A collective begins when all its parts can, and its parts end together. So if a part
+ * waits for an op of another GPU, that GPU's part waits for it instead; and instead of another
+ * GPU's part an op waits for its own GPU's part. */
 static rp_status link_ops(const builder *b, uint32_t op, uint32_t copy, uint32_t target,
                           bool control)
 {
@@ -254,7 +255,8 @@ static rp_status add_waits(const builder *b)
     return RP_OK;
 }
 
-/* Host work behind the last op of all GPUs: an op of GPU 0, so that the run still takes as long. */
+/* If the host works after the last op of all GPUs, adds an op of GPU 0 for that work, so that the
+ * run takes the same time. */
 static rp_status add_tail(const builder *b, uint32_t compute_queue, rp_arena *arena,
                           rp_handle *tail_out, int64_t *begin_ps_out, int64_t *end_ps_out)
 {

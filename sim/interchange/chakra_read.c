@@ -11,7 +11,7 @@
 #define PS_PER_US 1000000
 #define MAX_NAME 40
 
-/* X(enumerator, name, greatest value): the integer attributes that are read. */
+/* X(enumerator, name, greatest value): the integer attributes that the reader uses. */
 #define INTEGER_LIST(X)                                                                            \
     X(NS, "rp_ns", MAX_US * 1000)                                                                  \
     X(PS, "rp_ps", 999)                                                                            \
@@ -38,7 +38,7 @@ static const struct {
 #undef INTEGER_ENTRY
 };
 
-/* Content of a node, before it is known which part of it counts. */
+/* Content of a node as read, before finish_node decides which parts apply. */
 typedef struct draft {
     rpsim_chakra_node node;
     uint64_t type;
@@ -74,7 +74,7 @@ static rp_status bad_node(const reader *r, const rpsim_chakra_node *node, const 
 {
     char shown[MAX_NAME + 1];
     size_t length = node->name_length < MAX_NAME ? node->name_length : MAX_NAME;
-    for (size_t i = 0; i < length; i++) { /* messages are one line of ASCII */
+    for (size_t i = 0; i < length; i++) { /* messages are a single line of ASCII */
         shown[i] = node->name[i] >= ' ' && node->name[i] <= '~' ? node->name[i] : '?';
     }
     shown[length] = '\0';
@@ -164,7 +164,7 @@ static rp_status add_dependency(reader *r, uint64_t id)
     return RP_OK;
 }
 
-/* Packed, or one by one. */
+/* Takes dependencies, packed or single. */
 static rp_status take_dependencies(reader *r, const rp_protobuf_field *field)
 {
     if (field->wire == RP_PROTOBUF_VARINT) {
@@ -210,7 +210,8 @@ static rp_status take_field(reader *r, const rp_protobuf_field *field, draft *d)
     }
 }
 
-/* A node may leave out its own end, as ASTRA-sim's custom collectives do, and a tag of 0. */
+/* Checks the ranks of a SEND or RECV. A node may leave out its own rank, as ASTRA-sim's custom
+ * collectives do, and a tag of 0. */
 static rp_status check_peers(const reader *r, draft *d)
 {
     bool sends = d->node.type == RPSIM_CHAKRA_SEND;
@@ -235,7 +236,7 @@ static rp_status check_peers(const reader *r, draft *d)
     return RP_OK;
 }
 
-/* From what was read to what it means. */
+/* Derives the node's type, time and bytes from the content read. */
 static rp_status finish_node(const reader *r, draft *d)
 {
     rpsim_chakra_node *node = &d->node;
@@ -255,7 +256,7 @@ static rp_status finish_node(const reader *r, draft *d)
     node->ps = node->exact ? (int64_t)(d->value[INTEGER_NS] * 1000 + d->value[INTEGER_PS])
                            : (int64_t)d->duration_us * PS_PER_US;
     if (node->type == RPSIM_CHAKRA_RECV) {
-        node->ps = node->exact ? node->ps : 0; /* elsewhere it includes the wait for the SEND */
+        node->ps = node->exact ? node->ps : 0; /* an inexact time includes the wait for the SEND */
     } else if (moves && !node->exact && node->ps == 0) {
         node->ps = RPSIM_CHAKRA_BY_SIZE;
     }

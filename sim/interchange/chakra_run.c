@@ -29,17 +29,17 @@ typedef struct turns {
 
 typedef struct engine {
     const rpsim_chakra_trace *trace;
-    int64_t *ps;               /* [node] how long it takes */
-    uint32_t *pending;         /* [node] what it waits for, its own readiness to meet included */
+    int64_t *ps;               /* [node] duration */
+    uint32_t *pending;         /* [node] number of things that it still waits for */
     uint32_t *dependent_begin; /* [node + 1] */
     uint32_t *dependents;
     uint32_t *next_waiting;  /* [node] */
     uint32_t *absent;        /* [meeting] members that cannot start yet */
-    uint32_t *members;       /* [meeting] how many there are */
+    uint32_t *members;       /* [meeting] number of members */
     uint32_t *meeting_begin; /* [meeting + 1] */
     uint32_t *meeting_nodes;
     turns *turns; /* [rank * RESOURCE_COUNT + resource] */
-    rp_heap ends; /* of nodes that run, by time; tag: the node */
+    rp_heap ends; /* ends of running nodes, by time; tag: the node */
     uint64_t sequence;
     uint32_t ended;
     int64_t now_ps;
@@ -72,7 +72,7 @@ static turns *turns_of(const engine *e, const rpsim_chakra_node *node)
     return &e->turns[(size_t)node->rank * RESOURCE_COUNT + r];
 }
 
-/* Begins a node once all that it waited for is done. */
+/* Begins a node that waits for nothing any more, or puts it in line. */
 static void start(engine *e, uint32_t index)
 {
     const rpsim_chakra_node *node = &e->trace->nodes[index];
@@ -106,7 +106,8 @@ static void release(engine *e, const rpsim_chakra_node *node)
     }
 }
 
-/* One thing less that a node waits for; a collective then waits for its other members. */
+/* Takes off a thing that a node waited for. When nothing is left the node starts; a collective
+ * first waits for its other members. */
 static void settle(engine *e, uint32_t index)
 {
     if (--e->pending[index] != 0) {
@@ -150,7 +151,7 @@ rpsim_chakra_rates rpsim_chakra_platform_rates(const rp_platform *platform)
                                 .collective = bus ? 1e9 * platform->collective_gb_per_s : peer};
 }
 
-/* Bytes that go through each of n ranks. */
+/* The bytes of a collective that go through each of n ranks. */
 static double collective_bytes(const rpsim_chakra_node *node, uint32_t n)
 {
     double bytes = (double)node->bytes;
@@ -194,7 +195,8 @@ static double size_s(const engine *e, const rpsim_chakra_rates *rates,
     return 0;
 }
 
-/* No run is longer than all nodes one after the other. */
+/* Sets the durations, and refuses times that are too long: no run takes longer than all nodes in
+ * sequence. */
 static rp_status set_times(engine *e, const rpsim_chakra_rates *rates)
 {
     const rpsim_chakra_trace *t = e->trace;
@@ -216,7 +218,8 @@ static rp_status set_times(engine *e, const rpsim_chakra_rates *rates)
     return RP_OK;
 }
 
-/* begin[k + 1] holds counts shifted by one; afterwards begin[k + 1] is where filling k begins. */
+/* begin[k + 2] holds the count of k; afterwards begin[k + 1] is the index at which filling k
+ * begins. */
 static void add_up(uint32_t *begin, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -244,7 +247,7 @@ static rp_status index_dependents(engine *e, rp_arena *arena)
                 }
                 begin[parent]++;
             }
-            e->pending[i] = parents + 1; /* one for the beginning */
+            e->pending[i] = parents + 1; /* + 1 for the beginning of the run */
         }
         if (pass == 0) {
             add_up(e->dependent_begin, t->node_count);

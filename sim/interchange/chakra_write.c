@@ -1,4 +1,4 @@
-/* From a timeline to Chakra execution traces. */
+/* Writes a timeline as Chakra execution traces. */
 #include "sim/interchange/chakra_internal.h"
 
 #include "common/base/log.h"
@@ -9,12 +9,12 @@
 #define VERSION "0.0.4" /* as in ASTRA-sim's samples */
 #define PS_PER_NS 1000
 
-/* A rank's file as it is written. */
+/* State while a rank's file is written. */
 typedef struct writer {
     const rpsim_chakra_export *x;
     uint32_t rank;
     uint8_t *written;  /* [op] */
-    uint8_t *received; /* [op] its RECVs are written */
+    uint8_t *received; /* [op] 1: its RECVs are written */
     rp_protobuf_writer node;
     rp_protobuf_writer attribute;
     rp_protobuf_writer deps;
@@ -23,7 +23,8 @@ typedef struct writer {
 
 /* ---- ids ------------------------------------------------------------------------------------- */
 
-/* Ops have their own numbers; then come two numbers for each wait, and one for each delay. */
+/* Node ids: ops have their own numbers; then come two numbers for each wait, and a number for each
+ * delay. */
 static uint64_t send_id(const rpsim_chakra_export *x, uint32_t wait)
 {
     return (uint64_t)x->program->op_count + 2 * (uint64_t)wait;
@@ -60,7 +61,7 @@ static void put_attribute(writer *w, const char *name, uint32_t field, uint64_t 
     rp_protobuf_put_part(&w->node, RPSIM_CHAKRA_NODE_ATTRIBUTE, &w->attribute);
 }
 
-/* Up to its dependencies, which are in w->deps. */
+/* Writes a node up to its dependencies, which are in w->deps. */
 static void begin_node(writer *w, uint64_t id, const char *name, rpsim_chakra_type type)
 {
     if (id != 0) { /* proto3 leaves zeroes out */
@@ -111,7 +112,7 @@ static void put_peers(writer *w, uint32_t from, uint32_t to, uint32_t tag, uint6
     put_attribute(w, "comm_size", RPSIM_CHAKRA_ATTRIBUTE_INT64, bytes);
 }
 
-/* One end of a wait between ranks. */
+/* Writes the SEND or the RECV of a wait between ranks. */
 static void put_message(writer *w, uint32_t wait, bool sends)
 {
     const rpsim_chakra_export *x = w->x;
@@ -153,7 +154,7 @@ typedef struct group {
     uint32_t ranks;
 } group;
 
-/* Tensor groups come first. A GPU's copies lie behind each other, each with its parts. */
+/* Tensor groups come first. A GPU's copies have successive ranks, each with its parts. */
 static group tensor_group(const rp_layout *layout, uint32_t rank)
 {
     uint32_t tensor = rp_layout_tensor(layout);
@@ -169,7 +170,7 @@ static group data_group(const rp_layout *layout, uint32_t ranks, uint32_t rank)
                    gpu * rp_layout_gpus(layout) + rank % tensor, tensor, rp_layout_data(layout)};
 }
 
-/* Tensor groups and data groups, of those that there are. */
+/* The number of tensor groups and data groups. */
 static uint32_t before_experts(const rp_layout *layout, uint32_t ranks)
 {
     uint32_t tensor = rp_layout_tensor(layout);
@@ -177,7 +178,8 @@ static uint32_t before_experts(const rp_layout *layout, uint32_t ranks)
     return (tensor > 1 ? ranks / tensor : 0) + (data > 1 ? ranks / data : 0);
 }
 
-/* Behind the data groups: GPUs that share experts, then those that have the same ones. */
+/* After the data groups come the groups of GPUs that share experts, then the groups of GPUs that
+ * have the same experts. */
 static group expert_group(const rp_layout *layout, uint32_t ranks, uint32_t rank)
 {
     uint32_t each = rp_layout_expert_tensor(layout);
@@ -218,7 +220,7 @@ static void print_group(group g, FILE *stream)
     fputs("]", stream);
 }
 
-/* The form of ASTRA-sim's --comm-group-configuration. */
+/* Prints the groups in the form of ASTRA-sim's --comm-group-configuration. */
 static void print_groups(const rp_layout *layout, uint32_t ranks, FILE *stream)
 {
     fputs("{", stream);
@@ -250,8 +252,8 @@ static void print_groups(const rp_layout *layout, uint32_t ranks, FILE *stream)
     fputs("\n}\n", stream);
 }
 
-/* Bytes that a rank brings into a collective, from those that pass through it in a ring: ASTRA-sim
- * counts what all-gathers bring (astra-sim/system/collective/Ring.cc). */
+/* The bytes that a rank contributes to a collective, computed from the bytes that pass through it
+ * in a ring, since ASTRA-sim counts contributions (astra-sim/system/collective/Ring.cc). */
 static uint64_t brought_bytes(rpsim_chakra_collective type, uint64_t moved, uint32_t ranks)
 {
     uint32_t others = ranks > 1 ? ranks - 1 : 1;
@@ -310,20 +312,21 @@ static rpsim_chakra_type type_of(rp_op_kind kind)
 
 /* ---- a rank ---------------------------------------------------------------------------------- */
 
-/* The waits of an op, and of an overlapped forward those of the op that it begins with, too. */
+/* The end of an op's waits; those of an overlapped forward include the waits of the op that it
+ * begins with. */
 static uint32_t waits_end(const rp_program *p, uint32_t op)
 {
     return p->ops[op + ((p->ops[op].flags & RP_OP_OVERLAP) != 0 ? 2 : 1)].wait_begin;
 }
 
-/* The op that an entry of `before` is, or whose SEND it is; these are written behind it. */
+/* The op that an entry of `before` stands for, or after which its SEND is written. */
 static uint32_t before_op(const rpsim_chakra_export *x, uint32_t node)
 {
     uint32_t count = x->program->op_count;
     return node < count ? node : rp_wait_op(x->program->waits[node - count]);
 }
 
-/* True where all parents within the rank are written. */
+/* True if all parents within the rank are written. */
 static bool can_write(const writer *w, uint32_t op)
 {
     const rp_program *p = w->x->program;
@@ -343,7 +346,7 @@ static bool can_write(const writer *w, uint32_t op)
     return engine == RPSIM_CHAKRA_NO_OP || w->written[engine] != 0;
 }
 
-/* The RECVs of an op, and where it is a forward that overlaps, of the op behind it. */
+/* Writes the RECVs of an op, for an overlapped forward also those of the next op. */
 static void put_receives(writer *w, uint32_t op)
 {
     const rp_program *p = w->x->program;
@@ -374,7 +377,7 @@ static void put_waits(writer *w, uint32_t op)
     for (uint32_t k = x->before_begin[op]; k < x->before_begin[op + 1]; k++) {
         uint32_t node = x->before[k];
         bool named = node + 1 == op && x->queue_of[node] == x->queue_of[op];
-        if (!named) { /* by its queue */
+        if (!named) { /* unless its queue names it */
             rp_protobuf_put_varint(&w->deps,
                                    node < p->op_count ? node : send_id(x, node - p->op_count));
         }
@@ -391,8 +394,8 @@ static void put_queue(writer *w, uint32_t op)
     }
 }
 
-/* The node that delays an op: on the host, before what is launched late; in a pair, behind what a
- * later op of it waits for, since the pair begins as one. */
+/* Writes the node that delays an op: for a late launch a node on the host; in a pair a node after
+ * the waits of a later op, since the pair begins as a whole. */
 static void put_delay(writer *w, uint32_t op, const char *name)
 {
     const rpsim_chakra_export *x = w->x;
@@ -429,7 +432,8 @@ static void put_op(writer *w, uint32_t op)
     if (x->delay_ps[op] != 0) {
         put_delay(w, op, name);
     }
-    /* The rest of a pair begins while its forward, whose result exists at the pair's end, runs. */
+    /* The rest of a pair begins while its forward runs, whose result exists only at the pair's
+     * end. */
     bool overlaps = (o->flags & RP_OP_OVERLAP) != 0;
     int64_t end_ps = overlaps ? start_ps[op + 1] : x->timeline->end_ps[op];
     bool on_cpu = rp_op_kind_class((rp_op_kind)o->kind) == RP_CLASS_HOST;
@@ -440,7 +444,7 @@ static void put_op(writer *w, uint32_t op)
     w->written[op] = 1;
 }
 
-/* SENDs that others wait for, of an op or, where it ends one, of its overlapped group. */
+/* Writes the SENDs of an op; if the op ends an overlapped group, those of the whole group. */
 static void put_sends(writer *w, uint32_t op)
 {
     const rpsim_chakra_export *x = w->x;
@@ -458,7 +462,8 @@ static void put_sends(writer *w, uint32_t op)
     }
 }
 
-/* Ops of all queues of the rank, each queue as far as it goes, until all are written. */
+/* Writes the ops of the rank: goes through each queue as far as possible, and repeats until all are
+ * written. */
 static rp_status put_rank(writer *w, rp_arena *arena)
 {
     const rp_program *p = w->x->program;

@@ -17,12 +17,12 @@
 #define MAX_US (RP_MAX_COST_MS * 1e3)
 #define PS_PER_US 1e6
 
-/* Keys that the Trace Event Format gives a complete event. A trace's other objects may have any
- * key: the format leaves them to the writer of the trace, and nothing is read from them. */
+/* The keys of a complete event in the Trace Event Format. A trace's other objects may have any key:
+ * the format leaves them to the writer of the trace, and nothing is read from them. */
 #define EVENT_KEYS                                                                                 \
     "name, cat, ph, ts, dur, tts, tdur, pid, tid, id, args, cname, sf, stack, esf, estack"
 
-/* A range of the GPU with the call that it belongs to: one call may have work on many streams. */
+/* A range of the GPU and the call that it belongs to: a call may have work on many streams. */
 typedef struct call_range {
     int64_t call; /* External id, or -1 */
     size_t event;
@@ -36,7 +36,7 @@ typedef struct reader {
     uint32_t capacity;
     uint32_t unknown;
     uint32_t stage_count;
-    uint32_t roundpipe; /* events */
+    uint32_t roundpipe; /* number of events */
     uint32_t pipeline;
 } reader;
 
@@ -59,7 +59,7 @@ static bool is_action(const char *name)
     return strncmp(name, PREFIX, strlen(PREFIX)) == 0;
 }
 
-/* @return false: nothing that computes */
+/* @return false: the range does not compute */
 static bool parse_action(reader *r, const char *name, rpsim_range *range_out)
 {
     rp_torch_action parts[2];
@@ -117,7 +117,7 @@ static rp_status add_event(reader *r, size_t index, json_t *event, const char *n
     return RP_OK;
 }
 
-/* Ranges of one category: of the GPU, or all others. */
+/* Collects the ranges of the GPU, or all other ranges. */
 static rp_status collect_ranges(reader *r, const json_t *events, bool on_gpu)
 {
     size_t index = 0;
@@ -154,7 +154,7 @@ static bool same_action(const rpsim_range *a, const rpsim_range *b)
            a->recompute == b->recompute && a->pair_stage == b->pair_stage;
 }
 
-/* Takes what was found over; of one call on several streams the longest. */
+/* Moves the ranges found into `ranges`; for a call on several streams only the longest. */
 static rp_status take_over(reader *r, bool on_gpu, rpsim_ranges *ranges)
 {
     if (on_gpu) {

@@ -1,4 +1,4 @@
-/* From the ranges of a trace to a cost table. */
+/* Makes a cost table from the ranges of a trace. */
 #include "sim/interchange/kineto.h"
 
 #include "common/base/log.h"
@@ -33,7 +33,7 @@ static int compare_ranges(const void *a, const void *b)
     return order != 0 ? order : x->ps < y->ps ? -1 : x->ps > y->ps;
 }
 
-/* `sorted` has `count` >= 1 ranges of one action by time. */
+/* `sorted` has `count` >= 1 ranges of an action, sorted by time. */
 static rpsim_range_summary summarise(const rpsim_range *sorted, uint32_t count)
 {
     double sum = 0;
@@ -78,12 +78,12 @@ rp_status rpsim_ranges_summarise(rpsim_ranges *ranges, rp_arena *arena,
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Times of a stage; -1: there is none. */
+/* Times of a stage; -1: no such time. */
 typedef struct stage_times {
     int64_t ps[RP_TORCH_BACKWARD_WEIGHT + 1]; /* F, B, I, W */
-    int64_t backward_ps;                      /* I + W, else B */
+    int64_t backward_ps;                      /* I + W, or else B */
     uint32_t layers;
-    /* Of the last stage: what is not its layers'. */
+    /* Time of the last stage that does not belong to its layers. */
     int64_t head_forward_ps;
     int64_t head_backward_ps;
 } stage_times;
@@ -143,7 +143,7 @@ static rp_status collect_stages(const rpsim_ranges *ranges, const rpsim_range_su
     return RP_OK;
 }
 
-/* Time of the last stage beyond that of `layers` layers of the stages before it. */
+/* The time of the last stage beyond the time of `layers` layers of the stages before it. */
 static int64_t excess(int64_t last_ps, uint32_t layers, double sum_ps, uint64_t sum_layers)
 {
     int64_t expected = (int64_t)llround(sum_ps / (double)sum_layers * layers);
@@ -190,14 +190,14 @@ static rp_status set_layers(const rpsim_ranges *ranges, const rp_partition *part
     }
     last->head_forward_ps = excess(last->ps[RP_TORCH_FORWARD], last->layers, forward_ps, layers);
     last->head_backward_ps = excess(last->backward_ps, last->layers, backward_ps, layers);
-    int64_t input_ps = last->ps[RP_TORCH_BACKWARD_INPUT]; /* holds the head's backward */
+    int64_t input_ps = last->ps[RP_TORCH_BACKWARD_INPUT]; /* contains the head's backward */
     if (last->layers != 0 && input_ps >= 0 && last->head_backward_ps > input_ps) {
         last->head_backward_ps = input_ps;
     }
     return RP_OK;
 }
 
-/* Even shares, the rest to the first ones. */
+/* Shares a time evenly; the first layers get the rest. */
 static void share(int64_t ps, uint32_t layers, int64_t *layers_ps)
 {
     for (uint32_t i = 0; i < layers; i++) {
@@ -230,7 +230,7 @@ static rp_status set_overlap(const rpsim_range_summary *summaries, uint32_t coun
     return RP_OK;
 }
 
-/* As a cost table demands; every sum is checked before it is made. */
+/* Checks the limits of a cost table, and every sum before it is made. */
 static rp_status check_sizes(const rpsim_ranges *ranges, const stage_times *stages,
                              uint32_t stage_count)
 {

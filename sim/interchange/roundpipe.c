@@ -12,7 +12,7 @@
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
 static const struct action {
-    const char *range; /* as the profiler has it */
+    const char *range; /* text in the profiler's ranges */
     const char *timer;
     rp_torch_type type;
     bool recompute;
@@ -22,7 +22,7 @@ static const struct action {
 
 #define ACTIONS (sizeof actions / sizeof actions[0])
 
-/* Takes digits off. @return false: none, or too many */
+/* Reads a number and moves past it. @return false: no digits, or too large */
 static bool take_number(const char **at, uint32_t most, uint32_t *value_out)
 {
     uint32_t value = 0;
@@ -42,7 +42,7 @@ static bool take_text(const char **at, const char *text)
     return there;
 }
 
-/* The last "L[": a model's name stands before it. */
+/* Finds the last "L[", since a model's name stands before it. */
 static const char *find_layer(const char *name)
 {
     const char *found = NULL;
@@ -90,7 +90,7 @@ static rp_status append(rpsim_ranges *ranges, rpsim_range range)
     return RP_OK;
 }
 
-/* Backward of `group`, a copy: the array may move. */
+/* Shares the backward of `group`, which is a copy because the array may move. */
 static rp_status share_group(rpsim_ranges *ranges, rpsim_range group, const double *weights)
 {
     double sum = 0;
@@ -115,7 +115,7 @@ rp_status rpsim_roundpipe_share(rpsim_ranges *ranges, rp_arena *arena)
     RP_TRY(rpsim_ranges_summarise(ranges, arena, &summaries, &count));
     RP_TRY(rp_arena_alloc(arena, ranges->stage_count, sizeof *weights, &weights));
     memset(weights, 0, ranges->stage_count * sizeof *weights);
-    for (uint32_t i = 0; i < count; i++) { /* recomputes come after forwards */
+    for (uint32_t i = 0; i < count; i++) { /* recomputes come after forwards and replace them */
         if (summaries[i].type == RP_TORCH_FORWARD) {
             weights[summaries[i].stage] = (double)summaries[i].median_ps;
         }
@@ -167,7 +167,7 @@ rp_status rpsim_roundpipe_ends(const rpsim_ranges *ranges, rp_costs *costs)
 typedef struct timer {
     const char *name;
     size_t line;
-    uint32_t layers; /* of one update; 0: the first one goes on */
+    uint32_t layers; /* number of layers in an update; 0: the first update goes on */
     uint32_t next;   /* layer within the update */
     size_t action;
     uint32_t updates[ACTIONS];
@@ -184,7 +184,7 @@ static rp_status refuse(const timer *t, const char *cause)
     return RP_INPUT;
 }
 
-/* An update has ended: all have as many layers. */
+/* Ends an update: all updates must have the same number of layers. */
 static rp_status end_update(timer *t)
 {
     if (t->layers != 0 && t->next != t->layers) {
@@ -216,7 +216,7 @@ static rp_status take_record(timer *t, uint32_t layer, size_t action, double ms,
                                         .ps = (int64_t)llround(ms * 1e9)});
 }
 
-/* Reads the number that ends before `behind`. */
+/* Reads the number before the text `behind`. */
 static bool take_ms(const char **at, const char *behind, double *ms_out)
 {
     char number[64];
@@ -241,7 +241,7 @@ static rp_status read_line(timer *t, const char *line, rpsim_ranges *ranges)
     }
     for (const char *word = strstr(line, "Layer "); word != NULL;
          word = strstr(word + 1, "Layer ")) {
-        at = word; /* behind whatever else the log has on the line */
+        at = word; /* the last one: the log may have other text before */
     }
     if (at == NULL || !take_text(&at, "Layer ") || !take_number(&at, RP_MAX_LAYERS, &layer) ||
         !take_text(&at, " ")) {

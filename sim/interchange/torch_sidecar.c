@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define VERSION_KEY "x-rpsim-schedule"
-#define VERSION 2u /* 1 lacked the traits: a schedule's name stood for them */
+#define VERSION 2u /* version 1 had no traits but implied them by the schedule's name */
 #define KEYS                                                                                       \
     VERSION_KEY ", schedule, placement, versions, traits, recompute, microbatches, layers, "       \
                 "forward_layers, backward_layers, ranks"
@@ -17,7 +17,8 @@
 
 /* ---- which stages a rank runs ---------------------------------------------------------------- */
 
-/* Ascending stages of a row; `seen` has room for all stages and is zero before and after. */
+/* Lists the stages of a row, ascending. `seen` has room for all stages and is zero before and
+ * after. */
 static uint32_t stages_of_row(const rp_torch_csv *csv, uint32_t rank, uint8_t *seen,
                               uint32_t *stages)
 {
@@ -68,7 +69,7 @@ static void write_traits(rp_json *json, const rp_traits *traits)
     rp_json_member_string(json, "versions", rp_versions_text(traits->versions));
     rp_json_key(json, "traits");
     rp_json_begin_array(json);
-    for (uint32_t i = 0; i < rp_trait_count; i++) { /* numbers are those of a sharding */
+    for (uint32_t i = 0; i < rp_trait_count; i++) { /* traits with numbers belong to a sharding */
         if (rp_trait_get(traits, &rp_trait_rows[i]) != 0) {
             rp_json_string(json, rp_trait_rows[i].text);
         }
@@ -133,7 +134,8 @@ static bool is_layer(const json_t *value, const rpsim_sidecar *s)
     return rp_json_is_integer(value, 0, s->layers);
 }
 
-/* Pairs [begin, end), each where the one before ends: upwards from 0, or downwards to 0. */
+/* Reads pairs [begin, end), each of which adjoins the pair before it: upwards from 0, or downwards
+ * to 0. */
 static rp_status take_layers(const rpsim_sidecar *s, const json_t *list, const char *key,
                              bool upwards, rp_arena *arena, uint32_t **layers_out,
                              uint32_t *count_out)
