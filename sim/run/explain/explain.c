@@ -151,7 +151,7 @@ static rp_status attribute(const rp_timeline *t, const rp_walk *w, rp_arena *scr
     return RP_OK;
 }
 
-/* ---- behind the last op ---------------------------------------------------------------------- */
+/* ---- after the last op ----------------------------------------------------------------------- */
 
 typedef struct interval {
     int64_t start_ps;
