@@ -14,10 +14,10 @@
 #define MOST_WORKERS 1024u
 
 typedef struct worker {
-    pid_t process; /* 0: none */
-    int to;        /* write end: points */
-    int from;      /* read end: outcomes */
-    rp_text bytes; /* that have come of a message */
+    pid_t process; /* 0: no process */
+    int to;        /* write end of the pipe for points */
+    int from;      /* read end of the pipe for outcomes */
+    rp_text bytes; /* the part of a message that has come so far */
 } worker;
 
 struct rpsweep_crew {
@@ -25,13 +25,13 @@ struct rpsweep_crew {
     rp_arena *arena;
     worker *workers;
     struct pollfd *polls;
-    uint32_t turn; /* whom to look at first: nobody is starved */
+    uint32_t turn; /* the worker to look at first, so that none is starved */
     char cause[128];
 };
 
 /* ---- a worker -------------------------------------------------------------------------------- */
 
-/* false: the other side has gone. */
+/* @return false if the other side has gone */
 static bool read_all(int from, void *to, size_t size)
 {
     for (size_t got = 0; got < size;) {
@@ -56,7 +56,7 @@ static bool write_all(int to, const void *from, size_t size)
     return true;
 }
 
-/* One message: its length, then an outcome. */
+/* Sends a message: its length, then an outcome. */
 static bool send_outcome(const rpsweep_crew_config *config, struct rpsim_session *session,
                          uint64_t number, int to, rp_text *text)
 {
@@ -98,17 +98,18 @@ static void close_ends(worker *w)
     }
 }
 
-/* In the new process: only its own pipes stay, so that it notices when the sweep has gone. */
+/* Runs in the new process. It closes all pipes except its own, so that it notices when the sweep
+ * has gone. */
 static void become_worker(rpsweep_crew *crew, int from, int to)
 {
     for (uint32_t i = 0; i < crew->config.jobs; i++) {
         close_ends(&crew->workers[i]);
     }
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)signal(SIGINT, SIG_IGN); /* from a terminal it is the sweep's to decide */
+    (void)signal(SIGINT, SIG_IGN); /* the sweep decides about a signal from the terminal */
     (void)signal(SIGTERM, SIG_DFL);
     serve(&crew->config, from, to);
-    _exit(0); /* nothing of the sweep's is to be flushed or closed twice */
+    _exit(0); /* flushes and closes nothing that belongs to the sweep */
 }
 
 static rp_status start(rpsweep_crew *crew, worker *w)
@@ -180,7 +181,7 @@ static rp_status open_crew(const rpsweep_crew_config *config, rpsweep_crew **cre
         return status;
     }
     *crew = (rpsweep_crew){.config = *config, .arena = arena};
-    crew->config.jobs = 0; /* so many have been set up */
+    crew->config.jobs = 0; /* the number of workers set up so far */
     status = rp_arena_alloc(arena, config->jobs, sizeof *crew->workers, &crew->workers);
     if (status == RP_OK) {
         status = rp_arena_alloc(arena, config->jobs, sizeof *crew->polls, &crew->polls);
@@ -203,7 +204,7 @@ static uint32_t crew_size(const rpsweep_crew *crew)
     return crew->config.jobs;
 }
 
-/* That a worker has ended shows in `next`; what it was given is not lost. */
+/* If the worker has ended, `next` reports it; the points that it was given are not lost. */
 static rp_status give(rpsweep_crew *crew, uint32_t number, const uint64_t *numbers, uint32_t count)
 {
     const worker *w = &crew->workers[number];
@@ -213,7 +214,7 @@ static rp_status give(rpsweep_crew *crew, uint32_t number, const uint64_t *numbe
     return RP_OK;
 }
 
-/* A whole message at the beginning of what has come; it is taken out. */
+/* Takes a whole message out of the bytes that have come, if they begin with one. */
 static rp_status take_message(worker *w, rp_text *message, bool *there_out)
 {
     uint64_t length = 0;
@@ -234,7 +235,7 @@ static rp_status take_message(worker *w, rp_text *message, bool *there_out)
     return RP_OK;
 }
 
-/* It has ended: says how, and starts another one. */
+/* Says how a worker has ended, and starts another worker in its place. */
 static rp_status replace(rpsweep_crew *crew, worker *w, const char **cause_out)
 {
     int state = 0;

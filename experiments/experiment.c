@@ -1,4 +1,4 @@
-/* From an experiment to its points. */
+/* The points of an experiment. */
 #include "experiments/experiment_internal.h"
 
 #include "common/base/log.h"
@@ -11,7 +11,7 @@
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-/* Later ones override earlier ones. */
+/* Later settings override earlier settings. */
 static void set(rpsweep_point *point, rpsweep_setting setting)
 {
     for (uint32_t i = 0; i < point->count; i++) {
@@ -65,7 +65,7 @@ static bool is_number(const char *text, double *value_out)
     return end != NULL && *end == '\0' && isfinite(*value_out);
 }
 
-/* Of a comparison both sides must be known: a point that does not give the option gets a default
+/* Both sides of a comparison must be known: a point that does not give the option gets a default
  * that the file does not know. */
 static rp_status compare(const rpsweep_experiment *e, const rpsweep_point *point,
                          const rpsweep_condition *c, bool *holds_out)
@@ -109,7 +109,7 @@ static rp_status check_condition(const rpsweep_experiment *e, const rpsweep_poin
     return RP_OK;
 }
 
-/* A later condition of a rule is looked at only where the earlier ones hold: they can say for which
+/* A condition of a rule is evaluated only if the conditions before it hold: they can say for which
  * points it makes sense. */
 static rp_status matches_any(const rpsweep_experiment *e, const rpsweep_point *point,
                              const rpsweep_rule *rules, uint32_t count, bool *matches_out)
@@ -247,7 +247,7 @@ rp_status rpsweep_point_arguments(const rpsweep_point *point, rp_arena *arena, i
         RP_TRY(rp_arena_print(arena, &argv[i + 1], "--%s%s%s", s->option, valued ? "=" : "",
                               s->value));
     }
-    /* Options are read from texts and array, and nothing writes to them. */
+    /* Options are read from the texts and the array, and nothing writes to them. */
     *argv_out = (char **)(void *)argv;
     *argc_out = (int)point->count + 1;
     return RP_OK;

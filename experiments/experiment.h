@@ -5,7 +5,7 @@
  *     name: ranking              # letters, digits and . _ + - @; identifies its points in a store
  *     question: Which is fastest?             # optional
  *     program: rpsim             # or rpexec (rpsim)
- *     options:                   # of every point: long options without "--"
+ *     options:                   # options of every point: long options without "--"
  *       gpus: 8
  *       fidelity: stage
  *     cross:                     # every combination; the last option varies fastest
@@ -35,23 +35,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Most points of an experiment, those that conditions leave out included. */
+/** Largest number of points of an experiment, including the points that conditions leave out. */
 #define RPSWEEP_MAX_POINTS UINT64_C(100000000)
 
-/** One option of a point. */
+/** An option of a point. */
 typedef struct rpsweep_setting {
     const char *option;
     const char *value; /**< NULL: the option is not given; "": given without a value */
-    uint32_t line;     /**< of the file */
+    uint32_t line;     /**< line of the file */
 } rpsweep_setting;
 
-/** Settings that come together. */
+/** Settings that belong together. */
 typedef struct rpsweep_choice {
     rpsweep_setting *settings;
     uint32_t count;
 } rpsweep_choice;
 
-/** Alternatives, of which a point has one. */
+/** Alternatives; a point has one of them. */
 typedef struct rpsweep_dimension {
     rpsweep_choice *choices;
     uint32_t count;
@@ -65,28 +65,30 @@ typedef enum rpsweep_relation {
     RPSWEEP_AT_LEAST,
 } rpsweep_relation;
 
-/** Condition on an option: its value is one of `values`, or related to the first one. */
+/** Condition on an option: its value is among `values`, or has the relation to the first of them.
+ */
 typedef struct rpsweep_condition {
     const char *option;
     rpsweep_relation relation;
-    const char **values; /**< NULL in it: not given. Compared: a number or an option's name */
+    const char **values; /**< a NULL among them: the option is not given. In a comparison: a number
+                            or an option's name */
     uint32_t value_count;
     uint32_t line;
 } rpsweep_condition;
 
-/** Conditions that all have to hold. */
+/** Conditions that must all hold. */
 typedef struct rpsweep_rule {
     rpsweep_condition *conditions;
     uint32_t count;
 } rpsweep_rule;
 
-/** Everything lives in the arena it was read into. */
+/** All members live in the arena that the file was read into. */
 typedef struct rpsweep_experiment {
-    const char *file; /**< for messages */
-    const char *text; /**< of the file */
+    const char *file; /**< the file's name, for messages */
+    const char *text; /**< the file's content */
     const char *name;
     const char *question; /**< NULL: none */
-    bool executed;        /**< by rpexec */
+    bool executed;        /**< rpexec runs the points */
     rpsweep_choice base;
     rpsweep_dimension *dimensions; /**< the first varies slowest */
     uint32_t dimension_count;
@@ -97,7 +99,7 @@ typedef struct rpsweep_experiment {
     uint32_t repeats;
     bool seed_given;
     uint64_t seed;
-    uint64_t combinations; /**< repeats included, conditions not */
+    uint64_t combinations; /**< their number, with repeats, before any is left out */
 } rpsweep_experiment;
 
 /**
@@ -110,7 +112,7 @@ rp_status rpsweep_experiment_parse(const char *name, const char *bytes, size_t l
 
 /** A point: the options of one run, sorted by name. */
 typedef struct rpsweep_point {
-    uint64_t number; /**< among the combinations */
+    uint64_t number; /**< its number among the combinations */
     rpsweep_setting *settings;
     uint32_t count;
 } rpsweep_point;
@@ -118,30 +120,32 @@ typedef struct rpsweep_point {
 /**
  * Builds a combination.
  * @param point_out its settings live in `arena`
- * @param included_out false: a condition leaves it out
- * @retval RP_OK, RP_INPUT (a comparison with what is no number; logged), RP_NO_MEMORY
+ * @param included_out false: a condition leaves the point out
+ * @retval RP_OK, RP_INPUT (a comparison with text that is no number; logged), RP_NO_MEMORY
  */
 rp_status rpsweep_experiment_point(const rpsweep_experiment *experiment, uint64_t number,
                                    rp_arena *arena, rpsweep_point *point_out, bool *included_out);
 
 /**
- * The point's command line, "rpsim --gpus 8 --schedule 1f1b", values quoted for a shell where they
- * need it. It alone identifies the point in a store.
+ * Writes the point's command line, "rpsim --gpus 8 --schedule 1f1b", with values quoted for a shell
+ * if they need it. The command line identifies the point in a store.
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpsweep_point_command(const rpsweep_experiment *experiment, const rpsweep_point *point,
                                 rp_arena *arena, const char **command_out);
 
 /**
- * A setting as an option of the program: a number that changes is a value of --set.
- * @param option_out its value lives in `arena` or is the setting's
+ * Turns a setting into an option of the program: a number that rpsim --set changes becomes a value
+ * of --set.
+ * @param option_out its value lives in `arena` or belongs to the setting
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpsweep_setting_option(const rpsweep_setting *setting, rp_arena *arena,
                                  rpsweep_setting *option_out);
 
 /**
- * A point of rpexec as an argument vector that ends in NULL, the program's name first.
+ * Turns a point of rpexec into an argument vector that begins with the program's name and ends with
+ * NULL.
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpsweep_point_arguments(const rpsweep_point *point, rp_arena *arena, int *argc_out,

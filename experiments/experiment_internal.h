@@ -14,14 +14,15 @@ typedef struct rpsweep_reader {
 
 #define RPSWEEP_MOST_NAME_BYTES 64u
 #define RPSWEEP_MOST_VALUE_BYTES 4096u
-#define RPSWEEP_MOST_KEYS 1000u /* of a mapping: each is compared with all before it */
-/** Most values of an option, or entries of a list. */
+#define RPSWEEP_MOST_KEYS 1000u /* of a mapping: each key is compared with all keys before it */
+/** Largest number of values of an option, and of entries of a list. */
 #define RPSWEEP_MOST_VALUES 1000000u
 
-/** @return the line of the file where a node begins. */
+/** @return the line of the file on which a node begins. */
 uint32_t rpsweep_line_of(const yaml_node_t *node);
 
-/** @return true where a name is a number that rpsim --set changes: costs.fwd_ms, costs.fwd_ms*. */
+/** @return true if a name stands for a number that rpsim --set changes: costs.fwd_ms,
+ * costs.fwd_ms*. */
 bool rpsweep_is_change(const char *name);
 
 /** Logs a cause with a node's line. @return RP_INPUT */
@@ -38,16 +39,16 @@ rp_status rpsweep_option_value(rpsweep_reader *in, const yaml_node_t *node, cons
 rp_status rpsweep_whole_number(rpsweep_reader *in, const yaml_node_t *node, uint64_t low,
                                uint64_t high, uint64_t *value_out);
 
-/** @return pairs of a mapping. */
+/** @return the number of pairs of a mapping. */
 uint32_t rpsweep_pair_count(const yaml_node_t *node);
 
-/** Key and value of a pair; a key that has been there before is refused. @retval as above */
+/** Gives key and value of a pair; a key that occurs twice is refused. @retval as above */
 rp_status rpsweep_pair_at(rpsweep_reader *in, yaml_node_t *mapping, uint32_t index,
                           yaml_node_t **key_out, yaml_node_t **value_out);
 
-/** @return true where a key is `name`. */
+/** @return true if a key is `name`. */
 bool rpsweep_key_is(const yaml_node_t *key, const char *name);
 
-/** One value, a list, or a range. @retval as above */
+/** Reads the alternatives of an option: a value, a list, or a range. @retval as above */
 rp_status rpsweep_alternatives(rpsweep_reader *in, yaml_node_t *node, const char ***values_out,
                                uint32_t *count_out);

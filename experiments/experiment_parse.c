@@ -1,10 +1,11 @@
-/* From YAML to an experiment. libyaml's documents are used: every node knows its line. */
+/* Reads an experiment from YAML. The reader uses libyaml's documents, whose nodes know their lines.
+ */
 #include "common/base/log.h"
 #include "experiments/experiment_internal.h"
 
 #include <string.h>
 
-/* An experiment has no more than five, and no use for anchors by the hundred. */
+/* An experiment is at most five levels deep, and needs no anchors by the hundred. */
 #define MOST_DEPTH 16u
 #define MOST_ANCHORS 100u
 
@@ -15,7 +16,7 @@ static yaml_node_t *node_at(rpsweep_reader *in, int index)
 
 /* ---- names of options ------------------------------------------------------------------------ */
 
-/* Options that rpsweep itself decides, or that give no run. */
+/* Options that rpsweep itself decides, and options that give no run. */
 static const char *const REFUSED[] = {
     "help",          "version",    "list",        "flows",
     "format",        "explain",    "db",          "db-ops",
@@ -24,7 +25,7 @@ static const char *const REFUSED[] = {
     "resume",        "record",
 };
 
-/* Options of rpsim alone that give no run, or files. */
+/* Further options of rpsim that give no run, or that write files. */
 static const char *const REFUSED_OF_RPSIM[] = {
     "check",          "platform-out",     "html-out",
     "timeline-out",   "gantt-iterations", "torch-csv-dialect",
@@ -124,7 +125,7 @@ static rp_status read_cross(rpsweep_reader *in, yaml_node_t *node)
     return RP_OK;
 }
 
-/* An entry of `list`: options with one value or several each. */
+/* An entry of `list`: options, each with its values. */
 typedef struct entry {
     uint32_t count;
     const char **options;
@@ -157,7 +158,7 @@ static rp_status read_entry(rpsweep_reader *in, yaml_node_t *node, entry *e)
     return RP_OK;
 }
 
-/* Combination `number` of an entry, its last option varying fastest. */
+/* Combination `number` of an entry; its last option varies fastest. */
 static rp_status entry_choice(rpsweep_reader *in, const entry *e, uint64_t number,
                               rpsweep_choice *choice)
 {
@@ -306,7 +307,7 @@ static rp_status read_numbers(rpsweep_reader *in, const yaml_node_t *key, const 
     return rpsweep_whole_number(in, value, 0, UINT64_MAX / 2, &e->seed);
 }
 
-/* `program` is read first: which options are refused depends on it. */
+/* `program` is read first, because the list of refused options depends on it. */
 static rp_status read_pair(rpsweep_reader *in, const yaml_node_t *key, yaml_node_t *value,
                            bool first)
 {
@@ -348,7 +349,7 @@ static rp_status read_pair(rpsweep_reader *in, const yaml_node_t *key, yaml_node
     return RP_INPUT;
 }
 
-/* `cross` before `list`, wherever they are in the file: the list overrides. */
+/* Reads `cross` before `list`, whatever their order in the file: the list overrides. */
 static rp_status read_dimensions(rpsweep_reader *in, yaml_node_t *root)
 {
     yaml_node_t *cross = NULL;
@@ -416,7 +417,7 @@ static rp_status parser_failed(const rpsweep_reader *in, const yaml_parser_t *pa
     return RP_INPUT;
 }
 
-/* There is nothing after the experiment. */
+/* Refuses a file that goes on after the experiment. */
 static rp_status expect_end(const rpsweep_reader *in, yaml_parser_t *parser)
 {
     yaml_document_t more;
@@ -429,7 +430,8 @@ static rp_status expect_end(const rpsweep_reader *in, yaml_parser_t *parser)
     return status;
 }
 
-/* Directives stand before everything else, and libyaml compares each with all before it. */
+/* Limits the number of directives, which stand before everything else: libyaml compares each with
+ * all before it. */
 static rp_status check_directives(const char *name, const char *bytes, size_t length)
 {
     size_t line = 1;
@@ -445,8 +447,9 @@ static rp_status check_directives(const char *name, const char *bytes, size_t le
     return RP_OK;
 }
 
-/* Time that grows with the square of the depth, or of the number of anchors, is libyaml's: such
- * files are refused on the way, event by event, before it makes a document of them. */
+/* The time that libyaml takes grows with the square of the depth and of the number of anchors. Deep
+ * files and files with many anchors are therefore refused event by event, before libyaml makes a
+ * document of them. */
 static rp_status check_shape(const rpsweep_reader *in, yaml_parser_t *parser)
 {
     uint32_t depth = 0;

@@ -50,7 +50,7 @@ static bool is_plain(const yaml_node_t *node, const char *word)
            strcmp((const char *)node->data.scalar.value, word) == 0;
 }
 
-/* `true` is an option without a value, `false` and null no option. */
+/* `true` gives an option without a value; `false` and null give no option. */
 rp_status rpsweep_option_value(rpsweep_reader *in, const yaml_node_t *node, const char **value_out)
 {
     *value_out = NULL;
@@ -104,7 +104,7 @@ uint32_t rpsweep_pair_count(const yaml_node_t *node)
     return (uint32_t)(node->data.mapping.pairs.top - node->data.mapping.pairs.start);
 }
 
-/* Key and value of a pair; a key that has been there before is refused. */
+/* Gives key and value of a pair; a key that occurs twice is refused. */
 rp_status rpsweep_pair_at(rpsweep_reader *in, yaml_node_t *mapping, uint32_t index,
                           yaml_node_t **key_out, yaml_node_t **value_out)
 {
@@ -134,9 +134,7 @@ bool rpsweep_key_is(const yaml_node_t *key, const char *name)
     return strcmp((const char *)key->data.scalar.value, name) == 0;
 }
 
-/* ---- rpsweep_alternatives of an option
- * ----------------------------------------------------------------
- */
+/* ---- alternatives of an option --------------------------------------------------------------- */
 
 typedef struct range {
     double from, to, by;
@@ -167,7 +165,8 @@ static rp_status range_part(rpsweep_reader *in, const yaml_node_t *key, const ya
     return RP_OK;
 }
 
-/* A range's values, `to` included if it is hit. A step is multiplied, not added up: no drift. */
+/* The values of a range, including `to` if a step hits it. Steps are multiplied, not added up, so
+ * that they do not drift. */
 static rp_status range_values(rpsweep_reader *in, yaml_node_t *node, const char ***values_out,
                               uint32_t *count_out)
 {
@@ -199,7 +198,7 @@ static rp_status range_values(rpsweep_reader *in, yaml_node_t *node, const char 
     return RP_OK;
 }
 
-/* One value, a list, or a range. */
+/* Reads a value, a list, or a range. */
 rp_status rpsweep_alternatives(rpsweep_reader *in, yaml_node_t *node, const char ***values_out,
                                uint32_t *count_out)
 {

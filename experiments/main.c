@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A path, or the name of an experiment that is shipped. */
+/* Reads an experiment, given as a path or as the name of a shipped experiment. */
 static rp_status read_experiment(const char *name, rp_arena *arena, rpsweep_experiment *experiment)
 {
     static const rp_data_kind kind = {.folder = "../experiments",
@@ -37,7 +37,7 @@ static rp_status read_experiment(const char *name, rp_arena *arena, rpsweep_expe
     return status;
 }
 
-/* Beside this program, or where the build has it; otherwise the one in PATH. */
+/* Looks for rpexec beside this program, then in the build's folder, then in PATH. */
 static rp_status find_rpexec(rp_arena *arena, const char **path_out)
 {
     static const char *const places[] = {"rpexec", "../exec/rpexec"};
@@ -121,7 +121,8 @@ static rp_status sweep(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
     if (config.db == NULL) {
         RP_TRY(rp_arena_print(arena, &config.db, "%s.db", experiment.name));
     }
-    /* Executed points use all cores themselves, and would disturb each other's times. */
+    /* An executed point uses all cores by itself; two at a time would disturb each other's times.
+     */
     uint32_t usual = experiment.executed ? 1 : rp_crew_threads(0, UINT32_MAX);
     config.crew.jobs = o->jobs != 0 ? o->jobs : usual;
     config.crew.patience_s = 2 * (o->watchdog_s != 0 ? o->watchdog_s : RPSWEEP_WATCHDOG_S);
@@ -176,7 +177,7 @@ static rp_status act(const rpsweep_options *o, bool is_mpi, rp_arena *arena)
         return rp_options_answer(&rpsweep_command_line, o, stdout);
     }
     if (o->action != RPSWEEP_ACTION_RUN) {
-        rpsweep_mpi_end(); /* this one alone works */
+        rpsweep_mpi_end(); /* no other rank has work */
     }
     switch (o->action) {
     case RPSWEEP_ACTION_MERGE:

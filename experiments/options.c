@@ -110,7 +110,7 @@ static rp_status need_db(const rpsweep_options *o, const char *what)
     return RP_USAGE;
 }
 
-/* Meaning of the words that are no options. */
+/* Reads the words that are no options. */
 static rp_status take_words(rpsweep_options *o)
 {
     const char **words = o->common.words;

@@ -5,22 +5,23 @@
 
 typedef enum rpsweep_action {
     RPSWEEP_ACTION_RUN,
-    RPSWEEP_ACTION_COUNT, /**< --dry-run: says what would run */
+    RPSWEEP_ACTION_COUNT, /**< --dry-run: counts the points that would run */
     RPSWEEP_ACTION_MERGE,
     RPSWEEP_ACTION_EXPORT,
     RPSWEEP_ACTION_REFERENCE, /**< published or measured values from a CSV file */
-    RPSWEEP_ACTION_REPORT,    /**< a store as a page */
+    RPSWEEP_ACTION_REPORT,    /**< writes the page of a store */
 } rpsweep_action;
 
-/** Texts are borrowed from the arguments; 0 and NULL: not given. Shards are counted from 0. */
+/** Texts are borrowed from the arguments; 0 and NULL mean "not given". Shards are counted from 0.
+ */
 typedef struct rpsweep_options {
     rp_options common; /**< first, as rp_options_parse wants it */
 #define OPTION(members, ...) members;
 #include "experiments/options_rows.inc"
 #undef OPTION
-    const char *experiment; /**< file, or the name of one that is shipped; RUN and COUNT */
-    const char *view;       /**< EXPORT */
-    const char **stores;    /**< MERGE: what is merged into db; REPORT: the one store */
+    const char *experiment; /**< RUN and COUNT: a file, or a shipped experiment's name */
+    const char *view;       /**< EXPORT: name of the view */
+    const char **stores;    /**< MERGE: the stores that are merged into db; REPORT: the store */
     uint32_t store_count;
     const char *table; /**< REFERENCE: the CSV file */
 } rpsweep_options;

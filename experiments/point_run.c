@@ -52,7 +52,7 @@ rp_status rpsweep_outcome_unpack(const char *bytes, size_t length, rp_arena *are
     }
     memcpy(&count, bytes + at, sizeof count);
     at += sizeof count;
-    if (count > length - at) { /* a run has more bytes than one */
+    if (count > length - at) { /* a run has more than a byte, so a larger count is false */
         return rp_broken();
     }
     RP_TRY(rp_arena_alloc(arena, count, sizeof *outcome_out->runs, &outcome_out->runs));
@@ -79,8 +79,8 @@ static void log_end(const char *rpexec, int state, FILE *errors)
     }
 }
 
-/* In the new process: it ends with this one, however that does. What lacks is said as rpexec says
- * its own. */
+/* Becomes rpexec, in the new process, which ends with its parent however the parent ends. An rpexec
+ * that cannot start is reported in the form of rpexec's own messages. */
 static void become(const char *rpexec, char **argv, int errors, pid_t parent,
                    const sigset_t *signals)
 {
@@ -95,7 +95,7 @@ static void become(const char *rpexec, char **argv, int errors, pid_t parent,
     _exit(127);
 }
 
-/* Signals wait: their handlers may need what fork has locked. */
+/* Starts rpexec. Signals wait meanwhile: their handlers may need locks that fork holds. */
 static rp_status spawn(const char *rpexec, char **argv, FILE *errors)
 {
     sigset_t all;
@@ -131,7 +131,7 @@ static rp_status read_runs(const char *path, rp_arena *arena, rpsweep_outcome *o
     return status;
 }
 
-/* rpexec's own runs go into a store of their own, which is read when it has ended well. */
+/* Runs rpexec, whose runs go into a store of their own; the store is read if rpexec succeeds. */
 static rp_status execute(const rpsweep_point *point, const char *rpexec, rp_arena *arena,
                          rpsweep_outcome *outcome)
 {

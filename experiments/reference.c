@@ -14,7 +14,7 @@
     "kind, source, schedule, framework, model, platform, fidelity, recompute, optimizer, gpus, "   \
     "microbatches, microbatch_size and seq_len"
 
-/* Where a column's text, or its number, goes. */
+/* Place of a column's text, or of its number. */
 typedef struct slot {
     const char **text;
     uint32_t *number;
@@ -59,7 +59,7 @@ static bool is_quantity(const char *name)
     return false;
 }
 
-/* The published tables have names of their own: RoundPipe without more is asynchronous there. */
+/* The published tables have names of their own: plain "RoundPipe" is asynchronous there. */
 static void name_framework(rp_store_reference *r, const char *framework)
 {
     r->schedule = rp_published_schedule(framework);
@@ -93,7 +93,7 @@ static bool set_column(rp_store_reference *r, const char *name, const char *valu
     return value[0] != '\0';
 }
 
-/* Values that are the same in every row. */
+/* Reads the values that are the same in every row. */
 static rp_status read_cell(const char *cell, rp_arena *arena, rp_store_reference *r)
 {
     const char **items = NULL;
@@ -149,7 +149,7 @@ static rp_status check_columns(const rp_csv *csv, const rp_store_reference *cons
     return RP_OK;
 }
 
-/* Nothing is published there. */
+/* @return true if nothing is published in the cell */
 static bool is_blank(const char *value)
 {
     return value[0] == '\0' || strcmp(value, "N/A") == 0;
@@ -163,7 +163,7 @@ static rp_status read_value(const rp_csv *csv, uint32_t row, uint32_t column, do
                : rp_csv_double(csv, row, column, -1e300, 1e300, value_out);
 }
 
-/* Without a store the row is only checked. */
+/* Adds a row to the store; without a store the row is only checked. */
 static rp_status add_row(rp_store *store, const rp_csv *csv, uint32_t row,
                          const rp_store_reference *constant, uint64_t *added)
 {
@@ -205,7 +205,7 @@ static rp_status add_rows(rp_store *store, const rp_csv *csv, const rp_store_ref
     return status;
 }
 
-/* The table is known to be good: a new store is made for nothing else. */
+/* Stores all rows of a table that has been checked, so that a bad table leaves no new store. */
 static rp_status store_rows(const char *db, const rp_csv *csv, const rp_store_reference *constant,
                             uint64_t *added)
 {

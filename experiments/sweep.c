@@ -8,21 +8,23 @@
 #include <string.h>
 #include <time.h>
 
-/* A commit costs a flush to the disk; this often a second's work is safe. The first ones come
- * sooner, each after twice the time of the one before, so that a short sweep is not all or nothing.
+/* A commit costs a flush to the disk. At this interval at most a second's work is lost. The first
+ * commits come sooner, each after twice the interval of the commit before, so that a short sweep is
+ * not all or nothing.
  */
 #define COMMIT_FIRST_S 0.01
 #define COMMIT_S 0.5
 #define COMMIT_POINTS 5000u
-/* Points that a worker is given at a time should last so long: it is not idle between messages, and
- * little has to run again after a crash. */
+/* The points that a worker is given at a time should last so long that it is not idle between
+ * messages, and so short that little has to run again after a crash. */
 #define CHUNK_S 0.05
-/* Chunks that a worker has: one at work, one that waits. */
+/* Chunks that a worker has: it runs the first, and the second waits. */
 #define CHUNKS 2u
 #define PROGRESS_S 0.2
 #define LISTED_FAILURES 20u
 
-/* Points that a worker has and has not answered, in its order: a ring. */
+/* A ring of the points that a worker was given and has not answered, in the order in which it runs
+ * them. */
 typedef struct given {
     uint64_t numbers[CHUNKS * RPSWEEP_CHUNK];
     uint32_t first;
@@ -38,8 +40,8 @@ typedef struct sweep {
     rpsweep_crew *crew;
     rp_arena *arena;
     given *given;       /* [worker] */
-    uint64_t next;      /* combination that nobody has looked at */
-    uint64_t *returned; /* taken back from workers that have ended */
+    uint64_t next;      /* first combination that has not been looked at */
+    uint64_t *returned; /* points taken back from workers that have ended */
     uint32_t returned_count;
     bool in_transaction;
     uint32_t uncommitted;
@@ -67,7 +69,8 @@ static double now_s(void)
 
 /* ---- which points ---------------------------------------------------------------------------- */
 
-/* A combination that is included and of this shard; its command lives in `arena`. */
+/* Builds a combination and its command, which lives in `arena`. It is included if the conditions
+ * allow it and it belongs to this shard. */
 static rp_status look_at(const sweep *s, uint64_t number, rp_arena *arena, rpsweep_point *point,
                          bool *included_out)
 {
@@ -92,7 +95,7 @@ static rp_status is_missing(sweep *s, const rpsweep_point *point, rp_arena *aren
     return RP_OK;
 }
 
-/* Where the experiment says the setting that a refusal is about. */
+/* @return the line of the experiment file with the setting that was refused */
 static uint32_t line_of(const rpsweep_point *point, const char *subject)
 {
     for (uint32_t i = 0; i < point->count; i++) {
@@ -108,7 +111,7 @@ static uint32_t line_of(const rpsweep_point *point, const char *subject)
     return 0;
 }
 
-/* Bad options are found before anything runs, which warns of the others. */
+/* Checks a point's options before anything runs. The run itself gives the warnings. */
 static rp_status check_point(const sweep *s, const rpsweep_point *point, rp_arena *arena)
 {
     rp_reason reason = {0};
@@ -122,7 +125,7 @@ static rp_status check_point(const sweep *s, const rpsweep_point *point, rp_aren
     return status;
 }
 
-/* Looks at all points once: their options are checked, and it is known how many there are. */
+/* Looks at all points once: checks their options and counts them. */
 static rp_status count_points(sweep *s)
 {
     rp_status status = RP_OK;
@@ -142,7 +145,7 @@ static rp_status count_points(sweep *s)
     return status;
 }
 
-/* The next point that has to run. */
+/* Finds the next point that has to run. */
 static rp_status next_point(sweep *s, uint64_t *number_out, bool *there_out)
 {
     *there_out = s->returned_count > 0;
@@ -181,7 +184,7 @@ static rp_status commit(sweep *s)
     return rp_store_end(s->store, RP_OK);
 }
 
-/* A point may have said several things, a line each. */
+/* Lists messages of a point, each on a line. */
 static void list_lines(const char *head, const char *lines)
 {
     for (size_t length; *lines != '\0'; lines += length + (lines[length] == '\n')) {
@@ -231,7 +234,7 @@ static uint32_t workers(const sweep *s)
     return s->config->crew_type->size(s->crew);
 }
 
-/* As many points as last CHUNK_S, judged by those that have run. */
+/* @return as many points as take CHUNK_S, judged by the points that have run */
 static uint32_t chunk_size(const sweep *s)
 {
     uint64_t done = s->summary->run + s->summary->failed;
@@ -243,7 +246,7 @@ static uint32_t chunk_size(const sweep *s)
     return size < 1 ? 1 : size > RPSWEEP_CHUNK ? RPSWEEP_CHUNK : (uint32_t)size;
 }
 
-/* A worker that has less than a chunk left gets another one. */
+/* Gives a worker another chunk if it has less than a chunk left. */
 static rp_status feed(sweep *s, uint32_t worker)
 {
     uint64_t numbers[RPSWEEP_CHUNK];
@@ -272,7 +275,8 @@ static uint64_t take_given(given *g)
     return number;
 }
 
-/* It ended while it ran the first of its points; the others go to somebody else. */
+/* Deals with a worker that has ended. It ran the first of its points, which has failed; the other
+ * points go to other workers. */
 static rp_status bury(sweep *s, uint32_t worker, const char *cause, rp_arena *arena)
 {
     given *g = &s->given[worker];
@@ -401,7 +405,7 @@ static rp_status run_points(sweep *s)
     s->commit_after_s = COMMIT_FIRST_S;
     rp_status status = go(s);
     if (s->in_transaction) {
-        /* Outcomes that have come are kept, also after a failure. */
+        /* Outcomes that have come are kept, even after a failure. */
         rp_status stored = commit(s);
         status = status == RP_OK ? stored : status;
     }

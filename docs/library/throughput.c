@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* Prints one line. Every call gives a code; the message is rp_last_error(). */
+/* Prints the line of a server. Every call gives a code; the message is rp_last_error(). */
 static rp_code print_server(const rp_input *model, const char *name)
 {
     rp_input *platform = NULL;

@@ -1,4 +1,4 @@
-/* Built without MPI: a job of one. */
+/* Built without MPI: a job has a single process. */
 #include "experiments/crew.h"
 
 const rpsweep_crew_type *const rpsweep_crew_mpi = NULL;

@@ -1,7 +1,7 @@
-/* Workers are the other ranks of an MPI job. They are sent the experiment file's text and parse it
- * themselves; then points go out and outcomes come back as messages of bytes. A point may take any
- * time: rank 0 and each worker give each other signs of life, and whoever is silent for too long,
- * being stopped or without a network, is named and ends the job. */
+/* Workers are the other ranks of an MPI job. Rank 0 sends them the text of the experiment file,
+ * which each parses itself; then points go out and outcomes come back as messages of bytes. A point
+ * may take any time, so rank 0 and each worker exchange signs of life. A rank that is silent for
+ * too long, because it was stopped or has lost its network, is named and ends the job. */
 #include "common/base/log.h"
 #include "exec/processes/guard.h"
 #include "experiments/crew.h"
@@ -25,10 +25,10 @@ static bool initialised;
 static int own_rank;
 static int rank_count;
 static uint32_t patience_s = USUAL_PATIENCE_S;
-static double *heard_s; /* [rank] when something has come from it */
-static double looked_s; /* last */
-static double signed_s; /* when this rank has given its last sign */
-static bool lost;       /* somebody is silent */
+static double *heard_s; /* [rank] time of its last message */
+static double looked_s; /* time of this rank's last look for signs */
+static double signed_s; /* time of the last sign that this rank has given */
+static bool lost;       /* another rank is silent */
 
 /* ---- signs of life --------------------------------------------------------------------------- */
 
@@ -39,7 +39,7 @@ static double now_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* MPI cannot give up: the process does. */
+/* Sends a message. MPI waits for ever, so a guard ends the process after patience_s. */
 static void send(const void *bytes, int count, MPI_Datatype type, int to, int tag)
 {
     static char what[64];
@@ -49,7 +49,7 @@ static void send(const void *bytes, int count, MPI_Datatype type, int to, int ta
     rpexec_guard_end();
 }
 
-/* Workers and rank 0 talk, workers among each other do not. */
+/* Workers talk with rank 0, and not with each other. */
 static bool talks_to(int rank)
 {
     return own_rank == 0 ? rank != 0 : rank == 0;
@@ -80,8 +80,8 @@ static bool look_for(int from, int tag, MPI_Status *status)
     return there != 0;
 }
 
-/* Takes signs, gives one, and finds out who gives none. A rank that has not looked for long, being
- * busy or stopped, has heard nobody. */
+/* Receives signs, sends its own, and finds out which ranks are silent. A rank that was busy or
+ * stopped for long could hear nobody meanwhile, so it counts the others as heard. */
 static rp_status exchange_signs(void)
 {
     MPI_Status status;
@@ -105,7 +105,8 @@ static rp_status exchange_signs(void)
     return lost ? RP_LOST : RP_OK;
 }
 
-/* MPI cannot wait for a time: it is asked again and again, less often the longer nothing comes. */
+/* Waits for a message for at most `most_s`. MPI cannot wait for a limited time, so it is asked
+ * again and again, less often the longer nothing comes. */
 static rp_status await(int from, int tag, double most_s, MPI_Status *status, bool *there_out)
 {
     double until = now_s() + most_s;
@@ -131,7 +132,8 @@ static rp_status await_long(int from, int tag, MPI_Status *status)
     return RP_OK;
 }
 
-/* A rank's own processes are no ranks: rpexec would look for the others. */
+/* The processes of a rank are no ranks themselves: with these variables rpexec would look for the
+ * other ranks. */
 static void leave_environment(void)
 {
     (void)unsetenv("OMPI_COMM_WORLD_SIZE");
@@ -140,7 +142,7 @@ static void leave_environment(void)
 
 /* ---- a worker -------------------------------------------------------------------------------- */
 
-/* A message of any length from rank 0; its bytes live in `arena`. */
+/* Receives a message of any length from rank 0; its bytes live in `arena`. */
 static rp_status receive_bytes(int tag, rp_arena *arena, char **bytes_out, int *length_out)
 {
     MPI_Status status;
@@ -151,7 +153,7 @@ static rp_status receive_bytes(int tag, rp_arena *arena, char **bytes_out, int *
     return RP_OK;
 }
 
-/* Data that a worker needs: the experiment's file, and where rpexec is. */
+/* Reads the data that a worker needs: the experiment's file and the path of rpexec. */
 static rp_status read_beginning(const char *bytes, int length, rp_arena *arena,
                                 rpsweep_experiment *experiment, const char **rpexec_out)
 {
@@ -168,7 +170,7 @@ static rp_status read_beginning(const char *bytes, int length, rp_arena *arena,
     return rpsweep_experiment_parse(file, text, strlen(text), arena, experiment);
 }
 
-/* Outcome of one of the points that the process was given, in their order. */
+/* Takes the outcome of the next of the points that the process was given. */
 static rp_status take_outcome(rpsweep_crew *process, uint64_t number, rp_text *message,
                               bool *has_ended_out)
 {
@@ -191,15 +193,16 @@ static rp_status run_chunk(rpsweep_crew *process, const uint64_t *numbers, uint3
         bool has_ended = false;
         RP_TRY(take_outcome(process, numbers[i], message, &has_ended));
         send(message->bytes, (int)message->length, MPI_BYTE, 0, TAG_OUTCOME);
-        if (has_ended && i + 1 < count) { /* the rest goes to the process that has replaced it */
+        if (has_ended && i + 1 < count) { /* its successor gets the rest */
             RP_TRY(rpsweep_crew_processes.give(process, 0, numbers + i + 1, count - i - 1));
         }
     }
     return RP_OK;
 }
 
-/* Each rank has a process of its own run its points: a point that crashes would otherwise end the
- * whole job. The process never calls MPI, so that it may be forked after MPI_Init. */
+/* Each rank runs its points in a process of its own, because a point that crashes in the rank
+ * itself would end the whole job. The process never calls MPI, so that it may be forked after
+ * MPI_Init. */
 static rp_status run_points(const rpsweep_experiment *experiment, const char *rpexec)
 {
     rpsweep_crew_config config = {.experiment = experiment, .rpexec = rpexec, .jobs = 1};
@@ -234,7 +237,7 @@ static rp_status work(rp_arena *arena)
     rpsweep_experiment experiment;
     const char *rpexec = NULL;
     RP_TRY(receive_bytes(TAG_BEGIN, arena, &bytes, &length));
-    if (length > 0) { /* otherwise there is no sweep: bad usage, --help */
+    if (length > 0) { /* 0 if there is no sweep: bad usage, --help */
         RP_TRY(read_beginning(bytes, length, arena, &experiment, &rpexec));
         RP_TRY(run_points(&experiment, rpexec));
     }
@@ -332,8 +335,8 @@ const rpsweep_crew_type *const rpsweep_crew_mpi = &ranks;
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
-/* Set by Open MPI's mpirun, and by PMI for MPICH and Slurm's srun. Without them nobody else is
- * there, and starting MPI would only cost time. */
+/* Open MPI's mpirun sets these variables, and PMI does for MPICH and Slurm's srun. Without them
+ * there are no other ranks, and starting MPI would only cost time. */
 static bool launched_by_mpi(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
@@ -345,14 +348,15 @@ static bool launched_by_mpi(void)
     return false;
 }
 
-/* Ends the job. */
+/* Ends the job with this status. */
 static void give_up(rp_status status)
 {
     rpexec_guard_begin(patience_s, "MPI_Abort: the job has not ended");
     MPI_Abort(MPI_COMM_WORLD, rp_status_exit(status));
 }
 
-/* The command line without the program's name, as a shell would take most of them. */
+/* Joins the command line without the program's name into a line, which a shell would mostly read in
+ * the same way. */
 static rp_status join_words(int argc, char **argv, rp_text *line)
 {
     for (int i = 1; i < argc; i++) {
@@ -361,7 +365,8 @@ static rp_status join_words(int argc, char **argv, rp_text *line)
     return rp_text_print(line, "%s", "");
 }
 
-/* Workers take experiment and options from rank 0: a rank that was given others is refused. */
+/* Workers take experiment and options from rank 0, so a rank with another command line is refused.
+ */
 static rp_status compare_lines(const rp_text *own)
 {
     int length = (int)own->length;
@@ -369,7 +374,7 @@ static rp_status compare_lines(const rp_text *own)
     MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
     rp_status status = rp_mem_resize(&first, (size_t)length + 1);
     if (status != RP_OK) {
-        give_up(status); /* the others wait in the broadcast */
+        give_up(status); /* the other ranks wait in the broadcast */
     }
     memcpy(first, own->bytes, own_rank == 0 ? own->length : 0);
     MPI_Bcast(first, length, MPI_BYTE, 0, MPI_COMM_WORLD);
@@ -424,7 +429,7 @@ rp_status rpsweep_mpi_begin(int argc, char **argv, bool *is_mpi_out, bool *is_wo
         *is_worker_out = own_rank != 0;
         return agreed;
     }
-    looked_s = signed_s = 0; /* everybody is heard from the first look on */
+    looked_s = signed_s = 0; /* silence is measured from the first look on */
     initialised = true;
     *is_mpi_out = own_rank == 0 && rank_count > 1;
     *is_worker_out = own_rank != 0;
@@ -441,8 +446,8 @@ rp_status rpsweep_mpi_begin(int argc, char **argv, bool *is_mpi_out, bool *is_wo
     return status;
 }
 
-/* Of a sweep that was stopped or has failed, workers still send what they had begun: it is taken
- * and dropped, since a message that nobody takes blocks its sender. */
+/* After a sweep was stopped or has failed, workers still send the outcomes of points that they had
+ * begun. These are received and dropped, since a message that nobody receives blocks its sender. */
 static rp_status drain(int workers)
 {
     char *bytes = NULL;
@@ -471,7 +476,7 @@ void rpsweep_mpi_end(void)
         return;
     }
     for (int other = 1; own_rank == 0 && !lost && other < rank_count; other++) {
-        /* No points, or no sweep at all: it can go. */
+        /* No points, or no sweep at all: the worker can end. */
         send(NULL, 0, MPI_BYTE, other, begun ? TAG_POINTS : TAG_BEGIN);
     }
     rp_status status = lost ? RP_LOST : drain(own_rank == 0 ? rank_count - 1 : 0);

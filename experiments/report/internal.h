@@ -7,12 +7,12 @@
 #define RPSWEEP_MOST_PLOTS 12
 #define RPSWEEP_MOST_SERIES 8
 
-/** A setting, by its key in `config_json`. */
+/** A setting, named by its key in `config_json`. */
 typedef struct rpsweep_parameter {
     const char *key;  /**< a-z, 0-9, _; column p_KEY of the temporary table `report` */
-    uint32_t values;  /**< how many; a run without it counts as one value more */
-    bool is_number;   /**< all runs have it, and as a number */
-    const char *same; /**< its value where there is only one, otherwise NULL */
+    uint32_t values;  /**< number of values; runs without the setting count as a further value */
+    bool is_number;   /**< all runs have the setting, and its value is a number */
+    const char *same; /**< its value if all runs have the same, otherwise NULL */
 } rpsweep_parameter;
 
 typedef struct rpsweep_parameters {
@@ -21,10 +21,10 @@ typedef struct rpsweep_parameters {
     uint32_t capacity;
 } rpsweep_parameters;
 
-/** Result that runs are compared by. */
+/** Result by which runs are compared. */
 typedef struct rpsweep_measure {
-    const char *column; /**< of the view summary */
-    const char *name;   /**< for people, with its unit */
+    const char *column; /**< a column of the view summary */
+    const char *name;   /**< its name for people, with the unit */
     bool least_is_best;
 } rpsweep_measure;
 
@@ -33,38 +33,39 @@ typedef struct rpsweep_findings {
     rp_store *store;
     rp_arena *arena;
     const char *path;
-    uint64_t runs;    /**< all of them */
-    uint64_t latest;  /**< without those that were repeated: the rows of `report` */
-    uint64_t unfit;   /**< of these, known not to fit into memory */
-    bool unfit_count; /**< no run fits: they are compared all the same */
+    uint64_t runs;    /**< number of all runs */
+    uint64_t latest;  /**< number of runs that no newer run repeats: rows of `report` */
+    uint64_t unfit;   /**< number of these that are known not to fit into memory */
+    bool unfit_count; /**< true: no run fits, and runs that do not fit are compared */
     rpsweep_measure measure;
-    rpsweep_parameters varied;   /**< independent of each other, the most telling first */
-    rpsweep_parameters follow;   /**< varied, but given by the others */
-    rpsweep_parameters constant; /**< the same in all runs */
+    rpsweep_parameters varied;   /**< settings that varied independently, the most telling first */
+    rpsweep_parameters follow;   /**< settings that varied, but follow from others */
+    rpsweep_parameters constant; /**< settings with the same value in all runs */
 } rpsweep_findings;
 
 /** A picture, ready for a page. */
 typedef struct rpsweep_plot {
     const rpsweep_parameter *parameter;
-    const char *shows; /**< alternative text */
+    const char *shows; /**< alternative text of the picture */
     const char *wide;  /**< SVG as a data URL; NULL: no gnuplot */
     const char *narrow;
 } rpsweep_plot;
 
 /**
- * Reads what varied, and makes the temporary table `report` (run_id, y, fits, p_KEY of everything
- * that varied): a row per run, the newest of its configuration; y is the measure.
+ * Reads the settings that varied, and makes the temporary table `report` (run_id, y, fits, and
+ * p_KEY of each setting that varied). It has a row for the newest run of each configuration; y is
+ * the measure.
  * @retval RP_OK, RP_INPUT (there is no run; logged), RP_DATABASE, RP_NO_MEMORY
  */
 rp_status rpsweep_find(rpsweep_findings *findings);
 
-/** @return the condition on rows of `report` that are compared */
+/** @return the SQL condition that selects the rows of `report` to compare */
 const char *rpsweep_compared(const rpsweep_findings *findings);
 
 /**
  * Draws a picture for each of the first parameters that varied.
- * @param plots_out RPSWEEP_MOST_PLOTS at most
- * @param drawn_out false: there is no gnuplot, the plots have their texts only
+ * @param plots_out at most RPSWEEP_MOST_PLOTS
+ * @param drawn_out false: there is no gnuplot, and the plots have only their texts
  */
 rp_status rpsweep_draw(const rpsweep_findings *findings, rpsweep_plot **plots_out,
                        uint32_t *count_out, bool *drawn_out);

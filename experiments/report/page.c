@@ -51,7 +51,8 @@ static const char style[] =
     "@media print { nav { display: none; } figure, tr { break-inside: avoid; } }\n"
     "</style>\n";
 
-/* A number with five digits or more, or as few as it has, in full as data-value; other text. */
+/* Writes a cell. A number is shown with five digits (more if it is large, fewer if it has fewer)
+ * and stands in full in data-value; other text is written as it is. */
 static void write_cell(const char *text, FILE *stream)
 {
     char *end = NULL;
@@ -141,7 +142,7 @@ static rp_status write_best_answer(void *context, const char *const *cells, int 
     return RP_OK;
 }
 
-/* SELECT FIRST, p_KEY of all that varied. */
+/* Makes the query "SELECT FIRST, p_KEY, ... REST" with the keys of all settings that varied. */
 static rp_status select_varied(const rpsweep_findings *f, const char *first, const char *rest,
                                const char **sql_out)
 {

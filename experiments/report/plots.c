@@ -1,4 +1,5 @@
-/* Pictures of what varied: a parameter to the right, the measure upwards, a line per series. */
+/* Pictures of the settings that varied: a parameter to the right, the measure upwards, a line per
+ * series. */
 #include "common/base/log.h"
 #include "common/base/process.h"
 #include "common/base/text.h"
@@ -14,25 +15,25 @@
 /* A picture with more names below its axis cannot be read. */
 #define MOST_NAMES 32
 #define NAME_LENGTH 40
-/* So many numbers beside each other do not touch on a phone. */
+/* Largest count of numbers that do not touch each other on a phone. */
 #define MOST_TICS 8
 
-/* A value of the parameter within a series: the best of all runs that have both. */
+/* A point of a series: the best of all runs with this series and this value of the parameter. */
 typedef struct point {
     const char *series;
     const char *at;
     double y;
-    uint32_t place; /* of a name on the axis */
+    uint32_t place; /* place of a name on the axis */
 } point;
 
 typedef struct picture {
     const rpsweep_findings *findings;
     const rpsweep_parameter *parameter;
-    const rpsweep_parameter *series_or_null; /* NULL: a single line */
-    point *points;                           /* by series, then by value */
+    const rpsweep_parameter *series_or_null; /* parameter of the lines; NULL: a single line */
+    point *points;                           /* sorted by series, then by value */
     uint32_t count;
     uint32_t capacity;
-    const char *series[RPSWEEP_MOST_SERIES]; /* those that are drawn */
+    const char *series[RPSWEEP_MOST_SERIES]; /* the series that are drawn */
     uint32_t series_count;
     const char *names[MOST_NAMES];
     uint32_t name_count;
@@ -74,7 +75,7 @@ static bool is_better(const picture *p, double a, double b)
     return p->findings->measure.least_is_best ? a < b : a > b;
 }
 
-/* The series with the best points, best first. */
+/* Chooses the series with the best points, best first. */
 static void choose_series(picture *p)
 {
     double best[RPSWEEP_MOST_SERIES];
@@ -117,7 +118,7 @@ static void place_names(picture *p)
 
 /* ---- gnuplot --------------------------------------------------------------------------------- */
 
-/* As a string of gnuplot in single quotes, cut where it is long. */
+/* Writes a name as a string of gnuplot in single quotes; a long name is cut. */
 static void write_name(const char *name, FILE *script)
 {
     uint32_t length = 0;
@@ -143,7 +144,7 @@ static bool is_wide_range(const picture *p, bool of_parameter)
     return least > 0 && most / least > (of_parameter ? 7 : 20);
 }
 
-/* Where there are few values, tics where they are. */
+/* Writes the tics: if there are few values, a tic at each of them. */
 static void write_tics(const picture *p, FILE *script)
 {
     if (p->name_count > MOST_TICS) {
@@ -223,7 +224,7 @@ static void write_script(const picture *p, bool narrow, FILE *script)
     fputc('\n', script);
 }
 
-/* A whole file as a data URL. */
+/* Encodes a whole file as a data URL. */
 static rp_status encode(FILE *svg, rp_arena *arena, const char **url_out)
 {
     rp_text url = {0};
@@ -278,7 +279,7 @@ static rp_status run_gnuplot(const picture *p, bool narrow, const char **url_out
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* At a value of the parameter: a result, with as many digits as say something. */
+/* Adds a result and the value of the parameter, with as many digits as are significant. */
 static rp_status add_point(rp_text *text, const char *before, const point *at)
 {
     RP_TRY(rp_text_print(text, "%s%.*f at ", before,
@@ -289,7 +290,7 @@ static rp_status add_point(rp_text *text, const char *before, const point *at)
     return rp_text_print(text, "%s", at->at);
 }
 
-/* Of a line its first, its last and its best point. */
+/* Describes a line by its first, its last and its best point. */
 static rp_status describe_series(const picture *p, const char *series, rp_text *text)
 {
     const point *first = NULL;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* NAME.html of NAME.db, NAME.sqlite or NAME. */
+/* Makes the page's default name: NAME.html for the store NAME.db, NAME.sqlite or NAME. */
 static rp_status default_page(const char *path, rp_arena *arena, const char **html_out)
 {
     const char *slash = strrchr(path, '/');

@@ -8,8 +8,8 @@
 
 #define MOST_PARAMETERS 100
 
-/* Settings that people choose, and those that follow from others where they can: a parameter is
- * dropped if those before it give it. */
+/* Settings that people choose come first, and settings that may follow from others come last: a
+ * parameter is dropped if the parameters before it determine its value. */
 static const char *const firsts[] = {"schedule",  "model",     "platform",        "gpus",
                                      "nodes",     "seq_len",   "microbatch_size", "microbatches",
                                      "optimizer", "recompute", "fidelity",        NULL};
@@ -66,7 +66,7 @@ static rp_status read_number(void *context, const char *const *cells, int column
     return RP_OK;
 }
 
-/* key, values, whether all have it and as a number, a value. */
+/* Reads a row: key, number of values, whether all runs have a number for it, a value. */
 static rp_status read_parameter(void *context, const char *const *cells, int columns)
 {
     rpsweep_findings *f = context;
@@ -100,7 +100,7 @@ static rp_status find_measure(rpsweep_findings *f)
     return RP_OK;
 }
 
-/* The temporary table: the measure, and a column for all that varied. */
+/* Makes the temporary table: the measure, and a column for each setting that varied. */
 static rp_status make_table(rpsweep_findings *f)
 {
     rp_text sql = {0};
@@ -121,7 +121,7 @@ static rp_status make_table(rpsweep_findings *f)
     return status;
 }
 
-/* Number of combinations of the parameters that are kept, and one more. */
+/* Counts the combinations of values of the parameters that are kept together with `key`. */
 static rp_status count_combinations(const rpsweep_findings *f, const rpsweep_parameters *kept,
                                     const char *key, uint64_t *count_out)
 {
@@ -140,7 +140,7 @@ static rp_status count_combinations(const rpsweep_findings *f, const rpsweep_par
     return status;
 }
 
-/* Parts those that the ones before them give. */
+/* Moves parameters that the parameters before them determine to `follow`. */
 static rp_status part_followers(rpsweep_findings *f)
 {
     rpsweep_parameters all = f->varied;

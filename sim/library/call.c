@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Room for the messages of a call. A ranking warns of some 30 schedules, in some 200 bytes each. */
+/* Bytes for the messages of a call. A ranking warns of some 30 schedules, with some 200 bytes each.
+ */
 #define MESSAGES_BYTES (1u << 15)
 
 static _Thread_local char messages[MESSAGES_BYTES];
@@ -39,7 +40,7 @@ static void hold_pipe_signal(rp_call *call)
     (void)pthread_sigmask(SIG_BLOCK, &pipe, &call->signals);
 }
 
-/* One that came meanwhile is ours. */
+/* Takes away a SIGPIPE that came during the call: a pipe of the library has caused it. */
 static void release_pipe_signal(const rp_call *call)
 {
     const struct timespec now = {0};
@@ -68,7 +69,7 @@ static void append(char *text, const char *line, size_t length)
     if (end > 0) {
         text[end++] = '\n';
     }
-    memcpy(text + end, line, length); /* all lines together are as long as `messages` */
+    memcpy(text + end, line, length); /* the lines together are no longer than `messages` */
     text[end + length] = '\0';
 }
 

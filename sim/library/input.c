@@ -34,7 +34,7 @@ static rp_status find_names(rp_kind kind, rp_arena *arena, const char ***names_o
     return RP_USAGE;
 }
 
-/* One block: the pointers, and the texts behind them. */
+/* Copies names into a single block: first the pointers, then the texts. */
 static rp_status copy_names(const char *const *names, uint32_t count, char ***names_out)
 {
     char **block = NULL;
@@ -138,7 +138,7 @@ rp_code rp_input_load(rp_kind kind, const char *name, rp_input **input_out)
     return rp_call_end(&call, load(kind, name, input_out));
 }
 
-/* An input is constant but for the count of its users. */
+/* @return the count of an input's users, the only part of an input that changes */
 static atomic_uint *users_of(const rp_input *input)
 {
     return &((rp_input *)(uintptr_t)input)->users;
@@ -157,7 +157,7 @@ void rp_input_free(rp_input *input)
     }
 }
 
-/* ---- what they say --------------------------------------------------------------------------- */
+/* ---- their values ---------------------------------------------------------------------------- */
 
 rp_kind rp_input_kind(const rp_input *input)
 {
@@ -229,7 +229,7 @@ static size_t facts_of_costs(const rp_costs *c, fact facts[MOST_FACTS])
     return count;
 }
 
-/* Numbers among the keys of its file. */
+/* Collects the keys of a platform's file whose values are numbers. */
 static size_t facts_of_platform(const rp_platform *platform, fact facts[MOST_FACTS])
 {
     size_t count = 0;

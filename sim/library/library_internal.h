@@ -1,4 +1,5 @@
-/** @file library_internal.h  Parts that the functions of the library share: inputs and simulations.
+/** @file library_internal.h  Types and functions that the library's files share: inputs and
+ * simulations.
  */
 #pragma once
 
@@ -16,7 +17,7 @@ struct rp_input {
     rp_arena *arena; /* holds the input, too */
     atomic_uint users;
     rp_kind kind;
-    const char *asked; /* what rp_input_load was given */
+    const char *asked; /* the name that rp_input_load was given */
     union {
         rp_model model;
         rp_platform platform;
@@ -24,17 +25,17 @@ struct rp_input {
     };
 };
 
-/** Counts a user of an input, who ends by rp_input_free. @return `input` */
+/** Counts a further user of an input; each user calls rp_input_free in the end. @return `input` */
 const rp_input *rp_input_share(const rp_input *input);
 
-/** Logs that a key is none of `count` names. @return RP_USAGE, RP_NO_MEMORY */
+/** Logs that a key is not among `count` names. @return RP_USAGE, RP_NO_MEMORY */
 rp_status rp_refuse_key(const char *function, const char *key, const char *const *names,
                         size_t count);
 
 /* ---- simulations ----------------------------------------------------------------------------- */
 
 typedef struct rp_op_list {
-    rp_timed_op *ops; /* NULL: nobody has asked */
+    rp_timed_op *ops; /* NULL: not asked for yet */
     uint32_t count;
 } rp_op_list;
 
@@ -43,14 +44,14 @@ struct rp_simulation {
     const rp_input *inputs[3];
     struct rpsim_session *session;
     rpsim_setup setup;
-    const char *command; /* as a command line of rpsim */
-    rp_words *words;     /* of its command line; NULL: none */
+    const char *command; /* the settings as a command line of rpsim */
+    rp_words *words;     /* further words of its command line; NULL: none */
     rpsim_study study;
-    rp_op_list *lists; /* [study.row_count] once it has run */
+    rp_op_list *lists; /* [study.row_count] after the run */
     bool begun;
     bool done;
 };
 
-/** Row of a run. @retval RP_OK, RP_USAGE (it has not run, or has no such row; logged) */
+/** Gives the row of a run. @retval RP_OK, RP_USAGE (it has not run, or has no such row; logged) */
 rp_status rp_simulation_row(const rp_simulation *simulation, uint32_t index, const char *function,
                             const rpsim_row **row_out);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* ---- results ----------------------------------------------------------------------------------
- * All values are those of the columns of JSON.
+ * All values come from the columns of the JSON.
  */
 
 typedef struct fields {
@@ -152,8 +152,8 @@ rp_code rp_simulation_text(const rp_simulation *simulation, uint32_t index, cons
 
 /* ---- timelines ------------------------------------------------------------------------------- */
 
-/* The latest of the op before in the queue and of all that it waits for. Of equals the op before:
- * the queue is busy without a gap. */
+/* Finds the op that ends last among the op before in the queue and all ops that this op waits for.
+ * In a tie it is the op before, because the queue is then busy without a gap. */
 static uint32_t find_last(const rp_timeline *t, const rp_queue *queue, uint32_t op, int64_t hop_ps)
 {
     const rp_program *p = t->program;

@@ -1,4 +1,4 @@
-/* Settings, and runs made of them. */
+/* Settings, and the runs that they describe. */
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "sim/library/library_internal.h"
@@ -10,7 +10,7 @@
 
 /* ---- settings as values ---------------------------------------------------------------------- */
 
-/* Settings as keys of a setup, and the command that a store has of them. */
+/* Settings as keys of a setup, and as the command line that a store keeps. */
 typedef struct keys {
     rp_arena *arena;
     rpsim_setup *setup;
@@ -37,13 +37,13 @@ static rp_status set_count(keys *k, const char *key, uint64_t count)
     return rp_options_set_count(&rpsim_setup_keys, key, count, k->arena, k->setup, NULL);
 }
 
-/* The session has the inputs by their names. */
+/* @return the name by which the session knows an input */
 static const char *name_of(const rp_input *input)
 {
     return input != NULL ? input->asked : NULL;
 }
 
-/* One, whatever its name: the key takes a list. */
+/* Sets the model directly, because the key would split its name at commas. */
 static rp_status set_model(keys *k, const rp_input *model)
 {
     rpsim_setup *o = k->setup;
@@ -51,7 +51,7 @@ static rp_status set_model(keys *k, const rp_input *model)
         return RP_OK;
     }
     RP_TRY(rp_arena_alloc(k->arena, 1, sizeof *o->models, &o->models));
-    o->models[0] = model->asked; /* the simulation shares it */
+    o->models[0] = model->asked; /* the simulation shares the input */
     o->model_count = 1;
     return rp_text_print(&k->command, " --model %s", model->asked);
 }
@@ -85,7 +85,7 @@ static rp_status set_all(keys *k, const rp_settings *s)
     return s->intervals == 0 && !stage ? set_text(k, "intervals", "off") : RP_OK;
 }
 
-/* Keys and values as they are, before any is looked at. */
+/* Checks the kinds of the inputs, and that no further option is NULL. */
 static rp_status check_settings(const rp_settings *s)
 {
     const struct {
@@ -124,7 +124,8 @@ static rp_status set_keys(rp_simulation *s, const rp_settings *settings)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* A caller that was compiled with an older header has fewer members; what it lacks is 0. */
+/* Copies the caller's settings. A caller that was compiled with an older header has fewer members;
+ * the missing members are 0. */
 static rp_status read_settings(const rp_settings *given, rp_settings *settings_out)
 {
     *settings_out = (rp_settings){0};

@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NEARLY 1e-6 /* of equal shares of one memory, the one that needs less of the other */
+#define NEARLY 1e-6 /* weight of the smaller shortfall, to order equal larger shortfalls */
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* A row of this mode; of an asynchronous run also a synchronous one of the schedule that is as
- * fast: then stale weights buy nothing. */
+/* @return true if there is a row of this mode. For an asynchronous run, a synchronous row of its
+ * schedule that is as fast counts, too: stale weights buy nothing then. */
 static bool has_row(const rpadvise_advice *a, const rpadvise_trial *trial)
 {
     for (uint32_t i = 0; i < a->row_count; i++) {
@@ -25,7 +25,7 @@ static bool has_row(const rpadvise_advice *a, const rpadvise_trial *trial)
     return false;
 }
 
-/* Orders and times of the found may change while runs are added: rows keep copies. */
+/* Copies a trial: the order and times of `found` may change while runs are added. */
 static rp_status keep(rp_arena *arena, const rpadvise_trial *trial, const rpadvise_trial **copy_out)
 {
     rpadvise_trial *copy = NULL;
@@ -51,8 +51,9 @@ static rp_status choose_rows(rpadvise_advice *a)
     return RP_OK;
 }
 
-/* The run itself, and its intervals from fewer iterations: they are shares of a speed, which a
- * synchronous run has after two iterations and an asynchronous one nearly after six. */
+/* Runs a row in full, and takes its intervals from a run of fewer iterations. Intervals are shares
+ * of the speed, which a synchronous run reaches after two iterations and an asynchronous run nearly
+ * after six. */
 static rp_status run_row(const rpadvise_search *s, rpadvise_row *row)
 {
     static const rpadvise_manner as_it_is = {0};
@@ -137,7 +138,7 @@ static rp_status set_staleness(rpadvise_advice *a)
     return RP_OK;
 }
 
-/* Half as many microbatches, and so on until one per GPU. */
+/* Tries half as many microbatches, and so on down to a single microbatch per GPU. */
 static rp_status set_batch_front(rpadvise_search *s, rpadvise_advice *a)
 {
     rpadvise_candidate smaller[RPADVISE_MOST_POINTS] = {0};
@@ -161,7 +162,7 @@ static rp_status set_batch_front(rpadvise_search *s, rpadvise_advice *a)
     return RP_OK;
 }
 
-/* ---- what rules the others out --------------------------------------------------------------- */
+/* ---- reasons against the other schedules ----------------------------------------------------- */
 
 double rpadvise_shortfall(const rpadvise_outcome *o)
 {
@@ -198,7 +199,8 @@ static void note_family(rpadvise_note *note, const rpadvise_family *f, rpadvise_
     }
 }
 
-/* Adds runs of a mode to those that fit, and to what needs least of those that do not. */
+/* Looks through the runs of a mode. @return true if a run fits; otherwise `least` gets the run that
+ * needs least */
 static bool look_through(const rpadvise_trial *trials, uint32_t count, const rpadvise_candidate *c,
                          const rpadvise_outcome **least)
 {
@@ -216,7 +218,8 @@ static bool look_through(const rpadvise_trial *trials, uint32_t count, const rpa
     return false;
 }
 
-/* The family as its longest runs show it: what fits in few iterations need not in more. */
+/* @return the family with the outcome of its longest runs: a run that fits in few iterations may
+ * not fit in more */
 static rpadvise_family as_run(const rpadvise_search *s, const rpadvise_family *family)
 {
     rpadvise_family f = *family;
@@ -261,7 +264,7 @@ static bool schedule_has_row(const rpadvise_advice *a, const rp_schedule_type *s
     return false;
 }
 
-/* Runs of the slower ones, at two microbatches per GPU, say what they wait for. */
+/* Runs the slower schedules at two microbatches per GPU to find the causes of their waiting. */
 static rp_status explain_notes(rpadvise_advice *a, const rpadvise_candidate *best)
 {
     const rpadvise_search *s = a->search;
@@ -289,7 +292,8 @@ static rp_status explain_notes(rpadvise_advice *a, const rpadvise_candidate *bes
     return RP_OK;
 }
 
-/* Slower ones first, the fastest of them first; then those that do not fit, least need first. */
+/* @return whether a note precedes another: first the slower schedules, the fastest of them first;
+ * then the schedules that do not fit, the least need first */
 static bool goes_before(const rpadvise_note *a, const rpadvise_note *b)
 {
     if (a->reason != b->reason) {
@@ -345,7 +349,7 @@ static rp_status make_notes(rpadvise_advice *a)
         rpadvise_note *note = &a->notes[i];
         note_runs(s, note, &best[i]);
         if (note->reason == RPADVISE_REASON_SLOWER && note->tokens_per_s > best_speed(a)) {
-            note->reason = RPADVISE_REASON_UNTRIED; /* in full: its estimate is from short runs */
+            note->reason = RPADVISE_REASON_UNTRIED; /* in full: the estimate is of short runs */
         }
     }
     RP_TRY(explain_notes(a, best));
@@ -353,7 +357,7 @@ static rp_status make_notes(rpadvise_advice *a)
     return RP_OK;
 }
 
-/* ---- where nothing fits ---------------------------------------------------------------------- */
+/* ---- if nothing fits ------------------------------------------------------------------------- */
 
 rp_status rpadvise_run_least(const rpadvise_search *s, const rpadvise_family *family,
                              rpadvise_trial *trial_out)
@@ -367,7 +371,7 @@ rp_status rpadvise_run_least(const rpadvise_search *s, const rpadvise_family *fa
     return rpadvise_try(s->bench, trial_out, 1, "the nearest");
 }
 
-/* The family that needs least beyond what there is. */
+/* Sets the run that needs least beyond the memory that there is. */
 static rp_status set_nearest(rpadvise_advice *a)
 {
     static const rpadvise_manner as_it_is = {0};

@@ -1,32 +1,33 @@
-/** @file advice_internal.h  Parts of the answer. */
+/** @file advice_internal.h  Functions that the files of the answer share. */
 #pragma once
 
 #include "sim/rpadvise/advice.h"
 
-/** @return of GPU and host memory, what is needed over what there is; the larger, and next to
- * nothing of the smaller. */
+/** @return need over limit, the larger value of GPU and host memory, plus a tiny share of the
+ * smaller to order equal values. */
 double rpadvise_shortfall(const rpadvise_outcome *outcome);
 
-/** @return the run of a family that needs least. */
+/** @return the run of a family that needs the least memory. */
 const rpadvise_outcome *rpadvise_least_of(const rpadvise_family *family);
 
 /**
- * Runs in full the run of a family that needs least, in a batch of its own.
+ * Runs the run of a family that needs least in full, as a batch of its own.
  * @retval as rpadvise_try
  */
 rp_status rpadvise_run_least(const rpadvise_search *search, const rpadvise_family *family,
                              rpadvise_trial *trial_out);
 
-/** A partition that was found is one for these sizes only: takes it away. */
+/** Removes a partition that the search has found: it suits only the sizes that it was found for. */
 void rpadvise_drop_list(rpadvise_candidate *candidate);
 
-/** Asks for so many GPUs of a server, which has as many then. @retval RP_OK, RP_NO_MEMORY */
+/** Asks for this number of GPUs in a server, and gives the server as many if it has fewer. @retval
+ * RP_OK, RP_NO_MEMORY */
 rp_status rpadvise_set_gpus(const rpadvise_search *search, const rp_platform *platform,
                             uint32_t gpus, rpsim_setup *work);
 
-/** Finds what would change the answer (changes.c). @retval as rpadvise_advice_make */
+/** Finds the changes that would change the answer (changes.c). @retval as rpadvise_advice_make */
 rp_status rpadvise_changes_find(rpadvise_advice *advice);
 
-/** Where nothing fits: tries what might help, adds what does to the changes and what does not to
- * what is `vain` (remedies.c). @retval as rpadvise_advice_make */
+/** Called if nothing fits: tries remedies, adds those that help to `changes` and the others to
+ * `vain` (remedies.c). @retval as rpadvise_advice_make */
 rp_status rpadvise_remedies_find(rpadvise_advice *advice);

@@ -27,7 +27,7 @@ bool rpadvise_candidate_same_mode(const rpadvise_candidate *a, const rpadvise_ca
     return a->schedule == b->schedule && a->run.asynchronous == b->run.asynchronous;
 }
 
-/* Leaves open what the schedule does anyway. */
+/* Leaves open the settings that are the schedule's defaults. */
 static void drop_usual(const rp_schedule_type *schedule, rp_run *run)
 {
     run->recompute_count = run->recomputes[0] != schedule->default_recompute ? 1 : 0;
@@ -59,7 +59,8 @@ rp_status rpadvise_candidate_setup(const rpsim_setup *work, const rpadvise_candi
 
 /* ---- as a command line ----------------------------------------------------------------------- */
 
-/* Rows in the order in which they are shown: the work, the server, then what was found. */
+/* Options in the order of the command line: the work, the server, then the settings that the search
+ * has found. */
 static const char *const shown[] = {
     "schedule",  "model",         "assume",          "lora-rank",    "platform",     "gpus",
     "nodes",     "data-parallel", "tensor-parallel", "dtype",        "accumulation", "seq-len",
@@ -67,7 +68,7 @@ static const char *const shown[] = {
     "recompute", "grain",         "partition",       "seed"};
 #define SHOWN (sizeof shown / sizeof shown[0])
 
-/* @param name of a row; NULL: all others */
+/* @param name name of a row; NULL: all rows that `shown` does not list */
 static rp_status add_named(const rpsim_setup *setup, const char *name, rp_arena *arena,
                            rp_text *line)
 {

@@ -1,11 +1,11 @@
-/* Changes of the answer: with more memory, faster links, one GPU or server more. */
+/* Changes of the answer: more memory, faster links, a further GPU or server. */
 #include "sim/rpadvise/advice_internal.h"
 #include "sim/rpadvise/search_internal.h"
 
 #include <ctype.h>
 
-#define RIVALS_CHANGED 6u /* runs that a change of the server is tried with */
-#define WORTH_IT 1.02     /* of the best speed */
+#define RIVALS_CHANGED 6u /* number of runs that a change of the server is tried with */
+#define WORTH_IT 1.02     /* factor over the best speed from which a change is worth it */
 #define LINKS_TWICE "platform.link_gb_per_s*2,platform.link_effective_gb_per_s*2"
 
 void rpadvise_drop_list(rpadvise_candidate *candidate)
@@ -21,7 +21,7 @@ rp_status rpadvise_set_gpus(const rpadvise_search *s, const rp_platform *platfor
     const char *change = NULL;
     work->run.gpus = gpus;
     if (gpus <= platform->gpus || gpus > RP_MAX_GPUS) {
-        return RP_OK; /* the server has them, or no server has */
+        return RP_OK; /* the server has these GPUs, or no server may have so many */
     }
     RP_TRY(rp_arena_print(s->arena, &change, "platform.gpus=%u", gpus));
     return rp_changes_add("set", change, s->arena, &work->changes, NULL);
@@ -40,9 +40,9 @@ static double best_speed(const rpadvise_advice *a)
     return a->rows[0].trial->outcome.tokens_per_s;
 }
 
-/* The rows once more on another server, or on more of them. Additions need not be used: the answer
- * as it is is one of the runs. (A schedule that plans with times may plan worse with shorter ones.)
- */
+/* Runs the rows again on a changed server, or on more servers. The addition need not be used, so
+ * the present answer competes, too. (A schedule that plans with times may plan worse with shorter
+ * times.) */
 static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind,
                                const rpsim_setup *work)
 {
@@ -81,8 +81,8 @@ static rp_status change_server(rpadvise_advice *a, rpadvise_change_kind kind,
     return RP_OK;
 }
 
-/* The family that lacks this memory and is the fastest in its short run, of modes that are not in
- * `trials` yet. */
+/* @return the family that is fastest in its short run among those that lack this memory, of modes
+ * that are not in `trials` yet */
 static const rpadvise_family *fastest_lacking(const rpadvise_search *s, rpadvise_shortage short_of,
                                               const rpadvise_trial *trials, uint32_t count)
 {
@@ -100,7 +100,7 @@ static const rpadvise_family *fastest_lacking(const rpadvise_search *s, rpadvise
     return best;
 }
 
-/* With more memory: of the runs that beat the answer then, the one that needs least. */
+/* Finds the run that would beat the answer with more memory and needs the least of it. */
 static rp_status change_memory(rpadvise_advice *a, rpadvise_shortage short_of)
 {
     const rpadvise_search *s = a->search;

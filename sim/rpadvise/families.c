@@ -1,4 +1,4 @@
-/* Steps 1 and 2 of the search: many families, shortly. */
+/* Steps 1 and 2 of the search: short runs of many families. */
 #define _GNU_SOURCE /* qsort_r */
 #include "sim/rpadvise/search_internal.h"
 
@@ -11,9 +11,9 @@
 #define LARGEST_SIZE 64u /* sequences per microbatch */
 #define MOST_MICROBATCHES 256u
 #define LEAST_ROUNDS 4u
-#define MOST_ROUNDS 16u /* microbatches per GPU, where the batch is free */
-#define SHORT_SYNC 1    /* iterations: all synchronous ones are equal, to 1e-6 */
-#define SHORT_ASYNC 4   /* within 4 % of a steady state */
+#define MOST_ROUNDS 16u /* microbatches per GPU, if the batch is free */
+#define SHORT_SYNC 1    /* iterations: all synchronous iterations are equal, to 1e-6 */
+#define SHORT_ASYNC 4   /* iterations: within 4 % of a steady state */
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
@@ -58,7 +58,7 @@ uint32_t rpadvise_allowed(rpadvise_search *s, uint32_t wanted)
 
 static bool may_differ(const rp_schedule_type *schedule, uint32_t partition)
 {
-    return partition == 0 || schedule->separate_backward; /* only RoundPipe's planner has another */
+    return partition == 0 || schedule->separate_backward; /* RoundPipe's planner differs */
 }
 
 static const rp_schedule_type *schedule_at(const rpadvise_options *o, uint32_t index)
@@ -92,7 +92,8 @@ rp_status rpadvise_families_add(rpadvise_search *s, const rpadvise_family *famil
     return RP_OK;
 }
 
-/* Of all that flush as one schedule the search has that one, or else the first. */
+/* Schedules that flush as the same schedule have the same synchronous run: the search keeps that
+ * schedule, or else the first of them. */
 bool rpadvise_is_double(const rpadvise_search *s, const rpadvise_candidate *c)
 {
     const rpadvise_options *o = s->options;
@@ -112,8 +113,9 @@ bool rpadvise_is_double(const rpadvise_search *s, const rpadvise_candidate *c)
     return false;
 }
 
-/* With resident weights of one version a step without a barrier begins a little earlier, and
- * nothing else differs: the short runs of the synchronous family stand for both. */
+/* @return true if the short runs of the synchronous family stand for the asynchronous family, too.
+ * With a single version of resident weights, a step without a barrier begins a little earlier, and
+ * nothing else differs. */
 static bool is_as_late(const rp_schedule_type *schedule)
 {
     const rp_traits *traits = &schedule->traits;
@@ -125,7 +127,7 @@ bool rpadvise_wants_mode(const rpadvise_search *s, const rp_schedule_type *sched
     return !late || !(s->options->synchronous || is_as_late(schedule));
 }
 
-/* Asynchronous families whose short runs were those of the synchronous ones. */
+/* Adds the asynchronous families for which the short runs of the synchronous families stand. */
 static rp_status add_late(rpadvise_search *s)
 {
     uint32_t count = s->options->synchronous ? 0 : s->family_count;
@@ -170,11 +172,11 @@ rp_status rpadvise_families_list(rpadvise_search *s)
     return RP_OK;
 }
 
-/* Trials of families [begin, end) that `wanted` picks, at so many microbatches. */
+/* Trials of a set of families, each with a number of microbatches. */
 typedef struct probe {
     rpadvise_search *search;
     rpadvise_trial *trials;
-    uint32_t *of; /* [count] the family of each */
+    uint32_t *of; /* [count] index of each trial's family */
     uint32_t count;
 } probe;
 
@@ -202,7 +204,8 @@ static rp_status probe_run(probe *p, const char *what)
     return rpadvise_try(p->search->bench, p->trials, p->count, what);
 }
 
-/* The next larger size of every family of [begin, end) that fits; the batch may forbid it. */
+/* Adds the next larger size of every family of [begin, end) that fits, unless the batch forbids it.
+ */
 static rp_status double_sizes(rpadvise_search *s, uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; i < end; i++) {
@@ -238,7 +241,8 @@ static void take_first(const rpadvise_search *s, rpadvise_family *f, const rpadv
     }
 }
 
-/* Schedules that fill both directions want 2 N. */
+/* @return true if the family must be tried with 2 N microbatches, as schedules that fill the
+ * pipeline from both ends need */
 static bool wants_more(const rpadvise_search *s, const rpadvise_family *f)
 {
     uint32_t n = rpadvise_places(s, &f->candidate);
@@ -246,15 +250,16 @@ static bool wants_more(const rpadvise_search *s, const rpadvise_family *f)
            rpadvise_target(s, &f->candidate) >= 2 * n;
 }
 
-/* Of a free batch alone: calls follow each other without a gap, so that a batch in more calls of
- * fewer microbatches holds as many activations. */
+/* @return true if the family must be tried with a single microbatch. That helps only if the batch
+ * is free: calls follow each other without a gap, so that a given batch in more calls of fewer
+ * microbatches holds as many activations. */
 static bool wants_fewer(const rpadvise_search *s, const rpadvise_family *f)
 {
     return s->given->global_batch == 0 && f->at_n.ran && !f->at_n.fits && f->least > 1 &&
            f->candidate.run.microbatch_size == 1;
 }
 
-/* With a single microbatch, what does not fit with more. */
+/* Tries families that do not fit with more microbatches with a single microbatch. */
 static rp_status try_at_one(rpadvise_search *s, uint32_t begin, uint32_t end)
 {
     probe p;
@@ -304,7 +309,7 @@ static rp_status try_at_n(rpadvise_search *s, uint32_t begin, uint32_t end)
     return try_at_one(s, begin, end);
 }
 
-/* Tokens per second that no step of this compute can have. */
+/* @return tokens per second that no step with the family's compute can exceed */
 static double ceiling_of(const rpadvise_family *f)
 {
     const rpadvise_outcome *one = &f->at_n;
@@ -331,7 +336,8 @@ static void set_estimate(rpadvise_family *f)
     f->estimate = period > 0 ? fmax(tokens / period, two->tokens_per_s) : two->tokens_per_s;
 }
 
-/* Microbatches until `limit`, through the points at N and 2 N: memory is affine in them. */
+/* @return the number of microbatches that reach `limit`. Memory is affine in them, so the points at
+ * N and 2 N determine it */
 static double room_for(uint32_t n, uint64_t at_n, uint64_t at_2n, uint64_t limit)
 {
     double slope = ((double)at_2n - (double)at_n) / n;
@@ -339,7 +345,7 @@ static double room_for(uint32_t n, uint64_t at_n, uint64_t at_2n, uint64_t limit
     return endless ? INFINITY : n + ((double)limit - (double)at_n) / slope;
 }
 
-/* The target, or what memory has room for. */
+/* Sets the number of microbatches: the target, or as many as memory has room for. */
 static void set_microbatches(const rpadvise_search *s, rpadvise_family *f)
 {
     const rpadvise_outcome *one = &f->at_n;
@@ -361,7 +367,8 @@ int rpadvise_compare_families(const void *a, const void *b, void *families)
     return lead > 0 ? -1 : lead < 0 ? 1 : (int)(one > other) - (int)(one < other);
 }
 
-/* The fastest at N first, a quarter at a time: their estimates rule others out by their bounds. */
+/* Tries families at 2 N, the fastest at N first and a quarter at a time, because the first
+ * estimates rule later families out by their bounds. */
 static rp_status try_at_2n(rpadvise_search *s, uint32_t from, double best)
 {
     uint32_t *order = NULL;
@@ -399,7 +406,8 @@ static rp_status try_at_2n(rpadvise_search *s, uint32_t from, double best)
     return RP_OK;
 }
 
-/* Grains, and ways to cut stages, that come to the same program: where stages are of one layer. */
+/* @return true if two grains, or two ways to cut stages, have come to the same program, as with
+ * stages of a single layer */
 static bool are_one(const rpadvise_family *a, const rpadvise_family *b)
 {
     rpadvise_candidate like = b->candidate;
@@ -413,7 +421,7 @@ static bool are_one(const rpadvise_family *a, const rpadvise_family *b)
            one->partition[0] != '\0' && strcmp(one->partition, other->partition) == 0;
 }
 
-/* Of equal families, from `begin` to the last, the first stays. */
+/* Keeps only the first of equal families, from `begin` to the last. */
 static void drop_equals(rpadvise_search *s, uint32_t begin)
 {
     uint32_t count = begin;
@@ -454,7 +462,7 @@ rp_status rpadvise_families_measure(rpadvise_search *s)
             return RP_OK;
         }
     }
-    s->brief = false; /* of what does not fit there are no larger sizes */
+    s->brief = false; /* nothing fits, so no larger size would have fitted */
     RP_TRY(rpadvise_layouts_measure(s));
     return add_late(s);
 }

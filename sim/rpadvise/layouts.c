@@ -1,5 +1,5 @@
-/* Layouts of the search: copies of a pipeline, GPUs that share a layer, servers that are used. One
- * schedule stands for all in the beginning; the others are tried in the layouts that can still
+/* Layouts of the search: copies of a pipeline, GPUs that share a layer, number of servers. At first
+ * a single schedule stands for all; the other schedules are tried in the layouts that can still
  * win. */
 #include "common/base/log.h"
 #include "common/machine/platform_machine.h"
@@ -9,21 +9,21 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_EXPANDED 12u     /* layouts and sizes in which all schedules are tried */
-#define STATE_BYTES 16.0      /* weight, gradient, fp32 master, m and v of a parameter */
-#define FROZEN_BYTES 2.0      /* weight alone */
+#define MOST_EXPANDED 12u     /* number of layouts and sizes in which all schedules are tried */
+#define STATE_BYTES 16.0      /* bytes of a parameter: weight, gradient, fp32 master, m and v */
+#define FROZEN_BYTES 2.0      /* bytes of a frozen parameter: only the weight */
 #define LAYER_REDUCES 4.0     /* all-reduces of a layer, forward and backward */
-#define RECOMPUTE_REDUCES 2.0 /* more of them in a recompute */
-#define USUAL_SCHEDULE "1f1b" /* stands for others where many are tried */
-#define STEP_PARTS 4u         /* of the budget that is left, for each of the steps here */
+#define RECOMPUTE_REDUCES 2.0 /* further all-reduces in a recompute */
+#define USUAL_SCHEDULE "1f1b" /* stands for the others while many layouts are tried */
+#define STEP_PARTS 4u         /* each step here may use 1 / STEP_PARTS of the rest of the budget */
 
 typedef struct facts {
     rp_arena *arena; /* scratch */
     const rp_model *model;
-    double Bps;       /* most of a collective through a GPU */
-    double gpu_bytes; /* a GPU's memory */
-    double work_s;    /* of a token, on all GPUs together; 0: not known */
-    double best;      /* tokens/s of a family, as estimated */
+    double Bps;       /* largest rate of a collective through a GPU */
+    double gpu_bytes; /* bytes of a GPU's memory */
+    double work_s;    /* seconds of work for a token, on all GPUs together; 0: not known */
+    double best;      /* largest estimate of a family, in tokens/s */
     const rp_schedule_type *usual;
 } facts;
 
@@ -43,7 +43,8 @@ static const rp_schedule_type *schedule_at(const rpadvise_search *s, uint32_t in
     return o->schedule_count != 0 ? rp_schedule_find(o->schedules[index]) : rp_schedules[index];
 }
 
-/* The schedule that stands for the others: 1F1B, or the first that can be composed. */
+/* @return the schedule that stands for the others: 1F1B, or the first that can be combined with
+ * layouts */
 static const rp_schedule_type *find_usual(const rpadvise_search *s)
 {
     const rp_schedule_type *first = NULL;
@@ -57,7 +58,7 @@ static const rp_schedule_type *find_usual(const rpadvise_search *s)
     return first;
 }
 
-/* Model and server, of a run on one GPU that is prepared only. */
+/* Reads model and server from a run on a single GPU, which is prepared but not run. */
 static rp_status read_inputs(const rpadvise_search *s, facts *f, rpsim_study *study,
                              rp_reason *reason)
 {
@@ -79,7 +80,7 @@ static rp_status read_inputs(const rpadvise_search *s, facts *f, rpsim_study *st
     return RP_OK;
 }
 
-/* Results of the families so far: the best estimate, and the least work of a token. */
+/* Takes the results of the families so far: the best estimate, and the least work of a token. */
 static void take_families(const rpadvise_search *s, facts *f)
 {
     for (uint32_t i = 0; i < s->family_count; i++) {
@@ -94,8 +95,8 @@ static void take_families(const rpadvise_search *s, facts *f)
     }
 }
 
-/* Tokens per second that no pipeline of this layout can have: each GPU does its part of the work,
- * and its all-reduces of boundary tensors, one after the other. */
+/* @return tokens per second that no pipeline of this layout can exceed: each GPU does its part of
+ * the work and then its all-reduces of boundary tensors */
 static double ceiling_of(const rpadvise_search *s, const facts *f, const rpadvise_candidate *c)
 {
     double tensor = c->run.tensor_parallel != 0 ? c->run.tensor_parallel : 1;
@@ -106,7 +107,8 @@ static double ceiling_of(const rpadvise_search *s, const facts *f, const rpadvis
     return rpadvise_copies(c) / (f->work_s / (places * tensor) + reduce_s);
 }
 
-/* Weights, gradients and optimizer, cut equally: no stage's GPU can have less on the average. */
+/* @return true if weights, gradients and optimizer fit when they are cut equally: the average over
+ * GPUs cannot be less */
 static bool has_room(const facts *f, uint32_t places, uint32_t tensor)
 {
     double each = f->model->lora_rank != 0 ? FROZEN_BYTES : STATE_BYTES;
@@ -135,7 +137,7 @@ static rp_status look_at(const rpadvise_search *s, const facts *f, const rpadvis
     return *possible_out ? cuts_equally(f, tensor, possible_out) : RP_OK;
 }
 
-/* Families of the usual schedule in a layout, with recompute and without. */
+/* Adds the families of the usual schedule in a layout, with recompute and without. */
 static rp_status add_usual(rpadvise_search *s, const facts *f, rpadvise_candidate c)
 {
     static const rp_recompute modes[] = {RP_RECOMPUTE_NONE, RP_RECOMPUTE_WAIT};
@@ -151,7 +153,7 @@ static rp_status add_usual(rpadvise_search *s, const facts *f, rpadvise_candidat
     return RP_OK;
 }
 
-/* All layouts of so many servers. */
+/* Adds all layouts for a number of servers. */
 static rp_status add_layouts(rpadvise_search *s, const facts *f, uint32_t nodes)
 {
     rpadvise_candidate c = rpadvise_candidate_of(s->bench->work, f->usual);
@@ -174,7 +176,8 @@ static rp_status add_layouts(rpadvise_search *s, const facts *f, uint32_t nodes)
     return RP_OK;
 }
 
-/* Where the usual schedule does not fit with recompute, an input of each layer may. */
+/* Adds families with layer grain where the usual schedule does not fit with recompute: keeping only
+ * the input of each layer may fit. */
 static rp_status add_layer_grain(rpadvise_search *s, uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; i < end; i++) {
@@ -191,7 +194,8 @@ static rp_status add_layer_grain(rpadvise_search *s, uint32_t begin, uint32_t en
     return RP_OK;
 }
 
-/* The other schedules, and the asynchronous optimizer, as one family of the usual schedule. */
+/* Adds the other schedules, and the asynchronous optimizer, with the settings of a family of the
+ * usual schedule. */
 static rp_status add_others(rpadvise_search *s, const facts *f, const rpadvise_candidate *like)
 {
     for (uint32_t i = 0; i < schedule_count(s); i++) {
@@ -210,8 +214,8 @@ static rp_status add_others(rpadvise_search *s, const facts *f, const rpadvise_c
     return RP_OK;
 }
 
-/* The families of [begin, end) that fit and whose ceiling is not below the best estimate, best
- * first. */
+/* Tries the other schedules like the families of [begin, end) that fit and whose ceiling is not
+ * below the best estimate, best first. */
 static rp_status expand(rpadvise_search *s, const facts *f, uint32_t begin, uint32_t end)
 {
     bool *done = NULL;
@@ -239,7 +243,7 @@ static rp_status expand(rpadvise_search *s, const facts *f, uint32_t begin, uint
 static rp_status measure(rpadvise_search *s, facts *f)
 {
     uint32_t first = s->family_count;
-    for (uint32_t nodes = s->given->nodes; nodes > 1; nodes /= 2) { /* fewer servers last */
+    for (uint32_t nodes = s->given->nodes; nodes > 1; nodes /= 2) { /* fewer servers come later */
         uint32_t begin = s->family_count;
         take_families(s, f);
         RP_TRY(add_layouts(s, f, nodes));
@@ -268,7 +272,7 @@ rp_status rpadvise_layouts_measure(rpadvise_search *s)
     }
     RP_TRY(rp_arena_create(&f.arena));
     rp_reason unread;
-    bool before = rp_log_mute_warnings(true); /* given once, when the inputs were checked */
+    bool before = rp_log_mute_warnings(true); /* warnings were given when the inputs were checked */
     rp_status status = read_inputs(s, &f, &study, &unread);
     rp_log_mute_warnings(before);
     bool refused = status == RP_USAGE || status == RP_INPUT;

@@ -1,4 +1,4 @@
-/* rpadvise: which configuration trains a model fastest on a server (cli.md). */
+/* rpadvise: finds the configuration that trains a model fastest on a server (cli.md). */
 #include "common/base/log.h"
 #include "common/cli/tool.h"
 #include "common/inputs/load/models.h"
@@ -18,7 +18,7 @@ static rp_status choose_arithmetic(const rp_model *model, rp_run *run)
     if (!given) {
         run->dtype = model->bf16 ? RP_DTYPE_BF16 : RP_DTYPE_F16;
     }
-    run->dtype_given = run->dtype != RP_DTYPE_F16; /* otherwise the usual one */
+    run->dtype_given = run->dtype != RP_DTYPE_F16; /* fp16 may also mean the usual type */
     if (!rp_arithmetic_exists((rp_arithmetic){run->dtype, run->accumulation})) {
         rp_log_error("--accumulation: products of %s%s add up in fp32; valid are fp32, and --dtype "
                      "fp16",
@@ -28,7 +28,8 @@ static rp_status choose_arithmetic(const rp_model *model, rp_run *run)
     return RP_OK;
 }
 
-/* Aloud, once: what is wrong with the inputs is no reason of a schedule's. */
+/* Checks the inputs once, with messages: a fault of the inputs must not become the reason against a
+ * schedule. */
 static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpsim_setup *work,
                               uint32_t *gpus_out, uint32_t *seq_len_out)
 {
@@ -121,7 +122,7 @@ static rp_status advise(const rpadvise_options *o, rp_arena *arena)
 static rp_status run(int argc, char **argv, rp_arena *arena)
 {
     rpadvise_options options;
-    rp_mem_keep_freed(); /* hundreds of runs take and give back the same */
+    rp_mem_keep_freed(); /* hundreds of runs use the same sizes */
     RP_TRY(rpadvise_options_parse(argc, argv, arena, &options));
     if (options.common.request != RP_OPTIONS_RUN) {
         return rp_options_answer(&rpadvise_command_line, &options, stdout);

@@ -29,7 +29,7 @@ static const rp_option_group groups[] = {
 #define TO(member) .to = RP_OPTION_MEMBER(rpadvise_options, member)
 #define COUNT(member) .count = RP_OPTION_MEMBER(rpadvise_options, member)
 
-/* Of the work and of its run. */
+/* Members of the work and of its run. */
 #define TO_WORK(member) TO(work.member)
 #define TO_RUN(member) TO(work.run.member)
 

@@ -4,11 +4,11 @@
 #include "common/cli/options.h"
 #include "sim/study/setup.h"
 
-/** Text is borrowed from argv; 0 and NULL mean "not given", but for what has a default here:
- * model, platform, max_step_tokens, top and budget are always set. */
+/** Text is borrowed from argv; 0 and NULL mean "not given". Members with a default here are always
+ * set: model, platform, max_step_tokens, top and budget. */
 typedef struct rpadvise_options {
     rp_options common; /**< first, as rp_options_parse wants it */
-    rpsim_setup work;  /**< without models and schedules; its run: what is decided beforehand */
+    rpsim_setup work;  /**< without models and schedules; its run has the user's decisions */
 #define OPTION(members, ...) members;
 #define OPTION_OF_WORK(...)
 #include "sim/rpadvise/options_rows.inc"

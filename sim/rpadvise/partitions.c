@@ -1,14 +1,14 @@
-/* Step 5 of the search: from a partition to a neighbour while one is faster. Nothing is random, and
- * a batch has as many neighbours on any machine. */
+/* Step 5 of the search: moves from a partition to a neighbour as long as a neighbour is faster.
+ * Nothing is random, and a batch has as many neighbours on any machine. */
 #include "common/inputs/partition.h"
 #include "sim/rpadvise/search_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define IMPROVED 2u       /* schedules and modes */
-#define BATCH 16u         /* neighbours at a time; the best of them is next */
-#define MOST_OPS 1500000u /* of all runs of one of them: long programs leave time for few */
+#define IMPROVED 2u       /* schedules and modes whose partitions are improved */
+#define BATCH 16u         /* neighbours in a batch; the search moves to the best of a batch */
+#define MOST_OPS 1500000u /* of all runs for a schedule and mode: few if programs are large */
 #define LEAST_RUNS 8u
 #define WORTH_A_STEP 1.00001
 
@@ -30,15 +30,16 @@ static rp_status add(neighbours *n, const rp_partition *p)
     return RP_OK;
 }
 
-/* One direction of a partition: its stages from `first` on. */
+/* A direction of a partition: its stages from `first` on. */
 typedef struct stages {
     uint32_t *layers;
     uint32_t *count;
     uint32_t first;
-    uint32_t least; /* layers that a stage has */
+    uint32_t least; /* smallest number of layers of a stage */
 } stages;
 
-/* A layer moves to another stage; of separate backward stages, which are many, to the next. */
+/* Adds moves of a layer to another stage; with separate backward stages, which are many, only to a
+ * neighbouring stage. */
 static rp_status add_shifts(neighbours *n, const rp_partition *p, const stages *s, bool far)
 {
     for (uint32_t from = s->first; from < *s->count; from++) {
@@ -57,7 +58,7 @@ static rp_status add_shifts(neighbours *n, const rp_partition *p, const stages *
     return RP_OK;
 }
 
-/* Two stages become one; `layers` has room for another. */
+/* Adds merges of two neighbouring stages. */
 static rp_status add_merges(neighbours *n, const rp_partition *p, const stages *s)
 {
     for (uint32_t i = s->first; i + 1 < *s->count; i++) {
@@ -76,7 +77,7 @@ static rp_status add_merges(neighbours *n, const rp_partition *p, const stages *
     return RP_OK;
 }
 
-/* A stage becomes two halves. */
+/* Adds splits of a stage into halves; `layers` has room for another stage. */
 static rp_status add_splits(neighbours *n, const rp_partition *p, const stages *s)
 {
     for (uint32_t i = s->first; i < *s->count; i++) {
@@ -97,8 +98,8 @@ static rp_status add_splits(neighbours *n, const rp_partition *p, const stages *
     return RP_OK;
 }
 
-/* The head's backward stage gives a layer to the next, or takes one of it; where its forward is
- * part of it, the forward stages give and take, too. */
+/* Adds moves of a layer between the head's backward stage and the next. If the head's stage is
+ * fused, forward stages give and take a layer, too. */
 static rp_status add_heads(neighbours *n, const rp_partition *p, bool fused)
 {
     uint32_t *head = &p->backward_layers[0];
@@ -130,7 +131,7 @@ static uint32_t sum(const uint32_t *layers, uint32_t count)
     return total;
 }
 
-/* With room for one stage more. */
+/* Copies a list into an array with room for another stage. */
 static rp_status with_room(uint32_t **layers, uint32_t count, rp_arena *arena)
 {
     uint32_t *larger = NULL;
@@ -171,13 +172,14 @@ static rp_status list_neighbours(const char *text, rp_arena *arena, neighbours *
 
 typedef struct descent {
     rpadvise_search *search;
-    rpadvise_candidate like; /* all but its partition */
+    rpadvise_candidate like; /* the candidate without its partition */
     char at[RPADVISE_PARTITION_SIZE];
-    double speed;  /* there, in a short run */
+    double speed;  /* tokens/s of the partition `at`, in a short run */
     uint32_t left; /* runs */
 } descent;
 
-/* Runs partitions shortly; goes to the fastest that fits, if that is worth it. */
+/* Runs partitions for few iterations, and moves to the fastest that fits if that is worth a step.
+ */
 static rp_status run_batch(descent *d, const char *const *texts, uint32_t count, bool *moved_out)
 {
     rpadvise_trial trials[BATCH];
@@ -210,7 +212,7 @@ static uint32_t stages_of(const char *text)
     return count;
 }
 
-/* Its own partition, and those of others that have as many stages. */
+/* Starts from the best of its own partition and those of other runs with as many stages. */
 static rp_status begin(descent *d, const rpadvise_trial *from)
 {
     const rpadvise_search *s = d->search;
@@ -233,7 +235,8 @@ static rp_status begin(descent *d, const rpadvise_trial *from)
     return run_batch(d, starts, count, &moved);
 }
 
-/* Round and round the neighbours, from the place where the last step was; until none is faster. */
+/* Goes through the neighbours in turn, each time from the place of the last step, until none is
+ * faster. */
 static rp_status walk(descent *d)
 {
     uint32_t cursor = 0;
@@ -265,7 +268,7 @@ static rp_status improve(rpadvise_search *s, const rpadvise_trial *from)
 {
     descent d = {.search = s, .like = from->candidate};
     uint32_t parts =
-        d.like.run.asynchronous ? 4 : 2; /* of the run's iterations that a short one has */
+        d.like.run.asynchronous ? 4 : 2; /* a short run has 1 / parts of the iterations */
     d.left = MOST_OPS / (from->outcome.ops / parts + 1);
     if (rp_is_data_parallel(&d.like.schedule->traits) || from->outcome.partition[0] == '\0' ||
         d.left < LEAST_RUNS) {

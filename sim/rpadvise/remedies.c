@@ -1,11 +1,11 @@
-/* Remedies where nothing fits. Each is searched with: what is said to help has run in full, and of
- * what is said not to a search has found nothing. */
+/* Remedies if nothing fits. Each is tried by a search: for a remedy that helps a run has been
+ * simulated in full, and for a remedy that does not the search has found nothing. */
 #include "sim/rpadvise/advice_internal.h"
 #include "sim/rpadvise/search_internal.h"
 
 #define ADAPTERS_RANK 16u
-#define LEAST_TOKENS 128u /* of a sequence */
-#define MOST_TIMES 8u     /* as many GPUs or servers */
+#define LEAST_TOKENS 128u /* smallest length of a sequence */
+#define MOST_TIMES 8u     /* largest factor for the number of GPUs or servers */
 
 static void add(const rpadvise_change *change, rpadvise_advice *a)
 {
@@ -15,8 +15,8 @@ static void add(const rpadvise_change *change, rpadvise_advice *a)
     }
 }
 
-/* The fastest of a brief search of this work, on so many GPUs and nodes. The change's outcome fits
- * where anything does. */
+/* Takes the fastest run of a brief search for this work, on this number of GPUs and nodes. The
+ * change's outcome fits if any run does. */
 static rp_status try_with(const rpadvise_advice *a, const rpsim_setup *work, uint32_t gpus,
                           rpadvise_change *change)
 {
@@ -36,7 +36,7 @@ static rp_status try_with(const rpadvise_advice *a, const rpsim_setup *work, uin
     return RP_OK;
 }
 
-/* Adapters alone, for which gradients and optimizer take next to nothing. */
+/* Tries to train only adapters, whose gradients and optimizer take next to nothing. */
 static rp_status try_adapters(rpadvise_advice *a)
 {
     rpsim_setup work = *a->search->bench->work;
@@ -50,7 +50,7 @@ static rp_status try_adapters(rpadvise_advice *a)
     return RP_OK;
 }
 
-/* One of the steps: half as long and so on, or twice as many and so on. */
+/* Values of a change, in steps of a half or of twice. */
 typedef struct ladder {
     rpadvise_change_kind kind;
     uint32_t values[16]; /* from the least change to the largest */
@@ -76,7 +76,8 @@ static rp_status try_value(const rpadvise_advice *a, rpadvise_change *change)
     return try_with(a, &work, gpus, change);
 }
 
-/* The least that helps: runs of the largest servers take the longest. */
+/* Finds the least change that helps, from below, because runs on the largest servers take the
+ * longest. */
 static rp_status try_upwards(rpadvise_advice *a, const ladder *l)
 {
     rpadvise_change change = {.kind = l->kind};
@@ -90,7 +91,8 @@ static rp_status try_upwards(rpadvise_advice *a, const ladder *l)
     return RP_OK;
 }
 
-/* The largest change first, because nothing less fits where that does not; then by halves. */
+/* Finds the least change that helps: tries the largest change first, because if it does not help no
+ * smaller change does; then bisects. */
 static rp_status try_ladder(rpadvise_advice *a, const ladder *l)
 {
     rpadvise_change best = {.kind = l->kind};
@@ -132,7 +134,8 @@ static void add_times(ladder *l, uint32_t from, uint32_t most)
     }
 }
 
-/* Further GPUs of the server, and servers where it has a network, else a server with more. */
+/* Tries further GPUs of the server, and further servers if it has a network, otherwise a server
+ * with more GPUs. */
 static rp_status try_more(rpadvise_advice *a)
 {
     const rpadvise_search *s = a->search;
@@ -140,7 +143,7 @@ static rp_status try_more(rpadvise_advice *a)
     ladder inside = {.kind = RPADVISE_CHANGE_GPUS};
     ladder servers = {.kind = RPADVISE_CHANGE_SERVERS};
     if (platform->nodes > 1 || s->given->nodes > 1) {
-        return RP_OK; /* a cluster is what its file, or --nodes, says */
+        return RP_OK; /* the file or --nodes fixes the size of a cluster */
     }
     uint32_t most = platform->network_gb_per_s > 0 ? platform->gpus : MOST_TIMES * platform->gpus;
     add_times(&inside, s->gpus, rpadvise_least(most, RP_MAX_GPUS));
@@ -151,7 +154,7 @@ static rp_status try_more(rpadvise_advice *a)
     return try_upwards(a, &servers);
 }
 
-/* A run that lacks this memory alone needs no other: the one that lacks least. */
+/* Finds the run that lacks only this memory, and the least of it. */
 static rp_status find_memory(rpadvise_advice *a, rpadvise_change_kind kind)
 {
     const rpadvise_search *s = a->search;

@@ -21,7 +21,7 @@ typedef struct page {
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* A paragraph; what follows its first line is indented. */
+/* Writes a paragraph, with all lines after the first indented. */
 RP_PRINTF(3, 4) static void say(const page *p, uint32_t indent, const char *format, ...)
 {
     char text[1024];
@@ -66,7 +66,8 @@ static const char *sizes_of(const rpadvise_search *s, const rpadvise_candidate *
     return text;
 }
 
-/* Copies x GPUs per layer, and servers where not all are used; nothing without a layout. */
+/* Adds copies x GPUs per layer, and the servers if not all are used; adds nothing without a layout.
+ */
 static rp_status add_layout(const rpadvise_search *s, const rpadvise_candidate *c, rp_table *table)
 {
     uint32_t nodes = rpadvise_fewer_nodes(s, c);
@@ -97,7 +98,7 @@ static void write_question(const page *p)
     const rpadvise_options *o = s->options;
     rp_dtype dtype = s->given->dtype;
     char batch[64];
-    char added[32] = ""; /* each row has a table of its own, all of one kind */
+    char added[32] = ""; /* each row has a cost table of its own, all of the same kind */
     if (s->given->global_batch != 0) {
         (void)snprintf(batch, sizeof batch, "%u sequences a step", s->given->global_batch);
     } else {
@@ -156,7 +157,7 @@ static void write_winner(const page *p)
     fputc('\n', p->stream);
 }
 
-/* Lines of a command end with a backslash where they go on. */
+/* Writes a command; lines that go on end with a backslash. */
 static void write_command(const page *p, const char *command)
 {
     uint32_t at = 2;
@@ -356,7 +357,8 @@ static bool lacks_host(const rpadvise_outcome *o)
     return o->host_limit_bytes != 0 && o->host_bytes > o->host_limit_bytes;
 }
 
-/* All that is missing: more host memory alone is no remedy where the GPU's does not do either. */
+/* Writes all missing memory, because more host memory alone is no remedy if GPU memory does not
+ * suffice either. */
 static void write_need(const page *p, const char *name, const rpadvise_outcome *o)
 {
     bool gpu = lacks_gpu(o);
@@ -376,8 +378,8 @@ static void write_need(const page *p, const char *name, const rpadvise_outcome *
         gpu && host[0] != '\0' ? ", and " : "", host, gpu ? least : "");
 }
 
-/* rpsim's message, without its first words and its advice; where it is said of several, once, and
- * their names. */
+/* Writes rpsim's message without its first words and its advice. A message about several schedules
+ * is written once, with their names. */
 static void write_refusal(const page *p, const rpadvise_note *note)
 {
     const rpadvise_advice *a = p->advice;
@@ -506,7 +508,7 @@ static void write_changes(const page *p)
 
 /* ---- nothing fits ---------------------------------------------------------------------------- */
 
-/* Remedies that were tried: the fastest of short runs. */
+/* Writes the remedies that were tried, with the fastest of their short runs. */
 static void write_remedies(const page *p)
 {
     const rpadvise_advice *a = p->advice;

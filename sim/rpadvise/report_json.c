@@ -9,7 +9,7 @@ static const char *const change_names[] = {
     [RPADVISE_CHANGE_SERVER] = "one_server_more",    [RPADVISE_CHANGE_ADAPTERS] = "adapters",
     [RPADVISE_CHANGE_SEQ_LEN] = "shorter_sequences", [RPADVISE_CHANGE_GPUS] = "more_gpus",
     [RPADVISE_CHANGE_SERVERS] = "more_servers"};
-/* Keys of the values of those that have one. */
+/* Keys of the values, for changes that have a value. */
 static const char *const value_names[] = {[RPADVISE_CHANGE_ADAPTERS] = "lora_rank",
                                           [RPADVISE_CHANGE_SEQ_LEN] = "seq_len",
                                           [RPADVISE_CHANGE_GPUS] = "gpus",
@@ -82,7 +82,7 @@ static void write_notes(const rpadvise_advice *a, rp_json *json)
     rp_json_end_array(json);
 }
 
-/* Of the search as a whole: in the first row only. */
+/* Writes the members about the search as a whole; only the first row has them. */
 static void write_answer(const rpadvise_advice *a, rp_json *json)
 {
     rp_json_key(json, "answer");
@@ -93,7 +93,7 @@ static void write_answer(const rpadvise_advice *a, rp_json *json)
     write_front("memory_front", a->memory_front, a->memory_count, json);
     write_front("batch_front", a->batch_front, a->batch_count, json);
     const rpadvise_trial *ages[2] = {a->fresh, a->late};
-    bool none = a->fresh == NULL; /* then only asynchronous runs fit */
+    bool none = a->fresh == NULL; /* true: only asynchronous runs fit */
     write_front("staleness_front", &ages[none], (!none ? 1 : 0) + (a->late != NULL), json);
     write_changes(a, json);
     write_notes(a, json);
@@ -110,7 +110,7 @@ static void write_excess(const char *key, uint64_t need, uint64_t limit, bool kn
     }
 }
 
-/* Null where an allocator's segments alone are short. */
+/* Writes the missing memory; a member is null if only an allocator's segments fall short. */
 static void write_missing(const rpadvise_outcome *o, rp_json *json)
 {
     bool segments = o->short_of == RPADVISE_SHORT_OF_GPU && o->gpu_bytes <= o->gpu_limit_bytes;

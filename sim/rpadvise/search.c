@@ -4,25 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_SCREENED 512u  /* room for step 3 */
-#define MOST_FOUND 1024u    /* room for step 4 */
-#define SCREENED_FIRST 60u  /* of each optimizer mode */
-#define SCREENED_PRUNED 12u /* likewise, of those that cannot be the fastest of both */
-#define SCREENED_SHARE 0.9  /* of the best estimate */
-#define BRIEFLY_SCREENED 8u /* schedules and modes of a brief search */
-#define BRIEFLY_FOUND 4u    /* of these */
-#define FOUND_FIRST 12u     /* of each optimizer mode */
-#define FOUND_SHARE 0.97    /* of the best short run of its schedule and mode */
-#define RIVAL_SHARE 0.25    /* of the best: slower schedules are not run in full */
-#define REFINED 3u          /* of each optimizer mode, whose neighbours are tried */
+#define MOST_SCREENED 512u  /* largest number of runs of step 3 */
+#define MOST_FOUND 1024u    /* largest number of runs of step 4 */
+#define SCREENED_FIRST 60u  /* families of each optimizer mode for step 3 */
+#define SCREENED_PRUNED 12u /* of these, families that cannot be the fastest of both modes */
+#define SCREENED_SHARE 0.9  /* share of the best estimate that step 3 asks for */
+#define BRIEFLY_SCREENED 8u /* schedules and modes in step 3 of a brief search */
+#define BRIEFLY_FOUND 4u    /* of these, in step 4 */
+#define FOUND_FIRST 12u     /* runs of each optimizer mode for step 4 */
+#define FOUND_SHARE 0.97    /* share of the best short run of its schedule and mode */
+#define RIVAL_SHARE 0.25    /* share of the best: slower schedules are not run in full */
+#define REFINED 3u          /* runs of each optimizer mode whose neighbours are tried */
 #define MOST_NEIGHBOURS 8u
-#define MOST_ROUNDS 4u            /* of neighbours, while there are new ones */
-#define SYNCHRONOUS_ITERATIONS 2u /* all are equal */
+#define MOST_ROUNDS 4u            /* rounds of neighbours, while new neighbours appear */
+#define SYNCHRONOUS_ITERATIONS 2u /* all iterations are equal */
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* Runs that fit go first, then the faster, then the synchronous; equals in the order in which they
- * were thought of. */
+/* Orders runs: runs that fit go first, then the faster, then the synchronous; equal runs keep the
+ * order in which the search found them. */
 static int compare_trials(const void *a, const void *b)
 {
     const rpadvise_trial *one = a;
@@ -51,7 +51,7 @@ static void insert_sorted(rpadvise_trial *trials, uint32_t *count, const rpadvis
 typedef struct worklist {
     rpadvise_trial *trials; /* [MOST_SCREENED] */
     uint32_t count;
-    uint32_t begin; /* of those that have not run */
+    uint32_t begin; /* first of the trials that have not run */
 } worklist;
 
 static void push(worklist *w, const rpadvise_candidate *c)
@@ -68,8 +68,8 @@ static void push(worklist *w, const rpadvise_candidate *c)
     }
 }
 
-/* As many microbatches as a call has room for, in as many calls as the batch needs; of a free batch
- * also one call alone. */
+/* Adds runs with as many microbatches as a call has room for, in as many calls as the batch needs.
+ * If the batch is free, a single call is tried, too. */
 static void push_calls(const rpadvise_search *s, worklist *w, const rpadvise_family *f)
 {
     uint32_t n = rpadvise_places(s, &f->candidate);
@@ -92,8 +92,8 @@ static void push_calls(const rpadvise_search *s, worklist *w, const rpadvise_fam
     }
 }
 
-/* In place of a run that does not fit after all: a batch that is given in more calls, a free one
- * smaller. */
+/* Adds a smaller run in place of a run that does not fit after all: more calls for a given batch, a
+ * smaller batch if it is free. */
 static void push_smaller(const rpadvise_search *s, worklist *w, const rpadvise_candidate *c)
 {
     uint32_t n = rpadvise_places(s, c);
@@ -111,8 +111,8 @@ static void push_smaller(const rpadvise_search *s, worklist *w, const rpadvise_c
     }
 }
 
-/* Of each optimizer mode the best estimates; the best of each schedule and mode; those that are not
- * beaten in both speed and memory. */
+/* Chooses the best estimates of each optimizer mode, the best family of each schedule and mode, and
+ * the families that no other beats in both speed and memory. */
 static rp_status choose(rpadvise_search *s, worklist *w)
 {
     uint32_t *order = NULL;
@@ -189,7 +189,7 @@ const rpadvise_trial *rpadvise_search_find(const rpadvise_search *search,
     return NULL;
 }
 
-/* Ways to cut stages often give the same stages. */
+/* @return true if another way to cut stages has already given the same stages */
 static bool same_stages(const rpadvise_search *s, const rpadvise_trial *trial)
 {
     for (uint32_t i = 0; i < s->found_count; i++) {
@@ -228,7 +228,7 @@ rp_status rpadvise_search_add(rpadvise_search *s, const rpadvise_candidate *cand
     return RP_OK;
 }
 
-/* The best short run of the candidate's schedule and mode; 0: there is none. */
+/* @return tokens/s of the best short run of the candidate's schedule and mode; 0: there is none */
 static double best_short(const rpadvise_search *s, const rpadvise_candidate *c)
 {
     for (uint32_t i = 0; i < s->screened_count && s->screened[i].outcome.fits; i++) {
@@ -240,7 +240,7 @@ static double best_short(const rpadvise_search *s, const rpadvise_candidate *c)
 }
 
 /* Keeps the candidates that short runs show to be about as fast as the best of their schedule and
- * mode. Synchronous ones are short as they are. */
+ * mode. Synchronous candidates are all kept: their full runs are short, too. */
 static rp_status keep_near(rpadvise_search *s, rpadvise_candidate *candidates, uint32_t *count)
 {
     rpadvise_trial *trials = NULL;
@@ -268,8 +268,8 @@ static rp_status keep_near(rpadvise_search *s, rpadvise_candidate *candidates, u
     return RP_OK;
 }
 
-/* The first of the screened of each optimizer mode, and the first of each schedule that comes near.
- */
+/* Runs in full the first of the screened runs of each optimizer mode, and the first of each
+ * schedule that comes near. */
 static rp_status run_best(rpadvise_search *s)
 {
     rpadvise_candidate best[MOST_SCREENED] = {0};
@@ -308,7 +308,8 @@ static bool mode_fits(const rpadvise_search *s, const rpadvise_candidate *c)
     return false;
 }
 
-/* The asynchronous ones of the screened that fit, then of the families, best first. */
+/* Lists the asynchronous candidates: first the screened runs that fit, then the families, best
+ * first. */
 static rp_status list_others(const rpadvise_search *s, rpadvise_candidate **others_out,
                              uint32_t *count_out)
 {
@@ -337,8 +338,9 @@ static rp_status list_others(const rpadvise_search *s, rpadvise_candidate **othe
     return RP_OK;
 }
 
-/* Short asynchronous runs may fit, and be faster, where longer ones do not: of each schedule whose
- * long ones do not fit the next, until one does. */
+/* Runs further asynchronous candidates. A short run may fit, and be faster, although the full run
+ * does not fit: for each schedule whose full run does not fit, the next candidate is run, until a
+ * run fits. */
 static rp_status run_others(rpadvise_search *s)
 {
     rpadvise_candidate *others = NULL;
@@ -369,7 +371,8 @@ static rp_status run_others(rpadvise_search *s)
     return RP_OK;
 }
 
-/* One option changed, with about the same batch. */
+/* Lists the neighbours of a candidate, which differ in a single option and have about the same
+ * batch. */
 static uint32_t neighbours(const rpadvise_search *s, const rpadvise_candidate *c,
                            rpadvise_candidate out[static MOST_NEIGHBOURS])
 {
@@ -408,7 +411,7 @@ static bool within_batch(const rpadvise_search *s, const rpadvise_candidate *c, 
     return units * c->run.microbatch_size * seq_len <= s->options->max_step_tokens;
 }
 
-/* Neighbours of the first runs of each optimizer mode. */
+/* Runs the neighbours of the first runs of each optimizer mode. */
 static rp_status refine(rpadvise_search *s)
 {
     rpadvise_candidate all[2 * MOST_NEIGHBOURS * REFINED] = {0};
@@ -430,7 +433,7 @@ static rp_status refine(rpadvise_search *s)
     return rpadvise_search_add(s, all, count);
 }
 
-/* Steps 3 and 4, without neighbours. */
+/* Does steps 3 and 4, without neighbours. */
 static rp_status find_best(rpadvise_search *s)
 {
     RP_TRY(rp_arena_alloc(s->arena, MOST_FOUND, sizeof *s->found, &s->found));

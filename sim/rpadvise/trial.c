@@ -32,7 +32,7 @@ static rpadvise_shortage shortage_of(const rpsim_memory *memory)
     return rpsim_memory_host_fits(memory) ? RPADVISE_SHORT_OF_GPU : RPADVISE_SHORT_OF_HOST;
 }
 
-/* The largest part of the GPUs' time that is no forward, backward or update. */
+/* Sets the cause: the largest part of the GPUs' time that is no forward, backward or update. */
 static void explain(const rpsim_row *row, rpadvise_outcome *out)
 {
     static const char *const words[RPSIM_SHARE_COUNT] = {
@@ -56,8 +56,9 @@ static void explain(const rpsim_row *row, rpadvise_outcome *out)
                    all_ps > 0 ? 100 * (double)share[most] / all_ps : 0, what);
 }
 
-/* Of a step; updates are left out, as they are as long for any number of microbatches. With
- * resident weights each GPU does its part of every microbatch, and none ends before the fullest. */
+/* Sets the work of a step. Updates are left out, because they take as long for any number of
+ * microbatches. With resident weights each GPU does its part of every microbatch, and a step ends
+ * no sooner than the GPU with the most work. */
 static void set_work(const rpsim_row *row, const rpadvise_manner *manner, rpadvise_outcome *out)
 {
     const rp_metrics *m = &row->result.metrics;
@@ -117,7 +118,7 @@ static rp_status run_study(const rpsim_setup *work, const rpadvise_candidate *ca
     return rpsim_study_run(study_out, reason);
 }
 
-/* Warnings of inputs were given once, when they were checked. */
+/* Runs a study without warnings: those about inputs were given when the inputs were checked. */
 static rp_status run_quietly(const rpsim_setup *work, const rpadvise_candidate *candidate,
                              const rpadvise_manner *manner, rp_arena *arena, rpsim_study *study_out,
                              rp_reason *reason)
@@ -128,7 +129,7 @@ static rp_status run_quietly(const rpsim_setup *work, const rpadvise_candidate *
     return status;
 }
 
-/* A run that the system asked for cannot be told to do is as good as refused. */
+/* Refuses a run that the requested system cannot be told to do. */
 static void restrict_to(const rpadvise_bench *bench, const rpsim_row *row, rpadvise_outcome *out)
 {
     const char *why = NULL;
@@ -143,7 +144,7 @@ static rp_status run_trial(const rpadvise_bench *bench, rpadvise_trial *trial)
     const char *name = trial->candidate.schedule->name;
     if (bench->runnable != NULL &&
         rpadvise_systems_rule(bench->systems, bench->runnable, name) == NULL) {
-        trial->outcome = (rpadvise_outcome){0}; /* whatever else rpsim would refuse */
+        trial->outcome = (rpadvise_outcome){0}; /* this cause comes before any refusal of rpsim */
         (void)snprintf(trial->outcome.cause, sizeof trial->outcome.cause,
                        "%s: it has no such schedule", bench->runnable);
         return RP_OK;

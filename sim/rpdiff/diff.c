@@ -67,7 +67,7 @@ static void raise_end(rpsim_diff_time *end, const rpsim_diff *d, uint32_t op)
     end->measured_ps = fmax(end->measured_ps, (double)d->measured->end_ps[op]);
 }
 
-/* Ends of iterations become times from one to the next. */
+/* Turns the ends of iterations into the times between successive ends. */
 static void take_differences(rpsim_diff_time *iterations, uint32_t count)
 {
     rpsim_diff_time before = {0, 0};
@@ -80,7 +80,8 @@ static void take_differences(rpsim_diff_time *iterations, uint32_t count)
     }
 }
 
-/* Keeps the list sorted, the largest first, equals by number; it is short. */
+/* Keeps the list of worst ops sorted, the largest difference first, equal ops by number. The list
+ * is short. */
 static void consider_worst(rpsim_diff *d, uint32_t op, uint32_t most)
 {
     if (most == 0 || !(difference(d, op) > 0)) {

@@ -1,4 +1,4 @@
-/* rpdiff: predicted against measured. */
+/* rpdiff: compares predicted and measured times. */
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/cli/option_values.h"
@@ -18,7 +18,7 @@
 
 /* ---- reading a timeline ---------------------------------------------------------------------- */
 
-/* A record has its program, too. */
+/* Reads the folder of a recorded run, which has the program, too. */
 static rp_status read_folder(const char *folder, rp_arena *arena, rp_read_timeline *out)
 {
     const char *csv = NULL;
@@ -35,7 +35,7 @@ static rp_status read_folder(const char *folder, rp_arena *arena, rp_read_timeli
     return status;
 }
 
-/* STORE:RUN; false: it is none. */
+/* Splits STORE:RUN. @return false if the name does not have that form */
 static bool is_run(const char *name, rp_arena *arena, const char **path_out, uint64_t *run_out)
 {
     const char *colon = strrchr(name, ':');
@@ -67,7 +67,7 @@ static rp_status read_any(const char *name, rp_arena *arena, rp_read_timeline *o
     return rp_timeline_read_file(name, out);
 }
 
-/* Times of all GPUs are added up. */
+/* Reads a timeline. Its times must be so small that their sum over all GPUs does not overflow. */
 static rp_status read_timeline(const char *name, rp_arena *arena, rp_read_timeline *out)
 {
     RP_TRY(read_any(name, arena, out));
@@ -87,7 +87,8 @@ static rp_status read_timeline(const char *name, rp_arena *arena, rp_read_timeli
 
 static const char *const side_names[2] = {"predicted", "measured"};
 
-/* Open before anything is compared: what cannot be written is known first. */
+/* Output files. They are opened before anything is compared, so that a file that cannot be written
+ * is reported first. */
 typedef struct outputs {
     rp_output trace;
     rp_output page;
@@ -117,7 +118,7 @@ static rp_status write_page(const rpdiff_options *o, const rpsim_diff *d, rp_are
     return rp_output_commit(output);
 }
 
-/* Metrics of a timeline that a chart's panel shows. */
+/* Metrics of a timeline, for a panel of the chart. */
 static rp_metrics metrics_of(const rp_timeline *t)
 {
     const rp_program *p = t->program;
@@ -175,8 +176,7 @@ static rp_status compare(const rpdiff_options *o, const rp_read_timeline sides[2
     return status;
 }
 
-/* Every run of a store that was predicted. */
-/* Names the recompute mode of a run where its schedule has another one by default. */
+/* Adds the recompute mode to the variant of a run if it is not the schedule's default mode. */
 static rp_status name_recompute(rp_store_prediction *run, rp_arena *arena)
 {
     const rp_schedule_type *type = rp_schedule_find(run->schedule);
@@ -187,6 +187,7 @@ static rp_status name_recompute(rp_store_prediction *run, rp_arena *arena)
                                 run->variant[0] != '\0' ? " " : "", run->variant);
 }
 
+/* Compares every predicted run of a store with its measurement. */
 static rp_status compare_runs(const rpdiff_options *o, rp_arena *arena)
 {
     rp_store *store = NULL;

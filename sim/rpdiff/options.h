@@ -6,7 +6,7 @@
 typedef enum rpdiff_format {
     RPDIFF_FORMAT_TABLE,
     RPDIFF_FORMAT_JSON,
-    RPDIFF_FORMAT_CSV, /**< with a store only */
+    RPDIFF_FORMAT_CSV, /**< only with a store */
 } rpdiff_format;
 
 /** Text is borrowed from argv; NULL means "not given". */

@@ -11,7 +11,7 @@
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* A table of times that grows row by row. */
+/* A table of times, built row by row. */
 typedef struct builder {
     rp_arena *arena;
     const char **cells; /* [rows][COLUMNS] */
@@ -113,7 +113,8 @@ rp_status rpsim_diff_page_write(const rpsim_diff *d, const char *const names[2],
     rp_timeline sides[2] = {*d->predicted, *d->measured};
     rp_page_table tables[3];
     rp_page page = {.command = command, .tables = tables, .table_count = 3, .together = true};
-    /* Both are timelines of the same ops: the program of a record is that of a CSV, too. */
+    /* Both timelines are of the same ops, so a CSV, which has no waits, gets the program of the
+     * record. */
     for (int i = 0; i < 2; i++) {
         bool lacks = sides[i].program->wait_count == 0;
         sides[i].program = lacks ? sides[1 - i].program : sides[i].program;

@@ -7,9 +7,9 @@
 
 /**
  * Writes the page.
- * @param names of the two files, the predicted one first
+ * @param names names of the two files, the predicted timeline first
  * @param command the command line
- * @param arena for what the page needs while it is written
+ * @param arena for memory that the page needs while it is written
  * @param stream borrowed; write errors stay in it
  * @retval RP_OK, RP_NO_MEMORY, RP_BROKEN
  */

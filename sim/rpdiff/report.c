@@ -10,7 +10,7 @@
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
-/* Predicted, measured and error; all tables begin with them. */
+/* Columns of predicted and measured time and of the error; all tables have them. */
 #define TIMES                                                                                      \
     RP_TABLE_RIGHT("predicted ms", 9), RP_TABLE_RIGHT("measured ms", 9), RP_TABLE_RIGHT("error", 9)
 

@@ -1,4 +1,4 @@
-/** @file runs.h  Many runs that were predicted and measured: errors of the iteration time, and
+/** @file runs.h  Compares many predicted and measured runs: errors of the iteration time, and
  * whether the prediction puts schedules in the right order.
  */
 #pragma once
@@ -7,22 +7,23 @@
 
 #include <stdio.h>
 
-/** Runs of one configuration; seeds and other data may differ. */
+/** Runs of the same configuration; seeds and other data may differ. */
 typedef struct rpsim_diff_configuration {
-    const rp_store_prediction *first; /**< of `runs` successive ones */
+    const rp_store_prediction *first; /**< the first of `runs` successive runs */
     uint32_t runs;
-    double predicted_ms; /**< median over runs, which may have had costs of different records */
+    double predicted_ms; /**< median over runs; their costs may come from different records */
     double measured_ms;  /**< median over runs */
     double spread;       /**< (largest - smallest measured) / measured_ms */
     double error;        /**< predicted / measured - 1 */
 } rpsim_diff_configuration;
 
-/** Configurations that differ in their schedule only. */
+/** Configurations that differ only in their schedule. */
 typedef struct rpsim_diff_order {
-    const rpsim_diff_configuration *first; /**< of `count` successive ones */
+    const rpsim_diff_configuration *first; /**< the first of `count` successive configurations */
     uint32_t count;
-    uint32_t pairs; /**< whose measured times differ by more than the larger spread of the two */
-    double tau; /**< Kendall's tau over these pairs: (agreeing - disagreeing) / pairs; NaN: none */
+    uint32_t pairs; /**< pairs whose measured times differ by more than the larger spread */
+    double tau; /**< Kendall's tau over these pairs: (agreeing - disagreeing) / pairs; NaN if there
+                   are none */
 } rpsim_diff_order;
 
 typedef struct rpsim_diff_runs {
@@ -32,11 +33,12 @@ typedef struct rpsim_diff_runs {
     uint32_t order_count;
     double mean_error; /**< over configurations */
     double mean_absolute_error;
-    double worst_error; /**< the largest absolute one */
+    double worst_error; /**< the error with the largest absolute value */
 } rpsim_diff_runs;
 
 /**
- * @param runs sorted as rp_store_read_predictions has them, at least one; must outlive the result
+ * @param runs sorted as rp_store_read_predictions gives them, at least 1; they must outlive the
+ * result
  * @param arena owns the arrays
  * @retval RP_OK, RP_NO_MEMORY
  */

@@ -21,7 +21,7 @@ static rp_status read_rank(const char *path, rp_arena *arena, rpsim_chakra_trace
     rp_text text = {0};
     const char *bytes = NULL;
     rp_status status = rp_text_read_file(path, MAX_FILE_BYTES, &text);
-    if (status == RP_OK) { /* names of nodes point into them */
+    if (status == RP_OK) { /* names of nodes point into these bytes */
         status =
             rp_arena_copy_text(arena, text.bytes != NULL ? text.bytes : "", text.length, &bytes);
     }
@@ -32,7 +32,7 @@ static rp_status read_rank(const char *path, rp_arena *arena, rpsim_chakra_trace
     return status;
 }
 
-/* Ranks from 0 on, up to the first file that is not there. */
+/* Reads the files of ranks from 0 on, up to the first file that does not exist. */
 static rp_status read_ranks(const char *prefix, rp_arena *arena, rpsim_chakra_trace *trace)
 {
     for (uint32_t rank = 0; rank < MAX_RANKS; rank++) {

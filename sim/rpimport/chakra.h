@@ -4,8 +4,8 @@
 #include "sim/rpimport/options.h"
 
 /**
- * Runs options->chakra and prints what ran on each rank.
- * @param stream receives nothing unless all is well
+ * Runs the traces of options->chakra and prints the times of each rank.
+ * @param stream receives output only if all succeeds
  * @retval RP_OK, RP_INPUT (files or platform; logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rpimport_chakra(const rpimport_options *options, rp_arena *arena, FILE *stream);

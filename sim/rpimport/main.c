@@ -1,4 +1,4 @@
-/* rpimport: measurements of other programs, taken over. */
+/* rpimport: imports measurements of other programs. */
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/cli/tool.h"

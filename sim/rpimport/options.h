@@ -4,8 +4,8 @@
 #include "common/cli/options.h"
 #include "sim/interchange/kineto.h"
 
-/** Text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". One of `traces`,
- * `timer` and `chakra` is. */
+/** Text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". Exactly one of
+ * `traces`, `timer` and `chakra` is given. */
 typedef struct rpimport_options {
     rp_options common; /**< first, as rp_options_parse wants it */
 #define OPTION(members, ...) members;

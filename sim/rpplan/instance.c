@@ -10,7 +10,7 @@
 
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 
-/* One object on its way into an input. */
+/* An object that is being read into an input. */
 typedef struct reader {
     const char *name; /* for messages */
     json_t *object;
@@ -104,7 +104,8 @@ static rp_status take_mode(const reader *r, rp_plan_mode *mode_out)
     return RP_OK;
 }
 
-/* The first list decides how many layers there are (*count == 0 before it). */
+/* Reads a list. The first list (*count == 0) sets the number of layers; all others must have as
+ * many. */
 static rp_status take_list(const reader *r, const char *key, uint32_t *count, int64_t **list_out)
 {
     json_t *list = NULL;
@@ -138,7 +139,7 @@ static rp_status take_bytes(const reader *r, const char *key, uint32_t *count, u
 {
     int64_t *list = NULL;
     RP_TRY(take_list(r, key, count, &list));
-    *list_out = (uint64_t *)list; /* none is negative, and both types may alias */
+    *list_out = (uint64_t *)list; /* no item is negative, and both types may alias */
     return RP_OK;
 }
 
@@ -173,10 +174,10 @@ static rp_status take_input(const reader *r, rp_plan_input *input)
     return take_u32(r, "threshold_den", &input->tolerance_den);
 }
 
-/* The input of an example, or the object itself. */
+/* Reads the input of an example, or the object itself. */
 static rp_status take_example(reader *r, json_t *object, rp_plan_input *input)
 {
-    json_t *inside = json_object_get(object, "input"); /* NULL for what is no object */
+    json_t *inside = json_object_get(object, "input"); /* NULL if it is no object */
     r->object = inside != NULL ? inside : object;
     if (inside != NULL) {
         RP_TRY(refuse_unknown(r->name, object, "name, note, input, expected"));
@@ -187,7 +188,7 @@ static rp_status take_example(reader *r, json_t *object, rp_plan_input *input)
 static rp_status take_examples(const char *name, json_t *list, rp_arena *arena,
                                rpplan_instances *instances)
 {
-    size_t count = json_array_size(list); /* below 2^32: the file is */
+    size_t count = json_array_size(list); /* below 2^32, as the file's size is */
     instances->is_list = true;
     RP_TRY(rp_arena_alloc(arena, count, sizeof *instances->inputs, &instances->inputs));
     for (size_t i = 0; i < count; i++) {

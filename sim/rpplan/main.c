@@ -17,15 +17,15 @@
 #define DEFAULT_MODEL "qwen3-1.7b"
 #define DEFAULT_PLATFORM "rtx4090x8"
 
-/* One plan and where it came from. */
+/* A plan and its input. */
 typedef struct planned {
     const rp_plan_input *input;
     rp_plan plan;
-    rp_plan_candidate *candidates; /* NULL where there are too many */
+    rp_plan_candidate *candidates; /* NULL if there are too many */
     uint32_t candidate_count;
 } planned;
 
-/* Subject of a plan from a cost table. */
+/* Model, platform and costs of a plan that is made of a cost table. */
 typedef struct subject {
     rp_costs costs;
     rp_model model;
@@ -35,7 +35,8 @@ typedef struct subject {
     const char *partition;
 } subject;
 
-/* The candidates are for JSON only: on very long lists they take far longer than the plan. */
+/* Makes a plan. Only JSON lists the candidates: on very long lists they take far longer than the
+ * plan. */
 static rp_status make_plan(const rp_plan_input *input, bool listed, rp_arena *arena, planned *out)
 {
     *out = (planned){.input = input};
@@ -103,7 +104,7 @@ static void write_limit(rp_json *json, const char *key, uint64_t limit)
     }
 }
 
-/* The members of `expected` in golden/partition.json. */
+/* Writes the members of `expected` in golden/partition.json. */
 static void write_plan(rp_json *json, const planned *p)
 {
     const rp_plan *plan = &p->plan;
@@ -244,7 +245,7 @@ static rp_status load_subject(const rpplan_options *o, rp_arena *arena, subject 
     if (model != NULL) {
         RP_TRY(rp_model_load(model, arena, &s->model));
     }
-    if (o->costs == NULL) { /* a table that nobody has measured is computed, as rpsim does */
+    if (o->costs == NULL) { /* without a measured table costs are computed, as rpsim does */
         const rp_roof roof = {&s->platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
         return rp_find_costs(&s->model, &roof, RP_DEFAULT_SEQUENCES, RP_DEFAULT_SEQ_LEN, arena,
                              &s->costs, NULL);

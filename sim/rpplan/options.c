@@ -9,8 +9,8 @@
 
 #define BILLION UINT64_C(1000000000)
 
-/* A decimal number with at most 9 decimals, as a whole and a fraction in 10^-9. Returns what
- * follows it, or NULL. */
+/* Reads a decimal number with at most 9 decimals, as a whole and a fraction in 10^-9. Returns the
+ * text that follows the number, or NULL. */
 static const char *scan_decimal(const char *text, uint64_t *whole_out, uint64_t *fraction_out)
 {
     char whole[20] = "";
@@ -52,7 +52,7 @@ static rp_status take_tolerance(const rp_option *row, const char *text, rp_arena
     return RP_OK;
 }
 
-/* Bytes of one unit; 0: there is no such unit. */
+/* @return the bytes of a unit; 0: there is no such unit */
 static uint64_t unit_bytes(const char *unit)
 {
     static const struct {
@@ -95,7 +95,7 @@ static rp_status take_limit(const rp_option *row, const char *text, rp_arena *ar
             "TB, MiB, GiB, TiB, such as 14.1GB",
             reason);
     }
-    /* size * fraction / BILLION without its overflow */
+    /* size * fraction / BILLION, without overflow */
     o->memory_limit =
         whole * size + size / BILLION * fraction + size % BILLION * fraction / BILLION;
     return RP_OK;
@@ -119,7 +119,7 @@ static const rp_option rows[] = {
 #undef OPTION
 };
 
-/* An instance has everything itself. */
+/* @return true if other options are given with an instance, which holds all inputs itself */
 static bool has_more_than_an_instance(const void *options)
 {
     const rpplan_options *o = options;

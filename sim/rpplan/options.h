@@ -5,7 +5,7 @@
 #include "common/planner/planner.h"
 
 /** Text is borrowed from argv; 0 and NULL mean "not given". A memory limit of "none" is
- * RP_PLAN_UNLIMITED. With an instance, a JSON file or "-", nothing of the rest is given. */
+ * RP_PLAN_UNLIMITED. With an instance, which is a JSON file or "-", no other input is given. */
 typedef struct rpplan_options {
     rp_options common; /**< first, as rp_options_parse wants it */
 #define OPTION(members, ...) members;

@@ -9,13 +9,13 @@
 
 #include <string.h>
 
-#define LONGEST (1u << 22) /* sequence, in tokens */
+#define LONGEST (1u << 22) /* longest sequence, in tokens */
 
 enum {
     COLUMN_FRAMEWORK,
     COLUMN_MODEL,
     COLUMN_LENGTH,
-    COLUMN_BATCH, /* this one and the rest are empty together */
+    COLUMN_BATCH, /* this column and the following columns are empty together */
     COLUMN_MICROBATCHES,
     COLUMN_CALLS,
     COLUMN_GRAIN,
@@ -31,8 +31,8 @@ typedef struct cells {
     const rpsim_cells_inputs *inputs;
     rp_csv csv;
     uint32_t index[COLUMNS];
-    uint32_t gpus;  /* column; UINT32_MAX: there is none */
-    uint32_t dtype; /* likewise */
+    uint32_t gpus;  /* index of the column; UINT32_MAX if the table has none */
+    uint32_t dtype; /* index of the column, as gpus */
 } cells;
 
 static const char *cell(const cells *c, uint32_t row, int column)
@@ -53,7 +53,7 @@ static rp_status length(const cells *c, uint32_t row, uint32_t *tokens_out)
 {
     uint64_t tokens = 0;
     if (!rp_option_count(cell(c, row, COLUMN_LENGTH), 1024, 1, LONGEST, &tokens)) {
-        return number(c, row, COLUMN_LENGTH, LONGEST, tokens_out); /* refuses */
+        return number(c, row, COLUMN_LENGTH, LONGEST, tokens_out); /* refuses the number */
     }
     *tokens_out = (uint32_t)tokens;
     return RP_OK;
@@ -176,7 +176,7 @@ rp_status rpsim_cells_read(const char *path, const rpsim_cells_inputs *inputs, r
     return RP_OK;
 }
 
-/* Once for each table. */
+/* Warns of each cost table whose times are too short to be true. */
 static void doubt_tables(const rpsim_cells *c, const rpsim_answer *answers)
 {
     for (uint32_t row = 0; row < c->csv.rows; row++) {

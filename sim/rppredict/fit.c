@@ -8,35 +8,33 @@
 #include <math.h>
 #include <string.h>
 
-#define STEP 0.05   /* of a logarithm: larger than the whole picoseconds of a run show */
-#define PULL 0.01   /* weight of a logarithm's square: what the runs leave open stays */
-#define SHOWN 0.01  /* of a run's speed, over the whole range of a constant */
-#define AS_WELL 4.0 /* more squares of RPSIM_FIT_RUN_SIGMA: two deviations of one run */
-#define EDGE 1e-9   /* a probability: what no draw of a range is beyond */
-#define KNOWN                                                                                      \
-    0.15 /* deviation of a logarithm that the runs leave to a constant they agree with             \
-          */
+#define STEP 0.05   /* step of a logarithm: large against the rounding of times to picoseconds */
+#define PULL 0.01   /* weight of a logarithm's square: holds constants that the runs leave open */
+#define SHOWN 0.01  /* change of a run's speed over a constant's range that the runs show */
+#define AS_WELL 4.0 /* increase of the sum of squares that is as good: two deviations of a run */
+#define EDGE 1e-9   /* probability of a draw beyond the end of a range */
+#define KNOWN 0.15  /* deviation of a logarithm up to which the runs determine a constant */
 
-/* Servers that a range is of. */
+/* Servers that a range applies to. */
 typedef enum joined { ANY, BY_NVLINK, THROUGH_HOST } joined;
 
-/* Where a constant can be: of what the data sheet says, or by itself. */
+/* Range of a constant: as parts of a value of the data sheet, or as values. */
 typedef struct declared {
     const char *key;
     double low, high;
-    const char *of; /* low and high are parts of this key's value; NULL: values */
+    const char *of; /* low and high are parts of this key's value; NULL: they are values */
     joined by;
-    bool usual; /* set where no list is given */
+    bool usual; /* the constant is set if no list is given */
 } declared;
 
 /* Sources. Layers: tables have 0.5 to 0.82 of the peak, torch.mm reaches 0.87 (Bekman, Machine
- * Learning Engineering); trainings reach down to 0.21 (Chowdhery et al., PaLM, 2022, table 3), of
- * which a part is not compute. Link, NVLink and memory: no copy or collective is below 0.3 of the
- * nominal rate unless something is broken (nccl-tests and BabelStream: traces/ranges.csv). Through
- * the host: constants.csv has 0.06 to 0.11 of the link. Host: half of two channels of DDR4-2400 up
- * to 24 of DDR5-6400. DeepSpeed's gradients, Python's work for each module and tensor:
- * constants.csv, times the 3 by which processors differ (pyperformance). Launch: empty kernels, 1.5
- * to 10 us apart. */
+ * Learning Engineering); trainings reach down to 0.21 (Chowdhery et al., PaLM, 2022, table 3),
+ * which includes time without compute. Link, NVLink and memory: no copy or collective is below 0.3
+ * of the nominal rate unless something is broken (nccl-tests and BabelStream: traces/ranges.csv).
+ * Collectives through the host: constants.csv has 0.06 to 0.11 of the link. Host: half of two
+ * channels of DDR4-2400 up to 24 of DDR5-6400. DeepSpeed's gradients, Python's work for each module
+ * and tensor: constants.csv, times the 3 by which processors differ (pyperformance). Launch: empty
+ * kernels, 1.5 to 10 us apart. */
 static const declared list[] = {
     {"layer_time_factor", 0.8, 3, NULL, ANY, true},
     {"host_optimizer_gb_per_s", 15, 1200, NULL, ANY, true},
@@ -61,7 +59,7 @@ static const declared list[] = {
 
 _Static_assert(MOST <= RPSIM_LEAST_SQUARES_MOST && DECLARED <= MOST, "constants have a place");
 
-/* Logarithms of constants over the platform's, and the sum of squares there. */
+/* Logarithms of constants over the platform's values, and the sum of squares at this point. */
 typedef struct point {
     double x[MOST];
     double sum;
@@ -69,26 +67,27 @@ typedef struct point {
 
 typedef struct fitter {
     rpsim_fit *out;
-    rp_platform platform;      /* as given */
-    rpsim_question *questions; /* [fit_count], then those that are only predicted */
-    uint32_t *rows;            /* [row_count] of the question */
+    rp_platform platform;      /* the platform as given */
+    rpsim_question *questions; /* [fit_count] to fit, then those that are only predicted */
+    uint32_t *rows;            /* [row_count] the row of each question */
     uint32_t fit_count;
     rpsim_answer *answers;
     rp_arena *arena;
     bool shown[MOST];    /* the runs change over the constant's range */
-    point ends[MOST][2]; /* with one constant at an end of its range */
-    point all;           /* all constants that are shown are free */
-    point without[MOST]; /* all but this one */
-    bool needed[MOST];   /* without it the runs cannot be explained as well */
+    point ends[MOST][2]; /* a single constant is at an end of its range */
+    point all;           /* all shown constants are free */
+    point without[MOST]; /* all shown constants except this one are free */
+    bool needed[MOST];   /* without this constant the runs cannot be explained as well */
 } fitter;
 
 /* ---- constants ------------------------------------------------------------------------------- */
 
-/* Rates that stand for several: a link that was measured each way, a host's parts of a step. */
+/* Rates that stand for several parts: a link that was measured in each direction, a host's parts of
+ * a step. */
 static const struct {
     const char *whole;
     const char *part;
-    const char *most; /* that the part can be; NULL: any rate */
+    const char *most; /* key of the part's largest rate; NULL: no limit */
 } parts[] = {{"link_effective_gb_per_s", "upload_gb_per_s", "link_gb_per_s"},
              {"link_effective_gb_per_s", "download_gb_per_s", "link_gb_per_s"},
              {"host_optimizer_gb_per_s", "host_adam_gb_per_s", NULL},
@@ -125,7 +124,7 @@ static rp_status refuse_key(const char *key, const char *cause)
     char known[512] = "";
     size_t used = 0;
     for (size_t i = 0; i < DECLARED; i++) {
-        if (list[i].by != THROUGH_HOST) { /* its key is in the list before */
+        if (list[i].by != THROUGH_HOST) { /* an earlier row of the list has the same key */
             used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", list[i].key);
         }
     }
@@ -148,7 +147,8 @@ static rp_status check_keys(const char *const *keys, uint32_t count)
     return RP_OK;
 }
 
-/* The range of a constant on this platform. @return false: it is of other servers */
+/* Gives the range of a constant on this platform. @return false if the range applies to other
+ * servers */
 static bool find_range(const declared *d, rp_platform *platform, rpsim_fit_constant *c)
 {
     bool nvlink = platform->peer_access == RP_PEER_NVLINK && platform->nvlink_gpus == 0;
@@ -165,7 +165,7 @@ static rp_status choose_constants(const char *const *keys, uint32_t count, rpsim
     for (size_t i = 0; i < DECLARED; i++) {
         const double *value = rp_platform_rate(&fit->platform, list[i].key);
         if (value == NULL) {
-            return rp_broken(); /* the list names what is no key */
+            return rp_broken(); /* the list names a key that does not exist */
         }
         rpsim_fit_constant c = {
             .key = list[i].key, .before = *value, .value = *value, .rivals = ""};
@@ -193,7 +193,8 @@ static double log_high(const rpsim_fit_constant *c)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* @param x [constant_count] logarithms over the platform's values; NULL: the constants' values */
+/* @param x [constant_count] logarithms over the platform's values; NULL: uses the constants' values
+ */
 static rp_status answer(fitter *f, const double *x, uint32_t count)
 {
     rp_platform platform = f->platform;
@@ -205,7 +206,7 @@ static rp_status answer(fitter *f, const double *x, uint32_t count)
     return rpsim_answer_all(&platform, f->questions, count, f->answers);
 }
 
-/* Of the runs to fit, in units of their deviation. */
+/* Residuals of the runs to fit, in units of their deviation. */
 static rp_status residuals(void *context, const double *x, double *r)
 {
     fitter *f = context;
@@ -217,7 +218,7 @@ static rp_status residuals(void *context, const double *x, double *r)
     return RP_OK;
 }
 
-/* ---- what the runs say ----------------------------------------------------------------------- */
+/* ---- results of the runs --------------------------------------------------------------------- */
 
 /* Bounds of a search. */
 typedef struct bounds {
@@ -241,9 +242,9 @@ static rpsim_least_squares problem_of(fitter *f, const bool *free, bounds *b)
                                  .context = f};
 }
 
-/* The best of two searches: from the platform's values, and from the end of one constant's range
- * that comes nearest. A run that a constant limits only at the far end does not show that at the
- * platform's value. */
+/* Takes the best of two searches: from the platform's values, and from the end of the range of the
+ * constant that comes nearest to the runs. The second search is needed for a constant that limits a
+ * run only far from the platform's value, where the first search sees no change. */
 static rp_status search(fitter *f, const bool *free, double enough, point *best)
 {
     bounds b;
@@ -273,7 +274,8 @@ static double squares(const double *r, uint32_t count)
     return sum;
 }
 
-/* Which constants the runs show: at an end of its range, all others being the platform's. */
+/* Finds the constants that the runs show: each is moved to the ends of its range while all others
+ * keep the platform's values. */
 static rp_status find_shown(fitter *f, double *here, double *there)
 {
     const double none[MOST] = {0};
@@ -295,7 +297,8 @@ static rp_status find_shown(fitter *f, double *here, double *there)
     return RP_OK;
 }
 
-/* Searches with all constants, then without each. One that the others make up for is not needed. */
+/* Searches with all constants, then without each. A constant that the others make up for is not
+ * needed. */
 static rp_status find_needed(fitter *f)
 {
     uint32_t count = f->out->constant_count;
@@ -310,14 +313,14 @@ static rp_status find_needed(fitter *f)
         RP_TRY(search(f, free, f->all.sum + AS_WELL, &f->without[i]));
         f->needed[i] = f->without[i].sum > f->all.sum + AS_WELL;
         if (f->without[i].sum < f->all.sum - AS_WELL / 8) {
-            f->all = f->without[i]; /* the first search had not found the best: again */
+            f->all = f->without[i]; /* the first search had missed this better point: start again */
             i = NONE;
         }
     }
     return RP_OK;
 }
 
-/* The constants that the others would have to be instead, or "". */
+/* Names the constants that would have to change in its place, or gives "". */
 static rp_status name_rivals(const fitter *f, uint32_t of, const char **text_out)
 {
     *text_out = "";
@@ -330,7 +333,7 @@ static rp_status name_rivals(const fitter *f, uint32_t of, const char **text_out
     return RP_OK;
 }
 
-/* Six digits, as files and tables have them. */
+/* Rounds to six digits, as in files and tables. */
 static double rounded(double value)
 {
     double scale = pow(10, 5 - floor(log10(value)));
@@ -348,7 +351,8 @@ static void set_constant(const point *found, double deviation, uint32_t i, rpsim
     c->spread_pct = 100 * deviation;
 }
 
-/* Deviations of the constants: errors that runs still have count as the runs' own. */
+/* Finds the deviations of the constants. The errors that are left count as deviations of the runs.
+ */
 static rp_status find_deviation(fitter *f, const bool *free, const point *found, double *deviation)
 {
     bounds b;
@@ -365,8 +369,9 @@ static rp_status find_deviation(fitter *f, const bool *free, const point *found,
     return RP_OK;
 }
 
-/* The needed constants by themselves, where they explain the runs as well as all together do.
- * Otherwise the others hide a part of them: then beside the others. */
+/* Sets the needed constants. If they alone explain the runs as well as all constants together, only
+ * they are free; otherwise all shown constants stay free, because the others hide a part of the
+ * needed constants. */
 static rp_status settle(fitter *f)
 {
     point found;
@@ -392,8 +397,8 @@ static rp_status settle(fitter *f)
     return RP_OK;
 }
 
-/* Nothing is set where a run that was fitted stays further off than one run and a model with times
- * of layers from elsewhere are from the mean of many (traces/ranges.csv, run). */
+/* Sets nothing if a fitted run stays too far off: further than a single run, predicted with times
+ * of layers from elsewhere, may be from the mean of many runs (traces/ranges.csv, run). */
 static rp_status refuse_unexplained(fitter *f)
 {
     rpsim_ranges ranges;
@@ -491,7 +496,8 @@ static rp_status read_rows(const rpsim_cells *cells, rp_arena *arena, fitter *f)
     return RP_OK;
 }
 
-/* Predicts with the platform as it is. What cannot run there says nothing about rates. */
+/* Predicts with the platform as it is, and leaves out runs that do not fit: they say nothing about
+ * rates. */
 static rp_status leave_out_unfit(const rp_csv *csv, fitter *f)
 {
     rpsim_fit *fit = f->out;
@@ -515,10 +521,10 @@ static rp_status leave_out_unfit(const rp_csv *csv, fitter *f)
     return RP_OK;
 }
 
-/* Rows to fit come first. */
+/* Orders the rows: the rows to fit come first. */
 static void order_rows(fitter *f)
 {
-    uint32_t next[] = {f->fit_count, 0}; /* of the others, and of those to fit */
+    uint32_t next[] = {f->fit_count, 0}; /* next place of the other rows, and of the rows to fit */
     for (uint32_t row = 0; row < f->out->row_count; row++) {
         uint32_t at = next[rpsim_fit_uses(&f->out->rows[row])]++;
         f->rows[at] = row;
@@ -526,7 +532,8 @@ static void order_rows(fitter *f)
     }
 }
 
-/* Layers that have been measured here are no unknown, unless they are asked for. */
+/* Leaves out the times of layers if they were measured on this platform, unless they are asked for.
+ */
 static void leave_known_layers(fitter *f, uint32_t key_count)
 {
     rpsim_fit *fit = f->out;

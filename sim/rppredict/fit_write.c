@@ -13,7 +13,8 @@ static double error_pct(double predicted, double measured)
     return 100 * (predicted / measured - 1);
 }
 
-/* Words for a constant: its state in the table, the reason in warnings and the platform's file. */
+/* Sets the words for a constant: its state for the table, and the reason for warnings and the
+ * platform's file. */
 static rp_status say_constant(rpsim_fit_constant *c, rp_arena *arena)
 {
     static const char *const words[][2] = {
@@ -40,7 +41,8 @@ static rp_status say_constant(rpsim_fit_constant *c, rp_arena *arena)
     return RP_OK;
 }
 
-/* Slow layers of one system may be its software. */
+/* Warns if all runs to fit are of the same system, whose software may be the cause of slow layers.
+ */
 static void warn_of_one_system(const rpsim_fit *fit, const rpsim_fit_constant *layers)
 {
     const char *first = NULL;
@@ -57,7 +59,7 @@ static void warn_of_one_system(const rpsim_fit *fit, const rpsim_fit_constant *l
         layers->key, first);
 }
 
-/* Logarithm by which a row to predict is further off than before. */
+/* @return the logarithm by which a row to predict is further off than before */
 static double worsened(const rpsim_fit_row *r)
 {
     return r->fit || r->left_out ? 0
@@ -109,7 +111,7 @@ rp_status rpsim_fit_warn(rpsim_fit *fit, rp_arena *arena)
 
 static void write_mean(const rpsim_fit *fit, bool fitted, FILE *stream)
 {
-    double sums[4] = {0}; /* signed and absolute, before and after */
+    double sums[4] = {0}; /* sums of signed and absolute errors, before and after */
     uint32_t count = 0;
     for (uint32_t i = 0; i < fit->row_count; i++) {
         const rpsim_fit_row *r = &fit->rows[i];

@@ -12,7 +12,7 @@
 #define FILE_NAME "fsdp_mpt_a100.csv"
 #define SERVER_GPUS 8u
 #define ITERATIONS 4u /* every step is like the others */
-#define MOST_DRAWS 8u /* of the inputs; on 128 GPUs each is a second */
+#define MOST_DRAWS 8u /* of the inputs; on 128 GPUs each takes a second */
 
 enum {
     COLUMN_GPU,
@@ -49,11 +49,11 @@ static const struct {
 static const char *const groups[] = {"fsdp-a100-80", "fsdp-a100-80-set", "fsdp-a100-40",
                                      "fsdp-a100-40-set"};
 
-/* A row as it is run. */
+/* A row as a run. */
 typedef struct run {
     const char *platform;
     uint32_t accumulation;
-    bool fp32; /* gradients are reduced in it */
+    bool fp32; /* gradients are reduced in fp32 */
 } run;
 
 typedef struct reader {

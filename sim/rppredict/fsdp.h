@@ -5,13 +5,12 @@
 
 #include "sim/rppredict/prediction.h"
 
-/** One measured run and what the simulator says of it. */
+/** A measured run and its prediction. */
 typedef struct rpsim_fsdp_row {
-    const char
-        *group; /**< "fsdp-" and the platform's GPU; of rows that set a constant with "-set" */
+    const char *group; /**< "fsdp-" and the GPU; rows that set a constant end in "-set" */
     const char *model;
     uint32_t seq_len;         /**< tokens */
-    uint32_t gpus;            /**< in servers of 8 */
+    uint32_t gpus;            /**< number of GPUs, in servers of 8 */
     uint32_t microbatch_size; /**< sequences */
     bool recomputes;
     bool fits;
@@ -24,26 +23,26 @@ typedef struct rpsim_fsdp_row {
 typedef struct rpsim_fsdp {
     rpsim_fsdp_row *rows;
     uint32_t count;
-    uint32_t draws; /**< of the inputs */
+    uint32_t draws; /**< number of draws of the inputs */
 } rpsim_fsdp;
 
 /**
  * Simulates every row on a100-80x8 or a100-40x8, as rpsim does with --schedule fsdp, --dtype bf16,
  * --reduce-each microbatch and --reduce-dtype as the row says, on all cores.
- * @param folder with fsdp_mpt_a100.csv
- * @param draws of the inputs, which intervals are over; more than 8 are 8
+ * @param folder the folder that has fsdp_mpt_a100.csv
+ * @param draws number of draws of the inputs for the intervals; a number above 8 counts as 8
  * @param fsdp_out lives in `arena`
- * @retval RP_OK, RP_INPUT (the file is malformed), RP_IO, RP_NO_MEMORY, and what the runs return
+ * @retval RP_OK, RP_INPUT (the file is malformed), RP_IO, RP_NO_MEMORY, and the statuses of runs
  */
 rp_status rpsim_predict_fsdp(const char *folder, uint32_t draws, rp_arena *arena,
                              rpsim_fsdp *fsdp_out);
 
-/** @return mean absolute error in percent of a group's rows; NaN where it has none. */
+/** @return mean absolute error in percent of a group's rows; NaN if it has none. */
 double rpsim_fsdp_mape(const rpsim_fsdp *fsdp, const char *group);
 
-/** Adds the rows that set nothing to a calibration, but for their widths. */
+/** Adds the rows that set no constant to a calibration, but not their widths. */
 void rpsim_fsdp_calibrate(const rpsim_fsdp *fsdp, rpsim_calibration *calibration);
 
 /** Prints the groups, the calibration and the rows as Markdown tables.
- * @param others calibration of the RTX 4090's cells, which are counted together with these */
+ * @param others calibration of the RTX 4090's cells, which are counted together with these rows */
 void rpsim_fsdp_write(const rpsim_fsdp *fsdp, const rpsim_calibration *others, FILE *stream);

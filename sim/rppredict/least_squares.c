@@ -9,8 +9,8 @@
 #define MOST_DAMPING 1e6
 #define LESS_DAMPING 0.2
 #define MORE_DAMPING 5.0
-#define CLOSE 1e-4 /* steps of x at which the search ends */
-#define GAIN 1e-3  /* of the sum, likewise */
+#define CLOSE 1e-4 /* size of a step of x at which the search ends */
+#define GAIN 1e-3  /* relative gain of the sum at which the search ends */
 
 typedef struct search {
     const rpsim_least_squares *problem;
@@ -18,9 +18,9 @@ typedef struct search {
     double *trial;    /* [rows] */
     double *jacobian; /* [rows][count] */
     double x[MOST];
-    double cost; /* with the pull */
+    double cost; /* the sum of squares with the pull */
     double damping;
-    bool fresh; /* the derivatives are those at x */
+    bool fresh; /* the derivatives were taken at x */
 } search;
 
 static double squares(const double *v, uint32_t count)
@@ -37,7 +37,7 @@ static bool is_fixed(const rpsim_least_squares *p, uint32_t i)
     return !(p->low[i] < p->high[i]);
 }
 
-/* Forward, or backward where that would leave the bounds. */
+/* Takes forward differences, or backward differences if a forward step would leave the bounds. */
 static rp_status differentiate(search *s)
 {
     const rpsim_least_squares *p = s->problem;
@@ -58,7 +58,7 @@ static rp_status differentiate(search *s)
     return RP_OK;
 }
 
-/* Cholesky. @return false: not positive definite */
+/* Cholesky's factorization. @return false: not positive definite */
 static bool factor(uint32_t count, double a[][MOST])
 {
     for (uint32_t j = 0; j < count; j++) {
@@ -76,7 +76,7 @@ static bool factor(uint32_t count, double a[][MOST])
     return true;
 }
 
-/* Of the factors. @param b replaced by the solution */
+/* Solves the system by its factors. @param b replaced by the solution */
 static void substitute(uint32_t count, double a[][MOST], double *b)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -103,8 +103,8 @@ static double product(const search *s, uint32_t i, uint32_t j)
     return sum;
 }
 
-/* The step that damping allows. Unknowns at a bound that the sum pushes against stay there.
- * @return what the derivatives promise of it; 0: none is left */
+/* Finds the step that damping allows. Unknowns that the sum pushes against a bound stay there.
+ * @return the gain that the derivatives predict for the step; 0: no step is left */
 static double find_step(const search *s, double *step_out)
 {
     const rpsim_least_squares *p = s->problem;
@@ -143,7 +143,7 @@ static double pulled(const search *s, const double *x)
     return s->problem->pull * squares(x, s->problem->count);
 }
 
-/* Broyden: the least change of the derivatives that explains what the step has done. */
+/* Broyden: changes the derivatives by the least amount that explains the effect of the step. */
 static void update(search *s, const double *step)
 {
     const rpsim_least_squares *p = s->problem;
@@ -161,7 +161,7 @@ static void update(search *s, const double *step)
     s->fresh = false;
 }
 
-/* @param ended_out nothing is to be gained here any more */
+/* @param ended_out no further step gains anything */
 static rp_status take_step(search *s, bool *ended_out)
 {
     const rpsim_least_squares *p = s->problem;
@@ -238,7 +238,7 @@ rp_status rpsim_least_squares_run(const rpsim_least_squares *problem, double *x,
     return status;
 }
 
-/* Columns of the inverse of the normal equations. */
+/* Computes the diagonal of the inverse of the normal equations, column by column. */
 static void invert(const search *s, double *deviation_out)
 {
     const rpsim_least_squares *p = s->problem;

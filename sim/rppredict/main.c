@@ -1,5 +1,5 @@
-/* rppredict: the simulator at hardware fidelity against published measurements, and where nobody
- * has measured. */
+/* rppredict: compares the simulator at hardware fidelity with published measurements, and predicts
+ * cells that nobody has measured. */
 #include "common/base/log.h"
 #include "common/cli/page.h"
 #include "common/cli/tool.h"
@@ -13,7 +13,7 @@
 #include "sim/rppredict/prediction.h"
 #include "sim/rppredict/seqlen.h"
 
-/* Begins what is printed: Markdown as it is, or as tables of the width. */
+/* Begins the output: Markdown as it is, or tables of the page's width. */
 static rp_status begin_page(const rppredict_options *o, rp_arena *arena, rp_page *page_out)
 {
     rp_progress_end();

@@ -12,7 +12,8 @@
 
 #define FILE_NAME "megatron_a100.csv"
 #define SERVER_GPUS 8u
-/* One server, and several, whose network is known (traces/platforms). */
+/* Platform of a single server, and of several servers, whose network is known (traces/platforms).
+ */
 static const char *const platforms[] = {"a100-80x8", "a100-80x8-hdr"};
 
 static const char *const columns[] = {"hidden",
@@ -118,7 +119,7 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
                             .calls = 1,
                             .microbatches = batch / of->microbatch_size,
                             .seq_len = of->seq_len,
-                            .iterations = 1, /* synchronous: every one is like it */
+                            .iterations = 1, /* synchronous: all iterations are equal */
                             .round = RP_ROUND_ALL,
                             .recompute = RP_RECOMPUTE_WAIT,
                             .dtype = RP_DTYPE_F16,
@@ -183,7 +184,7 @@ static void write_errors(const rpsim_megatron *megatron, const char *group, uint
     }
 }
 
-/* Columns in the order in which a narrow page keeps them. */
+/* Writes the rows, with the columns in the order in which a narrow page keeps them. */
 static void write_rows(const rpsim_megatron *megatron, FILE *stream)
 {
     fputs("\n| group | model | GPUs | tensor x data x pipeline | microbatch | batch | error % "

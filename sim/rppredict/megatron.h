@@ -10,19 +10,19 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/** One measured run and what the simulator says of it. */
+/** A measured run and its prediction. */
 typedef struct rpsim_megatron_row {
-    const char *group; /**< "megatron-a100" with one server, "megatron-a100-servers" with several;
-                            of rows that set a constant with "-set" */
+    const char *group; /**< "megatron-a100" for a single server, "megatron-a100-servers" for
+                          several; rows that set a constant end in "-set" */
     const char *model; /**< gpt:HIDDENxHEADSxLAYERS */
     uint32_t seq_len;  /**< tokens */
-    uint32_t gpus;     /**< all of them, in servers of 8 */
+    uint32_t gpus;     /**< number of all GPUs, in servers of 8 */
     uint32_t tensor_parallel;
     uint32_t data_parallel;
     uint32_t pipeline_parallel;
     uint32_t microbatch_size; /**< sequences */
     uint32_t global_batch;    /**< sequences of all copies */
-    double measured_ms;       /**< of an iteration */
+    double measured_ms;       /**< time of an iteration */
     double predicted_ms;
     double error_pct; /**< predicted / measured - 1 */
 } rpsim_megatron_row;
@@ -35,13 +35,13 @@ typedef struct rpsim_megatron {
 /**
  * Simulates every row on servers of a100-80x8, as rpsim does with --schedule megatron-pp and
  * --recompute wait, on all cores.
- * @param folder with megatron_a100.csv
+ * @param folder the folder that has megatron_a100.csv
  * @param megatron_out lives in `arena`
- * @retval RP_OK, RP_INPUT (the file is malformed), RP_IO, RP_NO_MEMORY, and what the runs return
+ * @retval RP_OK, RP_INPUT (the file is malformed), RP_IO, RP_NO_MEMORY, and the statuses of runs
  */
 rp_status rpsim_predict_megatron(const char *folder, rp_arena *arena, rpsim_megatron *megatron_out);
 
-/** Errors of some rows. */
+/** Errors of a set of rows. */
 typedef struct rpsim_megatron_errors {
     uint32_t count;
     double mean_pct;     /**< signed */
@@ -49,9 +49,10 @@ typedef struct rpsim_megatron_errors {
     double worst_pct;    /**< signed */
 } rpsim_megatron_errors;
 
-/** @return errors of a group. @param tensor_parallel 0: of all its rows; otherwise of these */
+/** @return the errors of a group. @param tensor_parallel 0: all rows of the group; otherwise only
+ * the rows of this degree */
 rpsim_megatron_errors rpsim_megatron_group(const rpsim_megatron *megatron, const char *group,
                                            uint32_t tensor_parallel);
 
-/** Prints groups, and their parts by tensor parallelism, as a Markdown table. */
+/** Prints the groups, and their parts by degree of tensor parallelism, as a Markdown table. */
 void rpsim_megatron_write(const rpsim_megatron *megatron, FILE *stream);

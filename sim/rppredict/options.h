@@ -21,7 +21,7 @@ typedef struct rppredict_options {
     bool markdown;
 } rppredict_options;
 
-/** @return whether a table of runs is given in place of the folder of the published ones. */
+/** @return whether a table of runs is given in place of the folder of published runs. */
 static inline bool rppredict_has_table(const rppredict_options *o)
 {
     return o->cells != NULL || o->fit != NULL;

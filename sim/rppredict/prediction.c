@@ -12,29 +12,29 @@
 #define PLATFORM "rtx4090x8"
 #define SEQ_LEN 2048u
 
-/* Of a system whose configuration is not published (mobius): microbatches of so many sequences, and
- * RoundPipe's batch, or so many microbatches for each GPU (from four on GPipe calls the bubble
- * negligible: Huang et al., 2019). */
+/* Plausible configurations of a system whose own configuration is not published (mobius): sequences
+ * of a microbatch, with RoundPipe's batch or with these numbers of microbatches for each GPU (from
+ * four on GPipe calls the bubble negligible: Huang et al., 2019). */
 static const uint32_t plausible_sizes[] = {1, 2, 4, 8};
 static const uint32_t plausible_per_gpu[] = {1, 4};
 #define SIZES (sizeof plausible_sizes / sizeof plausible_sizes[0])
 #define PER_GPU (sizeof plausible_per_gpu / sizeof plausible_per_gpu[0])
-#define PLAUSIBLE_DRAWS 4u      /* of each: their configuration makes most of the range */
+#define PLAUSIBLE_DRAWS 4u /* of each configuration: the configurations make most of the range */
 #define PLAUSIBLE_ITERATIONS 4u /* all steps of Mobius are alike */
 #define MOST_QUESTIONS                                                                             \
-    (1 + (1 + PER_GPU) * SIZES) /* of a cell; the first one's configuration is the listed one */
+    (1 + (1 + PER_GPU) * SIZES) /* of a cell; the first is the listed configuration */
 
 typedef struct predictor {
     rp_arena *arena;
     rp_platform platform;
-    rpsim_question *questions; /* [question_count], those of a cell stand together */
+    rpsim_question *questions; /* [question_count] the questions of a cell are adjacent */
     uint32_t *cell_of;         /* [question_count] */
     uint32_t question_count;
     rpsim_prediction *out;
 } predictor;
 
-/* "-set": cells that set a constant are no predictions (sim/model.md section 5); a column of
- * traces/configs/paper.csv says which. */
+/* Groups that end in "-set" hold cells that set a constant; they are no predictions (sim/model.md
+ * section 5). A column of traces/configs/paper.csv marks these cells. */
 static const char *const groups[] = {"async",
                                      "async-set",
                                      "scaling-dense",
@@ -70,7 +70,7 @@ static rp_status cell_text(const rp_csv *csv, uint32_t row, const char *column,
     return RP_OK;
 }
 
-/* Of the cell that is added next. */
+/* Adds a question of the cell that is added next. */
 static void add_question(predictor *p, const rpsim_question *question)
 {
     p->cell_of[p->question_count] = p->out->count;
@@ -112,7 +112,7 @@ static rp_status add_cell(predictor *p, const char *group, const char *framework
     RP_TRY(rp_schedule_require("framework", rp_published_schedule(framework), false,
                                &question.run.schedule, NULL));
     RP_TRY(rp_resolve_published(model, true, &question.run, NULL));
-    rp_model loaded; /* names are refused before minutes of simulation, not after */
+    rp_model loaded; /* refuses a bad name before minutes of simulation */
     RP_TRY(rp_model_load(model, p->arena, &loaded));
     uint32_t set_at = question.run.sets_gpus != 0 ? question.run.sets_gpus : p->platform.gpus;
     if (question.run.sets_constant && set_at == gpus) {
@@ -132,9 +132,9 @@ static rp_status add_cell(predictor *p, const char *group, const char *framework
     return RP_OK;
 }
 
-/* Nobody draws a configuration: where it is not known, the range is from the slowest one's p10 to
- * the fastest one's p90, of those that fit. The listed one, whose question is the first, is among
- * them. */
+/* Finds the range of a cell. Configurations are not drawn: if the configuration is not known, the
+ * range reaches from the p10 of the slowest plausible configuration that fits to the p90 of the
+ * fastest. The listed configuration, whose question is the first, is among them. */
 static rp_status find_range(const predictor *p, const rpsim_answer *answers, uint32_t question,
                             rpsim_cell *cell)
 {
@@ -203,10 +203,10 @@ static rp_status add_throughput(predictor *p, const rp_csv *csv)
         RP_TRY(cell_text(csv, row, "model", &model));
         RP_TRY(cell_text(csv, row, "tokens_per_s", &text));
         if (!rp_parse_double(text, 1e-3, 1e12, &measured)) {
-            continue; /* OOM and N/A */
+            continue; /* the cell is OOM or N/A */
         }
         bool dense = is_dense(model, p->arena);
-        if (strcmp(framework, "roundpipe") != 0 || dense) { /* MoE: in the scaling group */
+        if (strcmp(framework, "roundpipe") != 0 || dense) { /* MoE: scaling group */
             RP_TRY(add_cell(p, group_of(framework, dense), framework, model, 8, measured));
         }
     }
@@ -217,7 +217,7 @@ static rp_status add_scaling(predictor *p, const rp_csv *csv)
 {
     for (uint32_t column = 1; column < csv->columns; column++) {
         const char *model = csv->header[column];
-        /* The MoE models apart: pooled, their errors would hide each other. */
+        /* Each MoE model has a group of its own: pooled, their errors would hide each other. */
         const char *group = "scaling-dense";
         if (!is_dense(model, p->arena)) {
             RP_TRY(rp_arena_print(p->arena, &group, "scaling-%s", model));
@@ -279,8 +279,8 @@ static bool is_inside(const rpsim_cell *cell)
            cell->measured_tokens_per_s <= cell->range.p90;
 }
 
-/* Cells that set a constant lie where it was set; those of "async" are in the scaling groups, too.
- */
+/* @return true if the cell counts in the calibration. Cells that set a constant match by
+ * construction, and the cells of "async" are in the scaling groups, too. */
 static bool counts(const rpsim_cell *cell)
 {
     size_t length = strlen(cell->group);

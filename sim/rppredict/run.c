@@ -10,11 +10,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Stages come to GPUs in another order in each; a step of data-parallel systems is like any other.
- */
+/* Iterations of a run. In each iteration stages meet GPUs in another order, so many are needed; the
+ * steps of data-parallel systems are all alike. */
 #define ITERATIONS 16u
 #define DATA_PARALLEL_ITERATIONS 2u
-#define NEED_COLUMNS 160u /* of what does not fit */
+#define NEED_COLUMNS 160u /* length of the text of a need */
 
 typedef struct run_inputs {
     const rp_platform *platform;
@@ -25,10 +25,11 @@ typedef struct run_inputs {
     rp_arena *arena;
 } run_inputs;
 
-/* RoundPipe's planner; the published partition where the paper lists one; even otherwise. The paper
- * lists partitions for its own simulation of pipelines, whose time they balance, none for
- * Megatron's runs. Assumed for their longest sequences: what they ran out of is balanced, the bytes
- * of parameters. */
+/* Chooses the partition: RoundPipe's planner; for other systems the published partition if the
+ * paper lists it, and otherwise an even partition. The paper lists partitions for its own
+ * simulation of pipelines, whose times they balance, and none for Megatron's runs. For the longest
+ * sequences of these the assumption is that they balanced the resource that they ran out of, the
+ * bytes of parameters. */
 static rp_status choose_partition(run_inputs *in, bool longest)
 {
     const rp_schedule_type *schedule = in->run.schedule;
@@ -57,7 +58,7 @@ static rp_status prepare(const rpsim_question *q, run_inputs *in)
         in->run.seq_len = RPSIM_SEQLEN_STEP;
     }
     uint32_t microbatches = rp_resolved_microbatches(&in->run);
-    uint32_t sequences = in->run.global_batch / microbatches; /* for the roofline only */
+    uint32_t sequences = in->run.global_batch / microbatches; /* used only for the roofline */
     if (table != NULL && table->layers != in->model.layers) {
         rp_log_error("{costs}: %s has %u layers, model %s %u; valid is a table of the same model",
                      table->name, table->layers, in->model.name, in->model.layers);
@@ -97,8 +98,8 @@ static rp_status longest(run_inputs *in, rpsim_answer *answer)
     return RP_OK;
 }
 
-/* Answers run beside each other: one thread for each. What does not fit has no speed to be unsure
- * of. */
+/* Draws the inputs. Answers run in parallel, so each uses a single thread. A run that does not fit
+ * has no speed, and therefore no interval. */
 static rp_status draw(const run_inputs *in, const rpsim_question *q, const rpsim_result *result,
                       rpsim_answer *answer)
 {
@@ -182,7 +183,8 @@ static bool same_question(const rpsim_question *a, const rpsim_question *b)
            memcmp(&a->run, &b->run, sizeof a->run) == 0;
 }
 
-/* Where a question is asked first: published tables share cells. */
+/* @return the index of the first question that equals this question: published tables share cells
+ */
 static uint32_t first_asked(const rpsim_question *questions, uint32_t job)
 {
     uint32_t first = 0;

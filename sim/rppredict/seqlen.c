@@ -63,7 +63,7 @@ static rp_status predict_cells(const rp_csv *csv, rp_arena *arena, rpsim_seqlens
         uint64_t steps = 0;
         const char *text = rp_csv_cell(csv, row, length);
         if (strcmp(text, "N/A") == 0) {
-            continue; /* was not run */
+            continue; /* the cell was not run */
         }
         if (strcmp(text, "OOM") != 0) {
             RP_TRY(rp_csv_u64(csv, row, length, 1, RPSIM_SEQLEN_MAX_STEPS, &steps));
@@ -123,7 +123,7 @@ static void write_group(const rpsim_seqlens *seqlens, const char *group, FILE *s
     fprintf(stream, "| %s | %u | %u | %.2f |\n", group, cells, none, mape);
 }
 
-/* Cells of a group stand together. */
+/* Writes the groups; the cells of a group are adjacent. */
 static void write_groups(const rpsim_seqlens *seqlens, FILE *stream)
 {
     fputs("| group | cells | of these measured out of memory | mean absolute error % |\n"

@@ -32,7 +32,7 @@ static bool writes_sidecar(const rpsim_options *o)
            o->setup.torch_sidecar != NULL;
 }
 
-/* Iterations of --gantt-iterations are there in every run. */
+/* Checks that every run has the iterations of --gantt-iterations. */
 static rp_status check_iterations(const rpsim_study *study, const rpsim_options *o)
 {
     for (uint32_t i = 0; i < study->row_count; i++) {
@@ -127,7 +127,8 @@ static rp_status write_trace(const rpsim_study *study, rp_output *output)
     return rp_output_commit(output);
 }
 
-/* The chart shows the iterations that were asked for; the row's metrics are those of one. */
+/* Writes the chart of the iterations that were asked for. It measures the timelines itself, because
+ * a row's metrics are of a single iteration. */
 static rp_status write_gantt(const rpsim_study *study, const rpsim_options *o)
 {
     rp_gantt_panel panels[RP_GANTT_MAX_PANELS];
@@ -197,7 +198,7 @@ static rp_status write_torch_csv(const rpsim_study *study, const rpsim_options *
     return rp_output_commit(output);
 }
 
-/* All rows or none. */
+/* Stores all rows, or none. */
 static rp_status store_rows(const rpsim_study *study, bool ops, const char *command,
                             rp_store *store)
 {
@@ -216,7 +217,7 @@ static rp_status store_rows(const rpsim_study *study, bool ops, const char *comm
 rp_status rpsim_artefacts_write(const rpsim_study *study, const rpsim_options *o,
                                 const char *command, rpsim_artefacts *artefacts)
 {
-    /* First: it may refuse the program, and then no other file is to appear. */
+    /* This file comes first: it may refuse the program, and then no other file may appear. */
     if (o->torch_csv_out != NULL) {
         RP_TRY(write_torch_csv(study, o, &artefacts->torch_csv, &artefacts->sidecar));
     }

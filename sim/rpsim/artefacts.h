@@ -1,4 +1,4 @@
-/** @file artefacts.h  Files a study leaves: trace, Gantt chart, program, store. */
+/** @file artefacts.h  Files that a study writes: trace, Gantt chart, program, store. */
 #pragma once
 
 #include "common/base/text.h"
@@ -19,19 +19,20 @@ typedef struct rpsim_artefacts {
 } rpsim_artefacts;
 
 /**
- * Opens every output before anything is simulated, so that what cannot be written is known first.
- * @param artefacts_out rpsim_artefacts_fini, also after a failure
+ * Opens every output before anything is simulated, so that an output that cannot be written is
+ * reported first.
+ * @param artefacts_out needs rpsim_artefacts_fini, even after a failure
  * @retval RP_OK, RP_USAGE, RP_INPUT, RP_DATABASE, RP_NO_MEMORY (logged)
  */
 rp_status rpsim_artefacts_open(const rpsim_study *study, const rpsim_options *options,
                                rpsim_artefacts *artefacts_out);
 
 /**
- * Writes and commits them all.
+ * Writes and commits all files.
  * @param command the command line, for the store
  */
 rp_status rpsim_artefacts_write(const rpsim_study *study, const rpsim_options *options,
                                 const char *command, rpsim_artefacts *artefacts);
 
-/** Drops what was not committed and closes the store. Zeroes are allowed. */
+/** Drops files that were not committed and closes the store. Zeroed artefacts are allowed. */
 void rpsim_artefacts_fini(rpsim_artefacts *artefacts);

@@ -46,7 +46,7 @@ static rp_status run_study(const rpsim_options *options, const char *command, rp
     return status;
 }
 
-/* The words of --platform and --set as a file. */
+/* Writes a platform file with the values of --platform and --set. */
 static rp_status write_platform(const rpsim_options *options, const char *name, rp_arena *arena,
                                 FILE *stream)
 {

@@ -1,4 +1,5 @@
-/* Reads the scenarios of --flows, runs them through the network, prints the ends. */
+/* Reads the scenarios of --flows, runs them through the network, and prints the ends of the flows.
+ */
 #include "sim/rpsim/flows.h"
 
 #include "common/base/log.h"
@@ -15,12 +16,13 @@
 #define MAX_FILE_BYTES (256u << 20)
 #define NO_FLOW SIZE_MAX
 
-/* Nothing is read from src, dst and other programs' results; they say where a file is from. */
+/* The keys src and dst and the results of other programs are not used; they document the origin of
+ * a file. */
 #define FLOW_KEYS "id, start_s, bytes, route, src, dst, end_exact_s, end_simgrid_s"
 #define SCENARIO_KEYS "name, note, link_capacity_Bps, flows, mean_concurrent_flows, max_abs_diff_s"
 #define DOCUMENT_KEYS "about, units, scenarios"
 
-/* One flow as read, then with its end. */
+/* A flow as it was read; the run adds its end. */
 typedef struct flow {
     int64_t id;
     size_t index;
@@ -32,7 +34,7 @@ typedef struct flow {
     uint32_t link_count;
 } flow;
 
-/* Where in the file a mistake is: jansson keeps lines only while it parses. */
+/* Place of a mistake in the file. jansson knows lines only while it parses. */
 typedef struct place {
     const char *path;
     const char *scenario;
@@ -44,10 +46,10 @@ typedef struct scenario {
     const char *name; /* borrowed from the document; NULL: none */
     double *capacities_Bps;
     uint32_t link_count;
-    size_t *last_flow; /* of each link: the index of the last flow read that uses it, plus 1 */
+    size_t *last_flow; /* [link] index of the last flow read that uses the link, plus 1 */
     flow *flows;
     size_t flow_count;
-    uint32_t *links; /* of all routes, one after the other */
+    uint32_t *links; /* links of all routes, route after route */
     double ticks_per_s;
 } scenario;
 
@@ -95,7 +97,7 @@ static rp_status read_number(const place *at, const json_t *object, const char *
     return mistake(at, what, valid);
 }
 
-/* Capacities in the order of the file, and the index of each name. */
+/* Reads the capacities in the order of the file, and the index of each name. */
 static rp_status read_links(const json_t *object, rp_arena *arena, json_t *indices, scenario *s)
 {
     json_t *links = json_object_get(object, "link_capacity_Bps");
@@ -204,8 +206,9 @@ static rp_status read_flows(const json_t *object, const json_t *indices, rp_aren
     return RP_OK;
 }
 
-/* The finest ticks that hold the scenario. The last flow to end has, at every instant, a full link
- * on its route, so it ends at the latest when each of its links has carried everything. */
+/* Chooses the finest ticks in which the scenario's times can be counted. The last flow to end has,
+ * at every instant, a full link on its route, so it ends at the latest when each of its links has
+ * carried all its bytes. */
 static rp_status choose_ticks(rp_arena *arena, scenario *s)
 {
     double *work_s;
@@ -325,7 +328,7 @@ static void print_scenario(rp_json *json, const scenario *s)
         rp_json_member_int(json, "id", f->id);
         rp_json_member_double(json, "end_s", f->end_s);
         rp_json_end_object(json);
-        difference_s = fmax(difference_s, fabs(f->end_s - f->exact_s)); /* fmax drops NaN */
+        difference_s = fmax(difference_s, fabs(f->end_s - f->exact_s)); /* fmax ignores NaN */
     }
     rp_json_end_array(json);
     if (difference_s >= 0) {

@@ -1,4 +1,4 @@
-/* rpsim in the process of another program: what the library (sim/library) has of its command line.
+/* rpsim in the process of another program: the library's (sim/library) use of rpsim's command line.
  */
 #include "sim/library/in_process.h"
 
@@ -10,9 +10,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- what has no place in a process of others ------------------------------------------------ */
+/* ---- options that are refused in another process --------------------------------------------- */
 
-/* Option that asks for text; NULL: none. */
+/* @return the option that asks for text; NULL: there is none */
 static const char *text_option(const rpsim_options *o)
 {
     if (o->setup.common.request != RP_OPTIONS_RUN) {
@@ -40,7 +40,7 @@ static rp_status check_json(const rpsim_options *o)
     return RP_OK;
 }
 
-/* Standard output is the host's. */
+/* Refuses outputs on standard output, which belongs to the host program. */
 static rp_status check_outputs(const rpsim_options *o)
 {
     for (uint32_t i = 0; i < rpsim_command_line.row_count; i++) {
@@ -57,7 +57,7 @@ static rp_status check_outputs(const rpsim_options *o)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* Copies, with an empty place for the program's name before them. */
+/* Copies the words, after an empty place for the program's name. */
 static rp_status copy_words(const char *const *words, int count, rp_arena *arena, char ***argv_out)
 {
     const char **argv = NULL;
@@ -70,7 +70,7 @@ static rp_status copy_words(const char *const *words, int count, rp_arena *arena
     return RP_OK;
 }
 
-/* Reads words into options that have a setup. */
+/* Reads words into options whose setup has values already. */
 static rp_status add_words(const char *const *words, int count, const char *command,
                            rp_arena *arena, rpsim_options *options, const char **command_out)
 {

@@ -58,7 +58,7 @@ static const rp_option_group groups[] = {
     [OTHER] = {"Instead of a run", false},
 };
 
-/* The record of a run has what came of it (record.c). */
+/* The record of a run has the resolved value in place of this setting (record.c). */
 #define RECORDED .own_setting = true
 
 static const rp_option rows[] = {

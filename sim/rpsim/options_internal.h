@@ -16,7 +16,7 @@ typedef enum rpsim_action {
 
 /** All text is borrowed from argv or lives in the arena; 0 and NULL mean "not given". */
 typedef struct rpsim_options {
-    rpsim_setup setup; /**< of the study; first, as rp_options_parse wants its own first */
+    rpsim_setup setup; /**< setup of the study; the first member, as rp_options_parse requires */
 #define OPTION(members, ...) members;
 #include "sim/rpsim/options_rows.inc"
 #undef OPTION
@@ -25,13 +25,14 @@ typedef struct rpsim_options {
 /**
  * Parses argv. Every bad option is reported with the option and its valid values.
  * @param options_out zeroed by the callee; lists live in `arena`
- * @retval RP_OK, RP_USAGE (logged), RP_NO_MEMORY
+ * @retval RP_OK, RP_USAGE (given as the reason), RP_NO_MEMORY
  */
 rp_status rpsim_options_parse(int argc, char **argv, rp_arena *arena, rpsim_options *options_out,
                               rp_reason *reason);
 
 /**
- * Parses argv into options that have values already: those of rpsim_setup_keys, others zero.
+ * Parses argv into options that have the values of rpsim_setup_keys already; their other members
+ * are zero.
  * @retval as above
  */
 rp_status rpsim_options_add(int argc, char **argv, rp_arena *arena, rpsim_options *options,

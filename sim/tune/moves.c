@@ -11,7 +11,8 @@ static uint64_t next(rpsim_tune_random *random)
     return number;
 }
 
-/* Mixed, so that chains are not shifted copies of each other. */
+/* The seeds are mixed, so that the random numbers of chains are not shifted copies of each other.
+ */
 rpsim_tune_random rpsim_tune_random_make(uint64_t seed, uint64_t number)
 {
     rpsim_tune_random of_seed = {seed};
@@ -31,7 +32,7 @@ void rpsim_tune_spread(uint32_t layers, uint32_t stages, uint32_t *layers_out)
     }
 }
 
-/* A run of stages that moves work on: `layers` points at `count` of them. */
+/* Consecutive stages that moves change: `layers` points at the layers of `count` stages. */
 typedef struct stages {
     uint32_t *layers;
     uint32_t *count;
@@ -98,8 +99,8 @@ static bool merge(const stages *s, rpsim_tune_random *random)
     return true;
 }
 
-/* Drops `layers` layers from the end of the forward stages, or from the front of the backward
- * stages behind the head's; emptied stages go. */
+/* Drop `layers` layers from the end of the forward stages, or from the front of the backward stages
+ * that follow the head's. Emptied stages are removed. */
 static bool drop_forward(rp_partition *p, uint32_t layers)
 {
     while (layers > 0 && p->forward_count > 0) {
@@ -127,7 +128,7 @@ static bool drop_backward(rp_partition *p, uint32_t layers)
     return layers == 0;
 }
 
-/* The opposite: they join the stage there, or become one of their own. */
+/* Add layers at the same places: they join the stage there, or become a stage of their own. */
 static bool add_forward(const rpsim_tune_input *in, rp_partition *p, uint32_t layers, bool join)
 {
     if (join && p->forward_count > 0) {
@@ -157,8 +158,8 @@ static bool add_backward(const rpsim_tune_input *in, rp_partition *p, uint32_t l
     return true;
 }
 
-/* Another number of layers for the head's backward stage; fused, the forward stages get or give
- * them, too. */
+/* Changes the number of layers of the head's backward stage. If it is fused, the forward stages
+ * give or get these layers, too. */
 static bool move_head(const rpsim_tune_input *in, rp_partition *p, rpsim_tune_random *random)
 {
     bool fused = rpsim_tune_fused(in, p);
@@ -248,7 +249,7 @@ bool rpsim_tune_move(const rpsim_tune_input *in, rpsim_tune_random *random, rpsi
     if (rules && rpsim_tune_draw(random, 8) == 0) {
         return change_rules(in, random, c);
     }
-    /* Up to three steps: one alone is often worse where two together are better. */
+    /* Up to three steps: two steps together often gain although each of them alone loses. */
     for (uint32_t steps = 1 + rpsim_tune_draw(random, 3); steps > 0; steps--) {
         if (!(in->separate_backward ? move_separate(in, random, &c->partition)
                                     : move_pipeline(in, random, &c->partition))) {

@@ -1,9 +1,10 @@
-/* The points of the search: which there are, how many, all of them in turn. */
+/* The points of the search: tests membership, counts the points, and visits all of them. */
 #include "sim/tune/tune_internal.h"
 
 #include <string.h>
 
-/* Compositions of more layers into parts of 1 or 2 are beyond any budget: over 10^13. */
+/* With more layers even the compositions into parts of 1 or 2, over 10^13, are beyond any budget.
+ */
 #define COUNTED_LAYERS 64u
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
@@ -113,7 +114,7 @@ static uint64_t multiply(uint64_t a, uint64_t b)
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-/* Ordered sums of `layers` by parts of 1 .. most. */
+/* @return the number of ordered sums of `layers` with parts of 1 .. most */
 static uint64_t compositions(uint32_t layers, uint32_t most)
 {
     if (layers == 0 || most == 1) {
@@ -131,8 +132,8 @@ static uint64_t compositions(uint32_t layers, uint32_t most)
     return count[layers];
 }
 
-/* Ordered sums of `layers` by exactly `stages` parts, 0 included: binomial(layers + stages - 1,
- * stages - 1). */
+/* @return the number of ordered sums of `layers` with exactly `stages` parts, 0 allowed:
+ * binomial(layers + stages - 1, stages - 1) */
 static uint64_t weak_compositions(uint32_t layers, uint32_t stages)
 {
     uint64_t most = (uint64_t)layers + stages - 1;
@@ -143,7 +144,7 @@ static uint64_t weak_compositions(uint32_t layers, uint32_t stages)
         if (count == UINT64_MAX) {
             return count;
         }
-        count /= i; /* exact: it is a binomial again */
+        count /= i; /* exact: the result is a binomial again */
     }
     return count;
 }
@@ -180,7 +181,7 @@ typedef struct walker {
     rpsim_tune_visit visit;
     void *context;
     uint64_t index;
-    uint32_t behind_head; /* layers of the backward stages behind the head's */
+    uint32_t behind_head; /* layers of the backward stages that follow the head's */
 } walker;
 
 static rp_status visit_rules(walker *w)

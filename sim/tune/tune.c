@@ -1,4 +1,4 @@
-/* Both searches and what they have in common (tune.h). */
+/* Both searches and their common parts (tune.h). */
 #include "sim/tune/tune.h"
 
 #include "common/base/crew.h"
@@ -7,31 +7,31 @@
 
 #include <math.h>
 
-/* Thresholds begin at this share of the chain's first objective: while searching for a region, and
- * within one. */
+/* First threshold of a chain, as a share of its first objective: while it searches for a region,
+ * and while it refines within a region. */
 #define EXPLORE_THRESHOLD 0.02
 #define REFINE_THRESHOLD 0.005
 
-/* Share of the budget that goes into exploring, in percent. */
+/* Share of the budget that exploring gets, in percent. */
 #define EXPLORE_PERCENT 40u
 
-/* A space so small that moves hardly ever lead anywhere has been enumerated; this is for odd ones.
- */
+/* Most tries of a move for each evaluation. A space so small that moves hardly ever lead anywhere
+ * is enumerated, so only odd spaces reach this limit. */
 #define TRIES_PER_EVALUATION 64u
 
-/* The best that one chain, or one share of the enumeration, has found. */
+/* Best point that a chain, or a share of the enumeration, has found. */
 typedef struct chain_result {
     rpsim_tune_candidate best;
     double best_ps;
-    uint64_t best_index; /* of equals the first in the walk */
+    uint64_t best_index; /* index in the walk; of equal points the first counts */
     uint64_t evaluations;
 } chain_result;
 
 typedef struct search {
     const rpsim_tune_input *in;
     const double *reference_ps;             /* [reference] */
-    chain_result shares[RPSIM_TUNE_CHAINS]; /* of the enumeration, or of the chains that refine */
-    rpsim_tune_candidate *starts;           /* where chains that explore begin */
+    chain_result shares[RPSIM_TUNE_CHAINS]; /* of the enumeration, or of the refining chains */
+    rpsim_tune_candidate *starts;           /* starting points of the exploring chains */
     chain_result *explored;                 /* [start] */
     uint32_t start_count;
 } search;
@@ -99,7 +99,7 @@ static uint32_t stages_of(uint32_t layers, uint32_t most)
     return (layers + most - 1) / most;
 }
 
-/* Stages as large and as equal as the space allows. */
+/* Makes stages as large and as equal as the space allows. */
 static void spread_separate(const rpsim_tune_input *in, rp_partition *p)
 {
     uint32_t layers = in->config->layers;
@@ -120,7 +120,8 @@ static rp_status add_start(search *s, const rpsim_tune_candidate *start, rp_aren
     return RP_OK;
 }
 
-/* With every rule: the references that the space holds, and equal stages in every number. */
+/* Adds the starting points for a rule: the references that the space holds, and equal stages for
+ * every allowed number of stages. */
 static rp_status add_starts_of_rule(search *s, rpsim_tune_candidate *c, rp_arena *arena)
 {
     const rpsim_tune_input *in = s->in;
@@ -172,9 +173,9 @@ static void keep_best(const rpsim_tune_candidate *c, double ps, chain_result *re
 /* Input of a chain. */
 typedef struct chain {
     const rpsim_tune_candidate *start;
-    double threshold; /* as a share of the first objective */
+    double threshold; /* first threshold, as a share of the first objective */
     uint32_t budget;
-    uint64_t number; /* of its random numbers */
+    uint64_t number; /* number of its sequence of random numbers */
 } chain;
 
 static rp_status accept_thresholds(const rpsim_tune_input *in, const chain *ch, rp_arena *scratch,
@@ -230,7 +231,8 @@ static rp_status explore(search *s, uint32_t number, rp_arena *scratch)
     return accept_thresholds(s->in, &ch, scratch, &s->explored[number]);
 }
 
-/* The start of the rank-th best chain that explored; of equals the first. The chains are few. */
+/* @return the result of the exploring chain of this rank; of equal chains the first is better.
+ * Counting the better chains for each is cheap, because the chains are few. */
 static const rpsim_tune_candidate *ranked(const search *s, uint32_t rank)
 {
     for (uint32_t i = 0; i < s->start_count; i++) {
@@ -302,7 +304,8 @@ static rp_status copy_point(const rpsim_tune_point *from, rp_arena *arena, rpsim
                        &to->partition.backward_layers);
 }
 
-/* Takes the best of `results` if it is better; of equals the first in the walk. */
+/* Takes the best of `results` if it is better than the best so far; of equal points it takes the
+ * first in the walk. */
 static void take_better(const search *s, const chain_result *results, uint32_t count,
                         rpsim_tune_point *best, rpsim_tune_result *result)
 {
@@ -321,7 +324,8 @@ static void take_better(const search *s, const chain_result *results, uint32_t c
     }
 }
 
-/* Equals: references before all else, then by the walk or by chain. */
+/* Takes the best point of all. Of equal points a reference comes first, then the order of the walk
+ * or of the chains decides. */
 static rp_status take_best(const search *s, rp_arena *arena, rpsim_tune_result *result)
 {
     const rpsim_tune_input *in = s->in;

@@ -23,7 +23,7 @@ static const rpadvise_exporter *const exporters[] = {
 
 #define EXPORTER_COUNT (sizeof exporters / sizeof exporters[0])
 
-/* ---- what writers share ---------------------------------------------------------------------- */
+/* ---- functions that writers share ------------------------------------------------------------ */
 
 const char *rpadvise_torch_dtype(rp_dtype dtype)
 {
@@ -49,7 +49,7 @@ void rpadvise_write_counts(const uint32_t *counts, uint32_t count, FILE *stream)
     }
 }
 
-/* A line of Markdown over several of at most LINE_COLUMNS columns, as far as its words allow. */
+/* Writes a line of Markdown as lines of at most LINE_COLUMNS columns, as far as its words allow. */
 static void write_wrapped(const char *line, size_t length, FILE *stream)
 {
     size_t column = 0;
@@ -97,7 +97,7 @@ void rpadvise_note_sizes(const rpadvise_job *job, FILE *stream)
 
 /* ---- README ---------------------------------------------------------------------------------- */
 
-/* The way that a step's work is laid out. */
+/* Writes how a step's work is laid out. */
 static void write_sizes(const rpadvise_job *job, FILE *stream)
 {
     const rpadvise_layout *l = &job->layout;
@@ -125,7 +125,7 @@ static void write_table(const rpadvise_job *job, FILE *stream)
     write_sizes(job, stream);
     if (l->data * l->tensor == 1) {
         fprintf(stream, "| layers of each stage | `%s` |\n", row->partition_text);
-    } else { /* gathered, and recomputed, a unit at a time */
+    } else { /* data parallel: gathered and recomputed unit by unit */
         fprintf(stream, "| units of layers | %u |\n", row->run.partition->forward_count);
     }
     fprintf(stream, "| recompute | %s", rp_recompute_text(row->run.recompute));
@@ -172,10 +172,10 @@ static void write_readme(const rpadvise_job *job, const char *const *whys, FILE 
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-/* Files in a folder beside the one that it becomes. */
+/* A new folder: its files are written to a temporary folder beside the final folder. */
 typedef struct folder {
-    const char *final;     /* without '/' at its end */
-    const char *temporary; /* NULL: none is there */
+    const char *final;     /* path without '/' at its end */
+    const char *temporary; /* path of the temporary folder; NULL: none exists */
     const char *paths[MOST_FILES];
     uint32_t count;
     rp_arena *arena;
@@ -201,7 +201,7 @@ static rp_status refuse_files(const char *dir)
     return empty ? RP_OK : refuse(dir, "has files");
 }
 
-/* The last '/' of the first bytes of a path, or NULL. */
+/* @return the last '/' in the first `length` bytes of a path, or NULL */
 static const char *last_slash(const char *path, size_t length)
 {
     while (length > 0 && path[length - 1] != '/') {
@@ -210,7 +210,7 @@ static const char *last_slash(const char *path, size_t length)
     return length > 0 ? path + length - 1 : NULL;
 }
 
-/* Length without '/' at its end; 0: the folder has no name of its own. */
+/* @return the length of the path without '/' at its end; 0: the folder has no name of its own */
 static size_t name_length(const char *dir)
 {
     size_t length = strlen(dir);

@@ -1,5 +1,5 @@
-/* A script that starts Megatron-LM, one option a line. Names are those of megatron-core 0.19.2
- * (megatron/training/arguments.py). */
+/* A script that starts Megatron-LM, with an option on each line. Names are those of megatron-core
+ * 0.19.2 (megatron/training/arguments.py). */
 #include "sim/rpadvise/export/files_internal.h"
 
 #include <inttypes.h>
@@ -91,8 +91,8 @@ static bool is_even(const rp_partition *p)
     return true;
 }
 
-/* Microbatches of an interleaved schedule's groups: M in M div P equal ones (as
- * interleaved-1f1b.c). */
+/* Microbatches of a group of an interleaved schedule, which divides M microbatches into M div P
+ * equal groups (as interleaved-1f1b.c). */
 static uint32_t group_size(uint32_t microbatches, uint32_t gpus)
 {
     uint32_t groups = microbatches / gpus;

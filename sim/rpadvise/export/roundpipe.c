@@ -1,8 +1,9 @@
-/* Configuration of RoundPipe's library: a Python module with its own classes, as it reads no files.
- * Names are those of RoundPipe 0.1.1 (run_config.py, scheduler.py, roundpipe.py). */
+/* Configuration of RoundPipe's library. The library reads no files, so this is a Python module with
+ * its classes. Names are those of RoundPipe 0.1.1 (run_config.py, scheduler.py, roundpipe.py). */
 #include "sim/rpadvise/export/files_internal.h"
 
-/* Ranges of layers: the library's preset has the embedding first and norm and head last. */
+/* Writes ranges of layers. In the library's preset the embedding is the first layer, and norm and
+ * head are the last. */
 static void write_ranges(const char *name, const uint32_t *counts, uint32_t count, uint32_t begin,
                          bool descending, uint32_t head, FILE *stream)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Length of a word of a shell's command line; quotes of both kinds may hold blanks. */
+/* @return the length of a word of a shell's command line; quotes of both kinds may hold blanks */
 static size_t word_length(const char *word)
 {
     char quote = '\0';
@@ -20,7 +20,7 @@ static size_t word_length(const char *word)
     return i;
 }
 
-/* The word behind an option, as the shell has it; NULL where the option is not given. */
+/* @return the word after an option, as the shell has it; NULL if the option is not given */
 static const char *argument(const char *command, const char *option, size_t *length_out)
 {
     for (const char *at = command; *at != '\0';) {
@@ -35,7 +35,8 @@ static const char *argument(const char *command, const char *option, size_t *len
     return NULL;
 }
 
-/* ORG/NAME of the Hugging Face Hub is no path; words in quotes never are such a name. */
+/* @return whether a word is a path. ORG/NAME of the Hugging Face Hub is no path, and such a name is
+ * never in quotes */
 static bool is_path(const char *word, size_t length)
 {
     char path[4096];
@@ -45,7 +46,8 @@ static bool is_path(const char *word, size_t length)
            (strchr(path, '/') != NULL && (*word == '\'' || access(path, F_OK) == 0));
 }
 
-/* A name, or a path from the root: the script may run in another folder. */
+/* Writes an input as its name or as an absolute path, because the script may run in another folder.
+ */
 static void write_input(const rpadvise_job *job, const char *option, const char *name, FILE *stream)
 {
     size_t length = 0;

@@ -9,7 +9,7 @@
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Columns of the table, and the words that each may have: one of them, or a list. */
+/* Columns of the table, and the words that their cells may have: a single word, or a list. */
 typedef enum column {
     SYSTEM,
     SCHEDULE,
@@ -40,8 +40,8 @@ static const char *const lacks[] = {RPADVISE_LACK_LIST(LACK_WORD) NULL};
 
 static const struct {
     const char *header;
-    const char *const *words; /* NULL: a name or a number */
-    bool list;                /* separated by blanks, and none is valid */
+    const char *const *words; /* the allowed words; NULL: a name or a number */
+    bool list;                /* words separated by blanks; an empty cell is valid */
 } columns[COLUMN_COUNT] = {
     [SYSTEM] = {"system", NULL, false},
     [SCHEDULE] = {"schedule", NULL, false},
@@ -85,7 +85,7 @@ static rp_status bad_of_words(const table *t, uint32_t row, column c)
     return bad_word(t, row, c, valid);
 }
 
-/* Bits of the words that a cell has; of an enumeration's column there is one. */
+/* Reads the words of a cell as bits; a column that is no list has a single bit. */
 static rp_status read_words(const table *t, uint32_t row, column c, uint32_t *bits_out)
 {
     const char *at = cell(t, row, c);
@@ -262,7 +262,7 @@ rpadvise_layout rpadvise_layout_of(const rpsim_row *row)
     bool cuts = rp_cuts_layers(traits);
     bool replicas = rp_is_data_parallel(traits) && !cuts;
     uint32_t gpus = row->run.gpus;
-    uint32_t units = w->calls * w->microbatches; /* of all GPUs that have their own */
+    uint32_t units = w->calls * w->microbatches; /* microbatches of all GPUs that have their own */
     uint32_t ranks = cuts || replicas ? gpus : 1;
     uint32_t slices = w->sequence_slices > 1 ? w->sequence_slices : 1;
     rpadvise_layout l = {

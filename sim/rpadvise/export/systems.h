@@ -1,16 +1,16 @@
-/** @file systems.h  Public systems that train what rpsim simulates, and which runs each can be told
- * to do: data in traces/configs/systems.csv.
+/** @file systems.h  Public systems that can train the configurations that rpsim simulates, and the
+ * runs that each can be told to do. The data are in traces/configs/systems.csv.
  *
- * A row of the table is a system and one of its schedules, with what a configuration must be like.
- * What the system's own options, its command line or its constructors cannot say is a condition;
- * what they say only in part stands in the notes of an export (export.h).
+ * A row of the table is a system and one of its schedules, with the conditions for a configuration.
+ * A setting that the system's own options, its command line or its constructors cannot express is a
+ * condition; a setting that they express only in part stands in the notes of an export (export.h).
  */
 #pragma once
 
 #include "sim/study/study.h"
 
-/** X(enumerator, word in the table, text of the refusal). Models that a system, or an export for
- * it, does not cover. */
+/** X(enumerator, word in the table, text of the refusal). Properties of models that a system, or an
+ * export for it, does not cover. */
 #define RPADVISE_LACK_LIST(X)                                                                      \
     X(ADAPTERS, "adapters", "it has no options for adapters (LoRA)")                               \
     X(SINKS, "sinks", "attention sinks are not covered")                                           \
@@ -44,58 +44,59 @@ typedef enum rpadvise_partitions {
                                   stage begins */
 } rpadvise_partitions;
 
-/** A row of the table: one system, one schedule. */
+/** A row of the table: a schedule of a system. */
 typedef struct rpadvise_rule {
     const char *system;
     const char *schedule;
-    bool asynchronous; /**< the optimizer may step beside the next step */
+    bool asynchronous; /**< the optimizer may step during the next step */
     rpadvise_partitions partitions;
     bool recomputes[RP_RECOMPUTE_COUNT];
-    bool stage_grain; /**< a stage can be recomputed at a time */
+    bool stage_grain; /**< recompute can work stage by stage */
     bool dtypes[RP_DTYPE_COUNT];
-    bool one_call;    /**< forward and backward of a step are one call */
-    bool even_batch;  /**< all microbatches, and all ranks, have as many sequences */
-    bool one_server;  /**< it runs inside one server */
-    uint32_t gpus;    /**< most GPUs; 0: any number */
+    bool one_call;    /**< forward and backward of a step are a single call */
+    bool even_batch;  /**< all microbatches, and all ranks, must have equally many sequences */
+    bool one_server;  /**< it runs only inside a single server */
+    uint32_t gpus;    /**< largest number of GPUs; 0: any number */
     uint32_t lacking; /**< bits of rpadvise_lack */
 } rpadvise_rule;
 
 /** The table; lives in an arena. */
 typedef struct rpadvise_systems {
-    const rpadvise_rule *rules; /**< those of a system stand together */
+    const rpadvise_rule *rules; /**< the rules of a system are adjacent */
     uint32_t rule_count;
-    const char **names; /**< of the systems, in the table's order */
+    const char **names; /**< names of the systems, in the table's order */
     uint32_t name_count;
 } rpadvise_systems;
 
 /**
- * How a run is laid out on its GPUs, in the words of other systems. With tensor parallelism a
- * microbatch of rpsim is a GPU's slice; here it is the whole of all slices.
+ * Layout of a run on its GPUs, in the terms of other systems. With tensor parallelism a microbatch
+ * of rpsim is a GPU's slice; here a microbatch is all slices together.
  */
 typedef struct rpadvise_layout {
     uint32_t gpus;         /**< tensor * pipeline * data */
     uint32_t tensor;       /**< degree of tensor parallelism */
     uint32_t pipeline;     /**< GPUs of a pipeline */
     uint32_t data;         /**< replicas */
-    uint32_t stages;       /**< of a pipeline; 1 without */
+    uint32_t stages;       /**< stages of a pipeline; 1 without a pipeline */
     uint32_t batch;        /**< sequences of an optimizer step, all replicas together */
-    uint32_t microbatches; /**< of a replica in a step, all calls together */
-    uint32_t size;         /**< sequences of a microbatch; the most where they differ */
-    uint32_t calls;        /**< that the step is split into */
-    bool even;             /**< all microbatches have `size`, all replicas as many */
+    uint32_t microbatches; /**< microbatches of a replica in a step, all calls together */
+    uint32_t size;         /**< sequences of a microbatch; the largest number if they differ */
+    uint32_t calls;        /**< calls that the step is split into */
+    bool even; /**< all microbatches have `size` sequences, and all replicas equally many
+                  microbatches */
 } rpadvise_layout;
 
 /** @param row of hardware fidelity, prepared @return its layout */
 rpadvise_layout rpadvise_layout_of(const rpsim_row *row);
 
 /**
- * Reads the table; a mistake is refused with file, line and what is valid.
+ * Reads the table; a mistake is refused with file, line and the valid values.
  * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rpadvise_systems_load(rp_arena *arena, rpadvise_systems *systems_out);
 
 /**
- * As rpadvise_systems_load, from bytes in memory.
+ * Reads the table as rpadvise_systems_load does, but from bytes in memory.
  * @param name origin of the bytes, for messages; must outlive the call
  */
 rp_status rpadvise_systems_parse(const char *name, const char *bytes, size_t length,
@@ -103,8 +104,8 @@ rp_status rpadvise_systems_parse(const char *name, const char *bytes, size_t len
 
 /**
  * Checks the name of a system.
- * @param what the option named in the message
- * @retval RP_OK, RP_USAGE (logged, with the names there are), RP_NO_MEMORY
+ * @param what the option's name, for the message
+ * @retval RP_OK, RP_USAGE (logged, with the valid names), RP_NO_MEMORY
  */
 rp_status rpadvise_systems_require(const rpadvise_systems *systems, const char *what,
                                    const char *system);

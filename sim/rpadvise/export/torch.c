@@ -9,7 +9,8 @@
 typedef rp_status print_orders(const rp_program *program, const rp_torch_csv *csv, rp_arena *arena,
                                FILE *stream);
 
-/* One call is a schedule of PyTorch's: a step that has several runs it several times. */
+/* Prints the program of a single call, which is a schedule of PyTorch. A step with several calls
+ * runs the schedule several times. */
 static rp_status print_of_call(const rpadvise_job *job, print_orders *print, FILE *stream)
 {
     rp_schedule_config config = rp_resolved_view(&job->row->run);

@@ -16,7 +16,7 @@
 #define MOST_FACTS 8u
 #define FACT_SIZE 512
 
-/* Facts of one name, in the order of the list's columns; the name is not among them. */
+/* Facts of a name, in the order of the list's columns, without the name itself. */
 typedef struct facts {
     char texts[MOST_FACTS][FACT_SIZE];
     uint32_t count;
@@ -26,7 +26,7 @@ typedef struct list_type {
     const char *kind;
     const rp_table_column *columns; /* the name first, the source last */
     uint32_t column_count;
-    /* Logs what it cannot read. */
+    /* Reads the facts; logs a file that it cannot read. */
     rp_status (*describe)(const char *name, rp_arena *arena, facts *facts_out);
 } list_type;
 
@@ -46,7 +46,7 @@ static const char *first_line(const char *text, char line[static FACT_SIZE])
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* "1.72B", "14.9M"; nothing for 0. */
+/* "1.72B", "14.9M"; adds nothing for 0. */
 static void add_count(facts *f, uint64_t count)
 {
     bool millions = count < 100000000;
@@ -154,7 +154,7 @@ static rp_status name_all(const list_type *type, rp_arena *arena, const char ***
     return RP_OK;
 }
 
-/* A file that cannot be read says so where its source would stand. */
+/* Describes a name. If its file cannot be read, the message stands in the column of the source. */
 static rp_status describe(const list_type *type, const char *name, rp_arena *arena, facts *f)
 {
     char message[FACT_SIZE];

@@ -1,4 +1,4 @@
-/** @file list.h  --list: the names that there are, each with what it stands for. */
+/** @file list.h  --list: the registered names, each with its main facts. */
 #pragma once
 
 #include "common/base/mem.h"
@@ -8,7 +8,7 @@
 
 /**
  * Prints the schedules, or the models, platforms or cost tables of the data folder. Files that
- * cannot be read are named with the cause.
+ * cannot be read are listed with the cause.
  * @param kind "schedules", "models", "platforms" or "costs"
  * @retval RP_OK, RP_INPUT (no such folder; logged), RP_IO, RP_NO_MEMORY
  */

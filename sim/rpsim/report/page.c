@@ -12,10 +12,10 @@
 #include <math.h>
 #include <string.h>
 
-/* Tables of a run beside that of the page itself. */
+/* Tables of each run, in addition to the tables of all runs. */
 enum { TABLE_SHARES, TABLE_VALUES, TABLES_OF_RUN };
 
-#define NEED_COLUMNS 160u /* of what does not fit */
+#define NEED_COLUMNS 160u /* length of the text of a need */
 
 typedef struct maker {
     const rpsim_study *study;
@@ -30,7 +30,7 @@ static rp_status number_cell(const maker *m, double value, int decimals, const c
     return isnan(value) ? RP_OK : rp_arena_print(m->arena, cell_out, "%.*f", decimals, value);
 }
 
-/* As JSON prints it, lists with a blank between their numbers. */
+/* Makes a cell in the form of the JSON; the numbers of lists have a blank between. */
 static rp_status field_cell(const maker *m, const rpsim_field *field, const char **cell_out)
 {
     char number[RP_JSON_NUMBER_SIZE];
@@ -68,7 +68,7 @@ static rp_status field_cell(const maker *m, const rpsim_field *field, const char
 
 /* ---- the runs -------------------------------------------------------------------------------- */
 
-/* Its schedule, and what else sets it apart from the others. */
+/* Names a run by its schedule and by the other settings in which it differs from the other runs. */
 static rp_status name_run(const maker *m, const rpsim_row *row, const char **name_out)
 {
     bool recomputes = false;
@@ -99,8 +99,8 @@ static rp_status shown_cell(const maker *m, const rpsim_column *column, const rp
     return number_cell(m, value, column->decimals, cell_out);
 }
 
-/* Columns of the table of all runs, the answer first; the parts of a bubble and the bounds are
- * among the values of each run. @return their number */
+/* Chooses the columns of the table of all runs, the answer first. The parts of a bubble and the
+ * bounds are not here, but among the values of each run. @return the number of columns */
 static uint32_t choose_columns(const maker *m, const rpsim_column **chosen)
 {
     static const char *const keys[] = {"rank",         "schedule",         "model",
@@ -125,8 +125,8 @@ static uint32_t choose_columns(const maker *m, const rpsim_column **chosen)
     return count;
 }
 
-/* Rows from `begin` on that stand in a table: of a ranking, where each model and recompute mode has
- * its own ranks, those of one; otherwise all. */
+/* @return the number of rows from `begin` on that share a table: in a ranking the rows of a model
+ * and recompute mode, which have ranks of their own; otherwise all rows */
 static uint32_t rows_of_table(const rpsim_study *study, uint32_t begin)
 {
     const rpsim_row *first = &study->rows[begin];
@@ -174,7 +174,7 @@ static rp_status make_runs_table(const maker *m, const uint32_t *order, uint32_t
     return RP_OK;
 }
 
-/* Appends the tables of all runs, the best of each first. */
+/* Appends the tables of all runs, each with its best row first. */
 static rp_status make_runs_tables(const maker *m, rp_page_table *tables, uint32_t *count)
 {
     const rpsim_study *study = m->study;
@@ -219,7 +219,7 @@ static rp_status make_values_table(const maker *m, uint32_t number, rp_page_tabl
     return RP_OK;
 }
 
-/* GPU time by what it went to (sim/run/explain). */
+/* Makes the table of the shares of GPU time (sim/run/explain). */
 static rp_status make_shares_table(const maker *m, uint32_t number, rp_page_table *table_out)
 {
     static const char *const headings[] = {"GPU time", "ms, all GPUs", "%"};
@@ -287,7 +287,7 @@ static uint64_t fullest(const rpsim_row *row)
     return most;
 }
 
-/* The fastest of those that fit; of all, where none fits. */
+/* @return the fastest of the rows that fit; if none fits, the fastest of all */
 static const rpsim_row *best_of(const rpsim_study *study)
 {
     const rpsim_row *best = &study->rows[0];

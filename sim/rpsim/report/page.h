@@ -6,7 +6,8 @@
 #include <stdio.h>
 
 /**
- * Writes the page of a study that has run and kept its timelines, at most RP_PAGE_MAX_RUNS.
+ * Writes the page of a study that has run and kept its timelines, with at most RP_PAGE_MAX_RUNS
+ * rows.
  * @param command the command line
  * @param stream borrowed; write errors stay in it
  * @retval RP_OK, RP_NO_MEMORY, RP_INPUT (as rpsim_explain), RP_BROKEN

@@ -1,4 +1,4 @@
-/* Output of --schedule all other than the table. */
+/* Output of --schedule all beside the table. */
 #include "sim/study/columns.h"
 #include "sim/study/ranking.h"
 
@@ -16,7 +16,7 @@ void rpsim_refusals_write(const rpsim_study *study, FILE *stream)
     }
 }
 
-/* Index of the best one; `count` where none runs and fits. */
+/* @return the index of the best schedule, or `count` if none runs and fits */
 static uint32_t best_of(const rpsim_standing *standings, uint32_t count)
 {
     uint32_t best = count;
@@ -64,7 +64,7 @@ static void write_reversals(const rpsim_comparison *c, const rpsim_reversal *rev
     }
 }
 
-/* Schedules that run and fit on one side only: with the flip, or without it. */
+/* Writes the schedules that run and fit only with the flip (`with`), or only without it. */
 static void write_movers(const rpsim_comparison *c, const rpsim_flip *flip, bool with, FILE *stream)
 {
     uint32_t told = 0;
@@ -78,7 +78,8 @@ static void write_movers(const rpsim_comparison *c, const rpsim_flip *flip, bool
     }
 }
 
-/* Options that rpadvise takes, too; the others are inputs or what it searches. */
+/* Writes the rpadvise command for the same question. It has the options that both programs take;
+ * the other options are inputs, or settings that rpadvise searches. */
 static void write_pointer(const rpsim_study *study, const rpsim_row *like, FILE *stream)
 {
     const rpsim_setup *o = study->setup;
@@ -105,7 +106,7 @@ static void write_pointer(const rpsim_study *study, const rpsim_row *like, FILE 
     fputc('\n', stream);
 }
 
-/* All rows have it in common, and no schedule chose it. */
+/* Writes the settings that all rows share and that no schedule chose. */
 static void write_fixed(const rpsim_study *study, const rpsim_row *like, FILE *stream)
 {
     const rpsim_setup *o = study->setup;

@@ -32,7 +32,7 @@ static void write_csv_value(const rpsim_study *study, const rpsim_row *row,
     }
 }
 
-/* Objects have no place here. */
+/* Writes CSV, without columns whose values are objects. */
 static void write_csv(const rpsim_study *study, FILE *stream)
 {
     for (uint32_t i = 0; i < study->row_count; i++) {
@@ -74,8 +74,8 @@ static rp_status write_kv(const rpsim_study *study, FILE *stream)
         const rpsim_row *row = &study->rows[i];
         const rp_metrics *m = &row->result.metrics;
         double gpu_time_ps = (double)m->makespan_ps * row->run.gpus;
-        /* The artifact counts layers: a forward, a recompute and a backward each, and the head's
-         * two. */
+        /* The artifact counts events by layers: a forward, a recompute and a backward for each
+         * layer, and two for the head. */
         uint64_t events =
             (uint64_t)rp_resolved_microbatches(&row->run) * (3 * (uint64_t)row->run.layers + 2);
         fprintf(stream, "scheduler=%s\nevents=%" PRIu64 "\nmakespan=%.4f\n", row->schedule_name,
@@ -97,7 +97,8 @@ static rp_status write_kv(const rpsim_study *study, FILE *stream)
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
-/* One comparison per model. They are simulated before the first line is written: it may fail. */
+/* Writes tables, and a comparison for each model. The comparisons are simulated before the first
+ * line is written, because a simulation may fail. */
 static rp_status write_page(const rpsim_study *study, const rp_page *page)
 {
     const rpsim_setup *o = study->setup;

@@ -20,8 +20,9 @@ typedef enum rpsim_format {
  * RP_NO_MEMORY */
 rp_status rpsim_report_write(const rpsim_study *study, rpsim_format format, FILE *stream);
 
-/** Output of --check: one line per valid program. */
+/** Writes the output of --check: a line for each valid program. */
 void rpsim_report_check(const rpsim_study *study, FILE *stream);
 
-/** "1.7b_roundpipe.svg": the picture's name in the artifact's log format (formats.md 4). */
+/** Gives the picture's name in the artifact's log format, such as "1.7b_roundpipe.svg" (formats.md
+ * 4). */
 rp_status rpsim_row_picture(const rpsim_row *row, rp_arena *arena, const char **name_out);

@@ -12,19 +12,19 @@
 #include <string.h>
 
 #define CELL_SIZE 256
-#define MARK UINT32_MAX /* the column of the best row's star */
+#define MARK UINT32_MAX /* stands for the column of the best row's star */
 
-/* Rows that stand in one table, in the order of the table. */
+/* Rows that share a table, in the order of the table. */
 typedef struct group {
     const rpsim_study *study;
-    uint32_t sentences; /* of the legend, for its columns */
+    uint32_t sentences; /* bits of the legend's sentences that its columns need */
     uint32_t begin;
     uint32_t count;
     uint32_t *order; /* [count] indices of rows */
     uint32_t best;   /* index of the best row; begin + count: none may fit, or no rate is known */
 } group;
 
-/* Columns of a table: each stands alone, or is joined to the one before it. */
+/* Columns of a table: each stands alone, or is joined to the column before it. */
 typedef struct layout {
     uint32_t columns[RPSIM_MAX_FIELDS + 1]; /* indices of rpsim_columns, and MARK */
     uint32_t count;
@@ -51,8 +51,8 @@ static const char *heading_of(const rpsim_column *column)
     return column->heading != NULL ? column->heading : column->key;
 }
 
-/* Headings of the columns; joined columns share one. What is farther left keeps its place longer.
- */
+/* Makes the headings of the columns; joined columns share a heading. On a narrow page columns
+ * farther left are dropped later. */
 static rp_status head(const rpsim_study *study, layout *l)
 {
     for (uint32_t i = 0; i < l->count; i++) {
@@ -75,7 +75,7 @@ static rp_status head(const rpsim_study *study, layout *l)
     return RP_OK;
 }
 
-/* The columns of some tables, by their places. */
+/* Lays out the columns of the given tables, in the order of their places. */
 static rp_status lay_out(const rpsim_study *study, unsigned tables, bool marked, layout *l)
 {
     *l = (layout){.count = 0};
@@ -99,7 +99,7 @@ static rp_status lay_out(const rpsim_study *study, unsigned tables, bool marked,
     return head(study, l);
 }
 
-/* Those that --columns names, or all that a table has a place for. */
+/* Lays out the columns that --columns names, or all columns that have a place in a table. */
 static rp_status lay_out_asked(const rpsim_study *study, layout *l)
 {
     const rpsim_setup *o = study->setup;
@@ -114,7 +114,7 @@ static rp_status lay_out_asked(const rpsim_study *study, layout *l)
     for (uint32_t k = 0; !o->all_columns && k < o->column_count; k++) {
         l->columns[l->count++] = rpsim_column_find(o->columns[k]);
     }
-    for (uint32_t i = 0; i < l->count; i++) { /* each by itself */
+    for (uint32_t i = 0; i < l->count; i++) { /* each column stands alone */
         const rpsim_column *column = &rpsim_columns[l->columns[i]];
         l->headings[i] = (rp_table_column){
             .heading = heading_of(column), .left = is_flush_left(study, column), .keep = 1};
@@ -176,7 +176,8 @@ static rp_status add_row(const group *g, uint32_t index, const layout *l, rp_tab
     return RP_OK;
 }
 
-/* Of a ranking, where the ranks of a recompute mode begin: a line without cells goes before. */
+/* @return true if the ranks of a recompute mode begin at this row of a ranking: an empty line goes
+ * before it */
 static bool begins_ranks(const group *g, uint32_t i)
 {
     const rpsim_row *rows = g->study->rows;
@@ -197,7 +198,7 @@ static rp_status fill(const group *g, const layout *l, bool gaps, rp_table **tab
     return RP_OK;
 }
 
-/* Tables that a run's columns are of. */
+/* @return the tables whose columns a run has */
 static unsigned tables_of(const rpsim_study *study, const rpsim_row *row)
 {
     const rpsim_setup *o = study->setup;
@@ -208,7 +209,7 @@ static unsigned tables_of(const rpsim_study *study, const rpsim_row *row)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* The row of the highest rate, or of the longest sequence, among those that may fit. */
+/* Finds the row of the highest rate, or of the longest sequence, among the rows that may fit. */
 static void find_best(group *g)
 {
     g->best = g->begin + g->count;
@@ -230,7 +231,7 @@ static rp_status take_group(const rpsim_study *study, uint32_t begin, group *g)
     return RP_OK;
 }
 
-/* ---- what was asked -------------------------------------------------------------------------- */
+/* ---- the question ---------------------------------------------------------------------------- */
 
 static void write_question(const group *g, FILE *stream)
 {
@@ -276,7 +277,8 @@ static void write_question(const group *g, FILE *stream)
 
 /* ---- noise ----------------------------------------------------------------------------------- */
 
-/* Percentiles and, for several rows, who beats whom; rows have the numbers of their places. */
+/* Writes percentiles and, for several rows, the share of replicas in which a row beats another.
+ * Rows are numbered by their places. */
 static rp_status write_noise(const group *g, const rp_page *page)
 {
     const rpsim_setup *o = g->study->setup;

@@ -21,7 +21,8 @@ static void write_tuned_note(const rpsim_row *row, FILE *stream)
             row->tune_exact ? "optimal, the best" : "the best", row->tune_evaluations);
 }
 
-/* A period of less than a steady state; at stage fidelity synchronous iterations are all equal. */
+/* Notes that the period was measured before a steady state. At stage fidelity synchronous
+ * iterations are all equal, and need no note. */
 static void write_period_note(const rpsim_row *row, FILE *stream)
 {
     uint32_t iterations = row->run.iterations;
@@ -42,7 +43,7 @@ static void write_period_note(const rpsim_row *row, FILE *stream)
     }
 }
 
-/* Need and limit of the worst moment in one line. */
+/* Writes need and limit at the worst moment on a single line. */
 static void write_need(const rpsim_study *study, const rpsim_row *row, const rp_page *page)
 {
     char text[RPSIM_OOM_REASON_SIZE];
@@ -84,11 +85,11 @@ void rpsim_row_notes_write(const rpsim_study *study, const rpsim_row *row, const
     write_period_note(row, page->stream);
 }
 
-/* Columns by the first words of their headings; a sentence stands once. */
+/* Explanations of columns, found by the first words of their headings; each is printed once. */
 static const struct {
     const char *heading;
     const char *text;
-    bool of_iterations; /* ends with how many they are of */
+    bool of_iterations; /* the sentence ends with the number of iterations */
 } legend[] = {
     {"tokens/s", "tokens/s: of iteration, the steady-state period; * most of what fits.", false},
     {"peak", "peak: FLOP that GPUs execute over the peak of this type.", false},

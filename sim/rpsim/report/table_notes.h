@@ -1,17 +1,20 @@
-/** @file table_notes.h  Lines below the table of runs, on its rows and on what its columns mean. */
+/** @file table_notes.h  Lines below the table of runs: notes on its rows, and the meaning of its
+ * columns. */
 #pragma once
 
 #include "common/cli/page.h"
 #include "sim/study/study.h"
 
-/** On one row: a tuned partition, an estimated period, memory that does not suffice. */
+/** Writes the notes of a row: a tuned partition, an estimated period, memory that does not suffice.
+ */
 void rpsim_row_notes_write(const rpsim_study *study, const rpsim_row *row, const rp_page *page);
 
-/** Host memory that there is, of the servers that a group of rows runs on. */
+/** Writes the host memory of the servers that a group of rows runs on. */
 void rpsim_host_note_write(const rpsim_row *row, FILE *stream);
 
-/** @return bits of the legend's sentences that a column of this heading needs. */
+/** @return the bits of the legend's sentences that a column with this heading needs. */
 uint32_t rpsim_legend_of(const char *heading);
 
-/** Meaning of columns, and where the others are. @param sentences rpsim_legend_of all of them */
+/** Writes the meaning of columns, and a pointer to the other columns. @param sentences the bits of
+ * rpsim_legend_of for all columns */
 void rpsim_legend_write(const rpsim_study *study, uint32_t sentences, FILE *stream);
