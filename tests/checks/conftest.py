@@ -54,7 +54,7 @@ def ran(command, *arguments, cwd=None, prefix=(), status=0, out="", err="", said
     either). env is added to the environment; a value of None removes its name.
     """
     name, *words = command.split() if isinstance(command, str) else [command]
-    path = program(name) if os.sep not in str(name) and program(name).exists() else name
+    path = program(name) if os.sep not in str(name) and program(name).is_file() else name
     command = [str(word) for word in (*prefix, path, *words, *arguments)]
     environment = {**os.environ, **(env or {})}
     environment = {key: str(value) for key, value in environment.items() if value is not None}

@@ -19,13 +19,10 @@ traces/models/tiny.yaml .
 traces/platforms/rtx4090x8.yaml platform.yaml
 traces/platforms/h100x64.yaml cluster.yaml
 traces/costs/qwen3-1.7b@rtx4090.yaml costs.yaml
-tests/golden/decoders/llama/config.json weights
-tests/golden/decoders/llama/model.safetensors weights
-tests/golden/decoders/qwen3-moe/config.json experts
-tests/golden/decoders/qwen3-moe/model* experts
+tests/golden/decoders/llama/[cm]* weights
+tests/golden/decoders/qwen3-moe/[cm]* experts
 tests/golden/kineto/zb1p-p2v1m4.0.json kineto.json
-tests/golden/roundpipe/timer.log .
-tests/golden/roundpipe/trace.json.gz .
+tests/golden/roundpipe/t* .
 """
 CELLS = "framework,model,seq_len,global_batch,microbatches,calls,grain,sequence_slices"
 TEXTS = {

@@ -93,10 +93,11 @@ def test_signals(signal_sent, victim, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     executable("rpexec", f"echo $$ >>{tmp_path}/points\nexec sleep 1000")
     executable("rank", 'echo $$ >pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\nexec "$@"')
-    words = "endless.yaml --watchdog-s 1 --db endless.db --rpexec ./rpexec".split()
+    words = ["mpirun", "-n", "3", "./rank", program("rpsweep")]
+    words += "endless.yaml --watchdog-s 1 --db endless.db --rpexec ./rpexec".split()
     with open("out", "w+", encoding="utf-8") as out:
-        job = subprocess.Popen(["mpirun", "-n", "3", "./rank", program("rpsweep"), *words],
-                               env={**os.environ, **ENVIRONMENT}, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        environment = {**os.environ, **ENVIRONMENT}
+        job = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         try:
             started = time.monotonic()
             while not (os.path.exists("points") and len(Path("points").read_text().split()) == 2):

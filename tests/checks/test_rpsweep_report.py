@@ -15,16 +15,13 @@ from lib.store import ask
 EXPERIMENT = """name: small
 question: Which schedule scales?
 options: {fidelity: stage}
-cross:
-  schedule: [gpipe, 1f1b, roundpipe]
-  gpus: [1, 2, 4]
-  microbatches: [8, 16]
+cross: {schedule: [gpipe, 1f1b, roundpipe], gpus: [1, 2, 4], microbatches: [8, 16]}
 """
 DRAWN = 3 if shutil.which("gnuplot") else 0
 
 
 def page(name):
-    """A page, which is well-formed as one of the paper, see report.sh."""
+    """A page, which is well-formed as those of the paper are."""
     assert ran("awk -f", SOURCE / "tests/checks/lib/page.awk", name).out == ""
     if shutil.which("xmllint"):
         ran("xmllint --noout", name)
