@@ -1,12 +1,11 @@
-/* Benchmark: one evaluation of a schedule at hardware fidelity, as a search makes thousands of
- * them.
+/* Benchmark: evaluation of a schedule at hardware fidelity, as a search does it thousands of times.
  *
  * Usage: bench_evaluate REPETITIONS OPTIONS-OF-RPSIM... > evaluate.csv
- * For each run of the command line: ops of all iterations, and the median of the milliseconds of
- * CPU time (the machine may be busy) that rpsim_hardware_case_run takes for all that it finds, for
- * what a search needs (RPSIM_WITHOUT_STEP), and for that with 2 iterations. Repetitions take
- * turns; the first one is a warm-up. The last columns are the periods that the two numbers of
- * iterations give, in milliseconds. */
+ * A row for each run of the command line has the number of ops of all iterations, and three medians
+ * in milliseconds of CPU time (the machine may be busy): rpsim_hardware_case_run with all of its
+ * results, with only the results that a search needs (RPSIM_WITHOUT_STEP), and the latter with 2
+ * iterations. Repetitions take turns; the first repetition is a warm-up. The last two columns are
+ * the periods, in milliseconds, from the full number of iterations and from 2 iterations. */
 #include "sim/rpsim/options_internal.h"
 #include "sim/study/study.h"
 
@@ -69,7 +68,7 @@ static void bench(const rpsim_row *row, int repetitions)
         for (int way = 0; way < WAYS; way++) {
             rpsim_result result;
             if (evaluate(row, way, &ms[way][i], &result) != RP_OK) {
-                return; /* it says why */
+                return; /* the callee has printed the reason */
             }
             period_ps[way] = result.period_ps;
             for (uint32_t g = 0; g < row->run.gpus; g++) {

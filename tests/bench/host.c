@@ -1,20 +1,22 @@
-/* Benchmark of the host backend: how near a step's passes come to the memory's bandwidth, and how
- * much of a block's forward is matrix products.
+/* Benchmark of the host backend: how close the passes of an optimizer step come to the memory's
+ * bandwidth, and the share of matrix products in a block's forward.
  *
  * Usage: bench_host [REPETITIONS [MIB]] > host.csv
  * MIB: size of each fp32 array (default 256, far above caches).
- * Columns: quantity, case, median, minimum and maximum over the repetitions, unit. One warm-up.
+ * Columns: quantity, case, median, minimum and maximum over the repetitions, unit. The first
+ * repetition is a warm-up.
  *
- * Bandwidths count what is read plus what is written: per parameter 28 B in Adam, 6 B in a refresh
- * and in a collect of 16-bit types and 8 B of fp32, 28 B in a fused step of 16-bit types and 32 B
- * of fp32. Lines that a cache fetches before they are overwritten do not count. Two copy loops: one
- * that a compiler makes of `to[i] = from[i]` and one that calls memcpy. All are passes of the same
- * threads over arrays that these have touched first; each pass has a copy loop of its own right
- * before it and one after it, and is held against the mean of the two, so that other load hits pass
- * and loops equally.
+ * Bandwidths count the bytes read plus the bytes written. Per parameter these are 28 B in Adam, 6 B
+ * in a refresh or a collect of 16-bit types and 8 B in fp32, 28 B in a fused step of 16-bit types
+ * and 32 B in fp32. Lines that a cache fetches before they are overwritten do not count. There are
+ * two copy loops: the compiler's loop for `to[i] = from[i]`, and a call of memcpy. Passes and loops
+ * run on the same threads, over arrays that these threads touched first. Each pass is compared with
+ * the mean of two copy loops, run immediately before and after it, so that other load on the
+ * machine hits pass and loops equally.
  *
- * The share of the forward counts the time inside cblas_sgemm, linear layers and attention, on one
- * thread; calls are timed by the linker's --wrap. Block: the sizes of qwen3-0.6b (hidden 1024). */
+ * The share in the forward is the time spent inside cblas_sgemm, in linear layers and attention, on
+ * a single thread; the linker's --wrap times the calls. The block has the sizes of qwen3-0.6b
+ * (hidden 1024). */
 #include "common/base/crew.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/model.h"
@@ -69,14 +71,14 @@ static void print(const char *quantity, const char *of, double *samples, int cou
 
 typedef struct arrays {
     float *p, *g, *m, *v;
-    void *half[2]; /* gradients and working weights of 16 bits */
+    void *half[2]; /* gradients and working weights in 16 bits */
     uint64_t count;
     rpexec_pool *pool;
     rp_dtype dtype;
     uint64_t step;
 } arrays;
 
-/* Compiled so that this does not become a call of memcpy (CMakeLists.txt). */
+/* Compiled so that the loop does not become a call of memcpy (CMakeLists.txt). */
 RPEXEC_VECTOR
 static void copy_floats(float *restrict to, const float *restrict from, uint64_t count)
 {
@@ -139,7 +141,7 @@ static void collect(arrays *a)
     }
 }
 
-/* In fp32 the fifth array is made of both halves. */
+/* The fifth array of the fp32 step is made of both 16-bit arrays. */
 static void fused(arrays *a)
 {
     const rpexec_adam_factors factors = factors_of(a);
@@ -185,10 +187,10 @@ static void fill_piece(void *context, uint64_t first, uint64_t count)
     float *const all[] = {a->p, a->g, a->m, a->v};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         for (uint64_t k = first; k < first + count; k++) {
-            all[i][k] = 1e-3f * (float)(k % 1000 + 1); /* no denormals, no zero pages */
+            all[i][k] = 1e-3f * (float)(k % 1000 + 1); /* neither denormals nor zero pages */
         }
     }
-    for (size_t i = 0; i < 2; i++) { /* of both types: finite, no denormals */
+    for (size_t i = 0; i < 2; i++) { /* both 16-bit types: finite, no denormals */
         memset((uint16_t *)a->half[i] + first, 0x2c, count * sizeof(uint16_t));
     }
 }

@@ -2,11 +2,11 @@
  * concurrent flows on 64 routes of a server with 8 GPUs below two PCIe switches.
  *
  * Usage: bench_network [REPETITIONS [EVENTS]] > network.csv
- * An event is one flow that ends and one, of another size on another route, that starts in its
- * place: the rates of all 64 routes change each time. Columns: flows, median and least nanoseconds
- * of CPU time (the machine may be busy) per event over the repetitions, and the median against that
- * of 64 flows. Each repetition is a fresh network, the sizes take turns; the first repetition is a
- * warm-up, and so are the first events of each. */
+ * In an event a flow ends and another flow, of another size and on another route, starts in its
+ * place, so that the rates of all 64 routes change. Columns: flows, median and least nanoseconds of
+ * CPU time (the machine may be busy) per event over the repetitions, and the ratio of the median to
+ * the median for 64 flows. Each repetition makes a fresh network, and the sizes take turns. The
+ * first repetition is a warm-up, as are the first events of each repetition. */
 #include "common/machine/network/network.h"
 #include "common/base/mem.h"
 
@@ -46,8 +46,8 @@ static void require(rp_status status)
     }
 }
 
-/* GPU g: up 2 g, down 2 g + 1. Switch s: up 16 + 2 s, down 17 + 2 s. Memory: in 20, out 21.
- * All 56 ordered pairs of GPUs, and from memory to each GPU. */
+/* GPU g: up 2 g, down 2 g + 1. Switch s: up 16 + 2 s, down 17 + 2 s. Memory: in 20, out 21. Routes:
+ * all 56 ordered pairs of GPUs, and from memory to each GPU. */
 static void make_route(rp_network *network, uint32_t from, uint32_t to)
 {
     uint32_t links[4];
@@ -136,7 +136,7 @@ int main(int argc, char **argv)
     }
     static const uint32_t sizes[SIZES] = {64, 512, 4096};
     static double ns[SIZES][MAX_REPETITIONS];
-    for (int k = -1; k < repetitions; k++) { /* the first one is the warm-up */
+    for (int k = -1; k < repetitions; k++) { /* the first repetition is the warm-up */
         for (size_t i = 0; i < SIZES; i++) {
             ns[i][k < 0 ? 0 : k] = run_once(sizes[i], (uint64_t)events);
         }

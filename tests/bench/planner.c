@@ -1,9 +1,9 @@
 /* Benchmark: rp_plan_make on models of growing length, in every mode.
  *
  * Usage: bench_planner [REPETITIONS] > planner.csv
- * Columns: layers, mode, repetitions, median and minimum microseconds of one plan. Layers are of
- * irregular length (splitmix64, fixed seed), with an empty embedding and a heavy head, the memory
- * limit holds eight layers, the tolerance is 1.1. The first plan of each row is a warm-up. */
+ * Columns: layers, mode, repetitions, median and minimum microseconds of a plan. Layers have
+ * irregular lengths (splitmix64, fixed seed), with an empty embedding and a heavy head; the memory
+ * limit holds eight layers, and the tolerance is 1.1. The first plan of each row is a warm-up. */
 #include "common/planner/planner.h"
 
 #include <inttypes.h>

@@ -1,19 +1,21 @@
-/* Benchmark: rpsim's engine of hardware fidelity against SimGrid, which simulates the same ops and
+/* Benchmark: rpsim's engine at hardware fidelity against SimGrid, which simulates the same ops and
  * the same transfers.
  *
  * Usage: bench_simgrid [REPETITIONS [OPS_SIMGRID [OPS_RPSIM [SECONDS [execs]]]]] > simgrid.csv
  *
- * GPU ops are timers in SimGrid, which is faster than its executions on a host (`execs`).
- * Two cases, interleaved 1F1B on 8 GPUs with four stages each, whose boundaries go through the
- * host: GPU ports of 20.97 GB/s in each direction below a root of 80 GB/s that all share. `plain`
- * has boundaries of 32 MiB, `link_bound` of 128 MiB. One lowered program per size, read by both.
- * Sizes have up to OPS_SIMGRID or OPS_RPSIM ops; beyond the first rpsim runs alone.
+ * GPU ops are timers in SimGrid, because timers are faster than executions on a host (`execs`).
+ * Both cases are interleaved 1F1B on 8 GPUs with four stages each, whose boundary tensors go
+ * through the host: each GPU has a port of 20.97 GB/s per direction, and all ports share a root of
+ * 80 GB/s. `plain` has boundaries of 32 MiB, `link_bound` of 128 MiB. Both simulators read the same
+ * lowered program of each size. SimGrid runs the sizes of up to OPS_SIMGRID ops, rpsim those of up
+ * to OPS_RPSIM ops.
  *
- * Times are CPU seconds of one thread, as the machine may be busy, and of one run. They and the
- * ratio are medians of the repetitions. In each, the two simulators take turns: a run that warms up
- * caches and memory, then runs for at least SECONDS, which count. A ratio is of one repetition.
- * rpsim: rpsim_hardware_run, all preparations included. SimGrid: without making its platform; what
- * depends on what is prepared for it. `relative_error` compares the makespans.
+ * Times are CPU seconds of a single thread and a single run, as the machine may be busy. Times and
+ * ratios are medians of the repetitions. In each repetition the two simulators take turns: a run
+ * warms up caches and memory and does not count, then further runs take at least SECONDS. Each
+ * ratio compares times of the same repetition. rpsim's time is the whole of rpsim_hardware_run,
+ * including its preparations. SimGrid's time leaves out making its platform and preparing the
+ * dependents of each op. `relative_error` compares the makespans.
  * Exit status 1 if the makespans of `plain` differ by more than 1e-6. */
 #include "sim/run/hardware_case.h"
 #include "tests/bench/simgrid_run.h"
@@ -29,7 +31,7 @@
 #include <unistd.h>
 
 #define GPUS 8u
-#define LAYERS 32u /* one per stage, four stages per GPU */
+#define LAYERS 32u /* a layer per stage, four stages per GPU */
 #define HIDDEN 2048u
 #define MAX_REPETITIONS 51
 
@@ -48,14 +50,15 @@ static double cpu_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Everything of one program. */
+/* A program and all that is made for it. */
 typedef struct subject {
     rp_arena *arena;
     rp_program *program;
     rpsim_compute_costs costs;
     rp_machine machine;
     simgrid_case simgrid;
-    uint32_t *pending; /* fresh; each run of SimGrid has a process and so a copy of its own */
+    uint32_t *pending; /* never used up here: each run of SimGrid has its own process, and so its
+                        * own copy */
 } subject;
 
 static void *array(rp_arena *arena, size_t count, size_t size)
@@ -172,9 +175,9 @@ static void make_simgrid(subject *s)
     make_dependents(s);
 }
 
-/* The process that makes SimGrid's processes: its engine can be made once per process. It is forked
- * before anything is measured. After a fork each page that the parent writes costs a fault, which
- * would double the time of rpsim's runs. */
+/* The process that starts SimGrid's processes, because SimGrid's engine can be made only once per
+ * process. It is forked before anything is measured: after a fork each page that the parent writes
+ * costs a fault, which would double the time of rpsim's runs. */
 typedef struct keeper {
     pid_t process;
     int requests;
@@ -231,7 +234,7 @@ static simgrid_result run_simgrid(const subject *s, const keeper *k)
     return result;
 }
 
-/* One run; its CPU seconds are added to `took_s`. Returns the makespan in seconds. */
+/* Runs rpsim once and adds its CPU seconds to `took_s`. @return the makespan in seconds */
 static double run_rpsim(const subject *s, double *took_s)
 {
     double begin_s = cpu_s();
@@ -247,13 +250,13 @@ static double run_rpsim(const subject *s, double *took_s)
     return (double)last * 1e-12;
 }
 
-/* CPU seconds of a run, of as many as take `least_s`. */
+/* @return the CPU seconds of a run: the mean of the runs that together take at least `least_s` */
 static double time_rpsim(const subject *s, double least_s, double *makespan_s_out)
 {
     uint32_t runs = 0;
     double took_s = 0;
     *makespan_s_out = run_rpsim(s, &took_s);
-    took_s = 0; /* that was the warm-up */
+    took_s = 0; /* drops the warm-up */
     do {
         require(run_rpsim(s, &took_s) == *makespan_s_out, "the same run again");
         runs++;
@@ -274,7 +277,7 @@ static double median(double *values, int count)
     return values[count / 2];
 }
 
-/* One row. Returns whether the makespans are as they must be. */
+/* Measures and prints a row. @return whether the makespans agree as they must */
 static bool bench(uint32_t microbatches, uint32_t boundary_mib, bool timers, int repetitions,
                   double least_s, double most_simgrid)
 {

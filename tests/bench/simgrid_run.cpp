@@ -1,6 +1,7 @@
-/* The SimGrid side of bench_simgrid: the same ops and transfers in SimGrid 3.32 (s4u), without
+/* The SimGrid side of bench_simgrid: the same ops and transfers in SimGrid 3.32 (s4u). There are no
  * actors: activities are created when they are ready and followed up in callbacks, which is the
- * cheapest way to drive it. Its model is set up as tests/golden/contention.json says ("about"). */
+ * cheapest way to drive SimGrid. Its model is set up as tests/golden/contention.json says
+ * ("about"). */
 #include "tests/bench/simgrid_run.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ struct simulation {
     sg::Host *memory = nullptr;
     std::vector<uint32_t> next; /* op at the head of each queue */
     std::vector<char> running;
-    std::vector<sg::ActivityPtr> kept; /* two per queue: the last one may still be ending */
+    std::vector<sg::ActivityPtr> kept; /* two per queue: the last activity may still be ending */
     std::vector<copy_engine> engines;
     uint32_t ended = 0;
     double makespan_s = 0;

@@ -1,6 +1,6 @@
-/** @file simgrid_run.h  What bench_simgrid gives to SimGrid: a lowered program as plain arrays.
- * SimGrid's interface is C++, librp's headers are C17 (array parameters with static), so the two
- * meet here.
+/** @file simgrid_run.h  The input of bench_simgrid's SimGrid side: a lowered program as plain
+ * arrays. SimGrid's interface is C++ and librp's headers are C17 (array parameters with static), so
+ * the two sides share only this header.
  */
 #pragma once
 
@@ -8,31 +8,32 @@
 
 #define SIMGRID_NO_ENGINE UINT32_MAX
 
-/** Everything is borrowed. Ops are numbered as in the program, queue after queue. */
+/** Borrows all of its arrays. Ops are numbered as in the program, queue after queue. */
 typedef struct simgrid_case {
     uint32_t gpus;
     uint32_t op_count;
     uint32_t queue_count;
     const uint32_t *queue_begin;     /**< [queue] */
     const uint32_t *queue_end;       /**< [queue] */
-    const uint32_t *queue_engine;    /**< [queue] 2 gpu: uploads, 2 gpu + 1: downloads, or none */
+    const uint32_t *queue_engine;    /**< [queue] 2 gpu: uploads, 2 gpu + 1: downloads, or
+                                      * SIMGRID_NO_ENGINE */
     const uint32_t *queue_of;        /**< [op] */
-    const double *seconds;           /**< [op] of compute ops */
-    const double *bytes;             /**< [op] of transfers */
+    const double *seconds;           /**< [op] seconds of compute ops */
+    const double *bytes;             /**< [op] bytes of transfers */
     uint32_t *pending;               /**< [op] open waits; used up by the runs */
     const uint32_t *dependent_begin; /**< [op + 1] into dependents */
     const uint32_t *dependents;
-    double link_Bps; /**< of each GPU and direction */
-    double root_Bps; /**< shared by all transfers; 0: not a bottleneck */
+    double link_Bps; /**< bytes per second of each GPU's link in each direction */
+    double root_Bps; /**< bytes per second shared by all transfers; 0: not a bottleneck */
     int timers;      /**< GPU ops are timers; otherwise executions on a host of their own */
 } simgrid_case;
 
-/** Outcome of a case that SimGrid has run. */
+/** Result of a case in SimGrid. */
 typedef struct simgrid_result {
     double makespan_s;
-    double cpu_s; /**< CPU seconds of this process per run, of the runs after a warm-up */
+    double cpu_s; /**< CPU seconds of this process per run, without the warm-up */
     uint32_t runs;
-    uint32_t ended; /**< ops of the last run; 0 where another run ended fewer */
+    uint32_t ended; /**< ops of the last run; 0 if another run ended fewer ops */
 } simgrid_result;
 
 #ifdef __cplusplus
@@ -40,8 +41,8 @@ extern "C" {
 #endif
 
 /**
- * Runs the case again and again for at least `least_s` CPU seconds, once at least; once per
- * process, since SimGrid's engine is one per process.
+ * Runs the case at least once, and again until the runs have taken `least_s` CPU seconds. To be
+ * called once per process, since SimGrid makes only a single engine per process.
  */
 void bench_run_simgrid(const simgrid_case *of, double least_s, simgrid_result *result_out);
 

@@ -1,10 +1,11 @@
-/* Benchmark: rpsim on interleaved programs of growing size, generation, validation, simulation,
- * metrics and bound included, one run of rpsim per sample as a user would start it.
+/* Benchmark: rpsim on interleaved programs of growing size, including generation, validation,
+ * simulation, metrics and bound. Each sample is a run of rpsim as a user would start it.
  *
  * Usage: bench_stage_engine RPSIM [REPETITIONS] > stage_engine.csv
- * Columns: ops, median and minimum wall seconds of the whole process, seconds inside (sim_wall_s),
- * peak resident bytes per op, and the two ratios that matter across machines: median against the
- * process that runs the smallest size, per op. The first run of each size is a warm-up. */
+ * Columns: ops, repetitions, median and minimum wall seconds of the whole process, median of the
+ * seconds inside (sim_wall_s), nanoseconds and peak resident bytes per op, and the time per op
+ * divided by the time per op at the smallest size, a ratio that compares across machines. The first
+ * run of each size is a warm-up. */
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -153,7 +154,8 @@ int main(int argc, char **argv)
     write_costs(costs);
     puts("ops,repetitions,median_s,min_s,inside_median_s,ns_per_op,peak_bytes_per_op,"
          "per_op_vs_smallest");
-    /* Multiples of the GPUs, as the interleaved rule wants; the last one has just over 10^7 ops. */
+    /* Multiples of the number of GPUs, as the interleaved rule requires; the last program has just
+     * over 10^7 ops. */
     static const int microbatches[] = {640, 1280, 2560, 5120, 7872};
     double first_per_op = 0;
     for (size_t i = 0; i < sizeof microbatches / sizeof microbatches[0]; i++) {

@@ -1,17 +1,17 @@
-/* Benchmark: the store with as many rows as large sweeps give, and the time of each view.
+/* Benchmark: the store with as many rows as a large sweep writes, and the time of each view.
  *
  * Usage: bench_store FILE [ROWS [REPETITIONS]] > store.csv
- * FILE is made anew and removed. ROWS (10^7) are rows of the tables runs and metrics together; the
- * rows of results and points come on top. The runs are those of experiments/sweep-100k.yaml: its
- * 25 schedules and models at stage fidelity, really simulated once each, then varied: the times'
- * factors, and what follows from them in configuration, costs and metrics. Of 20 variations 17
- * change times, two have another seed and number of microbatches and nothing changed, one repeats
- * the one before, as a newer run. Every hundredth point fails. 625 published cells (schedule,
- * model, GPUs, microbatches) stand in `reference`.
+ * FILE is made anew and removed. ROWS (10^7) counts the rows of the tables runs and metrics
+ * together; the rows of results and points come on top. The runs are those of
+ * experiments/sweep-100k.yaml: each of its 25 schedules and models is simulated once at stage
+ * fidelity. Its variations have other factors of the times, with configuration, costs and metrics
+ * to match. In every 20 variations, 17 change times, two change only the seed and the number of
+ * microbatches, and the last repeats the previous run as a newer run. Every hundredth point fails.
+ * The table `reference` has 625 published cells (schedule, model, GPUs, microbatches).
  *
- * "Answers" means: a new connection prepares the query, steps through ALL rows of the result, and
- * looks at every column of each. Columns of the CSV: what, the query, rows of the result, median
- * and minimum over the repetitions, unit. */
+ * To answer a query, a new connection prepares it, steps through ALL rows of the result, and looks
+ * at every column of each row. Columns of the CSV: the kind of figure, the query, rows of the
+ * result, median and minimum over the repetitions, unit. */
 #include "common/base/log.h"
 #include "sim/study/record.h"
 
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define COMMIT_POINTS 5000u /* as rpsweep */
+#define COMMIT_POINTS 5000u /* as in rpsweep */
 #define MAX_REPETITIONS 101
 #define MAX_METRICS 32
 
@@ -87,14 +87,14 @@ typedef struct texts {
     char json[4096];
 } texts;
 
-/* The configuration with another "set". */
+/* Gives the configuration another "set". */
 static void vary_json(const rp_store_run *template, const char *changes, const char *costs,
                       uint32_t microbatches, texts *t)
 {
     char *json = NULL;
     sqlite3 *memory = NULL;
     static sqlite3_stmt *statement;
-    if (statement == NULL) { /* lives as long as the bench */
+    if (statement == NULL) { /* lives as long as the benchmark */
         sqlite3_open(":memory:", &memory);
         sqlite3_prepare_v2(memory,
                            "SELECT json_set(?, '$.set', ?, '$.costs', ?, '$.microbatches', ?)", -1,
@@ -111,7 +111,7 @@ static void vary_json(const rp_store_run *template, const char *changes, const c
     sqlite3_reset(statement);
 }
 
-/* A point of the sweep. */
+/* Makes a point of the sweep. */
 static void vary(const rp_store_run *template, uint64_t variation, texts *t,
                  rp_store_metric metrics[MAX_METRICS], rp_store_run *run)
 {
@@ -152,7 +152,7 @@ static void vary(const rp_store_run *template, uint64_t variation, texts *t,
     run->config_json = t->json;
 }
 
-/* @return the number of runs that it has added */
+/* @return the number of runs added */
 static uint64_t fill(rp_store *store, const rp_store_run templates[TEMPLATES], uint64_t rows)
 {
     int64_t experiment = 0;
@@ -217,7 +217,7 @@ static int by_size(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Steps through all of the result. @return the number of its rows */
+/* Steps through the whole result. @return its number of rows */
 static uint64_t answer(const char *path, const char *sql)
 {
     static volatile int seen;
@@ -270,7 +270,7 @@ static void remove_store(const char *path)
 
 int main(int argc, char **argv)
 {
-    /* No comma in a query: the CSV has none quoted. */
+    /* No query has a comma, because the CSV quotes no field. */
     static const char *const queries[] = {
         "SELECT * FROM best",
         "SELECT * FROM wins",

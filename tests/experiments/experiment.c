@@ -1,4 +1,4 @@
-/* Experiment files: which points they mean, and what is wrong with bad ones. */
+/* Experiment files: the points that they mean, and the mistakes in bad files. */
 #include "experiments/experiment.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
@@ -131,7 +131,7 @@ Test(experiment, comparison_needs_numbers)
               rp_test_messages);
 }
 
-/* Every mistake with its line, and what is valid. */
+/* Every mistake is reported with its line and the valid values. */
 Test(experiment, bad_files)
 {
     static const struct {
@@ -186,7 +186,7 @@ Test(experiment, bad_files)
     }
 }
 
-/* Values of a point are those of its keys: none is read as another option. */
+/* The values of a point are those of its keys: none is read as another option. */
 Test(experiment, bad_points)
 {
     static const struct {
@@ -231,7 +231,7 @@ Test(experiment, aliases)
     EXPECT_POINTS("name: &n a\noptions: {model: *n}\n", "rpsim --model a");
 }
 
-/* The store's process reads the same outcome that a worker has sent. */
+/* The process of the store reads the same outcome that a worker has sent. */
 Test(experiment, outcomes_survive_the_way)
 {
     rp_text message = {0};
@@ -259,8 +259,8 @@ Test(experiment, outcomes_survive_the_way)
     rp_text_fini(&message);
 }
 
-/* A megabyte of each takes minutes where time grows with the square: then SIGALRM ends the test.
- * Criterion's own timeout leaks now and then. */
+/* If time grew with the square of the size, a megabyte would take minutes: then SIGALRM ends the
+ * test. Criterion's own timeout sometimes leaks. */
 Test(experiment, nested_files_are_refused_in_linear_time)
 {
     (void)alarm(60);

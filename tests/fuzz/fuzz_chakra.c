@@ -1,6 +1,7 @@
-/* The reader of Chakra execution traces. The first byte says where the second rank's file begins,
- * in 256ths of the rest; 0: there is one rank. What is accepted runs to its end: no rank does more
- * than one GPU computation without exact times at a time, and nothing ends behind the makespan. */
+/* The reader of Chakra execution traces. The first byte gives the beginning of the second rank's
+ * file, in 256ths of the rest; 0: there is a single rank. An accepted trace runs to its end:
+ * without exact times a rank never does two GPU computations at once, and no node ends after the
+ * makespan. */
 #include "sim/interchange/chakra.h"
 #include "tests/fuzz/fuzz.h"
 

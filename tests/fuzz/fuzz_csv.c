@@ -1,5 +1,5 @@
-/* The readers of separated values. The first byte picks the table of partitions, a timeline of the
- * small program below, or any table, with one of three separators; the rest is the file. */
+/* The readers of separated values. The first byte picks a table (of partitions, a timeline of the
+ * small program below, or any table) and one of three separators; the rest is the file. */
 #include "common/formats/csv.h"
 #include "common/inputs/partition.h"
 #include "common/timeline/timeline_csv.h"
@@ -78,7 +78,7 @@ static rp_status read_timeline(const char *bytes, size_t length)
     return status;
 }
 
-/* Every cell as a number, until one is none. */
+/* Reads every cell as a number, up to the first cell that is no number. */
 static rp_status read_numbers(const rp_csv *table)
 {
     for (uint32_t i = 0; i < table->rows; i++) {

@@ -1,5 +1,5 @@
-/* The reader of rpsim --flows. What it accepts has ends that obey the links, and the same ends when
- * the file lists its flows in reverse. */
+/* The reader of rpsim --flows. In an accepted file the ends of flows obey the links, and are the
+ * same if the file lists its flows in reverse. */
 #include "sim/rpsim/flows.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -11,9 +11,9 @@
 
 /* Ends are rounded to ticks of a picosecond or less and printed as the nearest double. */
 #define SLACK_S 1e-12
-#define SLACK 1e-9 /* relative: rates and service are doubles */
+#define SLACK 1e-9 /* relative error: rates and service are doubles */
 
-/* Output of --flows; NULL where it refuses. The caller decrefs it. */
+/* @return the output of --flows, or NULL if it refuses; the caller calls json_decref */
 static json_t *solve(const char *bytes, size_t length, rp_status *status_out)
 {
     rp_arena *arena = NULL;
@@ -53,7 +53,8 @@ static double number_of(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-/* The narrowest link of a flow's route, in bytes per second; infinite where it has no links. */
+/* @return the capacity of the narrowest link on a flow's route, in bytes per second; infinite if
+ * the route has no links */
 static double narrowest(const json_t *flow, const json_t *capacities)
 {
     double least = INFINITY;
@@ -79,7 +80,7 @@ static bool uses(const json_t *flow, const char *link)
     return false;
 }
 
-/* No link carries more between its first start and its last end than it can. */
+/* A link must not carry more than its capacity between its first start and its last end. */
 static void check_link(const char *link, double capacity, const json_t *flows, const json_t *ends)
 {
     double bytes = 0;
@@ -120,7 +121,7 @@ static void check_scenario(const json_t *scenario, const json_t *result)
     }
 }
 
-/* Turns the flows of every scenario round. */
+/* Reverses the flows of every scenario. */
 static void reverse(json_t *document)
 {
     for (size_t i = 0; i < scenario_count(document); i++) {

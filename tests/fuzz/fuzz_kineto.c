@@ -1,5 +1,5 @@
-/* The reader of Kineto traces: what is accepted becomes a cost table, and where all stages are
- * there, one that the reader of cost tables takes as it was written. */
+/* The reader of Kineto traces. An accepted trace becomes a cost table. If it has all stages, the
+ * reader of cost tables reads back the table as it was written. */
 #include "sim/interchange/kineto.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
-/* The reader of program texts. What it accepts survives a round trip, and runs without a deadlock.
- */
+/* The reader of program texts. An accepted program survives a round trip, and runs without a
+ * deadlock. */
 #include "common/base/hash.h"
 #include "common/inputs/costs.h"
 #include "sim/engine/hardware_engine.h"
@@ -41,7 +41,7 @@ static void check_round_trip(const rp_program *program)
     free(second.bytes);
 }
 
-/* Times of all magnitudes that a cost table may have, some of them zero. */
+/* A time of any magnitude that a cost table may have, sometimes zero. */
 static int64_t next_time(uint64_t *state, int64_t limit)
 {
     *state = rp_hash_add(*state, 1);
@@ -83,7 +83,7 @@ static void check_result(const rpsim_result *result)
     fuzz_require(m->lower_bound_ps <= m->makespan_ps, "the bound is below the makespan");
 }
 
-/* Compute times as at stage fidelity; a machine on which everything is possible. */
+/* Compute times as at stage fidelity, on a machine that allows every transfer. */
 static void fill_hardware(const rp_program *program, const rp_costs *table, rp_arena *arena,
                           rpsim_compute_costs *costs, rp_machine *machine)
 {
@@ -116,7 +116,8 @@ static void fill_hardware(const rp_program *program, const rp_costs *table, rp_a
                             .peer_pcie = true};
 }
 
-/* Lowered programs run on hardware, too, or take too long for the clock. */
+/* Lowered programs also run at hardware fidelity, or are refused because their times are too long
+ * for the clock. */
 static void check_hardware(const rp_program *program, const rp_costs *table, rp_arena *arena)
 {
     rpsim_compute_costs costs;
@@ -132,7 +133,7 @@ static void check_hardware(const rp_program *program, const rp_costs *table, rp_
     rp_timeline_destroy(timeline);
 }
 
-/* Takes the program over. */
+/* Runs a program and destroys it. */
 static void check_run(rp_program *program)
 {
     rp_arena *arena = NULL;

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Properties that a loader relies on afterwards: tensors inside the file, one behind the other, as
- * large as their shapes. */
+/* Properties on which a loader relies: tensors lie inside the file, without gaps or overlaps, and
+ * are as large as their shapes. */
 static void check(const rpexec_safetensors *file, size_t size)
 {
     static const uint64_t widths[RP_DTYPE_COUNT] = {4, 2, 2};

@@ -1,5 +1,5 @@
-/* The readers of token files. First byte even: the rest is a file. Odd: the second byte is the
- * length of Megatron's .bin, which follows, and then its .idx. */
+/* The readers of token files. If the first byte is even, the rest is a file. If it is odd, the
+ * second byte is the length of Megatron's .bin, which follows, and then comes its .idx. */
 #include "exec/data/tokens.h"
 #include "exec/operators/operators.h"
 #include "tests/fuzz/fuzz.h"
@@ -8,7 +8,7 @@
 
 #define SEQ_LEN 3u
 
-/* Properties of every file: all tokens can be read, and documents begin one behind the other. */
+/* Properties of every file: all tokens can be read, and the beginnings of documents ascend. */
 static void check(const rpexec_token_file *f, const uint8_t *data, size_t size)
 {
     uint64_t most = rpexec_token_file_most(f);
@@ -30,7 +30,7 @@ static void check(const rpexec_token_file *f, const uint8_t *data, size_t size)
     }
 }
 
-/* Labels by a look at all documents for each token. */
+/* Computes labels by a look at all documents for each token. */
 static void check_labels(const rpexec_token_file *f)
 {
     rpexec_tokens t = {.file = *f, .seq_len = SEQ_LEN};
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < before || (indexed && size - before < data[1])) {
         return fuzz_end();
     }
-    /* Copies of their own length, whose ends a sanitizer knows. */
+    /* Copies of exactly this length, so that a sanitizer knows their ends. */
     size_t length = indexed ? data[1] : size - before;
     uint8_t *values = malloc(length == 0 ? 1 : length);
     uint8_t *index = malloc(size - before - length == 0 ? 1 : size - before - length);

@@ -1,7 +1,7 @@
-/* The reader of PyTorch's schedule CSVs; behind "|" and a digit the rest is a file with so many
- * forward stages and separate backward stages. What is accepted is lowered and written in every
- * dialect, and read back to the same actions; and small ones become a program that runs to its end.
- */
+/* The reader of PyTorch's schedule CSVs. If the input begins with "|" and a digit, the rest is a
+ * file with that number of forward stages and with separate backward stages. An accepted schedule
+ * is lowered and written in every dialect, and read back with the same actions; a small schedule
+ * also becomes a program that runs to its end. */
 #include "common/torch/torch_csv.h"
 #include "sim/run/case.h"
 #include "tests/fuzz/fuzz.h"
@@ -56,7 +56,7 @@ static void lower(const rp_torch_csv *csv, bool waits, rp_arena *arena)
     }
 }
 
-/* One layer per stage, one picosecond per layer and direction. */
+/* Each stage has one layer, and each layer takes a picosecond in each direction. */
 static void run(const rp_torch_csv *csv, rp_recompute recompute, rp_arena *arena)
 {
     int64_t forward_ps[MOST_STAGES];
@@ -86,9 +86,9 @@ static void run(const rp_torch_csv *csv, rp_recompute recompute, rp_arena *arena
     rp_schedule_type schedule = rp_torch_csv_schedule;
     rp_partition partition = {.forward_count = csv->stage_count, .forward_layers = layers};
     if (csv->separate && csv->forward_count >= csv->stage_count) {
-        return; /* no backward */
+        return; /* it has no backward */
     }
-    if (csv->separate) { /* all layers where a step begins, or in the head's stage */
+    if (csv->separate) { /* all layers in the stage that begins a step, or in the head's */
         schedule.separate_backward = true;
         partition.forward_count = csv->forward_count;
         partition.backward_count = csv->stage_count - csv->forward_count;

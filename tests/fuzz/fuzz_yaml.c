@@ -1,5 +1,5 @@
-/* The YAML readers. The first byte picks model, platform or costs; the rest is the file. Input that
- * begins with { is a config.json as a whole. */
+/* The YAML readers. The first byte picks the reader of models, platforms or costs; the rest is the
+ * file. Input that begins with { is read as a whole config.json. */
 #include "common/inputs/costs.h"
 #include "common/inputs/huggingface/config.h"
 #include "common/inputs/model.h"
@@ -21,7 +21,7 @@ static void check_model(const rp_model *m)
     fuzz_require(m->total_parameters / m->layers >= m->layer_parameters, "all layers fit a count");
 }
 
-/* Layers may be of several kinds; the model's own is one of them. */
+/* Layers may be of several kinds, and the model's own kind is among them. */
 static void check_kinds(const rp_model *m)
 {
     uint64_t total = 0;
@@ -118,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_kinds(&model);
     } else if (status != RP_OK) {
         fuzz_require_refusal(status, json ? "valid values are" : NULL);
-        /* Of a key alone there may be no other cause. */
+        /* If the message names only a key, it has no other cause. */
         const char *named = json ? ": valid values are " : "; valid values are ";
         named = json && strstr(fuzz_log(), named) == NULL ? "; valid values are " : named;
         fuzz_require(strstr(fuzz_log(), named) != NULL, "valid values are named");

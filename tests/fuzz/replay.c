@@ -1,5 +1,5 @@
-/* Runs a harness over every file of the given folders: what a compiler without libFuzzer does with
- * a committed corpus. Fails where a folder is missing or empty. */
+/* Runs a harness over every file of the given folders, so that a compiler without libFuzzer can use
+ * a committed corpus. Fails if a folder is missing or empty. */
 #include "tests/fuzz/fuzz.h"
 
 #include <dirent.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The block ends where the file ends, so that a sanitizer sees a read behind it. */
+/* The memory block ends with the file, so that a sanitizer sees any read beyond it. */
 static void run_file(const char *path)
 {
     FILE *stream = fopen(path, "rb");

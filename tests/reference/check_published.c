@@ -1,6 +1,6 @@
 /* check_published PAPER_DIR [CHECK_VALUES_CSV]
  * Compares the slow reference with the 25 published rows (8 GPUs, 16 microbatches) and with the
- * further check values. Exit status 0: all agree to 0.0006 ms; 1: some do not; 2: bad input. */
+ * further check values. Exit status 0: all agree to 0.0006 ms; 1: some differ; 2: bad input. */
 #include "tests/reference/slow_reference.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static const char *const SCHEDULES[] = {"gpipe", "1f1b", "interleaved-1f1b", "lo
                                         "roundpipe"};
 static const char *const RECOMPUTES[] = {"none", "wait", "early"};
 
-/* One configuration and the arrays it points to. */
+/* A configuration and the arrays to which it points. */
 typedef struct check_case {
     slow_config config;
     int64_t fwd_ps[MAX_LAYERS], bwd_ps[MAX_LAYERS];
@@ -259,7 +259,7 @@ static bool check_value_row(const char *folder, char **field)
     return check_one(field[0], "makespan", result.makespan_ps, field[9]);
 }
 
-/* Checks every row after the header; returns how many rows failed. */
+/* Checks every row after the header. @return the number of rows that failed */
 static int check_file(FILE *file, char separator, int fields, const char *folder,
                       bool (*check_row)(const char *folder, char **field), int *rows_out)
 {

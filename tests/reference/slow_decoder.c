@@ -58,10 +58,10 @@ slow_parameter *slow_decoder_parameters(const slow_decoder *m, int *count_out, s
     return list.items;
 }
 
-/* ---- one run --------------------------------------------------------------------------------- */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
-/* Everything a block computes, kept: x -> n1 -> q0, k0, v -> (norm) q1, k1 -> (turned) q, k -> o ->
- * u = x + o Wo -> n2 -> g, p -> s -> y = u + s Wdown. */
+/* All values that a block computes, kept for the backward: x -> n1 -> q0, k0, v -> (norm) q1, k1 ->
+ * (turned) q, k -> o -> u = x + o Wo -> n2 -> g, p -> s -> y = u + s Wdown. */
 typedef struct slow_block {
     const double *x;
     double *n1, *q0, *k0, *v, *q1, *k1, *q, *k, *o, *u, *n2, *g, *p, *s, *y;
@@ -189,7 +189,7 @@ static slow_block block_forward(slow_pass *r, int layer, const double *x)
     return b;
 }
 
-/* du from dy, and the gradients of the MLP's weights. */
+/* @return du, from dy; also computes the gradients of the MLP's weights */
 static double *mlp_backward(slow_pass *r, int layer, const slow_block *b, const double *dy)
 {
     const slow_decoder *m = r->m;
@@ -214,7 +214,8 @@ static double *mlp_backward(slow_pass *r, int layer, const slow_block *b, const 
     return du;
 }
 
-/* Gradient of a projection's output from that of the turned queries or keys. */
+/* Computes the gradient of a projection's output from the gradient of the turned queries or keys.
+ */
 static double *turn_back(slow_pass *r, int layer, int heads, const char *norm, const double *before,
                          const double *dx)
 {
@@ -264,7 +265,7 @@ static double *block_backward(slow_pass *r, int layer, const slow_block *b, cons
     return dx;
 }
 
-/* Loss of the head on x; dx of it where gradients are wanted. */
+/* @return the head's loss on x @param dx gradient of x, or NULL if it is not wanted */
 static double head(slow_pass *r, const double *x, double *dx)
 {
     const slow_decoder *m = r->m;

@@ -1,5 +1,5 @@
-/* A whole decoder in double precision, made of slow_operators.h: loss and the gradients of all
- * parameters of one batch. Names, shapes and order of the parameters: executor.md section 4.3. */
+/* A whole decoder in double precision, made of slow_operators.h: its loss and the gradients of all
+ * parameters for a batch. Names, shapes and order of the parameters: executor.md section 4.3. */
 #pragma once
 
 #include "tests/reference/slow_operators.h"
@@ -14,11 +14,11 @@ typedef struct slow_decoder {
 
 #define SLOW_NAME_SIZE 80
 
-/* A parameter [rows, columns]; a vector has one row. */
+/* A parameter [rows, columns]; a vector is a single row. */
 typedef struct slow_parameter {
     char name[SLOW_NAME_SIZE]; /* with "model.layers.N." */
     int rows, columns;
-    size_t offset; /* of its first element among all parameters */
+    size_t offset; /* index of its first element among the elements of all parameters */
 } slow_parameter;
 
 /* All parameters; a tied head has no table of its own. The caller frees the list. */
@@ -31,7 +31,7 @@ typedef struct slow_batch {
     const int32_t *labels; /* [sequences][seq_len], or SLOW_IGNORED */
 } slow_batch;
 
-/* The loss, averaged over the labels that are not ignored (there must be one), of weights as
- * slow_decoder_parameters lays them out. `gradients`, as long, is overwritten; may be NULL. */
+/* The loss of weights in the layout of slow_decoder_parameters, averaged over the labels that are
+ * not ignored (at least one). @param gradients as long as weights, overwritten; may be NULL */
 double slow_decoder_loss(const slow_decoder *decoder, const slow_batch *batch,
                          const double *weights, double *gradients);

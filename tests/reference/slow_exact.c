@@ -10,7 +10,7 @@
 typedef struct slow_words {
     int microbatches, capacity;
     int count;
-    char (*words)[MOST_CELLS]; /* "FIFWIW": which kind comes next */
+    char (*words)[MOST_CELLS]; /* "FIFWIW": the kind of each cell in turn */
 } slow_words;
 
 static void extend(slow_words *w, const char *begun, int forwards, int inputs, int weights)

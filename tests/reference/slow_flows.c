@@ -12,8 +12,8 @@ static int uses(const slow_flow *flow, int link)
     return 0;
 }
 
-/* Rate of each flow on `link` that has none yet, if they shared the rest of its capacity; infinite
- * where there is no such flow. */
+/* The rate of each flow on `link` that has no rate yet, if these flows shared the rest of the
+ * link's capacity; infinite if there is no such flow. */
 static long double share(const double *capacities, const slow_flow *flows, int flow_count, int link)
 {
     long double left = capacities[link];
@@ -55,7 +55,7 @@ void slow_flows_fill(const double *capacities, int link_count, slow_flow *flows,
     }
 }
 
-/* The time until the next start or end; INFINITY where nothing is to come. */
+/* The time until the next start or end; INFINITY if there is none. */
 static long double next_step(const slow_flow *flows, int flow_count, long double now)
 {
     long double step = INFINITY;

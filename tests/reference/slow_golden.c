@@ -18,8 +18,8 @@ typedef struct slow_case {
 } slow_case;
 
 /* The tiny model of executor.md 3.3 in both families: d = 32, 2 blocks, GQA 4/2, V = 97, S = 17.
- * The rotation's base is large enough for Llama's scaling to change half of the frequencies. Deep:
- * a layer for every stage of 8 GPUs with two stages each. */
+ * The rotation's base is large enough for Llama's scaling to change half of the frequencies. The
+ * deep model has a layer for each of 16 stages: 8 GPUs with two stages each. */
 static const slow_case cases[] = {
     {"tied", {2, 32, 4, 2, 8, 48, 97, 1e6, 1e-6, true, true, false}, 4, 17},
     {"untied", {2, 32, 4, 2, 8, 48, 97, 5e5, 1e-5, false, false, true}, 4, 17},
@@ -37,8 +37,9 @@ static double uniform(uint64_t *state)
     return (double)(*state >> 40) / (1 << 23) - 1;
 }
 
-/* Norms about 1; matrices that keep the variance of what goes through them, but those that add to
- * the residual stream: 2 L of them add up to one; the table's rows have variance 1/3. */
+/* Norm weights are about 1. Matrices keep the variance of their inputs, except for the 2 L matrices
+ * that add to the residual stream, whose outputs together have the variance of one input. The rows
+ * of the table have variance 1/3. */
 static float initial(const slow_parameter *p, int layers, uint64_t *state)
 {
     if (strstr(p->name, "norm") != NULL) {
@@ -136,7 +137,7 @@ void slow_golden_free(slow_golden *g)
     *g = (slow_golden){.count = 0};
 }
 
-/* ---- the format: one walk over all fields, for writing and for reading ----------------------- */
+/* ---- the format: the same walk over all fields writes and reads ------------------------------ */
 
 typedef struct slow_walk {
     FILE *stream;
@@ -199,7 +200,7 @@ static void walk_ints(slow_walk *w, int32_t **values, int count)
     }
 }
 
-/* Sizes are of tests: what is larger is no golden file. */
+/* True if the sizes are those of a test; a larger file is no golden file. */
 static bool plausible(const slow_golden *g)
 {
     const slow_decoder *d = &g->decoder;
@@ -232,7 +233,7 @@ static void walk_header(slow_walk *w, slow_golden *g)
     walk_int(w, &g->seq_len);
 }
 
-/* Names and shapes are those of the configuration, in its order; a file may not say otherwise. */
+/* Names and shapes must be those of the configuration, in its order. */
 static void walk_tensor(slow_walk *w, slow_golden_tensor *t)
 {
     int length = (int)strlen(t->shape.name);
@@ -308,7 +309,7 @@ static const char *walk(slow_walk *w, slow_golden *g)
 
 bool slow_golden_write(const slow_golden *golden, FILE *stream)
 {
-    slow_golden copy = *golden; /* only read while it is written */
+    slow_golden copy = *golden; /* the walk only reads it when it writes the file */
     slow_walk w = {.stream = stream};
     return walk(&w, &copy) == NULL;
 }

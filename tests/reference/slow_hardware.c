@@ -50,7 +50,8 @@ static bool may_start(const slow_hardware *h, int number)
     return true;
 }
 
-/* When the op before it and all it waits for have ended and been noticed. */
+/* The time at which the previous op of the queue and all ops for which this op waits have ended and
+ * been noticed. */
 static int64_t noticed_ps(const slow_hardware *h, int number)
 {
     const slow_hardware_op *op = &h->ops[number];
@@ -96,7 +97,7 @@ static bool is_timed(slow_op_state state)
     return state == SLOW_BUSY || state == SLOW_LATENT || state == SLOW_LATE;
 }
 
-/* Of the ops in `state` (due now, where they are timed) the one with the least order, or -1. */
+/* @return the first op in `state` by its order, among timed ops only if it is due now; -1: none */
 static int first_in(const slow_hardware *h, slow_op_state state, int engine)
 {
     int first = -1;
@@ -161,7 +162,7 @@ static int64_t arrival_ps(const slow_hardware *h, const slow_hardware_op *op)
     return h->now_ps + (int64_t)floorl(op->left / op->speed + 0.5L);
 }
 
-/* Flows whose end is now, all at once. */
+/* Lets all flows arrive whose end is now. */
 static void let_arrive(slow_hardware *h)
 {
     set_speeds(h);
@@ -173,7 +174,7 @@ static void let_arrive(slow_hardware *h)
     }
 }
 
-/* Deals with one thing that happens now. Returns whether there was one. */
+/* Deals with a single event of this instant. @return false if there was none */
 static bool step(slow_hardware *h)
 {
     const slow_op_state timed[] = {SLOW_BUSY, SLOW_LATENT, SLOW_LATE};
@@ -201,7 +202,7 @@ static bool step(slow_hardware *h)
     return true;
 }
 
-/* Moves the clock to the next event. Returns false where there is none. */
+/* Moves the clock to the next event. @return false if there is none */
 static bool pass_time(slow_hardware *h)
 {
     int64_t next_ps = INT64_MAX;

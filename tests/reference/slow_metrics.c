@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Times that one GPU's idle time is split by; times are -1 where there is no such op. */
+/* Times that split a GPU's idle time; -1 if there is no such op. */
 typedef struct slow_marks {
     int64_t first_begin;
     int64_t last_end;
@@ -11,7 +11,7 @@ typedef struct slow_marks {
     int64_t window_start; /* end of the last warm-up forward */
 } slow_marks;
 
-/* A forward that ended at `end`: is it a warm-up forward of this GPU, so far the last one? */
+/* Notes a warm-up forward of this GPU that ended at `end` if it is the last so far. */
 static void slow_mark_forward(const slow_sim *sim, int gpu, int64_t end, int *seen,
                               slow_marks *marks)
 {
@@ -52,7 +52,7 @@ static slow_marks slow_mark(const slow_sim *sim, int gpu)
     return marks;
 }
 
-/* Adds one idle gap [from, to) of a GPU to the part it belongs to. */
+/* Adds an idle gap [from, to) of a GPU to the part of the bubble to which it belongs. */
 static void slow_add_gap(const slow_marks *marks, int64_t from, int64_t to, slow_result *result)
 {
     int64_t drain_from = marks->last_backward_end < 0 ? marks->last_end : marks->last_backward_end;
@@ -87,8 +87,8 @@ static void slow_measure_gpu(const slow_sim *sim, int gpu, slow_result *result)
 
 /* ---- lower bound ----------------------------------------------------------------------------- */
 
-/* tail[i]: the longest path from op i's end to the end of a non-empty unit, 0 where op i is the
- * last one itself, -1 where op i is empty and nothing non-empty comes after it. */
+/* tail[i]: length of the longest path from op i's end to the end of a non-empty unit; 0 if op i
+ * itself is the last non-empty unit; -1 if op i is empty and no non-empty unit comes after it. */
 static void slow_paths(const slow_sim *sim, int64_t *head, int64_t *tail)
 {
     for (int i = 0; i < sim->op_count; i++) {

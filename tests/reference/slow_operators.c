@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* r of one row. */
+/* r of a row. */
 static double factor(int width, double eps, const double *x)
 {
     double squares = 0;
@@ -84,7 +84,7 @@ void slow_rope_frequencies(int head_dim, double theta, bool llama, double *frequ
     }
 }
 
-/* Every pair of every head, turned by `sign` times its angle; added to `to`. */
+/* Turns every pair of every head by `sign` times its angle, and adds the result to `to`. */
 static void turn(int sequences, int seq_len, int heads, int head_dim, const double *frequencies,
                  int sign, const double *from, double *to)
 {
@@ -116,7 +116,7 @@ void slow_rotate_backward(int sequences, int seq_len, int heads, int head_dim,
     turn(sequences, seq_len, heads, head_dim, frequencies, -1, dy, dx);
 }
 
-/* Where a head's vector of a token is. */
+/* @return the index of a head's vector for a token */
 static int query_at(const slow_attention_sizes *s, int sequence, int token, int head)
 {
     return ((sequence * s->seq_len + token) * s->heads + head) * s->head_dim;
@@ -162,7 +162,8 @@ static int sees(const slow_attention_sizes *s, int row, int column)
     return column <= row && (s->window == 0 || row - column < s->window);
 }
 
-/* One row of P, of seq_len columns, zero where the row sees no key. Returns its logsumexp. */
+/* Computes a row of P with seq_len columns, zero for keys that the row does not see. @return its
+ * logsumexp */
 static double softmax_row(const slow_attention_sizes *s, int sequence, int head, int row,
                           const double *q, const double *k, double *p)
 {
@@ -182,7 +183,7 @@ static double softmax_row(const slow_attention_sizes *s, int sequence, int head,
     return most + log(sum);
 }
 
-/* The whole seq_len x seq_len matrix P of a head. */
+/* Computes the whole seq_len x seq_len matrix P of a head. */
 static void softmax_head(const slow_attention_sizes *s, int sequence, int head, const double *q,
                          const double *k, double *p, double *lse)
 {
@@ -215,7 +216,7 @@ void slow_attention(const slow_attention_sizes *s, const double *q, const double
     free(p);
 }
 
-/* dP of one element: the gradient of o times the value. */
+/* dP of a single element: the gradient of o times the value. */
 static double d_p(const slow_attention_sizes *s, int sequence, int head, int row, int column,
                   const double *v, const double *d_o)
 {
@@ -226,7 +227,7 @@ static double d_p(const slow_attention_sizes *s, int sequence, int head, int row
     return sum;
 }
 
-/* ds_ij = P_ij (dP_ij - sum_k P_ik dP_ik), then scores to q and k. */
+/* ds_ij = P_ij (dP_ij - sum_k P_ik dP_ik), then from the scores to q and k. */
 void slow_attention_backward(const slow_attention_sizes *s, const double *q, const double *k,
                              const double *v, const double *d_o, double *dq, double *dk, double *dv)
 {

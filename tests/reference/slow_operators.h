@@ -1,15 +1,16 @@
 /* The operators of a decoder in double precision, in plain loops: the formulas of executor.md
- * section 5 as they stand there, nothing in blocks, nothing in place, nothing kept from a forward
- * for its backward. They are the oracle of the executor's operators and share no code with exec/.
+ * section 5 as they stand there, without blocks, without work in place, and with no values kept
+ * from a forward for its backward. They are the oracle of the executor's operators and share no
+ * code with exec/.
  *
  * Matrices are row-major; T = sequences x seq_len tokens, sequences one after the other. Every
- * backward ADDS to the gradients that it gives. */
+ * backward ADDS to its output gradients. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The label of a token that has none. */
+/* Label of a token without a label. */
 #define SLOW_IGNORED (-100)
 
 /* y[rows, width] = x r w with r = (mean(x^2) + eps)^(-1/2) of each row. */
@@ -22,11 +23,11 @@ void slow_linear(int rows, int in, int out, const double *x, const double *w, do
 void slow_linear_backward(int rows, int in, int out, const double *x, const double *w,
                           const double *dy, double *dx, double *dw);
 
-/* Angles per position, theta^(-2i/h), i < head_dim / 2; with the scaling of Llama 3.1 where
- * `llama` (factor 8, low 1, high 4, original length 8192). */
+/* Angles per position, theta^(-2i/h), i < head_dim / 2. @param llama with the scaling of Llama 3.1
+ * (factor 8, low 1, high 4, original length 8192) */
 void slow_rope_frequencies(int head_dim, double theta, bool llama, double *frequencies);
 
-/* y[T, heads, head_dim]: x_i and x_(i + h/2) turned by position * frequency_i. */
+/* y[T, heads, head_dim] has x_i and x_(i + h/2) turned by position * frequency_i. */
 void slow_rotate(int sequences, int seq_len, int heads, int head_dim, const double *frequencies,
                  const double *x, double *y);
 void slow_rotate_backward(int sequences, int seq_len, int heads, int head_dim,
@@ -34,9 +35,9 @@ void slow_rotate_backward(int sequences, int seq_len, int heads, int head_dim,
 
 typedef struct slow_attention_sizes {
     int sequences, seq_len, heads, kv_heads, head_dim;
-    double scale; /* of scores; 0: 1 / sqrt(h) */
+    double scale; /* factor of scores; 0: 1 / sqrt(h) */
     double cap;   /* c: scaled scores s become c tanh(s / c); 0: none */
-    int window;   /* keys that a query sees, its own included; 0: all up to it */
+    int window;   /* number of keys that a query sees, with its own; 0: all keys up to its own */
 } slow_attention_sizes;
 
 /* o = softmax(causal mask of q k^T / sqrt(h)) v; q, o [T, heads, h], k, v [T, kv_heads, h]. Query

@@ -10,15 +10,16 @@
 #define BUCKETS 65536u
 
 typedef struct partial {
-    int done[SLOW_MOST_JOBS]; /* microbatches */
-    int gpu[SLOW_MOST_JOBS];  /* or SLOW_ANY_GPU */
+    int done[SLOW_MOST_JOBS]; /* microbatches done */
+    int gpu[SLOW_MOST_JOBS];  /* GPU of the job, or SLOW_ANY_GPU */
     int64_t end[SLOW_MOST_JOBS][SLOW_MOST_COUNT];
     int64_t free[SLOW_MOST_GPUS];
     int64_t last; /* begin of the latest op, without its pre-work */
     int64_t makespan;
 } partial;
 
-/* Ops that a state has done, and their times: its key says which entries `times` has. */
+/* Times of a state that the search has seen. The key gives the ops done, and so the meaning of the
+ * entries of `times`. */
 typedef struct seen {
     struct seen *next;
     signed char key[MOST_KEY];
@@ -28,7 +29,7 @@ typedef struct seen {
 
 typedef struct search {
     const slow_instance *instance;
-    int64_t tail[SLOW_MOST_JOBS]; /* longest path behind an op of the job */
+    int64_t tail[SLOW_MOST_JOBS]; /* longest path after an op of the job */
     int64_t most_pre;
     bool needed_by[SLOW_MOST_JOBS][SLOW_MOST_JOBS];
     int64_t best;
@@ -38,7 +39,7 @@ typedef struct search {
 
 /* ---- properties of a state ------------------------------------------------------------------- */
 
-/* GPUs that have run nothing are interchangeable: only the first of them is tried. */
+/* GPUs that have run nothing are interchangeable: only the first such GPU is tried. */
 static bool is_used(const partial *p, const slow_instance *in, int gpu)
 {
     for (int j = 0; j < in->job_count; j++) {
@@ -75,7 +76,8 @@ static int64_t duration(const slow_job *job)
     return job->pre + job->work;
 }
 
-/* Each job's rest on one GPU, then what must follow; each GPU's; and all of it on all GPUs. */
+/* A lower bound: each job's rest on a single GPU and the work that must follow it; the same for
+ * each GPU; and all work spread over all GPUs. */
 static int64_t least_end(const search *s, const partial *p)
 {
     const slow_instance *in = s->instance;
@@ -111,11 +113,11 @@ static int64_t least_end(const search *s, const partial *p)
     for (int g = 0; g < in->gpus; g++) {
         best = after[g] == INT64_MAX ? best : slow_max(best, load[g] + after[g]);
     }
-    /* Where only empty ops are left, their begins do not count. */
+    /* If only empty ops are left, their begins do not count. */
     return left == 0 ? best : slow_max(best, (sum + left + in->gpus - 1) / in->gpus);
 }
 
-/* ---- states that are no better than others --------------------------------------------------- */
+/* ---- states that are no better than other states --------------------------------------------- */
 
 static int list_times(const search *s, const partial *p, int64_t *times)
 {
@@ -125,7 +127,7 @@ static int list_times(const search *s, const partial *p, int64_t *times)
         times[count++] = slow_max(p->free[g], p->last - s->most_pre);
     }
     for (int j = 0; j < in->job_count; j++) {
-        int first = p->done[j]; /* microbatches that somebody still needs */
+        int first = p->done[j]; /* the first microbatch that another job still needs */
         for (int k = j + 1; k < in->job_count; k++) {
             first = s->needed_by[j][k] && p->done[k] < first ? p->done[k] : first;
         }
@@ -148,7 +150,8 @@ static bool no_later(const int64_t *a, const int64_t *b, int count)
     return true;
 }
 
-/* Remembers the state unless one that has done the same is no later anywhere. */
+/* Remembers the state, unless a state with the same ops done is nowhere later. @return true if it
+ * was remembered */
 static bool is_new(search *s, const partial *p)
 {
     signed char key[MOST_KEY] = {0};
@@ -246,7 +249,7 @@ static void visit(search *s, const partial *p)
     s->states++;
     int count = list_choices(s, p, choices);
     if (count == 0) {
-        s->best = p->makespan; /* all done: below the best so far */
+        s->best = p->makespan; /* all is done, earlier than in the best schedule so far */
         return;
     }
     for (int i = 0; i < count; i++) {

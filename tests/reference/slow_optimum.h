@@ -1,20 +1,20 @@
 /* The least makespan of small instances, exactly: branch and bound over all schedules. Shares no
  * code with common/ or sim/.
  *
- * An instance has jobs. A job runs one stage in one direction for `count` microbatches, all on one
- * GPU, which may be given, be that of another job, or be free. Microbatch m of a job begins after
- * microbatch m of each job in `after` has ended, one hop later where the GPUs differ. Ops of one
- * GPU never overlap; nothing else orders them. `pre` comes before `work` without a gap and waits
- * for nothing but the GPU (RoundPipe's early pre-work, schedules.md 7).
+ * An instance has jobs. A job runs a stage in a single direction for `count` microbatches, all on
+ * the same GPU: a given GPU, the GPU of another job, or any GPU. Microbatch m of a job begins after
+ * microbatch m of each job in `after` has ended, and a hop later if the GPUs differ. Ops of the
+ * same GPU never overlap; there is no other order between them. `pre` comes before `work` without a
+ * gap and waits only for the GPU (RoundPipe's early pre-work, schedules.md 7).
  *
  * Microbatches of a job take the same time, so it may run them in ascending order: if an optimal
  * schedule does not, the op that a job runs as its k-th can be called microbatch k, in every job;
- * the k-th end of a job never comes before the k-th end of those it waits for.
+ * the k-th end of a job never comes before the k-th ends of the jobs for which it waits.
  *
- * The search dispatches ops in the order in which they begin (their pre-work apart, so that nothing
- * comes before what it waits for), each as early as then possible: every schedule without idle time
- * that could be cut is found. A state that has done the same, on the
- * same GPUs, no earlier in any respect than another one is dropped. */
+ * The search dispatches ops in the order in which they begin, each as early as is then possible;
+ * begins are taken without pre-work, so that an op comes after all ops for which it waits. This
+ * finds every schedule whose idle times cannot be cut. A state is dropped if another state has done
+ * the same ops on the same GPUs and is in no respect later. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,8 +30,8 @@ typedef struct slow_job {
     int count;    /* microbatches */
     int after[2]; /* jobs with lower numbers */
     int after_count;
-    int gpu;  /* or SLOW_ANY_GPU */
-    int with; /* a job with a lower number on whose GPU it runs; -1: none */
+    int gpu;  /* a GPU, or SLOW_ANY_GPU */
+    int with; /* a job with a lower number that runs on the same GPU; -1: none */
 } slow_job;
 
 typedef struct slow_instance {
@@ -41,6 +41,6 @@ typedef struct slow_instance {
     int64_t hop;
 } slow_instance;
 
-/* The least makespan, if it is at most `known`, which some schedule reaches; -1 where the search
- * would visit more than `most_states` states. Ends of ops that take no time do not count. */
+/* @return the least makespan if it is at most `known`, the makespan of some schedule; -1 if the
+ * search would visit more than `most_states` states. Ends of ops that take no time do not count. */
 int64_t slow_optimum(const slow_instance *instance, int64_t known, uint64_t most_states);

@@ -50,7 +50,7 @@ static void pack_under(const slow_plan_input *in, int64_t cap, slow_plan *plan)
             cut--;
         }
     }
-    /* F, first in the order of packing: from the deep end */
+    /* F, in the order of packing: from the deep end */
     int count = 0;
     int packed[SLOW_PLAN_LAYERS][2];
     for (int layer = cut - 1; layer >= 0; layer--) {
@@ -67,7 +67,7 @@ static void pack_under(const slow_plan_input *in, int64_t cap, slow_plan *plan)
         plan->forward[i][0] = packed[count - 1 - i][0];
         plan->forward[i][1] = packed[count - 1 - i][1];
     }
-    /* B, first in the order of packing: from layer 0 */
+    /* B, in the order of packing: from layer 0 */
     count = 0;
     for (int layer = 0; layer < cut && in->mode != SLOW_PLAN_INFER; layer++) {
         if (count > 0 && fits(in, in->b, in->q, packed[count - 1][0], layer + 1, cap)) {
@@ -136,7 +136,7 @@ void slow_plan_make(const slow_plan_input *input, slow_plan *plan_out)
     bool nothing = true;
     for (int i = 0; i < count; i++) {
         if (i > 0 && caps[i] == caps[i - 1]) {
-            continue; /* harmless, says the text; this saves time only */
+            continue; /* the pseudo-code calls this harmless; it only saves time here */
         }
         slow_plan plan;
         pack_under(input, caps[i], &plan);
@@ -172,7 +172,8 @@ int slow_plan_caps(const slow_plan_input *input, int most, int64_t *caps_out, in
     return kept;
 }
 
-/* The fewest stages for layers 0 .. end - 1 over all 2^(end-1) ways to cut them; -1: none fits. */
+/* The fewest stages for layers 0 .. end - 1 over all 2^(end-1) ways to cut them; -1: no way fits.
+ */
 static int fewest_cuts(const slow_plan_input *in, const int64_t *times, const int64_t *bytes,
                        int end, int64_t cap)
 {
@@ -180,7 +181,7 @@ static int fewest_cuts(const slow_plan_input *in, const int64_t *times, const in
         return 0;
     }
     int fewest = -1;
-    for (unsigned cuts = 0; cuts < 1u << (end - 1); cuts++) { /* bit i: cut behind layer i */
+    for (unsigned cuts = 0; cuts < 1u << (end - 1); cuts++) { /* bit i: cut after layer i */
         int stages = 0;
         int begin = 0;
         bool all_fit = true;

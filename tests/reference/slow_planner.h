@@ -1,6 +1,6 @@
-/* A deliberately slow and obvious partitioner: the pseudo-code of planner.md 2,
- * line by line, every sum added up anew. It shares no code with common/. Times and bytes must be so
- * small that no product here overflows: sums below 2^31, limits below 2^62. */
+/* A deliberately slow and obvious partitioner: the pseudo-code of planner.md 2, line by line, with
+ * every sum added up anew. It shares no code with common/. Times and bytes must be so small that no
+ * product here overflows: sums below 2^31, limits below 2^62. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,14 +30,15 @@ typedef struct slow_plan {
 /* The best plan. */
 void slow_plan_make(const slow_plan_input *input, slow_plan *plan_out);
 
-/* Every cap of the pseudo-code, ascending, each once: returns how many, the first `most` of them
- * are in caps, with the stages that greedy packing needs. */
+/* Finds every cap of the pseudo-code, ascending and each once, with the stages that greedy packing
+ * needs for it. @param most size of the arrays @return the number of caps, of which at most `most`
+ * are stored */
 int slow_plan_caps(const slow_plan_input *input, int most, int64_t *caps, int *stages);
 
-/* The fewest stages of any valid plan whose stages fit `cap` and the effective limit, by trying
- * every way to cut the layers; layers <= 10. */
+/* The fewest stages of any valid plan whose stages fit `cap` and the effective limit, found by
+ * trying every way to cut the layers; layers <= 10. */
 int slow_plan_fewest_stages(const slow_plan_input *input, int64_t cap);
 
-/* True where the plan covers what its mode asks for, in order, without gaps and empty stages, and
- * every stage fits the cap and the limit. */
+/* True if the plan has all layers for its mode, in order, without gaps and empty stages, and every
+ * stage fits the cap and the limit. */
 bool slow_plan_is_valid(const slow_plan_input *input, const slow_plan *plan);

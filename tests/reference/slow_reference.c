@@ -28,7 +28,7 @@ int64_t slow_min(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* ---- which sizes the rules allow ------------------------------------------------------------- */
+/* ---- sizes that the rules allow -------------------------------------------------------------- */
 
 static int slow_sum(const int *layers, int count)
 {
@@ -436,7 +436,7 @@ static void slow_run_roundpipe(slow_sim *sim, int iteration, int *first_gpu)
     int size = config->round == 0 ? microbatches : config->round;
     bool rotate = config->rotate || config->round == 0;
     if (!rotate) {
-        *first_gpu = slow_free_first(sim); /* after a barrier, and at the very start, GPU 0 */
+        *first_gpu = slow_free_first(sim); /* GPU 0 after a barrier, and at the very start */
     }
     for (int from = 0; from < microbatches;) {
         int to = (int)slow_min((int64_t)from + size, microbatches);
@@ -448,7 +448,7 @@ static void slow_run_roundpipe(slow_sim *sim, int iteration, int *first_gpu)
     }
 }
 
-/* ---- putting it together --------------------------------------------------------------------- */
+/* ---- the whole simulation -------------------------------------------------------------------- */
 
 static void slow_init(slow_sim *sim, const slow_config *config)
 {

@@ -82,12 +82,12 @@ static void make_zb1p(slow_rows *rows, int rank, int chunks)
     free(pending);
 }
 
-/* ---- V-shaped: a step is written as a text such as "Fa Ic Wc", run so many times ------------- */
+/* ---- V-shaped: a step is a text such as "Fa Ic Wc" ------------------------------------------- */
 
 typedef struct slow_v {
     slow_rows *rows;
     int rank;
-    int next[3][2]; /* F, I or B, W; a, c: the next microbatch */
+    int next[3][2]; /* the next microbatch for F, I or B, W, in chunks a and c */
     char pending[1 << 12];
     int pending_begin, pending_end;
 } slow_v;
@@ -105,7 +105,8 @@ static void act(slow_v *v, char type, char chunk)
     }
 }
 
-/* 'q' is the weight part of the oldest input part that was written with 'J' instead of 'I'. */
+/* Runs a step so many times. 'q' is the weight part of the oldest input part that was written as
+ * 'J' instead of 'I'. */
 static void repeat(slow_v *v, int times, const char *step)
 {
     for (int i = 0; i < times; i++) {
@@ -321,7 +322,7 @@ static int64_t *end_of(const slow_ends *e, bool backward, int stage, int microba
     return backward ? &e->backward[index] : &e->forward[index];
 }
 
-/* When the cell's inputs are there; -1: not yet. */
+/* The time at which all inputs of the cell have arrived; -1: not yet. */
 static int64_t inputs_at(const slow_ends *e, const slow_cell *c)
 {
     bool backward = c->type != 'F';
@@ -359,7 +360,7 @@ static void finish(const slow_ends *e, slow_cell *c, int64_t start, int64_t end)
     }
 }
 
-/* Chunks that this rank holds just after `now`. */
+/* Chunks that this rank holds immediately after `now`. */
 static int held(const slow_rows *rows, int rank, int64_t now)
 {
     int count = 0;
@@ -387,7 +388,7 @@ static slow_span measure(const slow_rows *rows)
     return span;
 }
 
-/* Starts what is next on a rank; returns how many cells that was. */
+/* Starts the next cells of a rank. @return the number of cells started */
 static int step(const slow_ends *e, slow_cell *c, const slow_split *stages, double saving,
                 int64_t *free_at)
 {

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Messages are those of programs, which name options. */
+/* Messages are worded as in programs, where they name options. */
 __attribute__((constructor)) static void be_a_program(void)
 {
     rp_log_set_program("rp");
 }
 
-/* Values of the comparison that failed last in this thread, until rp_test_failed takes them. */
+/* The values of this thread's last failed comparison, until rp_test_failed takes them. */
 static _Thread_local struct {
     int count;
     struct cri_assert_param values[3];
@@ -26,7 +26,7 @@ static void forget(void)
     kept.count = 0;
 }
 
-/* `text` is freed with the report. */
+/* Keeps a value for the report. @param text freed with the report */
 static void keep(const char *name, char *text)
 {
     kept.values[kept.count++] = (struct cri_assert_param){name, text, CRI_ASSERT_RT_STR};
@@ -42,7 +42,8 @@ static void keep_both(enum rp_test_relation relation, char *actual, char *second
          second);
 }
 
-/* No relation but RP_TEST_NE holds for what is neither equal nor less nor greater: no number. */
+/* Two values that are neither equal nor less nor greater include a NaN; only RP_TEST_NE holds for
+ * them. */
 static bool holds(enum rp_test_relation relation, bool equal, bool less, bool greater)
 {
     switch (relation) {
@@ -81,7 +82,7 @@ TEXT(flt, float, "%.9g")
 TEXT(dbl, double, "%.17g")
 TEXT(ptr, const void *, "%p")
 
-/* With escapes. */
+/* @return the text with escapes */
 static char *text_str(const char *value)
 {
     char *text = NULL;
@@ -91,7 +92,7 @@ static char *text_str(const char *value)
     return cr_asprintf(&text, "NULL") < 0 ? NULL : text;
 }
 
-/* Below 0, 0 or above 0; NULL is below all texts. */
+/* @return a number below 0, 0, or above 0; NULL is less than all texts */
 static int order_str(const char *a, const char *b)
 {
     return a != NULL && b != NULL ? strcmp(a, b) : (a != NULL) - (b != NULL);
@@ -130,8 +131,8 @@ bool rp_test_within_ulp(double actual, double expected, size_t ulp)
     return false;
 }
 
-/* The length of the first of a macro's arguments: up to a comma outside of parentheses and quotes.
- */
+/* @return the length of the first of a macro's arguments, which ends at a comma outside of
+ * parentheses and quotes */
 static int first_length(const char *arguments)
 {
     int depth = 0;
@@ -168,7 +169,7 @@ void rp_test_failed(const char *file, size_t line, const char *source, char *mes
         condition.repr = text;
         condition.dynrepr = 1;
     }
-    if (kept.count == 0) { /* without a value Criterion leaves the condition out */
+    if (kept.count == 0) { /* without a value Criterion leaves out the condition */
         keep("value", text_int(0));
     }
     for (int i = 0; i < kept.count; i++) {

@@ -1,8 +1,8 @@
-/** @file assertions.h  Criterion's cr_assert and cr_expect, made of one call each.
+/** @file assertions.h  Criterion's cr_assert and cr_expect, each with a single call.
  *
- * What <criterion/new/assert.h> makes of an assertion, some fifty statements, took two thirds of
- * the time of compiling a test. Failures are reported by Criterion, as before: file, line, message,
- * the condition as it is written, and both values. Known conditions are
+ * <criterion/new/assert.h> expands an assertion into some fifty statements, which took two thirds
+ * of the time of compiling a test. Criterion still reports the failures: file, line, message, the
+ * condition as it is written, and both values. Known conditions are
  *
  *     eq ne lt le gt ge (TAG, actual, expected)    TAG: a row of RP_TEST_VALUE_TAGS, or str
  *     epsilon_eq(dbl, actual, expected, epsilon)
@@ -10,8 +10,8 @@
  *     not(expression)
  *     an expression of C that begins with a name
  *
- * Two differ from Criterion 2.4, whose gt is "not lt" and whose ge is "not lt, or eq": here gt
- * fails where both are equal, and gt and ge fail where one is not a number.
+ * gt and ge differ from Criterion 2.4, whose gt is "not lt" and whose ge is "not lt, or eq": here
+ * gt fails if both values are equal, and gt and ge fail if either value is NaN.
  */
 #pragma once
 
@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Tags of Criterion's that the tests use, and their types; str, of texts, is const char *. */
+/* Criterion's tags that the tests use, and their types; texts have the tag str. */
 #define RP_TEST_VALUE_TAGS(ROW)                                                                    \
     ROW(int, int)                                                                                  \
     ROW(i32, int32_t)                                                                              \
@@ -39,22 +39,22 @@
 
 enum rp_test_relation { RP_TEST_EQ, RP_TEST_NE, RP_TEST_LT, RP_TEST_LE, RP_TEST_GT, RP_TEST_GE };
 
-/** rp_test_compare_TAG: whether `actual` stands in `relation` to `expected`. Where not, both are
- * kept for rp_test_failed. */
+/** rp_test_compare_TAG returns true if `actual` stands in `relation` to `expected`, and otherwise
+ * keeps both values for rp_test_failed. */
 #define RP_TEST_DECLARE(Tag, Type)                                                                 \
     typedef Type rp_test_type_##Tag;                                                               \
     bool rp_test_compare_##Tag(enum rp_test_relation relation, Type actual, Type expected);
 RP_TEST_VALUE_TAGS(RP_TEST_DECLARE)
 RP_TEST_DECLARE(str, const char *)
 
-/** As rp_test_compare_dbl: whether they differ by at most `epsilon`. */
+/** Like rp_test_compare_dbl; true if the values differ by at most `epsilon`. */
 bool rp_test_within(double actual, double expected, double epsilon);
 
-/** As rp_test_compare_dbl: whether they are at most `ulp` values of double apart. */
+/** Like rp_test_compare_dbl; true if the values are at most `ulp` values of double apart. */
 bool rp_test_within_ulp(double actual, double expected, size_t ulp);
 
-/** Reports a failed assertion with the values that were kept. `source`: its arguments as they are
- * written; `message`: by cri_assert_message, and freed. */
+/** Reports a failed assertion with the kept values. @param source the assertion's arguments as they
+ * are written @param message made by cri_assert_message; freed here */
 void rp_test_failed(const char *file, size_t line, const char *source, char *message);
 
 #undef cr_assert
@@ -62,11 +62,11 @@ void rp_test_failed(const char *file, size_t line, const char *source, char *mes
 #undef cr_expect
 #define cr_expect(...) RP_TEST_THAT(criterion_continue_test, #__VA_ARGS__, __VA_ARGS__)
 
-/* The first argument is the condition; those of the message, which there need not be, are evaluated
- * on failure only. */
+/* The first argument is the condition. The arguments of the message are optional and are evaluated
+ * only on failure. */
 #define RP_TEST_THAT(Fail, Source, ...)                                                            \
     RP_TEST_THAT_(Fail, Source, CR_VA_HEAD(__VA_ARGS__), ("x" CR_VA_TAIL(__VA_ARGS__)))
-#define RP_TEST_THAT_(...) RP_TEST_THAT__(__VA_ARGS__) /* with the condition as it is */
+#define RP_TEST_THAT_(...) RP_TEST_THAT__(__VA_ARGS__) /* with the condition as written */
 #define RP_TEST_THAT__(Fail, Source, Condition, Message)                                           \
     do {                                                                                           \
         if (!RP_TEST_SECOND(RP_TEST_IS_##Condition, (Condition), )) {                              \
@@ -75,8 +75,8 @@ void rp_test_failed(const char *file, size_t line, const char *source, char *mes
         }                                                                                          \
     } while (0)
 
-/* RP_TEST_IS_eq(...) and its like begin with a comma, so that what they stand for comes second;
- * where Condition is none of them, it is second itself. */
+/* RP_TEST_IS_eq(...) and the like begin with a comma, so that their replacement comes second. Any
+ * other Condition is itself the second argument. */
 #define RP_TEST_SECOND(...) RP_TEST_SECOND_(__VA_ARGS__)
 #define RP_TEST_SECOND_(First, Second, ...) (Second)
 #define RP_TEST_IS_eq(Tag, ...) , RP_TEST_COMPARED(Tag, RP_TEST_EQ, __VA_ARGS__)
@@ -89,7 +89,7 @@ void rp_test_failed(const char *file, size_t line, const char *source, char *mes
 #define RP_TEST_IS_epsilon_eq(Tag, ...) , RP_TEST_NEAR(rp_test_within, double, __VA_ARGS__)
 #define RP_TEST_IS_ieee_ulp_eq(Tag, ...) , RP_TEST_NEAR(rp_test_within_ulp, size_t, __VA_ARGS__)
 
-/* The first is evaluated before the second, as Criterion does: tests rely on it. */
+/* The actual value is evaluated before the expected value, as in Criterion: tests rely on it. */
 #define RP_TEST_COMPARED(Tag, Relation, Actual, Expected)                                          \
     __extension__({                                                                                \
         rp_test_type_##Tag rp_test_actual = (Actual);                                              \

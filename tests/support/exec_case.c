@@ -90,7 +90,7 @@ static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len
     return rp_arena_alloc(arena, iterations, sizeof(double), &run->losses);
 }
 
-/* RP_MAX_OPS: no op. */
+/* @return the first op of a kind; RP_MAX_OPS: none */
 static uint32_t first_of_kind(const rp_program *program, rp_op_kind kind)
 {
     for (uint32_t i = 0; i < program->op_count; i++) {
@@ -106,7 +106,7 @@ static rpexec_adam adam_of(const rp_test_twist *twist)
     return twist != NULL && twist->adam != NULL ? *twist->adam : rpexec_adam_defaults();
 }
 
-/* Losses and batches of a run come after those of the run before. */
+/* Runs the program again; the losses and batches of a run come after those of the previous run. */
 static rp_status run_often(rpexec_execution *e, uint32_t again)
 {
     rpexec_run *r = NULL;
@@ -132,7 +132,7 @@ static rp_status execute_on(const rp_program *program, const rp_test_twist *twis
     const rpexec_plan_limits limits = {
         .cap_bytes = twist->cap_bytes, .chunk = type->chunk, .clips = adam_of(twist).clip_norm > 0};
     RP_TRY(rpexec_plan_create(program, &run->model, &limits, arena, plan, NULL));
-    program = plan->program; /* of all GPUs of a layout */
+    program = plan->program; /* the program for all GPUs of a layout */
     if (twist->observe) {
         RP_TRY(rp_timeline_create(program, &run->timeline));
     }

@@ -1,19 +1,19 @@
-/** @file exec_watch.h  The host backend with somebody who looks on: what each op finds and leaves
- * in memory, in the queue's own thread, while the run is on. */
+/** @file exec_watch.h  The host backend with an observer: it sees the memory before and after each
+ * op, in the queue's own thread, while the run is on. */
 #pragma once
 
 #include "tests/support/exec_case.h"
 
-/** One run at a time may be watched in a process. */
+/** Only one run at a time may be watched in a process. */
 typedef struct rp_test_watch {
-    /** Called right before and after an op; part of its time. NULL: not called. */
+    /** Called immediately before and after an op, within its time. NULL: not called. */
     void (*before)(struct rp_test_watch *watch, uint32_t op);
     void (*after)(struct rp_test_watch *watch, uint32_t op);
-    void (*opened)(
-        struct rp_test_watch *watch);  /**< memories are there, nothing runs. May be NULL */
-    const rpexec_operators *operators; /**< of fp32 instead of the host's; NULL: the host's */
-    void *context;                     /**< the test's */
-    /* While the run is on: */
+    void (*opened)(struct rp_test_watch *watch); /**< memories exist, no op runs yet. May be NULL */
+    const rpexec_operators *operators; /**< operators for fp32 in place of the host's; NULL: the
+                                        * host's */
+    void *context;                     /**< for the test */
+    /* Set while the run is on: */
     const rpexec_plan *plan;
     rpexec_driver *driver;
     rpexec_perform perform;
@@ -23,7 +23,7 @@ typedef struct rp_test_watch {
 /** A backend for rp_test_twist.driver_type that calls `watch`. */
 const rpexec_driver_type *rp_test_watched(rp_test_watch *watch);
 
-/** @return where tensor `value` of the plan lies. */
+/** @return the address of tensor `value` of the plan */
 unsigned char *rp_test_watch_at(const rp_test_watch *watch, uint32_t value);
 
 /** @return a hash of bytes (FNV-1a). */

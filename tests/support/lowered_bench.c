@@ -25,7 +25,7 @@ void rp_test_bench_sizes(rp_test_bench *b, uint64_t boundary, uint64_t weight)
     }
 }
 
-/* Each layer, and the head, as a stage of its own. */
+/* Takes each layer, and the head, as a stage of its own. */
 static void set_layer_times(rp_test_bench *b)
 {
     uint32_t layers = b->c->costs.layers;

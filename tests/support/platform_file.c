@@ -14,7 +14,7 @@ static size_t key_length(const char *line)
     return strcspn(line, ":\n");
 }
 
-/* True where `lines` have a line of the key that `line` begins with. */
+/* True if `lines` have a line with the key with which `line` begins. */
 static bool has_key(const char *lines, const char *line)
 {
     size_t length = key_length(line);
@@ -26,7 +26,7 @@ static bool has_key(const char *lines, const char *line)
     return false;
 }
 
-/* Appends the lines of `from` but those whose key is in `without` or whose value is "-". */
+/* Appends the lines of `from`, except for lines with a key in `without` or with the value "-". */
 static void append_lines(rp_text *text, const char *from, const char *without)
 {
     for (const char *line = from; *line != '\0';) {

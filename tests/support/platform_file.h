@@ -1,4 +1,4 @@
-/** @file platform_file.h  Platform files that tests derive from those in traces/, and the least
+/** @file platform_file.h  Platform files that tests derive from the files in traces/, and the least
  * time that a step can take on a platform. Assertions fail the test; there are no return values. */
 #pragma once
 
@@ -6,17 +6,17 @@
 
 /**
  * Writes a copy of traces/platforms/BASE.yaml with other keys into the tool's folder.
- * @param name of the file, without .yaml
+ * @param name name of the file, without .yaml
  * @param lines "key: value" lines; each replaces the base's line of that key or is added; a value
  * of "-" drops the key
- * @return its path, in the tool's arena
+ * @return the file's path, in the tool's arena
  */
 const char *rp_test_platform_file(const char *base, const char *name, const char *lines);
 
 /**
- * FLOP that training on `tokens` tokens needs at least (executor.md section 5):
- * matrix products and attention forward, twice that backward, without recomputation; frozen weights
- * have no gradients.
+ * The least FLOP of training on `tokens` tokens (executor.md section 5): matrix products and
+ * attention forward, and twice as many FLOP backward, without recomputation; frozen weights have no
+ * gradients.
  * @param seq_len tokens per sequence
  */
 double rp_test_training_flop(const rp_model *model, double tokens, double seq_len);

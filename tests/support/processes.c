@@ -24,13 +24,13 @@
 
 typedef struct rp_test_shared {
     uint32_t count;
-    atomic_uint said[EXCHANGES]; /* processes that have */
-    atomic_bool left;            /* somebody never will */
+    atomic_uint said[EXCHANGES]; /* number of processes that have written their part */
+    atomic_bool left;            /* a process has left and never will */
     atomic_bool held;            /* the last exchange waits */
     unsigned char bytes[EXCHANGES][RP_TEST_PROCESSES][MOST_BYTES];
 } rp_test_shared;
 
-/* In a child. */
+/* The shared memory and this process's place in it, in a child. */
 static rp_test_shared *ours;
 static uint32_t our_rank;
 static uint32_t our_exchange;
@@ -142,7 +142,7 @@ void rp_test_process_leaves(void)
 
 /* ---- ports ----------------------------------------------------------------------------------- */
 
-/* @return true where a process has the socket of this inode open */
+/* @return true if a process has the socket of this inode open */
 static bool has_socket(pid_t process, unsigned long inode)
 {
     char folder[64];

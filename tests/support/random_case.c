@@ -22,7 +22,7 @@ static bool chance(rp_random *random, uint32_t percent)
     return rp_random_between(random, 1, 100) <= percent;
 }
 
-/* Mostly small, sometimes up to `high`. */
+/* A number that is mostly small, and sometimes up to `high`. */
 static uint32_t skewed(rp_random *random, uint32_t high)
 {
     uint32_t limit = rp_random_between(random, 1, high);
@@ -34,7 +34,7 @@ static int64_t draw_time(rp_random *random, bool coarse)
     if (chance(random, 6)) {
         return 0;
     }
-    if (coarse) { /* whole milliseconds, few of them: equal times and ties */
+    if (coarse) { /* few different whole milliseconds, so that times are equal and ties happen */
         return INT64_C(1000000000) * rp_random_between(random, 1, 4);
     }
     return 1 + (int64_t)(rp_random_next(random) % UINT64_C(90000000000));
@@ -55,7 +55,7 @@ static void draw_times(rp_random *random, rp_random_case *c)
     c->costs.hop_ps = chance(random, 75) ? draw_time(random, coarse) / 4 : 0;
 }
 
-/* `layers` layers into `stages` stages, some of them empty. */
+/* Draws a partition of `layers` layers into `stages` stages, of which some are empty. */
 static void draw_partition(rp_random *random, uint32_t layers, uint32_t stages, uint32_t *out)
 {
     memset(out, 0, stages * sizeof *out);
@@ -145,7 +145,7 @@ static void fill_slow(rp_random_case *c, slow_schedule schedule)
     };
 }
 
-/* The interleaved rule wants M to be a multiple of M div P. */
+/* The interleaved rule requires M to be a multiple of M div P. */
 static uint32_t allowed_microbatches(const rp_random_case *c, uint32_t microbatches)
 {
     bool interleaved = strcmp(c->schedule->name, "interleaved-1f1b") == 0;

@@ -1,5 +1,4 @@
-/** @file random_case.h  Random configurations, the same in the engine's and in the reference's
- * form. */
+/** @file random_case.h  Random configurations in two forms, for the engine and the reference. */
 #pragma once
 
 #include "common/schedule/schedule_type.h"
@@ -15,10 +14,10 @@ typedef struct rp_random {
 
 uint64_t rp_random_next(rp_random *random);
 
-/** @return uniform in [low, high]. */
+/** @return a uniform number in [low, high] */
 uint32_t rp_random_between(rp_random *random, uint32_t low, uint32_t high);
 
-/** One configuration in both forms. Points into itself: do not copy. */
+/** A configuration in both forms. Points into itself: do not copy. */
 typedef struct rp_random_case {
     const rp_schedule_type *schedule;
     rp_schedule_config config;
@@ -32,7 +31,7 @@ typedef struct rp_random_case {
     slow_config slow;
     int slow_forward[RP_TEST_MAX_STAGES];
     int slow_backward[RP_TEST_MAX_STAGES];
-    bool empty_units; /**< some stage takes no time */
+    bool empty_units; /**< some stages take no time */
 } rp_random_case;
 
 /**
@@ -42,5 +41,5 @@ typedef struct rp_random_case {
  */
 void rp_random_case_draw(rp_random *random, uint32_t max_units, rp_random_case *out);
 
-/** A line that reproduces the case by eye, into `text`. */
+/** Prints a line from which a reader can reproduce the case into `text`. */
 void rp_random_case_print(const rp_random_case *c, char *text, size_t size);

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #define FEMTOSECONDS 1e15
-#define WIDE_LINK 1e17 /* bytes per second: never a bottleneck beside the drawn ones */
+#define WIDE_LINK 1e17 /* bytes per second: never a bottleneck beside the drawn links */
 
-/* Small values as often as large ones. */
+/* Draws small values as often as large values. */
 static uint32_t draw_size(rp_random *random, uint32_t high)
 {
     uint32_t bits = 0;
@@ -33,8 +33,9 @@ static double draw_capacity(rp_random *random, uint32_t kind)
     }
 }
 
-/* GPUs below switches below a host; each link twice, up (even) and down (odd); link 0 and 1 are the
- * host's memory. A route goes from a GPU or the host to another GPU or the host. */
+/* Draws GPUs below switches below a host. Each link has two numbers, up (even) and down (odd);
+ * links 0 and 1 are the host's memory. A route goes from a GPU or the host to another GPU or the
+ * host. */
 static void draw_tree(rp_random *random, rp_random_flows *out)
 {
     uint32_t switches = rp_random_between(random, 1, 6);
@@ -177,7 +178,7 @@ static void drain(rp_random_flows *flows, rp_network *network, bool recompute)
     cr_assert(eq(u64, rp_network_flows(network), 0));
 }
 
-/* The last flow that starts together with flow `first`. */
+/* @return the last flow that starts together with flow `first` */
 static uint32_t last_together(const rp_random_flows *flows, uint32_t first)
 {
     uint32_t last = first;

@@ -23,7 +23,7 @@ static const char *folder;
 void rp_test_tool_begin(void)
 {
     setenv("RP_TRACES", RP_SOURCE_ROOT "/traces", 1);
-    setenv("COLUMNS", "1000", 1); /* sentences stay whole; checks.widths has the others */
+    setenv("COLUMNS", "1000", 1); /* sentences stay on one line; checks.widths tests other widths */
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     folder = rp_test_make_folder();
     cr_assert(folder != NULL);
@@ -45,7 +45,7 @@ rp_arena *rp_test_tool_arena(void)
     return arena;
 }
 
-/* Takes what a program writes. */
+/* Makes a file that takes the output of a program. */
 static int open_outlet(void)
 {
     int descriptor = memfd_create("tool", MFD_CLOEXEC);
@@ -68,7 +68,8 @@ static const char *read_back(int descriptor)
     return text;
 }
 
-/* Not by fork(), which would copy the page tables of the test: many under AddressSanitizer. */
+/* fork() would copy the page tables of the test, which are many under AddressSanitizer, so it is
+ * not used. */
 rp_test_outcome rp_test_tool_execute(const char *path, const char *const *arguments)
 {
     int output = open_outlet();

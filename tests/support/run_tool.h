@@ -1,35 +1,36 @@
-/** @file run_tool.h  rpsim as a user runs it: arguments in; exit status, output and messages out.
- */
+/** @file run_tool.h  rpsim as run by a user: arguments in; exit status, output and messages out. */
 #pragma once
 
 #include "common/formats/csv.h"
 
 #include <jansson.h>
 
-/** Exit status and texts of one run. The texts live in the arena of rp_test_tool_begin. */
+/** Exit status and texts of a run. The texts live in the arena of rp_test_tool_begin. */
 typedef struct rp_test_outcome {
     int status; /**< exit status; -1 after a signal */
     const char *output;
     const char *messages;
 } rp_test_outcome;
 
-/** Makes an arena and an empty folder and points RP_TRACES to the source's; for TestSuite's init.
+/** Makes an arena and an empty folder, and points RP_TRACES to the source's traces/; for
+ * TestSuite's init.
  */
 void rp_test_tool_begin(void);
 
-/** Removes both; nothing may be left allocated. For TestSuite's fini. */
+/** Removes the arena and the folder; no memory may be left allocated. For TestSuite's fini. */
 void rp_test_tool_end(void);
 
-/** @return the folder, @DIR@ in command lines */
+/** @return the folder, which is @DIR@ in command lines */
 const char *rp_test_tool_folder(void);
 
 /** @return the arena */
 rp_arena *rp_test_tool_arena(void);
 
-/** @return `word` with the folder for @DIR@ and tests/bad for @BAD@; two single quotes are "". */
+/** @return `word` with the folder in place of @DIR@ and tests/bad in place of @BAD@; two single
+ * quotes are the empty word */
 const char *rp_test_tool_expand(const char *word, size_t length);
 
-/** Runs `path` with NULL-terminated arguments, the first one being its name. */
+/** Runs `path` with NULL-terminated arguments, of which the first is the program's name. */
 rp_test_outcome rp_test_tool_execute(const char *path, const char *const *arguments);
 
 /** Runs the tool at `path`, called `name`, with the words of `line`, separated by single blanks. */
@@ -38,38 +39,38 @@ rp_test_outcome rp_test_tool_run(const char *path, const char *name, const char 
 /** Runs rpsim with the words of `before` and of `line`, separated by single blanks. */
 rp_test_outcome rp_test_rpsim_after(const char *before, const char *line);
 
-/** As rp_test_rpsim_after, without `before`. */
+/** Like rp_test_rpsim_after, without `before`. */
 rp_test_outcome rp_test_rpsim(const char *line);
 
-/** As rp_test_rpsim; the run must succeed. */
+/** Like rp_test_rpsim; the run must succeed. */
 rp_test_outcome rp_test_rpsim_well(const char *line);
 
-/** As rp_test_rpsim_after; the run must succeed and print JSON. @param before with --format json
- * @return the array, json_decref is the caller's */
+/** Like rp_test_rpsim_after; the run must succeed and print JSON. @param before includes --format
+ * json @return the array, to be released by json_decref */
 json_t *rp_test_rpsim_rows(const char *before, const char *line);
 
-/** As rp_test_rpsim_rows with --format json and --fidelity stage. */
+/** Like rp_test_rpsim_rows with --format json and --fidelity stage. */
 json_t *rp_test_rpsim_json(const char *line);
 
 /** Parses separated values, which must be well formed. */
 rp_csv rp_test_tool_table(const char *name, const char *text, char separator);
 
-/** @return the cell of a row under `header`, which must exist */
+/** @return the cell of a row in the column `header`, which must exist */
 const char *rp_test_tool_cell(const rp_csv *table, uint32_t row, const char *header);
 
 /** @return the content of a file, which must exist */
 const char *rp_test_tool_read(const char *path);
 
-/** @return the number under `key` of a JSON object, 0 where it is none */
+/** @return the number under `key` of a JSON object, 0 if it has none */
 double rp_test_json_number(const json_t *row, const char *key);
 
-/** @return the text under `key` of a JSON object, NULL where it is none */
+/** @return the text under `key` of a JSON object, NULL if it has none */
 const char *rp_test_json_text(const json_t *row, const char *key);
 
 /**
- * Expects every row of a table of bad command lines to be refused: its exit status, nothing on
- * stdout, one line of messages that has both texts, and nothing left in the folder.
+ * Expects every row of a table of bad command lines to be refused: the row's exit status, nothing
+ * on stdout, a single line of messages that contains both texts, and no file left in the folder.
  * @param path tab-separated: arguments, status, message contains, valid values contain
- * @param least rows that the table must have
+ * @param least least number of rows of the table
  */
 void rp_test_refusals(const char *path, uint32_t least, rp_test_outcome (*run)(const char *line));

@@ -31,7 +31,7 @@ static void wait_for(slow_job *job, int other)
     }
 }
 
-/* All stages of some microbatches: forwards, then backwards with their weight parts. */
+/* Adds all stages of some microbatches: forwards, then backwards with their weight parts. */
 static void add_pipeline(const rp_schedule_config *c, bool split, rp_test_freedom freedom,
                          int count, slow_instance *out)
 {
@@ -90,7 +90,7 @@ static void add_round(const rp_schedule_config *c, int count, slow_instance *out
 {
     const rp_partition *p = c->partition;
     uint32_t layer = 0;
-    int last = -1; /* forward */
+    int last = -1; /* the last forward */
     int before = -1;
     for (uint32_t s = 0; s < p->forward_count; s++) {
         stage_work w = add_layers(c->costs, layer, layer + p->forward_layers[s]);

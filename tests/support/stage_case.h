@@ -1,5 +1,5 @@
-/** @file stage_case.h  Pipelines of stages of one layer each, with times of their own, the same in
- * the builder's form and in that of tests/reference/slow_split.h. */
+/** @file stage_case.h  Pipelines whose stages have a single layer each, with different times; in
+ * the builder's form and in the form of tests/reference/slow_split.h. */
 #pragma once
 
 #include "common/schedule/schedule_type.h"
@@ -18,14 +18,14 @@ typedef struct rp_test_stage_case {
 } rp_test_stage_case;
 
 /**
- * Equal times, no hop, one iteration, no recompute; more than RP_TEST_STAGE_CASE_MOST stages are
- * refused.
+ * Makes a case with equal times, no hop, a single iteration and no recompute. More than
+ * RP_TEST_STAGE_CASE_MOST stages are refused.
  */
 void rp_test_stage_case_make(uint32_t gpus, uint32_t chunks, uint32_t microbatches,
                              slow_split times, rp_arena *arena, rp_test_stage_case *out);
 
 /**
- * Draws new times: coarse, so that ties happen, or fine; a third of the time no hop.
- * @param empty now and then a stage or a part that takes no time
+ * Draws new times, coarse (so that ties happen) or fine; a third of the cases have no hop.
+ * @param empty some stages or parts take no time
  */
 void rp_test_stage_case_draw(rp_random *random, bool empty, rp_test_stage_case *c);

@@ -9,7 +9,7 @@
 
 rp_status rp_test_study_of(int argc, char **argv, rp_arena *arena, rpsim_study *study_out)
 {
-    rpsim_options *options = NULL; /* the study borrows their setup */
+    rpsim_options *options = NULL; /* the study borrows the setup of its options */
     *study_out = (rpsim_study){.arena = arena};
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *options, &options));
     RP_TRY(rpsim_options_parse(argc, argv, arena, options, NULL));

@@ -1,6 +1,7 @@
-/** @file test_arena.h  An arena per test, its messages, and the check that nothing outlives it.
+/** @file test_arena.h  An arena per test, the test's messages, and the check that no memory
+ * outlives it.
  *
- * Criterion prints an assertion that fails in a suite's .fini, but lets the test pass; a process
+ * If an assertion fails in a suite's .fini, Criterion prints it but lets the test pass; a process
  * that aborts there makes the whole program fail. Memory that a test leaves is therefore checked
  * with rp_test_none_left, never with cr_expect or cr_assert (tests/lint/criterion.sh).
  */
@@ -8,30 +9,30 @@
 
 #include "common/base/mem.h"
 
-/** The running test's. */
+/** Arena of the running test. */
 extern rp_arena *rp_test_arena;
 
-/** A suite's .init and .fini. */
+/** .init and .fini of a suite. */
 void rp_test_arena_begin(void);
 void rp_test_arena_end(void);
 
-/** Between the cases of a long test: ends the arena and begins a new one. */
+/** To be called between the cases of a long test: ends the arena and begins a new arena. */
 void rp_test_arena_again(void);
 
 /** Messages since rp_test_log_begin or rp_test_log_again. */
 extern char rp_test_messages[8192];
 
-/** As a suite's .init and .fini: an arena, and a capture of messages. */
+/** .init and .fini of a suite, with an arena and a capture of messages. */
 void rp_test_log_begin(void);
 void rp_test_log_end(void);
 
 /** Begins the capture anew. */
 void rp_test_log_again(void);
 
-/** The end of any .fini: destroys the arena (NULL: none); all that common/base/mem.h has handed out
- * must have been given back, else the process ends with SIGABRT. */
+/** The end of any .fini: destroys the arena (NULL: none). If memory handed out by common/base/mem.h
+ * has not been given back, the process ends with SIGABRT. */
 void rp_test_end(rp_arena *arena);
 
-/** Says how many of `what` (a plural) are left and ends the process with SIGABRT; does nothing
- * where `count` is 0. */
+/** Prints how many of `what` (a plural) are left and ends the process with SIGABRT; does nothing if
+ * `count` is 0. */
 void rp_test_none_left(size_t count, const char *what);

@@ -1,7 +1,7 @@
 /* Training with the CUDA backend's own kernels, lanes and runtime table, on the emulator: the
- * driver for GPUs as on a device, but one kernel at a time. Losses and gradients against plain
- * loops on the host, whose operators add up in another order; with graphs the same bits as without.
- */
+ * driver for GPUs runs as on a device, but only one kernel at a time. Losses and gradients are
+ * compared with plain loops on the host, whose operators add up in another order; with graphs the
+ * bits are the same as without. */
 #include "exec/cuda/emulator/green.h"
 #include "exec/cuda/emulator/machine/machine.h"
 #include "exec/cuda/runtime.h"
@@ -18,15 +18,15 @@ typedef struct trial {
     const char *schedule;
     uint32_t gpus;
     rp_dtype dtype;
-    double loss;     /* allowed, relative */
-    double gradient; /* allowed, of value and rms */
+    double loss;     /* allowed relative error */
+    double gradient; /* allowed error relative to value and rms */
     uint32_t lora_rank;
     bool experts;
     bool graphs;
 } trial;
 
-/* Every second one runs in a sample. 16-bit storage: an element's parts may cancel, so a large part
- * of it; what --check allows of a tensor's rms is looked at on a device. */
+/* A sample runs every second trial. With 16-bit storage the parts of an element may cancel, so a
+ * large part of it may differ; the bounds of --check on a tensor's rms are tested on a device. */
 static const trial trials[] = {
     {"roundpipe", 2, RP_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
     {"1f1b", 2, RP_DTYPE_F32, 1e-6, 2e-5, 0, false, false},
@@ -45,13 +45,13 @@ static const trial trials[] = {
     {"roundpipe", 2, RP_DTYPE_F32, 1e-6, 2e-5, 0, true, true},
 };
 
-static rpexec_graph_counts counts; /* of the last run */
+static rpexec_graph_counts counts; /* graphs of the last run */
 static struct {
     char by[32];
     char why[160];
     double own_s;
     double cudnn_s;
-} attention; /* of the last run */
+} attention; /* attention of the last run */
 
 static void detach(rpexec_devices *devices)
 {
@@ -110,8 +110,8 @@ static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double
     return RP_OK;
 }
 
-/* Two devices that reach each other and whose streams stop for a while have the bits of two parts
- * of one whose streams do not, with and without graphs. */
+/* Two devices with peer access whose streams stop for a while, with graphs, have the same bits as
+ * two parts of a single device whose streams do not stop, without graphs. */
 static int check_late(const char *schedule, rp_dtype dtype)
 {
     static const emulated_machine parts = {.devices = 1};
@@ -148,8 +148,8 @@ static int check_late(const char *schedule, rp_dtype dtype)
     return !well;
 }
 
-/* The gradients that --check looks at, where rounding has many layers to grow in and 16 bits go
- * through the tensor cores' attention. */
+/* Compares gradients as --check does, for a model with many layers in which rounding grows; in 16
+ * bits attention uses the tensor cores. */
 static int check_deep(rp_dtype dtype)
 {
     enum { LAYERS = 12, MICROBATCHES = 4 };
@@ -195,7 +195,7 @@ static int check_deep(rp_dtype dtype)
     return !well;
 }
 
-/* One training run, of several which differ in who does attention. */
+/* Runs a training with a choice of the library for attention. */
 static rp_status attend(rp_arena *arena, const char *schedule, rp_dtype dtype, uint32_t iterations,
                         rpexec_attention_by by, rp_test_run *run_out)
 {
@@ -220,7 +220,8 @@ static rp_status attend(rp_arena *arena, const char *schedule, rp_dtype dtype, u
     return rp_test_execute(arena, &config, 9, &work, &twist, run_out);
 }
 
-/* cuDNN's attention, of the emulator: used when it is asked for, near our own, and by graphs. */
+/* cuDNN's attention, as emulated, is used when it is asked for, is close to our own, and runs in
+ * graphs. */
 static int check_cudnn(const char *schedule, rp_dtype dtype)
 {
     rp_arena *arena = NULL;
@@ -247,7 +248,8 @@ static int check_cudnn(const char *schedule, rp_dtype dtype)
     return !well;
 }
 
-/* AUTO tells what it took, and takes our own where results differ; then cuDNN cannot be forced. */
+/* AUTO reports its choice, and takes our own attention if the results differ; then cuDNN cannot be
+ * forced. */
 static int check_choice(void)
 {
     const rp_dtype dtype = RP_DTYPE_BF16;
@@ -278,7 +280,7 @@ static int check_choice(void)
     return !well;
 }
 
-/* [sample] */
+/* The argument is [sample]. */
 int main(int count, char **words)
 {
     int failed = 0;
@@ -291,7 +293,7 @@ int main(int count, char **words)
         rp_status status = rp_arena_create(&arena);
         status = status == RP_OK ? run(t, arena, &loss, &gradient) : status;
         rp_arena_destroy(arena);
-        /* Comparisons that are false for NaN. */
+        /* These comparisons are false for NaN. */
         bool right = status == RP_OK && loss <= t->loss && gradient <= t->gradient;
         printf("%s, %s%s%s: losses differ by %.2g, gradients by %.2g%s\n", t->schedule,
                rp_dtype_text(t->dtype), t->experts ? ", experts" : "", t->graphs ? ", graphs" : "",

@@ -1,4 +1,4 @@
-/* export_row DIR WORDS...: writes what rpadvise exports for one line of rpsim. */
+/* export_row DIR WORDS...: writes the files that rpadvise exports for a line of rpsim. */
 #include "common/cli/tool.h"
 #include "sim/rpadvise/export/export.h"
 #include "sim/rpsim/options_internal.h"

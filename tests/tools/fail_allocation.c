@@ -1,5 +1,5 @@
-/* Preloaded into a program: allocation number FAIL_AT finds no memory, and with FAIL_ALL none after
- * it does. glibc only. FAIL_AT=0 prints how many there were. */
+/* Preloaded into a program: allocation number FAIL_AT finds no memory; with FAIL_ALL no later
+ * allocation does either. glibc only. FAIL_AT=0 prints the number of allocations. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>

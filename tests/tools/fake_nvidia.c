@@ -1,6 +1,6 @@
 /* Libraries of NVIDIA's driver for a machine without one (checks.describe): four GPUs whose name,
- * memory and links the environment says, and copies that take as long as a link of RP_FAKE_LINK
- * GB/s would. */
+ * memory and links come from the environment, and copies that take as long as on a link of
+ * RP_FAKE_LINK GB/s. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

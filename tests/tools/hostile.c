@@ -1,11 +1,12 @@
-/* Hostile input for the real programs: files that have been damaged, and command lines that nobody
- * would write. With any of them a program ends by itself within 20 s with status 0, 1 or 2, says
- * why in lines without control characters, and leaves nothing of a run that it has refused.
+/* Hostile input for the real programs: damaged files, and command lines that nobody would write.
+ * With any of them a program must end by itself within 20 s with status 0, 1 or 2, print the reason
+ * in lines without control characters, and leave no files of a run that it has refused.
  *
  *     hostile files|commands WORK SEED FIRST COUNT
  *
- * WORK/bin holds the programs and WORK/in what they read (tests/checks/test_hostile.py makes both).
- * They run in WORK/out. Inputs FIRST .. FIRST + COUNT - 1 of a seed are the same in every run. */
+ * WORK/bin has the programs and WORK/in their input files (tests/checks/test_hostile.py makes
+ * both). They run in WORK/out. Inputs FIRST .. FIRST + COUNT - 1 of a seed are the same in every
+ * run. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <errno.h>
@@ -27,16 +28,16 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 #define MOST_BYTES (8u << 20)
 #define MOST_WORDS 64
-/* A slow reader is stopped by its processor time, which other load does not lengthen, and one that
- * waits by the clock. */
+/* A slow reader is stopped by its processor time, which other load does not lengthen; a reader that
+ * waits is stopped by the clock. */
 #define LIMIT_S 20
 #define MOST_WAIT_S 200
-#define SANITIZER_STATUS 99 /* no program's own */
+#define SANITIZER_STATUS 99 /* a status that no program has */
 
 static const char *work;
 static uint64_t random_state;
 static int failures;
-static uint32_t ended[3]; /* with status 0, 1, 2 */
+static uint32_t ended[3]; /* number of programs that ended with status 0, 1, 2 */
 static double slowest_s;
 
 static void require(bool holds, const char *what)
@@ -94,7 +95,7 @@ static void become(char **words, const char *messages)
 }
 
 /* @param words the program, the folder to run it in, its arguments, NULL
- * @return the status, 128 + signal after one, -1 where it took too long */
+ * @return the status, 128 + signal after one, -1 if it took too long */
 static int run(char **words, const char *messages)
 {
     double begin_s = now_s();
@@ -142,7 +143,7 @@ static void write_file(const char *path, const char *bytes, size_t length)
             path);
 }
 
-/* C0 but the newline, DEL, C1, and bytes that no UTF-8 has. */
+/* True if a text has bytes of C0 except for the newline, DEL, C1, or bytes that no UTF-8 has. */
 static bool has_controls(const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -166,7 +167,7 @@ static void show_word(const char *word)
     fputs("'", stderr);
 }
 
-/* One input: runs it and says what does not hold. */
+/* Runs a program on a single input and prints the requirement that it breaks. */
 static void try_words(char **words, uint32_t number)
 {
     char out[PATH_MAX + 8];
@@ -237,7 +238,7 @@ static void replace_piece(text *t, size_t at, size_t gone, const char *bytes, si
     free(copy);
 }
 
-/* A piece: a line, a number or word, or anything. */
+/* Finds a piece: a line, a number or word, or any range. */
 static void find_piece(const text *t, size_t *begin_out, size_t *length_out)
 {
     static const char *const ends[] = {"\n", " ,:;[]{}\"'\n\t", "\n"};
@@ -295,7 +296,7 @@ static void damage(text *t)
         replace_piece(t, begin + draw((uint32_t)length + 1), 0, value, strlen(value));
     } else if (kind < 18) {
         replace_piece(t, begin, length, "", 0);
-    } else if (kind < 22) { /* also keys that come twice */
+    } else if (kind < 22) { /* also makes keys occur twice */
         replace_piece(t, begin, 0, t->bytes + begin, length);
     } else if (kind < 26) {
         replace_piece(t, begin, length, t->bytes + other, other_length);
@@ -312,8 +313,9 @@ static void damage(text *t)
 }
 
 /* ---- the readers ------------------------------------------------------------------------------
- * A file below in/ is damaged in a copy, @ of the command line; %NAME is the intact in/NAME. Where
- * `folder` is given the reader wants a folder: @ is one with links to all of its files but one. */
+ * A copy of a file below in/ is damaged: it is @ in the command line; %NAME is the intact in/NAME.
+ * If the reader takes a `folder`, @ is a folder with links to all of its files except for the
+ * damaged file. */
 
 typedef struct reader {
     const char *file;
@@ -336,7 +338,7 @@ static char *print_path(const char *format, const char *a, const char *b)
     return path;
 }
 
-static const char *linked_folder; /* the folder below in/ that link_entry is at */
+static const char *linked_folder; /* the folder below in/ to which link_entry links */
 static const char *left_out;
 
 static int link_entry(const char *path, const struct stat *status, int type, struct FTW *place)
@@ -352,7 +354,7 @@ static int link_entry(const char *path, const struct stat *status, int type, str
     return strcmp(path, left_out) == 0 ? 0 : symlink(path, to);
 }
 
-/* @return the path that @ stands for */
+/* @return the path for which @ stands */
 static char *put_damaged(const reader *r, const text *t)
 {
     char *damaged = print_path("%s/damaged", "", "");
@@ -371,7 +373,7 @@ static char *put_damaged(const reader *r, const text *t)
     return r->folder != NULL ? print_path("%s/damaged/all", "", "") : path;
 }
 
-/* The words of a command line behind the program's path and the folder. */
+/* Splits a command line into the words after the program's path and the folder. */
 static void split_command(const char *command, const char *damaged, char **words)
 {
     size_t count = 0;
@@ -415,15 +417,15 @@ static void try_file(uint32_t number)
 }
 
 /* ---- command lines ----------------------------------------------------------------------------
- * Options and the names of their values come from each program's --help: "  --gpus N    GPUs".
- * Those with a letter, -h and -V, end everything and are left out. */
+ * Options and the names of their values come from each program's --help: "  --gpus N    GPUs". The
+ * options with a letter, -h and -V, end the program at once and are left out. */
 
 typedef struct program {
     const char *path;
-    const char *small; /* options that keep a run small, where none of them has been drawn */
+    const char *small; /* options that keep a run small, each used unless it has been drawn */
     uint32_t count;
     char *options[MOST_WORDS];
-    char *values[MOST_WORDS]; /* as the help has them; NULL: none */
+    char *values[MOST_WORDS]; /* as in the help; NULL: none */
 } program;
 
 static program programs[] = {
@@ -487,7 +489,7 @@ static const char *draw_known(void)
     return names[draw(COUNT_OF(names))];
 }
 
-/* One of "a|b|C": words in capitals stand for numbers, files and names. */
+/* Draws one of the choices "a|b|C": words in capitals stand for numbers, files and names. */
 static const char *draw_valid(const char *value)
 {
     static const char *const numbers[] = {"1", "2", "3", "4", "5", "8", "16", "0.1", "1e-3"};
@@ -501,10 +503,10 @@ static const char *draw_valid(const char *value)
     if (choice == NULL || strncmp(choice, "NAME", 4) == 0) {
         return draw_known();
     }
-    if (strchr("FDP", choice[0]) != NULL && draw(3) == 0) { /* something to read */
+    if (strchr("FDP", choice[0]) != NULL && draw(3) == 0) { /* a file to read */
         return print_path("%s/in/%s", readers[draw(COUNT_OF(readers))].file, "");
     }
-    if (strchr("FDP", choice[0]) != NULL) { /* to be written, below the folder */
+    if (strchr("FDP", choice[0]) != NULL) { /* a file to be written, below the folder */
         return draw(2) == 0 ? "new" : "new.svg";
     }
     return isupper((unsigned char)choice[0]) ? numbers[draw(COUNT_OF(numbers))] : choice;
@@ -523,7 +525,7 @@ static void try_command(uint32_t number)
     size_t count = 2;
     words[0] = print_path("%s/bin/%s", p->path, "");
     words[1] = (char *)"";
-    if (p->small[0] == '\0') { /* what it reads, or a name that nothing has */
+    if (p->small[0] == '\0') { /* a file that it reads, or a name that does not exist */
         words[count++] = draw(4) != 0
                              ? print_path("%s/in/%s", readers[draw(COUNT_OF(readers))].file, "")
                              : (char *)(uintptr_t)draw_known();

@@ -1,6 +1,7 @@
-/* Tests that must fail, run by tests/checks/test_tests_can_fail.py and not by CTest. Those that leave
- * something behind, one suite for each kind of teardown: every test named leaks must fail, every
- * test named gives_back must pass. And every condition that assertions.h knows. */
+/* Tests that must fail, run by tests/checks/test_tests_can_fail.py and not by CTest. Some tests
+ * leave something behind, in a suite for each kind of teardown: every test named leaks must fail,
+ * and every test named gives_back must pass. The others try every condition that assertions.h
+ * knows. */
 #include "common/base/text.h"
 #include "tests/support/assertions.h"
 #include "tests/support/fake/cuda_internal.h"
@@ -108,7 +109,7 @@ Test(gpu_things, leaks)
     cr_assert(eq(int, emulator_event_create(&event), 0));
 }
 
-/* Fails in its body: the teardown comes second. */
+/* The test fails in its body, before the teardown. */
 TestSuite(failed_before, .init = begin, .fini = end);
 Test(failed_before, leaks)
 {
@@ -116,7 +117,7 @@ Test(failed_before, leaks)
     cr_assert(false, "the first cause");
 }
 
-/* ---- assertions.h: what must fail, and what must not ----------------------------------------- */
+/* ---- assertions.h: tests that must fail, and tests that must not ----------------------------- */
 
 TestSuite(assertions);
 Test(assertions, fail)
@@ -159,7 +160,7 @@ Test(assertions, hold)
     char text[] = "abc";
     int order = 0;
     cr_assert(eq(int, ++order, 1), "%s", unwanted_message());
-    cr_expect(eq(int, order = 5, order)); /* the first is evaluated first, and once */
+    cr_expect(eq(int, order = 5, order)); /* the first value is evaluated first, and only once */
     cr_expect(eq(str, text, "abc"));
     cr_expect(eq(str, NULL, NULL));
     cr_expect(ne(str, text, "abd"));

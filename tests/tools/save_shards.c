@@ -1,5 +1,5 @@
 /* save_shards FROM TO BYTES: reads a checkpoint and writes its weights in bf16, in shards of at
- * most so many bytes (tests/tools/checkpoints.py). */
+ * most BYTES bytes (tests/tools/checkpoints.py). */
 #include "common/base/text.h"
 #include "exec/checkpoint/weights.h"
 

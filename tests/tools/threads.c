@@ -1,6 +1,7 @@
-/* Simulations in several threads at once give what one thread gives. A program of its own, because
- * Criterion cannot start under ThreadSanitizer ("Could not initialize inheritable arena": its fixed
- * mapping collides with the sanitizer's), which is where this test matters most. */
+/* Simulations in several threads at once have the results of a single thread. This is a program of
+ * its own, because Criterion cannot start under ThreadSanitizer ("Could not initialize inheritable
+ * arena": its fixed mapping collides with the sanitizer's), and under ThreadSanitizer this test
+ * matters most. */
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "exec/state/pass.h"
@@ -56,7 +57,7 @@ static int check(const worker *workers)
     return 0;
 }
 
-/* The replicas of rpsim --jitter: any number of threads, the same times. RP_LONG: 20 cases. */
+/* Replicas of rpsim --jitter have the same times on any number of threads. RP_LONG: 20 cases. */
 static int check_replicas(void)
 {
     enum { REPLICAS = 40 };
@@ -89,7 +90,7 @@ static rp_status makespan(const void *context, const rp_schedule_config *config,
     return RP_OK;
 }
 
-/* The search for a partition finds the same one on 1, 2 and 7 threads. */
+/* The search for a partition has the same result on 1, 2 and 7 threads. */
 static int check_tuned(void)
 {
     static const uint32_t counts[] = {1, 2, 7};
@@ -132,12 +133,12 @@ static int check_tuned(void)
     return 0;
 }
 
-/* The executor's queues and workers, with random delays: training as plain loops do it. */
+/* The executor's queues and workers, with random delays, train as plain loops do. */
 static int check_training(void)
 {
     static const char *const names[] = {"roundpipe", "1f1b", "zbv", "roundpipe-overlap"};
     for (uint32_t i = 0; i < 8; i++) {
-        bool half = i % 2 == 1; /* where resident weights round a tied table's sum once more */
+        bool half = i % 2 == 1; /* resident weights would round a tied table's sum once more */
         rp_model config = rp_test_decoder(6, !half, true);
         const rp_schedule_type *schedule = rp_schedule_find(names[i / 2]);
         rp_arena *arena = NULL;
@@ -179,8 +180,8 @@ static int check_training(void)
     return 0;
 }
 
-/* Collectives with random delays: ranks come in any order, and what they do stays the same. With a
- * failure all of them end. */
+/* Collectives with random delays: ranks come in any order, and the results are the same. After a
+ * failure all ranks end. */
 static int check_collectives(void)
 {
     static const char *const names[] = {"zero2",        "fsdp",        "zero-infinity",
@@ -219,7 +220,8 @@ static int check_collectives(void)
     return 0;
 }
 
-/* The GPU driver's threads and streams, the last five with NCCL's: the bits of the host backend. */
+/* The GPU driver's threads and streams, in the last five cases with NCCL's, have the bits of the
+ * host backend. */
 static int check_gpu_driver(void)
 {
     static const char *const names[] = {"roundpipe", "1f1b", "fsdp", "zero2", "megatron-tp"};
@@ -311,7 +313,8 @@ static rp_status take_user(rp_arena *arena, rpexec_pool *pool, pool_user *u)
     return RP_OK;
 }
 
-/* Two callers of a pool of three threads, and one who has none: the same bits. */
+/* Two callers share a pool of three threads, and a third caller has no pool: the bits are the same.
+ */
 static int check_pool(void)
 {
     rp_arena *arena = NULL;
@@ -348,9 +351,9 @@ static int check_pool(void)
 typedef struct caller {
     pthread_t thread;
     const char *schedule;
-    const rp_input *model; /* of all threads */
+    const rp_input *model; /* shared by all threads */
     double tokens_per_s;
-    bool told; /* an error of its own, and of nobody else */
+    bool told; /* it got its own error, not another thread's */
 } caller;
 
 static void *call_library(void *argument)

@@ -1,4 +1,5 @@
-/* adapter_config.json: what PEFT and rpexec write is read, all else is refused by its key. */
+/* adapter_config.json: files of PEFT and of rpexec are read, and all other files are refused with
+ * the key at fault. */
 #include "exec/checkpoint/adapter_config.h"
 #include "exec/checkpoint/companions.h"
 #include "exec/checkpoint/weights.h"
@@ -16,7 +17,7 @@
 
 TestSuite(exec_adapter_config, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 60);
 
-/* @param tensors names, NULL behind the last one; NULL: there is no file of them */
+/* @param tensors names of tensors, NULL after the last; NULL: there is no file of tensors */
 static rp_status find_with(const char *text, const char *const *tensors, rpexec_adapters *adapters,
                            bool *found)
 {
@@ -104,8 +105,8 @@ Test(exec_adapter_config, what_rpexec_prints_is_read)
     cr_expect(eq(dbl, adapters.alpha, 7.25));
 }
 
-/* Experts' adapters are on parameters, as PEFT 0.21 names them; gate and up have one of twice the
- * rank and of the same scale. */
+/* The adapters of experts are on parameters, as PEFT 0.21 names them; gate and up share an adapter
+ * of twice the rank and of the same scale. */
 Test(exec_adapter_config, adapters_of_joined_experts_are_on_parameters)
 {
     rp_model config;
@@ -191,8 +192,9 @@ Test(exec_adapter_config, other_adapters_are_refused_by_key_and_line)
 #define V "self_attn.v_proj"
 #define TARGETS(list) "{" OWN ",\n\"target_modules\": " list "}"
 
-/* Bits in the order q, k, v, o, gate, up, down. Which modules entries and patterns of
- * target_modules name: LoraConfig of PEFT 0.21, check_target_module_exists. */
+/* The numbers are masks of modules, bit by bit in the order q, k, v, o, gate, up, down. The modules
+ * named by entries and patterns of target_modules follow LoraConfig of PEFT 0.21,
+ * check_target_module_exists. */
 Test(exec_adapter_config, tensors_say_which_modules_have_adapters)
 {
     static const struct {
@@ -273,7 +275,7 @@ Test(exec_adapter_config, other_modules_are_refused_by_line)
     }
 }
 
-/* Files that are saved name the modules that have adapters, of every set of them. */
+/* A saved file names the modules that have adapters, for every set of modules. */
 Test(exec_adapter_config, saved_adapters_name_their_modules)
 {
     static const char *const names[] = {"q_proj",    "k_proj",  "v_proj",   "o_proj",

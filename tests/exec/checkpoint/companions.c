@@ -1,6 +1,6 @@
-/* Files beside a checkpoint's weights: what is made of sizes is read back as the same model, and
- * what is carried along is the same bytes. tests/checks/test_checkpoints.py asks transformers and PEFT.
- */
+/* Files beside a checkpoint's weights: a config.json made from sizes is read back as the same
+ * model, and a file that is carried along keeps its bytes. tests/checks/test_checkpoints.py reads
+ * the files with transformers and PEFT. */
 #include "exec/checkpoint/companions.h"
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
@@ -165,7 +165,8 @@ Test(exec_companions, only_the_type_of_a_configuration_changes)
                   " {\n  \"torch_dtype\": \"bfloat16\",\n  \"c\": {\"dtype\": \"float32\"}\n}");
 }
 
-/* Saved weights are not packed: the key goes, wherever it stands. */
+/* Saved weights are not packed, so the key quantization_config goes, wherever it stands at the top
+ * level. */
 Test(exec_companions, words_on_packed_weights_are_left_out)
 {
     check_carried("{\"quantization_config\": {\"a\": [\"}\", 1], \"b\": {}}, \"dtype\": \"x\"}",
@@ -235,19 +236,19 @@ Test(exec_companions, files_beside_a_configuration_are_carried_along)
     cr_expect(eq(u32, c.step.count, 3));
     cr_assert(find(&c, "config.json") != NULL && find(&c, "chat_template.jinja") != NULL);
     cr_expect(strstr(find(&c, "config.json")->bytes, "\"dtype\": \"float16\"") != NULL);
-    put(from, "tokenizer.model", "changed", 7); /* when the run has begun */
+    put(from, "tokenizer.model", "changed", 7); /* after the run has begun */
     cr_assert(eq(int, rpexec_companions_write(&c.step, to), RP_OK));
     rp_text text = {0};
     cr_assert(eq(int, rp_text_read_file(path_in(to, "tokenizer.model"), 100, &text), RP_OK));
     cr_assert(eq(sz, text.length, sizeof bytes));
     cr_expect(eq(int, memcmp(text.bytes, bytes, sizeof bytes), 0));
     rp_text_fini(&text);
-    /* Adapters' own files come before those of the base. */
+    /* Files of the adapters' own folder take the place of the base's files. */
     cr_assert(eq(int, gather(from, to, 2, &c), RP_OK));
     cr_expect(eq(u32, c.step.count, 3));
     cr_expect(eq(sz, find(&c, "tokenizer.model")->length, sizeof bytes));
     cr_expect(find(&c, "config.json") == NULL && find(&c, "chat_template.jinja") != NULL);
-    /* Nothing waits for a file that never ends. */
+    /* A file that never ends (a FIFO) is refused at once; nothing waits for it. */
     (void)unlink(path_in(from, "tokenizer.model"));
     cr_assert(eq(int, mkfifo(path_in(from, "tokenizer.model"), 0600), 0));
     cr_expect(eq(int, gather(from, NULL, 0, &c), RP_INPUT));
@@ -267,7 +268,7 @@ Test(exec_companions, adapters_say_what_they_are_on)
 {
     rpexec_companions c;
     cr_assert(eq(int, gather(QWEN3, NULL, 6, &c), RP_OK));
-    cr_assert(eq(u32, c.step.count, 1)); /* as PEFT has it: the base has the model's own */
+    cr_assert(eq(u32, c.step.count, 1)); /* as in PEFT: the other files are in the base's folder */
     cr_expect(eq(u32, c.base.count, 0));
     cr_assert(eq(str, (char *)(uintptr_t)c.step.files[0].name, "adapter_config.json"));
     json_t *root = json_loads(c.step.files[0].bytes, 0, NULL);

@@ -1,5 +1,5 @@
-/* config.json of a Qwen3-MoE: what is read, and what is refused with its key and the valid values.
- */
+/* config.json of the executor's families: the values that are read, and refusals with the key and
+ * its valid values. */
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
 #include "exec/checkpoint/weights.h"
@@ -36,8 +36,8 @@ static rp_status load_text(const char *text, rp_model *model_out, char *message,
     return load_assumed(text, NULL, model_out, message, size);
 }
 
-/* The keys of Qwen3-30B-A3B's file (Hugging Face) with small numbers; `experts` takes their place.
- */
+/* The keys of Qwen3-30B-A3B's file (Hugging Face) with small numbers; `experts` stands for the keys
+ * of its experts. */
 static rp_status load(const char *experts, rp_model *model_out, char *message, size_t size)
 {
     char text[2048];
@@ -69,10 +69,9 @@ Test(exec_config, mixtures_are_read_in_both_styles)
         cr_expect(eq(u32, m.experts, 5));
         cr_expect(eq(u32, m.active_experts, 2));
         cr_expect(
-            eq(u32, m.intermediate, 24)); /* not the dense layers' 96, of which there are none */
+            eq(u32, m.intermediate, 24)); /* not the 96 of the dense layers, since there are none */
         cr_expect(m.qk_norm);
-        cr_expect(
-            eq(int, m.raw_routing, i >= 2)); /* transformers: false where the key is missing */
+        cr_expect(eq(int, m.raw_routing, i >= 2)); /* transformers: false if the key is missing */
         /* executor.md 4.2: E * 3df + Ed */
         cr_expect(eq(u64, m.mlp_parameters, 5 * 3 * 32 * 24 + 5 * 32));
     }
@@ -118,8 +117,8 @@ Test(exec_config, mixtures_that_cannot_be_run_are_refused)
     " \"num_hidden_layers\": 2, \"intermediate_size\": 40, \"vocab_size\": 97,\n"                  \
     " \"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-6, \"hidden_act\": \"silu\",\n"
 
-/* Every key at fault, on the line where it is, also inside of objects; one that is missing without
- * a line, and no control character of a file. */
+/* Refusals name every key at fault with its line, also inside of objects. A missing key has no
+ * line, and no control character of the file gets into a message. */
 Test(exec_config, refusals_name_the_line_and_all_keys)
 {
     static const struct {
@@ -170,9 +169,9 @@ Test(exec_config, refusals_name_the_line_and_all_keys)
 #define SCALED "\"rope_scaling\": {\"type\": "
 #define FACTORS "\"short_factor\": [1, 1.5, 2, 4], \"long_factor\": [2, 3, 4, 8.5]"
 
-/* Phi-3's rotation in both styles, and which numbers transformers 5.24 takes for the rest: the
- * ratio of the lengths, or `factor`, and `attention_factor` in the place of sqrt(1 + ln s / ln P).
- */
+/* Phi-3's rotation in both styles, and the numbers that transformers 5.24 takes for missing keys:
+ * the ratio of the lengths, or `factor`, and `attention_factor` in the place of sqrt(1 + ln s / ln
+ * P). */
 Test(exec_config, longrope_is_read_in_both_styles)
 {
     static const struct {
@@ -247,8 +246,8 @@ Test(exec_config, factors_that_do_not_fit_are_refused)
     }
 }
 
-/* Keys that training does not depend on may say anything, and nothing may be said of what is off.
- */
+/* Keys that training does not depend on may have any value, and features that are switched off may
+ * be mentioned. */
 Test(exec_config, what_does_not_alter_the_model_is_read)
 {
     char message[1024] = "";
@@ -277,9 +276,9 @@ Test(exec_config, what_does_not_alter_the_model_is_read)
     "{\"model_type\": \"qwen3_moe\", \"hidden_act\": \"silu\", \"head_dim\": 16,"                  \
     " \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 24" SIZES
 
-/* Keys of published files that say of the family what is so anyway; other values are refused.
- * Qwen2.5 has use_mrope, Gemma 2 sliding_window_size, Phi-4-mini the four of phi3, and Qwen3-Coder
- * the three of qwen3_moe. */
+/* Keys of published files that state the family's usual behaviour are read with that value and
+ * refused with any other. Qwen2.5 has use_mrope, Gemma 2 sliding_window_size, Phi-4-mini the four
+ * keys of phi3, and Qwen3-Coder the three of qwen3_moe. */
 Test(exec_config, keys_that_say_what_is_usual_are_read)
 {
     static const struct {
@@ -321,8 +320,8 @@ Test(exec_config, keys_that_say_what_is_usual_are_read)
     " \"intermediate_size\": 40, \"vocab_size\": 97, \"max_position_embeddings\": 64,"             \
     " \"rms_norm_eps\": 1e-6, \"hidden_act\": \"silu\""
 
-/* Of families that are not computed all that is missing is named; an unknown one may be assumed,
- * but its own keys are refused even so. */
+/* The refusal of a family that is not computed names all of its missing features. An unknown family
+ * may be assumed to be another, but its own keys are refused even so. */
 Test(exec_config, other_families_are_refused_or_assumed)
 {
     static const struct {
@@ -366,8 +365,8 @@ Test(exec_config, other_families_are_refused_or_assumed)
     }
 }
 
-/* Texts may begin or end with the padding token; of files without eos_token_id as transformers'
- * classes have it (LlamaConfig: 2). */
+/* Texts may begin or end with the padding token. In files without eos_token_id the token is the
+ * default of transformers' class (LlamaConfig: 2). */
 Test(exec_config, padding_may_begin_and_end_texts)
 {
     static const struct {
@@ -398,7 +397,8 @@ Test(exec_config, padding_may_begin_and_end_texts)
     }
 }
 
-/* Models that rpsim reads are refused as well where they come another way. */
+/* A model that rpsim can read is refused for its missing features even if it does not come from the
+ * executor's own reader. */
 Test(exec_config, models_of_rpsim_are_refused_for_what_is_not_computed)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* Keys of config.json, each with a value that alters a model (tests/tools/config_keys.py, which
- * asked transformers on PyTorch): refused by name, or trained to the same loss and gradients. */
+/* Keys of config.json, each with a value that alters a model (tests/tools/config_keys.py found them
+ * with transformers on PyTorch): refused by name, or trained to the same loss and gradients. */
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
 #include "exec/checkpoint/weights.h"
@@ -18,11 +18,11 @@
 #define LENGTH 48u
 #define TOKENS (SEQUENCES * LENGTH)
 #define TOLERANCE 1e-5 /* executor.md section 3, 1 */
-#define LEAST 1e-4     /* what a row's value alters, in the loss or the gradients' norm */
+#define LEAST 1e-4     /* least relative change of the loss or the gradients' norm by a row */
 
 TestSuite(exec_config_keys, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
 
-/* value_of of config_keys.py. */
+/* The same function as value_of in config_keys.py. */
 static uint32_t value_of(const char *name, uint32_t index)
 {
     uint32_t x = 2166136261u;
@@ -35,8 +35,8 @@ static uint32_t value_of(const char *name, uint32_t index)
     return x ^ x >> 16;
 }
 
-/* The name in checkpoints of a tensor, or of what it is a part of; experts' have their own, as in
- * fill of config_keys.py. */
+/* The name that a tensor, or the tensor of which it is a part, has in checkpoints. Tensors of
+ * experts have names of their own, as in fill of config_keys.py. */
 static const char *whole_name(const rpexec_writable *tensor, const rpexec_joined **part_out)
 {
     const char *name = tensor->name;
@@ -60,7 +60,7 @@ static void fill_weights(rpexec_state *state)
                  rpexec_weights_list(state, state->master, "", rp_test_arena, &tensors, &count),
                  RP_OK));
     for (uint32_t i = 0; i < count; i++) {
-        const rpexec_joined *part = NULL; /* its values are numbered as those of the whole */
+        const rpexec_joined *part = NULL; /* numbers its values like those of the whole tensor */
         const char *name = whole_name(&tensors[i], &part);
         uint64_t columns = tensors[i].shape[tensors[i].rank - 1];
         float *to = (float *)(uintptr_t)tensors[i].values;
@@ -136,7 +136,7 @@ static result train(const rp_model *config)
     return got;
 }
 
-/* `path` is a key, or OBJECT.KEY; "absent" takes it away. */
+/* @param path a key, or OBJECT.KEY @param value "absent" removes the key */
 static void set_key(json_t *config, const char *path, json_t *value)
 {
     const char *dot = strchr(path, '.');
@@ -188,7 +188,7 @@ static void expect(const char *key, result got, double loss, double norm)
               key, got.gradient_norm, norm);
 }
 
-/* Both configurations of a row; returns true where the other value is refused. */
+/* Loads both configurations of a row. @return true if the other value is refused */
 static bool check(const json_t *row, json_t *config)
 {
     const char *key = json_string_value(json_object_get(row, "key"));
@@ -196,7 +196,7 @@ static bool check(const json_t *row, json_t *config)
     json_t *value;
     char message[4096] = "";
     char named[80];
-    char inside[80]; /* a key of the object */
+    char inside[80]; /* name of a key inside the object */
     rp_model model;
     json_object_foreach(json_object_get(row, "with"), name, value)
     {
@@ -269,8 +269,8 @@ static void compare(const char *file, const rp_model *a, const rp_model *b)
     cr_expect(eq(str, (char *)a->rope_scaling, (char *)b->rope_scaling), "%s", file);
 }
 
-/* The keys that files of Hugging Face have, as versions of transformers from 4.28 to 5 write them:
- * the models of traces/, or refused for the one key that cannot be had. */
+/* Sets of keys in files of Hugging Face, as versions of transformers from 4.28 to 5 write them. The
+ * result is the model of traces/, or a refusal for the key that cannot be computed. */
 Test(exec_config_keys, files_of_hugging_face_are_read)
 {
     json_error_t error;

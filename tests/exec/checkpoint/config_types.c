@@ -1,5 +1,6 @@
 /* Values of wrong types in config.json, for every key of every family: both readers refuse them, or
- * read what transformers reads (golden/hf/value_types.py asked it). All of them with RP_LONG. */
+ * read the same value as transformers (recorded by golden/hf/value_types.py). RP_LONG tries all of
+ * them. */
 #include "common/base/log.h"
 #include "common/inputs/huggingface/config.h"
 #include "exec/checkpoint/weights.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SAMPLE 11 /* every so-many-th pair of a key and a value */
+#define SAMPLE 11 /* a sample tries every 11th pair of a key and a value */
 
 TestSuite(exec_config_types, .init = rp_test_arena_begin, .fini = rp_test_arena_end,
           .timeout = 300);
@@ -32,7 +33,7 @@ static bool is_sampled(size_t pair)
     return (all != NULL && strcmp(all, "1") == 0) || pair % SAMPLE == 0;
 }
 
-/* "PARAMETERS WINDOWS" */
+/* The text has the form "PARAMETERS WINDOWS". */
 static const char *describe(const rp_model *model)
 {
     const char *text = "";
@@ -47,7 +48,7 @@ static const char *describe(const rp_model *model)
     return text;
 }
 
-/* A base with one key set, and without the one that it is another name of. */
+/* @return a base with a single key set, and without the key of which it is another name */
 static char *with_key(const json_t *base, const char *key, const json_t *own, const json_t *value)
 {
     json_t *file = json_copy((json_t *)(uintptr_t)base);
@@ -86,16 +87,16 @@ static const char *read_rpexec(const char *text)
     return status == RP_OK ? describe(&model) : NULL;
 }
 
-/* A value's type; lists have that of their first element. */
+/* @return a value's type; a list also has the type of its first element */
 static int type_of(const json_t *value)
 {
     int type = json_is_boolean(value) ? JSON_TRUE : (int)json_typeof(value);
     return json_array_size(value) > 0 ? 16 * (1 + type_of(json_array_get(value, 0))) : type;
 }
 
-/* transformers refuses a value of a type of which it reads no other. Whole numbers it may refuse
- * for what is beside them, or as 1 for 1.0; null older versions took for what the class says today.
- */
+/* True if transformers refuses a value and reads no other value of the same type. Whole numbers are
+ * left out, since transformers may refuse them because of other keys, or may read 1 as 1.0; null is
+ * left out, since older versions read it as the default that the class has today. */
 static bool must_be_refused(const json_t *outcomes, const json_t *values, size_t at,
                             const json_t *base)
 {
@@ -126,12 +127,12 @@ static bool has_null(const char *key)
 
 typedef struct sweep {
     uint32_t tried;
-    uint32_t read;     /* of those that transformers reads */
-    uint32_t readable; /* these */
+    uint32_t read;     /* pairs that both read */
+    uint32_t readable; /* pairs that transformers reads */
 } sweep;
 
-/* Outcome 0, refused; 1, as without the key; a text, another model. What is refused may be read
- * where the key is named as one that is not used. */
+/* An outcome is 0, refused; 1, read as without the key; or a text, read as another model. A value
+ * that transformers refuses may still be read if a message names the key as unused. */
 static void check_pair(const char *text, const char *usual, const json_t *outcome,
                        const json_t *value, bool must, const char *key, sweep *s)
 {
@@ -192,8 +193,9 @@ Test(exec_config_types, rpsim_reads_what_transformers_reads_or_refuses_it)
     json_decref(golden);
 }
 
-/* The other reader has files of its own (golden/config_keys.json), of which every key is set: what
- * is no number is refused where transformers does, and the rest is what rpsim reads. */
+/* The executor's reader has files of its own (golden/config_keys.json), in which every key is set.
+ * It refuses wrong types that transformers refuses, and reads the other values as rpsim reads them.
+ */
 Test(exec_config_types, rpexec_reads_what_rpsim_reads_or_refuses_it)
 {
     json_t *golden = load_golden(RP_TEST_ROOT "/golden/hf/value_types.json");
@@ -232,8 +234,8 @@ Test(exec_config_types, rpexec_reads_what_rpsim_reads_or_refuses_it)
     json_decref(golden);
 }
 
-/* Inside of rope_scaling and rope_parameters: types of RopeParameters in transformers 5.24
- * (modeling_rope_utils.py), n of a number, t of a text, l of a list, b of a flag. */
+/* Keys inside of rope_scaling and rope_parameters with the types of RopeParameters in transformers
+ * 5.24 (modeling_rope_utils.py), n for a number, t for a text, l for a list, b for a flag. */
 Test(exec_config_types, both_refuse_wrong_types_of_rotation)
 {
     static const struct {
@@ -248,7 +250,7 @@ Test(exec_config_types, both_refuse_wrong_types_of_rotation)
                 {"truncate", 'b'}};
     static const struct {
         const char *json;
-        char type; /* 0: of none */
+        char type; /* 0: any type */
     } values[] = {{"\"4\"", 't'}, {"\"\"", 't'},  {"[]", 'l'}, {"[4]", 'l'},
                   {"[[]]", 0},    {"[\"x\"]", 0}, {"{}", 0},   {"{\"a\": 1}", 0},
                   {"true", 'b'},  {"1.5", 'n'},   {"4", 'n'},  {"1e300", 'n'}};

@@ -1,6 +1,7 @@
 /* Twenty steps of AdamW with a small model of each family against transformers on PyTorch
- * (tests/golden/families/make.py): losses and trained weights, all parameters and adapters alone,
- * under schedules of every kind. A plain run has two schedules for each family, RP_LONG all. */
+ * (tests/golden/families/make.py): losses and trained weights, with all parameters and with only
+ * adapters, under schedules of every kind. A plain run tries two schedules for each family, RP_LONG
+ * all. */
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "exec/checkpoint/weights.h"
@@ -16,15 +17,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of make.py. */
+/* As in make.py. */
 #define SEQUENCES 6u
 #define LENGTH 17u
 #define STEPS 20u
 #define RANK 3u
 #define ALPHA 6.0
 
-#define LOSS_TOLERANCE 1e-5   /* relative */
-#define WEIGHT_TOLERANCE 1e-4 /* of a tensor's norm */
+#define LOSS_TOLERANCE 1e-5   /* relative error */
+#define WEIGHT_TOLERANCE 1e-4 /* relative to a tensor's norm */
 
 TestSuite(exec_families, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
@@ -65,7 +66,7 @@ static const float *values_of(trained *t, const char *name, uint64_t *count_out)
     return values;
 }
 
-/* All steps have the file's batch. */
+/* Every step trains on the file's batch. */
 static void prepare(void *context, rp_arena *arena, rp_test_run *run)
 {
     trained *t = context;
@@ -106,7 +107,7 @@ static const float *together(const rpexec_writable *tensor)
     return values;
 }
 
-/* Tensors that are trained are those of the other framework, no more and no less. */
+/* The trained tensors are exactly those that the other framework trains. */
 static void compare(trained *t, const rp_test_run *run, const char *what)
 {
     uint64_t count;
@@ -141,7 +142,9 @@ static void compare(trained *t, const rp_test_run *run, const char *what)
     for (uint32_t i = 0; i < t->file.count; i++) {
         expected += strncmp(t->file.tensors[i].name, prefix, strlen(prefix)) == 0 ? 1 : 0;
     }
-    cr_expect(eq(u32, tensor_count, expected - (t->adapters ? 1 : 0)), "%s", what); /* losses */
+    cr_expect(eq(u32, tensor_count, expected - (t->adapters ? 1 : 0)), "%s", what); /* minus the
+                                                                                     * tensor of
+                                                                                     * losses */
 }
 
 static void train(size_t number, bool adapters)
@@ -188,7 +191,7 @@ Test(exec_families, all_parameters)
     }
 }
 
-/* Weights of experts in blocks of MXFP4, as transformers unpacks them (make.py): to the last bit.
+/* Experts' weights in blocks of MXFP4 are unpacked as by transformers (make.py), to the last bit.
  */
 Test(exec_families, packed_experts_are_unpacked)
 {
@@ -223,7 +226,7 @@ Test(exec_families, packed_experts_are_unpacked)
     rpexec_safetensors_close(&t.file);
 }
 
-/* A folder with a copy of a file of which a byte, or some, are others. */
+/* Copies a file into a folder with other bytes from `at` on. */
 static void copy_changed(const char *from, const char *to, size_t at, const char *bytes)
 {
     rp_text text = {0};
@@ -236,7 +239,8 @@ static void copy_changed(const char *from, const char *to, size_t at, const char
     rp_text_fini(&text);
 }
 
-/* Loads the weights, or the adapters, of a family's file with other bytes in a tensor of it. */
+/* Tries to load a family's weights or adapters after changing bytes of a tensor; they must be
+ * refused. */
 static void refuse_changed(const char *family, bool adapters, const char *tensor, uint64_t byte,
                            const char *bytes, const char *message)
 {
@@ -271,9 +275,9 @@ static void refuse_changed(const char *family, bool adapters, const char *tensor
     (void)rmdir(folder);
 }
 
-/* In an adapter that PEFT has trained itself gates and ups share what ours have each for
- * themselves. B's first row is a gate's, and its columns from 15 on belong to ups. The second scale
- * becomes NaN. */
+/* In an adapter that PEFT has trained, gates and ups share a matrix, while ours have a matrix each.
+ * B's first row belongs to a gate and its columns from 15 on to ups, so that a value there has no
+ * place in ours. In the second case a scale becomes NaN. */
 Test(exec_families, what_ours_cannot_hold_is_refused)
 {
     refuse_changed("gpt-oss", true,

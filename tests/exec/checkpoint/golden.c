@@ -1,5 +1,5 @@
-/* Loss and gradients of a small Qwen3, Llama and Qwen3-MoE and of adapters against transformers on
- * PyTorch (tests/golden/decoders/make.py), through the checkpoint reader. */
+/* Loss and gradients of small Qwen3, Llama and Qwen3-MoE models and of adapters against
+ * transformers on PyTorch (tests/golden/decoders/make.py), read by the checkpoint reader. */
 #include "exec/checkpoint/weights.h"
 #include "exec/host/lane.h"
 #include "exec/run/single.h"
@@ -10,8 +10,8 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-/* fp32 against float64 rounded once: of a value, and of its tensor's root mean square
- * (executor.md section 3, 1). */
+/* fp32 against float64 rounded once: bound relative to a value, and to its tensor's root mean
+ * square (executor.md section 3, 1). */
 #define TOLERANCE 1e-5
 
 TestSuite(exec_golden, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
@@ -64,7 +64,7 @@ static void compare(const char *name, const float *got, const float *expected, u
     cr_expect(worst <= 1, "%s: %.2f times the tolerance", name, worst);
 }
 
-/* With `adapters` a folder of those; `folder` has the weights that they adapt. */
+/* @param folder of the weights @param adapters folder of adapters on these weights, or NULL */
 static void check(const char *folder, const char *adapters)
 {
     const char *path = NULL;
@@ -75,7 +75,7 @@ static void check(const char *folder, const char *adapters)
     rpexec_lane lane;
     cr_assert(eq(int, rp_arena_print(rp_test_arena, &path, "%s/config.json", folder), RP_OK));
     cr_assert(eq(int, rpexec_config_load(path, NULL, rp_test_arena, &config), RP_OK));
-    if (adapters != NULL) { /* as make.py has them */
+    if (adapters != NULL) { /* as in make.py */
         rp_model_set_lora_rank(&config, 3);
         config.lora_alpha = 6;
     }
@@ -119,7 +119,7 @@ static void check(const char *folder, const char *adapters)
         const float *values = values_of(&expected, gradients[i].name, &count);
         compare(gradients[i].name, gradients[i].values, values, count);
     }
-    /* With ids, labels and loss, every tensor of the other framework has been compared. */
+    /* Together with ids, labels and loss, these are all the tensors of the other framework. */
     cr_expect(eq(u32, expected.count, tensors + 3));
     rpexec_safetensors_close(&expected);
 }
@@ -134,7 +134,7 @@ Test(exec_golden, llama_with_scaled_rotation)
     check(RP_TEST_ROOT "/golden/decoders/llama", NULL);
 }
 
-/* Five experts, of which a token goes to two; in four shards. */
+/* Five experts, in four shards; a token goes to two of the experts. */
 Test(exec_golden, qwen3_moe)
 {
     check(RP_TEST_ROOT "/golden/decoders/qwen3-moe", NULL);

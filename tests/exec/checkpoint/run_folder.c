@@ -1,8 +1,8 @@
-/* A run's folder is its user's: names that look like a checkpoint's, with everything in them that
- * a user may have put there, while a run saves beside them. The rule is run_folder.h's: a folder
- * goes only where its name and all names in it are rpexec's own; links lead nowhere. And links in a
- * folder that is read, by the layout of Hugging Face's cache (huggingface_hub, "Understand
- * caching": snapshots/REVISION/FILE -> ../../blobs/HASH). */
+/* A run's folder belongs to its user. The tests put names that look like a checkpoint's, with all
+ * kinds of contents, beside the checkpoints that a run saves. The rule is run_folder.h's: a folder
+ * is removed only if its name and all names in it are rpexec's own, and no link is followed. The
+ * last test reads folders with links in the layout of Hugging Face's cache (huggingface_hub,
+ * "Understand caching": snapshots/REVISION/FILE -> ../../blobs/HASH). */
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/links.h"
 #include "exec/checkpoint/weights.h"
@@ -65,7 +65,7 @@ static bool exists(const char *path)
 
 /* ---- saving beside a user's own -------------------------------------------------------------- */
 
-/* Saves steps in "run", as a run that resumes: the folder may have checkpoints. */
+/* Saves steps in "run" as a resumed run does, whose folder may have checkpoints. */
 static rp_status save(uint64_t first, uint64_t last, uint32_t keep, const rpexec_companions *with)
 {
     static const rpexec_companions none;
@@ -95,12 +95,12 @@ static uint32_t checkpoints_in_run(void)
     return count;
 }
 
-/* Things that stand under a name: shell that makes $p, and whether rpexec made such. */
+/* Contents of a name: shell code that makes $p, and whether rpexec could have made it. */
 static const struct content {
     const char *what;
     const char *make;
-    bool own;   /* all names are a checkpoint's */
-    bool whole; /* and it is a checkpoint */
+    bool own;   /* all names in it are a checkpoint's */
+    bool whole; /* it is a checkpoint */
     bool folder;
 } contents[] = {
     {"a checkpoint", "mkdir $p; touch $p/model.safetensors $p/config.json $p/training.safetensors",
@@ -131,7 +131,7 @@ static const struct content {
     {"a link to nothing", "ln -s nowhere $p", false, false, false},
     {"a file", "echo mine > $p", false, false, false}};
 
-/* Names, and what rpexec takes them for. */
+/* Names, and the meaning that each has for rpexec. */
 static const struct name {
     const char *name;
     enum { LEFTOVER, OLD, FOREIGN } kind;
@@ -175,7 +175,7 @@ static void check_pair(const struct name *n, const struct content *c)
               n->name, c->make));
     const char *path = print("run/%s", n->name, "");
     rp_status status = save(6, 7, 2, NULL);
-    bool refused = n->kind == OLD && !c->folder; /* what a run would take for its newest */
+    bool refused = n->kind == OLD && !c->folder; /* a run would take it for its newest */
     bool goes = (n->kind == LEFTOVER && c->own) || (n->kind == OLD && c->whole);
     const char *what = print("%s: %s", n->name, c->what);
     cr_expect(eq(int, status, refused ? RP_INPUT : RP_OK), "%s: %s", what, rp_test_messages);
@@ -191,7 +191,7 @@ static void check_pair(const struct name *n, const struct content *c)
               "%s: other checkpoints than the newest two", what);
 }
 
-/* A sample of both in a plain test; RP_LONG=1: each name with each content. */
+/* A plain test tries a sample of the pairs; RP_LONG=1 tries each name with each content. */
 Test(exec_run_folder, what_a_user_has_there_stays)
 {
     const char *long_run = getenv("RP_LONG");
@@ -222,7 +222,7 @@ Test(exec_run_folder, as_many_checkpoints_are_kept_as_asked)
     }
 }
 
-/* Names that are taken leave others: nothing of a run is lost for them. */
+/* If a name is taken, the next free name is used, and nothing of the run is lost. */
 Test(exec_run_folder, unfinished_folders_find_another_name)
 {
     run("mkdir run victim; touch victim/config.json; ln -s ../victim run/.step-4; "
@@ -233,7 +233,8 @@ Test(exec_run_folder, unfinished_folders_find_another_name)
     cr_expect(eq(u32, checkpoints_in_run(), 1));
 }
 
-/* A base that is not rpexec's is known before a run; one that is goes for the new run's. */
+/* A base that is not rpexec's is refused before the run begins; a base of rpexec's is replaced by
+ * the new run's. */
 Test(exec_run_folder, bases_of_others_are_refused_before_a_run)
 {
     static const rpexec_companions with = {
@@ -254,7 +255,8 @@ Test(exec_run_folder, bases_of_others_are_refused_before_a_run)
     }
 }
 
-/* A lock is empty or has a process's number; all else is somebody's. */
+/* A lock file is empty or has a process's number; a file with other contents belongs to somebody
+ * else. */
 Test(exec_run_folder, a_lock_of_others_is_left_alone)
 {
     static const struct {
@@ -275,12 +277,12 @@ Test(exec_run_folder, a_lock_of_others_is_left_alone)
     }
 }
 
-/* ---- links in what is read ------------------------------------------------------------------- */
+/* ---- links in a folder that is read ---------------------------------------------------------- */
 
 Test(exec_run_folder, links_lead_into_the_folder_or_to_the_cache)
 {
     static const struct {
-        const char *make; /* in snapshots/abc, whose ../../blobs has "hash" */
+        const char *make; /* shell code, run in snapshots/abc, whose ../../blobs has "hash" */
         bool taken;
     } links[] = {
         {"echo > f", true},
@@ -289,7 +291,7 @@ Test(exec_run_folder, links_lead_into_the_folder_or_to_the_cache)
         {"echo > g; ln -s g f", true},
         {"mkdir sub; echo > sub/g; ln -s sub/g f", true},
         {"ln -s $PWD/../../blobs/hash f", true},
-        {"ln -s nowhere f", true}, /* its reader's to refuse */
+        {"ln -s nowhere f", true}, /* the reader of the file refuses it */
         {"ln -s /proc/self/environ f", false},
         {"ln -s /etc/passwd f", false},
         {"ln -s ../../../secret f", false},
@@ -308,7 +310,8 @@ Test(exec_run_folder, links_lead_into_the_folder_or_to_the_cache)
             "hub/snapshots/other/secret hub/snapshots/abcd/secret hub/blobsecret; do "
             "echo x > $f; done");
         run(print("cd hub/snapshots/abc; %s", links[i].make, ""));
-        for (uint32_t from = 0; from < 3; from++) { /* also seen from inside, and over a link */
+        for (uint32_t from = 0; from < 3; from++) { /* from the folder above, from inside the
+                                                     * folder, and through a link */
             rp_test_log_again();
             run(from == 2 ? "ln -sfn hub/snapshots/abc over" : "true");
             cr_assert(eq(int, chdir(from == 1 ? "hub/snapshots/abc" : "."), 0));

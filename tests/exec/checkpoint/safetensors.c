@@ -1,5 +1,5 @@
 /* The safetensors reader: crafted bad headers, each refused with its cause; values of all types
- * against their definition; what is written reads back (executor.md section 4.4). */
+ * against their definition; files that are written and read back (executor.md section 4.4). */
 #include "exec/checkpoint/safetensors.h"
 #include "common/base/log.h"
 #include "tests/support/assertions.h"

@@ -1,6 +1,6 @@
-/* Adapters on some linear layers, which PEFT has made and trains (tests/golden/subsets/make.py):
- * losses of AdamW steps to 1e-5, under schedules of every kind, and of what is saved between them.
- * A plain run has one schedule for each set of layers, RP_LONG=1 all. */
+/* Adapters on some of the linear layers, made and trained by PEFT (tests/golden/subsets/make.py):
+ * losses of AdamW steps to 1e-5, under schedules of every kind, also across a checkpoint that is
+ * saved and read. A plain run tries a single schedule for each set of layers, RP_LONG=1 all. */
 #include "common/formats/csv.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
@@ -22,7 +22,8 @@ static const char *print(const char *format, const char *a, const char *b, const
     return text;
 }
 
-/* @param first of the table's rows, with which the run begins, @param count of its steps */
+/* @param first index of the table's row with which the run begins @param count number of its steps
+ */
 static void train(const rp_csv *golden, uint32_t first, uint32_t count, const char *line)
 {
     rp_test_outcome run = rp_test_tool_run(RPEXEC_PATH, "rpexec", line);

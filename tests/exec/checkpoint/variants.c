@@ -1,9 +1,10 @@
-/* Folders of weights as other programs leave them, of each family: what is read is, bit for bit,
- * what the plain folder has, which tests/exec/checkpoint/families.c and golden.c hold against
- * transformers. What transformers makes of these folders is said by its modeling_utils.py 5.24: the
- * order of files by _get_resolved_checkpoint_files, buffers by _adjust_missing_and_unexpected_keys
- * (and the names that its older versions saved: LlamaRotaryEmbedding of 4.28 to 4.31, Phi-3's and
- * Gemma's of 4.40), tied tables by tie_weights; tests/tools/checkpoints.py asks it. */
+/* Folders of weights as other programs leave them, of each family. Their weights are read as, bit
+ * for bit, those of the plain folder, which families.c and golden.c in tests/exec/checkpoint
+ * compare with transformers. The rules by which transformers reads these folders are in its
+ * modeling_utils.py 5.24: the order of files in _get_resolved_checkpoint_files, buffers in
+ * _adjust_missing_and_unexpected_keys (with the names that its older versions saved:
+ * LlamaRotaryEmbedding of 4.28 to 4.31, Phi-3's and Gemma's of 4.40), tied tables in tie_weights.
+ * tests/tools/checkpoints.py reads the folders with transformers. */
 #include "exec/checkpoint/weights.h"
 #include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
@@ -49,12 +50,12 @@ static const char *const goldens[] = {
 
 /* ---- folders --------------------------------------------------------------------------------- */
 
-/* A model that is read plainly, and the tensors of its file. */
+/* A model in its plain folder, and the tensors of its file. */
 typedef struct original {
     const char *golden;
     rp_model config;
     rpexec_model model;
-    float *expected; /* master weights */
+    float *expected; /* master weights of the plain folder */
     uint64_t values;
     rpexec_writable *tensors;
     uint32_t count;
@@ -156,7 +157,7 @@ static const char *const strangers[] = {"model.layers.0.self_attn.inv_freq",
                                         "model.layers.0.self_attn.q_proj.extra",
                                         "model.layers.9.input_layernorm.weight", "embed_scale"};
 
-/* The file with one more tensor, or one of each layer. */
+/* Writes the file with a further tensor, or with a further tensor for each layer. */
 static void write_with(const original *o, const char *format, uint32_t layers)
 {
     static const float values[4];
@@ -200,7 +201,7 @@ static void check_tables(original *o)
     rpexec_writable *table = tensor_called(o, EMBEDDING);
     rpexec_writable *head = tensor_called(o, HEAD);
     cr_assert(table != NULL && (head == NULL) == o->config.tied_head);
-    if (head != NULL) { /* not tied: one table is not the other */
+    if (head != NULL) { /* the head is not tied: the two tables differ */
         *table = o->tensors[--o->count];
         write_file("model.safetensors", o->tensors, o->count);
         expect_refused(o, "no embedding", "tensor \"" EMBEDDING "\" is missing");
@@ -211,7 +212,7 @@ static void check_tables(original *o)
     expect_equal(o, "the head alone", NULL);
 }
 
-/* Shards and their index; `other`: of zeroes. */
+/* Writes shards and their index. @param other fills them with zeroes */
 static void write_shards(const original *o, bool other)
 {
     rpexec_writable *some = NULL;
@@ -264,7 +265,7 @@ static void check_files(const original *o)
     expect_refused(o, "nothing", "model.safetensors: No such file");
 }
 
-/* Three families in a plain test, tied and not; RP_LONG=1: all. */
+/* A plain test tries three families, tied and not; RP_LONG=1: all. */
 Test(exec_variants, folders_are_read_as_transformers_reads_them)
 {
     const char *long_run = getenv("RP_LONG");

@@ -1,4 +1,4 @@
-/* Checkpoints of very many tensors and shards: every name is looked up, none is searched for. */
+/* Checkpoints of very many tensors and shards: every name is found by a lookup, not by a search. */
 #include "exec/checkpoint/weights.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
@@ -11,9 +11,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define LAYERS 11111u /* of 9 tensors each: 100,002 with the tables and the last norm */
+#define LAYERS 11111u /* 9 tensors each: 100,002 with the tables and the last norm */
 
-/* Comparing each name with half of all others takes more than twice as long, in any build. */
+/* Comparing each name with half of all the others would take more than twice as long, in any build.
+ */
 #define LIMIT_CPU_S 15u
 
 TestSuite(exec_weights, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
@@ -30,7 +31,7 @@ static const char *path_of(const char *folder, const char *format, uint32_t numb
 #define SHARD "model-%05u.safetensors"
 #define INDEX "model.safetensors.index.json"
 
-/* Neighbours of the list lie in different shards. */
+/* Neighbours in the list lie in different shards. */
 static void write_folder(const char *folder, const rpexec_writable *tensors, uint32_t count,
                          uint32_t shards)
 {
@@ -99,9 +100,9 @@ Test(exec_weights, folders_of_100000_tensors_are_read)
     remove_folder(folder, shards);
 }
 
-/* ---- what is written ------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
-/* A decoder of three layers, its table of 97 x 32 the largest tensor. */
+/* A decoder of three layers. Its table of 97 x 32 is the largest tensor. */
 static void make_small(rpexec_model *model, rp_model *config, rpexec_state *state, rp_dtype dtype)
 {
     *config = rp_test_decoder(3, false, true);
@@ -110,7 +111,8 @@ static void make_small(rpexec_model *model, rp_model *config, rpexec_state *stat
     cr_assert(eq(int, rpexec_state_initialise(state, 3, true), RP_OK));
 }
 
-/* Writes with a limit and reads back: the same bits. @return shards, 0: one file without index */
+/* Writes with a limit per shard, reads back and expects the same bits. @return the number of
+ * shards; 0: a single file without an index */
 static uint32_t write_and_read(uint64_t limit, rp_dtype dtype)
 {
     char folder[] = "/tmp/roundpipe-weights-XXXXXX";
@@ -159,8 +161,9 @@ static uint32_t write_and_read(uint64_t limit, rp_dtype dtype)
     return shards;
 }
 
-/* Tensors of a layer, in floats: two norms of 32, q and o of 1024, k and v of 512, two norms of 8,
- * three matrices of 1536: 7760. Two tables of 3104 and a norm of 32 besides: 29520. */
+/* Sizes of a layer's tensors in floats: two norms of 32, q and o of 1024, k and v of 512, two norms
+ * of 8, three matrices of 1536, together 7760. Besides there are two tables of 3104 and a norm of
+ * 32: 29520 in all. */
 Test(exec_weights, shards_are_cut_as_huggingface_hub_cuts_them)
 {
     const uint64_t all = 29520;
@@ -168,15 +171,15 @@ Test(exec_weights, shards_are_cut_as_huggingface_hub_cuts_them)
     cr_expect(eq(u32, write_and_read(2 * all, RP_DTYPE_BF16), 0));
     cr_expect(eq(u32, write_and_read(4 * all - 1, RP_DTYPE_F32), 2));
     cr_expect(eq(u32, write_and_read(2 * all - 1, RP_DTYPE_F16), 2));
-    /* split_state_dict_into_shards_factory of huggingface_hub 2.4 with these sizes, in this order;
-     * checks.checkpoints compares shards tensor by tensor. */
+    /* The numbers of shards are those of split_state_dict_into_shards_factory of huggingface_hub
+     * 2.4 with these sizes, in this order; checks.checkpoints compares shards tensor by tensor. */
     cr_expect(eq(u32, write_and_read(UINT64_C(4) * 7760, RP_DTYPE_F32), 4));
     cr_expect(eq(u32, write_and_read(UINT64_C(4) * 3103, RP_DTYPE_F32), 12));
     cr_expect(eq(u32, write_and_read(1, RP_DTYPE_F32), 36));
 }
 
-/* A state whose base is not drawn, as it is read next, becomes the one that was written: adapters
- * are drawn all the same. */
+/* A state whose base is not drawn at random, because it is read next, becomes the written state.
+ * Its adapters are drawn all the same. */
 static void check_undrawn(const rpexec_state *written, const char *folder)
 {
     rpexec_state state;
@@ -189,7 +192,7 @@ static void check_undrawn(const rpexec_state *written, const char *folder)
     cr_expect(eq(int, memcmp(state.working, written->working, bytes), 0));
 }
 
-/* A base of adapters is a model of its own, the same bits that a model without them has. */
+/* The saved base of adapters is a whole model, with the same bits as the model without adapters. */
 Test(exec_weights, frozen_weights_are_a_whole_model)
 {
     char folder[] = "/tmp/roundpipe-weights-XXXXXX";

@@ -1,6 +1,6 @@
-/* Training on packed documents, on rows of a table, padded ones and such with labels, against
- * transformers on PyTorch (tests/golden/tokens: losses.csv by losses.py, padded.csv by padded.py):
- * losses of AdamW steps to 1e-5. */
+/* Training on packed documents and on rows of a table, padded or with labels, against transformers
+ * on PyTorch (tests/golden/tokens: losses.csv by losses.py, padded.csv by padded.py): losses of
+ * AdamW steps to 1e-5. */
 #include "common/formats/csv.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
@@ -15,7 +15,8 @@
 
 TestSuite(exec_data_packing, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
 
-/* @param first of the case's rows, @param line whose losses are theirs */
+/* @param first index of the case's first row @param line command line whose losses must be the
+ * case's */
 static void compare(const rp_csv *golden, uint32_t first, const char *line)
 {
     rp_test_outcome run = rp_test_tool_run(RPEXEC_PATH, "rpexec", line);
@@ -31,7 +32,7 @@ static void compare(const rp_csv *golden, uint32_t first, const char *line)
     }
 }
 
-/* @param first of the case's rows */
+/* @param first index of the case's first row */
 static void expect_losses(const rp_csv *golden, uint32_t first, const char *schedule)
 {
     const char *line = NULL;
@@ -61,7 +62,8 @@ Test(exec_data_packing, losses_are_those_of_pytorch)
     }
 }
 
-/* A folder with the weights of decoders/llama, and a config.json that has the padding token. */
+/* Makes a folder with the weights of decoders/llama, and a config.json that has the padding token.
+ */
 static void make_model(const char *padding)
 {
     const char *command = NULL;
@@ -75,8 +77,9 @@ static void make_model(const char *padding)
     cr_assert(eq(int, system(command), 0)); // NOLINT(cert-env33-c)
 }
 
-/* Twelve rows a step, in microbatches of any size: the mean is over all labels of the step. With
- * --seq-len 12 as with 11: the last token has no label. RP_LONG=1: all of both. */
+/* A step trains on twelve rows, in microbatches of any size: the mean is over all labels of the
+ * step. --seq-len 12 trains like 11, since the last token has no label. RP_LONG=1 tries every pair.
+ */
 Test(exec_data_packing, padding_is_not_learned)
 {
     const char *text = rp_test_tool_read(GOLDEN "tokens/padded.csv");

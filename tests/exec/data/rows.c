@@ -1,7 +1,8 @@
-/* Labels of rows, padded in every way, by a second definition that looks at each token alone: what
- * transformers' collators do (data_collator.py: DataCollatorForLanguageModeling has -100 wherever
- * the padding token is, DataCollatorForSeq2Seq in the places that it adds), and files that are
- * refused. Losses of both are in packing.c. RP_LONG=1: longer rows. */
+/* Labels of rows, padded in every way, against a second definition that looks at each token by
+ * itself, and files that are refused. The definition follows transformers' collators
+ * (data_collator.py): DataCollatorForLanguageModeling puts -100 at every padding token,
+ * DataCollatorForSeq2Seq only at the places that it adds. Losses with both are in packing.c.
+ * RP_LONG=1: longer rows. */
 #include "exec/data/tokens.h"
 #include "exec/operators/operators.h"
 #include "tests/support/assertions.h"
@@ -65,7 +66,7 @@ static rp_status open_rows(uint32_t seq_len, rpexec_padding padding, rpexec_toke
 
 /* ---- the second definition ------------------------------------------------------------------- */
 
-/* True where all of [from, to) could be padding. */
+/* True if all of [from, to) could be padding. */
 static bool pads(const int32_t *row, uint32_t from, uint32_t to, bool known)
 {
     bool all = true;
@@ -90,7 +91,7 @@ static int32_t expected_label(const int32_t *row, uint32_t length, uint32_t i, r
                : row[i];
 }
 
-/* One row with every padding. @param labels its own; NULL: none */
+/* Checks a row with every kind of padding. @param labels the row's own labels; NULL: none */
 static void check_row(const int32_t *row, uint32_t length, const int32_t *labels)
 {
     static const rpexec_padding paddings[] = {{0},
@@ -131,8 +132,8 @@ static void check_row(const int32_t *row, uint32_t length, const int32_t *labels
     }
 }
 
-/* All rows of three tokens, of which one is the padding; with -100 behind them, too, and with
- * labels of their own. */
+/* All rows of three different tokens, of which PADDING is the padding: by themselves, with labels
+ * of their own, and with their ends replaced by -100. */
 Test(exec_data_rows, labels_are_those_of_a_look_at_each_token)
 {
     static const int32_t alphabet[] = {PADDING, 3, 0};
@@ -197,7 +198,7 @@ Test(exec_data_rows, bad_tokens_and_labels_have_their_place)
     }
 }
 
-/* A checkpoint of one set of labels does not go on with another. */
+/* A checkpoint made with some labels does not go on with others. */
 Test(exec_data_rows, identities_are_of_labels_too)
 {
     const int32_t ids[6] = {1, 2, 3, 4, 5, 6};
@@ -218,7 +219,7 @@ Test(exec_data_rows, identities_are_of_labels_too)
     }
 }
 
-/* Padding that nothing names is learned: it is said where it looks like that. */
+/* Padding that no setting names is learned; a message warns if a file looks like that. */
 Test(exec_data_rows, runs_at_the_ends_of_rows_are_warned_about)
 {
     static const struct {

@@ -1,6 +1,6 @@
-/* Token files of NumPy, llm.c and Megatron, written by their own programs (tests/golden/tokens,
- * whose make.py has the formula of their tokens), and our own; labels at documents' borders against
- * a walk over all tokens; damaged files. */
+/* Token files of NumPy, llm.c and Megatron, written by those programs (tests/golden/tokens, whose
+ * make.py has the formula of their tokens), and our own format; labels at the borders of documents
+ * against a walk over all tokens; damaged files. */
 #include "exec/data/tokens.h"
 #include "exec/operators/operators.h"
 #include "tests/support/assertions.h"
@@ -71,7 +71,7 @@ static void put(content *c, uint64_t value, uint32_t width)
     }
 }
 
-/* At a place of a file that is there. */
+/* Changes a field at a place within the file. */
 static void set(content *c, size_t at, uint64_t value, uint32_t width)
 {
     content field = {.size = at};
@@ -79,7 +79,7 @@ static void set(content *c, size_t at, uint64_t value, uint32_t width)
     memcpy(c->bytes + at, field.bytes + at, width);
 }
 
-/* Our own: token i is `first` + i. @param documents 0: version 1 */
+/* A file of our own format, whose token i is `first` + i. @param documents 0: version 1 */
 static content own(uint32_t width, uint32_t vocab, uint32_t first, uint32_t count,
                    const uint32_t *starts, uint32_t documents)
 {
@@ -119,17 +119,17 @@ static void expect_refused(const char *path, uint32_t seq_len, uint32_t vocab, c
     rpexec_tokens_close(&t);
 }
 
-/* ---- what is read ---------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static int32_t golden_token(uint64_t i)
 {
     return (int32_t)((7 * i * i + 3 * i) % 89);
 }
 
-/* All sequences of an epoch, each once. Where the tokens of a sequence are is told by its first one
- * (each is once in the files below 60, and consecutive ones in the others). `border` is what a walk
- * over all tokens knows: border[i]: token i is no label.
- * @param token of a place in the file; NULL: the place itself */
+/* Expects each sequence of an epoch exactly once. The tokens of a sequence tell its place in the
+ * file, since each token is found once in the files below 60, and consecutive tokens are in the
+ * others. @param token gives the token of a place in the file; NULL: the token is the place itself
+ * @param border [i] true: token i is no label, by a walk over all tokens */
 static void expect_epoch(const rpexec_tokens *t, uint64_t count, uint64_t stride,
                          int32_t (*token)(uint64_t), const bool *border)
 {
@@ -210,7 +210,7 @@ Test(exec_data_tokens, rows_of_a_table_are_sequences)
     bool border[COUNT + 1] = {false};
     expect_golden("numpy-rows.npy", 4, 5, border);
     for (uint32_t i = 0; i <= COUNT; i += 5) {
-        border[i] = true; /* as long as the sequences: the last token has no label */
+        border[i] = true; /* rows are as long as the sequences: the last token has no label */
     }
     const char *path = GOLDEN "numpy-rows.npy";
     rpexec_tokens t = {0};
@@ -222,7 +222,7 @@ Test(exec_data_tokens, rows_of_a_table_are_sequences)
     expect_refused(path, 3, 89, "its rows have 5 tokens");
 }
 
-/* Documents of 1 to 9 tokens by a simple generator; lengths of sequences from 1 to 70. */
+/* Documents of 1 to 9 tokens from a simple generator; sequences of 1 to 70 tokens. */
 Test(exec_data_tokens, documents_are_packed_as_a_walk_over_all_tokens_has_them)
 {
     uint32_t state = 12345;
@@ -248,7 +248,7 @@ Test(exec_data_tokens, documents_are_packed_as_a_walk_over_all_tokens_has_them)
     }
 }
 
-/* The order is that of runs that began with files of version 1, and of texts. */
+/* The order is the same as in runs that began with files of version 1, or with texts. */
 Test(exec_data_tokens, the_order_does_not_depend_on_the_form)
 {
     const uint32_t starts[] = {0, 3, 50};
@@ -309,7 +309,8 @@ Test(exec_data_tokens, identities_are_of_tokens_and_documents)
     }
 }
 
-/* Of a large file first and last tokens, and places between. */
+/* The identity of a large file depends on its first tokens, its last tokens, and places between
+ * them. */
 Test(exec_data_tokens, identities_of_large_files_are_of_a_sample)
 {
     enum { TOKENS = 200000 };
@@ -338,7 +339,7 @@ Test(exec_data_tokens, identities_of_large_files_are_of_a_sample)
     }
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 Test(exec_data_tokens, tokens_that_the_model_does_not_have_are_refused)
 {
@@ -424,7 +425,8 @@ Test(exec_data_tokens, forms_of_numpy_that_are_no_tokens_are_refused_by_name)
     expect_refused(store("version.npy", c.bytes, c.size), 4, 89, "versions 1 to 3");
 }
 
-/* Files that are shorter or longer are refused; shorter than their magic they are texts. */
+/* Files that are cut off or have one byte too many are refused. (A file shorter than its magic
+ * number would be a text.) */
 Test(exec_data_tokens, files_that_are_cut_off_are_refused)
 {
     static const char *const names[] = {"numpy-uint8.npy", "numpy-rows.npy",      "numpy-v3.npy",
@@ -458,7 +460,7 @@ Test(exec_data_tokens, files_that_are_cut_off_are_refused)
 Test(exec_data_tokens, headers_that_contradict_the_file_are_refused)
 {
     static const struct {
-        const char *name; /* a golden file, NULL: our own of 2 documents */
+        const char *name; /* a golden file; NULL: a file of our own format with 2 documents */
         size_t at;
         uint32_t width;
         uint64_t value;

@@ -1,4 +1,5 @@
-/* Copies between GPUs that do not reach each other (exec/gpu/copies.c): the machine of threads. */
+/* Copies between GPUs that do not reach each other (exec/gpu/copies.c), on the machine of threads.
+ */
 #include "exec/gpu/gpu_internal.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
@@ -22,7 +23,7 @@ static void end(void)
 
 TestSuite(exec_gpu_copies, .init = begin, .fini = end, .timeout = 120);
 
-/* Boundary tensors and weights that go over the host piece by piece. */
+/* Boundary tensors and weights go over the host piece by piece. */
 Test(exec_gpu_copies, copies_over_the_host_wait_for_their_halves)
 {
     static const char *const names[] = {"1f1b", "fsdp"};
@@ -37,8 +38,9 @@ Test(exec_gpu_copies, copies_over_the_host_wait_for_their_halves)
     }
 }
 
-/* A SEND ends when its last piece has gone up, whichever half that is in: 4 pieces, 5, 2, 3; only
- * the streams in which they go up are late, so that an op that does not wait for them is early. */
+/* A SEND ends when its last piece has been uploaded, whichever half of the staging buffer that
+ * piece is in: there are 4, 5, 2 or 3 pieces. Only the streams that upload are late, so that an op
+ * that does not wait for them is early. */
 Test(exec_gpu_copies, copies_over_the_host_end_with_their_last_piece)
 {
     static const uint64_t stage_bytes[] = {60, 52, 120, 80};
@@ -58,16 +60,16 @@ Test(exec_gpu_copies, copies_over_the_host_end_with_their_last_piece)
 #define GPUS 3u
 #define QUEUES 5u
 #define PIECE 64u
-#define BYTES (PIECE + 7) /* with more the fake's short queues would be full */
+#define BYTES (PIECE + 7) /* more bytes would fill the fake's short queues */
 
-/* A copy of `index`'s queue. */
+/* A copy in the queue of GPU `index`. */
 typedef struct way {
     uint32_t index;
     uint32_t other;
     bool sends;
 } way;
 
-/* All of them with GPU 2. */
+/* All copies are from or to GPU 2. */
 static const way ways[QUEUES] = {
     {0, 2, true}, {1, 2, true}, {1, 2, false}, {0, 2, true}, {0, 2, false}};
 
@@ -76,9 +78,9 @@ typedef struct bench {
     rpexec_devices *devices;
     rpexec_driver driver;
     rpexec_gpu_queue queues[QUEUES];
-    unsigned char *from[QUEUES]; /* [BYTES] of the GPU that sends */
+    unsigned char *from[QUEUES]; /* [BYTES] on the GPU that sends */
     unsigned char *to[QUEUES];
-    void *ends[QUEUES]; /* events behind the copies */
+    void *ends[QUEUES]; /* events after the copies */
 } bench;
 
 static uint32_t sender(uint32_t i)
@@ -132,7 +134,7 @@ static void start_copy(bench *b, uint32_t i)
     cr_assert(eq(int, b->driver.status, RP_OK));
 }
 
-/* Far longer than it takes; only what never ends takes so long. */
+/* True if the copy ends within 10 s, far longer than it takes. */
 static bool ends(const bench *b, uint32_t i)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -161,7 +163,8 @@ static void close_bench(bench *b)
     b->type->detach(b->devices);
 }
 
-/* The first copy never arrives at GPU 2: those of other queues to that GPU, and from it, do. */
+/* The first copy never arrives at GPU 2. Copies of the other queues to and from that GPU do arrive.
+ */
 Test(exec_gpu_copies, queues_do_not_wait_for_each_others_copies)
 {
     bench b;

@@ -1,5 +1,5 @@
-/* The GPU driver (exec/gpu) on a machine made of threads (tests/support/fake/cuda.h): the same bits
- * as the host backend under every schedule, however late what streams do. */
+/* The GPU driver (exec/gpu) on a machine made of threads (tests/support/fake/cuda.h): every
+ * schedule gives the same bits as the host backend, however late the streams are. */
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
 #include "exec/gpu/turn.h"
@@ -33,14 +33,14 @@ static void end(void)
 
 TestSuite(exec_gpu, .init = begin, .fini = end, .timeout = 120);
 
-/* One number of GPUs for each schedule, with RP_LONG 1, 2 and 4. */
+/* Each schedule runs on one number of GPUs; with RP_LONG on 1, 2 and 4. */
 Test(exec_gpu, all_schedules_give_the_bits_of_the_host_backend)
 {
     bool all = getenv("RP_LONG") != NULL;
     rp_model config = rp_test_small_decoder(8, true, true);
     for (uint32_t i = 0; i < rp_schedule_count; i++) {
         const char *why = NULL;
-        config.heads = rp_cuts_layers(&rp_schedules[i]->traits) ? 4 : 2; /* one for each rank */
+        config.heads = rp_cuts_layers(&rp_schedules[i]->traits) ? 4 : 2; /* a head for each rank */
         cr_assert(eq(int, rpexec_runs(rp_schedules[i], false, arena, &why), RP_OK));
         for (uint32_t gpus = 1; why == NULL && gpus <= 4; gpus *= 2) {
             if (!all && gpus != 1u << i % 3) {
@@ -53,8 +53,8 @@ Test(exec_gpu, all_schedules_give_the_bits_of_the_host_backend)
     }
 }
 
-/* Streams that stop for a while, and threads that submit late: a missing wait between streams, or
- * between them and the host, shows sooner or later as other bits. RP_LONG: all of them. */
+/* Streams stop for a while, and threads submit late: a missing wait between streams, or between
+ * streams and the host, sooner or later shows as other bits. RP_LONG tries all cases. */
 Test(exec_gpu, late_streams_change_nothing)
 {
     static const char *const names[] = {"roundpipe", "1f1b",          "zbv",  "roundpipe-overlap",
@@ -77,7 +77,7 @@ Test(exec_gpu, late_streams_change_nothing)
     }
 }
 
-/* A tied table on two GPUs, which reach each other or do not. */
+/* A tied table on two GPUs, with peer access and without. */
 Test(exec_gpu, tied_tables_are_summed_between_gpus)
 {
     static const rp_dtype dtypes[] = {RP_DTYPE_F32, RP_DTYPE_BF16, RP_DTYPE_F16};
@@ -92,7 +92,7 @@ Test(exec_gpu, tied_tables_are_summed_between_gpus)
     }
 }
 
-/* Parts of shares that all ranks sum, `chunk` elements at a time. */
+/* Number of parts of the shares that all ranks sum, `chunk` elements at a time. */
 static uint32_t parts_of(const rp_test_run *run, uint64_t chunk)
 {
     const rp_program *p = run->program;
@@ -110,8 +110,8 @@ static uint32_t parts_of(const rp_test_run *run, uint64_t chunk)
     return parts;
 }
 
-/* Each part is fetched from 7 ranks, added 8 times and rounded; a GPU does whole shares of a model
- * of this size in one, the host in four. Neither has other bits. */
+/* Each part is fetched from 7 ranks, added 8 times and rounded. In a model of this size a GPU sums
+ * a whole share as a single part, the host in four parts; the bits are the same. */
 Test(exec_gpu, a_share_of_a_sum_is_few_launches)
 {
     const emulated_machine machine = {.devices = 8, .peers = true};
@@ -162,9 +162,9 @@ static void look_at_pinning(rpexec_devices *devices)
     rpexec_gpu_detach(devices);
 }
 
-/* Memory is pinned piece by piece, and no copy crosses the end of a piece, which the fake refuses.
- * Where a piece cannot be pinned, the rest of the run's memory stays pageable: nothing is tried
- * again, since a call that fails may keep what it has pinned. */
+/* Memory is pinned piece by piece, and no copy crosses the end of a piece (the fake would refuse
+ * it). After the first piece that cannot be pinned, the rest of the run's memory stays pageable:
+ * there is no second try, since a call that fails may keep some memory pinned. */
 Test(exec_gpu, memory_is_pinned_in_pieces)
 {
     const uint64_t piece = 4096;
@@ -186,7 +186,7 @@ Test(exec_gpu, memory_is_pinned_in_pieces)
         cr_expect(rp_test_same(&run, &plain, work.iterations), "other bits");
         all = i == 0 ? pinning : all;
         cr_expect(eq(u64, pinning.pinned_bytes, i == 0 ? all.pinned_bytes : i * 2 * piece));
-        /* Arrays lie elsewhere in each run, in one page more or less each. */
+        /* Arrays lie elsewhere in each run, and so may take a page more or less. */
         uint64_t sum = pinning.pinned_bytes + pinning.pageable_bytes;
         cr_expect(ge(u64, sum + 2 * piece, all.pinned_bytes));
         cr_expect(le(u64, sum, all.pinned_bytes + 2 * piece));
@@ -198,8 +198,8 @@ Test(exec_gpu, memory_is_pinned_in_pieces)
     }
 }
 
-/* A copy ends where pinned memory begins and where it ends, also of memory that only shares a page
- * with it. */
+/* A copy is cut at the beginning and at the end of pinned memory, and also in memory that only
+ * shares a page with it. */
 Test(exec_gpu, copies_are_cut_where_pinning_changes)
 {
     static unsigned char host[8 * 4096];
@@ -215,7 +215,7 @@ Test(exec_gpu, copies_are_cut_where_pinning_changes)
     cr_expect(eq(u64, rpexec_gpu_pinned_together(&d, host + 20480, 9000), 9000));
 }
 
-/* Host memory that cannot be pinned makes copies slower, not wrong. */
+/* Copies of host memory that cannot be pinned are slower, but not wrong. */
 Test(exec_gpu, pageable_memory_works)
 {
     char messages[2048];
@@ -228,7 +228,7 @@ Test(exec_gpu, pageable_memory_works)
     cr_expect(strstr(messages, "cudaHostRegister") != NULL, "%s", messages);
 }
 
-/* Where a device cannot be split, virtual GPUs share it, and somebody says so. */
+/* Virtual GPUs share a device that cannot be split, and a message says so. */
 Test(exec_gpu, virtual_gpus_without_green_contexts)
 {
     char messages[2048];
@@ -290,7 +290,7 @@ static uint64_t free_bytes(uint32_t gpus, bool is_virtual, bool graphs)
     return bytes;
 }
 
-/* Estimates for contexts, modules and cuBLAS are taken off the fake's 8 GiB. */
+/* Estimates for contexts, modules and cuBLAS are subtracted from the fake's 8 GiB. */
 Test(exec_gpu, memory_is_kept_outside_the_arenas)
 {
     const uint64_t mib = UINT64_C(1) << 20;
@@ -300,7 +300,8 @@ Test(exec_gpu, memory_is_kept_outside_the_arenas)
     cr_expect(eq(u64, free_bytes(8, true, true), (8192 - 1024 - 8 * 192 - 512) * mib / 8));
 }
 
-/* One of two virtual GPUs is as large as one of eight, and no context is made for the other six. */
+/* With two virtual GPUs each is as large as with eight, and no contexts are made for the other six.
+ */
 Test(exec_gpu, green_contexts_are_as_many_as_gpus)
 {
     (void)free_bytes(2, true, false);
@@ -330,7 +331,8 @@ Test(exec_gpu, full_memory_says_what_to_lower)
               "%s", messages);
 }
 
-/* Patched drivers: what is copied by peer access is wrong or never ends, on one way at least. */
+/* Patched drivers may have broken peer access: copies in some direction are wrong or never end.
+ * This function lets a copy that hangs go on. */
 static void let_go_on(void *context, uint32_t iteration, double loss, double norm)
 {
     (void)context;
@@ -374,7 +376,8 @@ static uint32_t copies_of_attach(const emulated_machine *machine)
     return emulator_counted(EMULATED_COPIES);
 }
 
-/* Any copy may fail: the run ends with the call's text, and everything is given back. */
+/* Any copy may fail: the run ends with the error text of the failed call, and all resources are
+ * given back. */
 Test(exec_gpu, a_failing_call_ends_the_run)
 {
     static const char *const names[] = {"roundpipe", "1f1b", "fsdp"};
@@ -404,7 +407,7 @@ static void *unstick_later(void *context)
     return NULL;
 }
 
-/* A device that hangs: the watchdog says who waits for whom, and the run ends. */
+/* A device hangs: the watchdog names the ops that wait for each other, and the run ends. */
 Test(exec_gpu, a_hanging_device_is_given_up)
 {
     char messages[4096] = "";
@@ -436,8 +439,8 @@ static rp_status open_noted(const rpexec_driver_config *config, rpexec_perform p
     return status;
 }
 
-/* A lock that other threads have for moments only can be had within a second, unless this thread
- * has it. */
+/* Counts how often the driver's lock cannot be had within a second. Other threads hold it only for
+ * moments, so the lock is then held by this thread. */
 static void note_asked(void)
 {
     struct timespec until;
@@ -463,7 +466,8 @@ static void *unstick_soon(void *context)
     return NULL;
 }
 
-/* While the watchdog asks the device, threads that enqueue must not wait for it. */
+/* While the watchdog asks the device, it must not hold the lock for which threads that enqueue
+ * would wait. */
 Test(exec_gpu, the_watchdog_asks_without_the_lock)
 {
     pthread_t thread;
@@ -482,7 +486,7 @@ Test(exec_gpu, the_watchdog_asks_without_the_lock)
     cr_assert(eq(int, pthread_join(thread, NULL), 0));
 }
 
-/* An op that fails by itself, as the executor's tests ask for. */
+/* An op fails by itself, as in the executor's tests. */
 Test(exec_gpu, a_failing_op_ends_the_run)
 {
     static const rp_op_kind kinds[] = {RP_OP_FORWARD, RP_OP_UPLOAD_PARAMS, RP_OP_COLLECT,
@@ -505,8 +509,9 @@ Test(exec_gpu, a_failing_op_ends_the_run)
     }
 }
 
-/* The timeline's events keep the program's order: on one GPU by its own clock, and with the others
- * by the host's, which a GPU's clock is known to this precision of (generous: a loaded machine). */
+/* The timeline's events keep the program's order. On a single GPU the events have that GPU's clock.
+ * Between GPUs they have the host's clock, relative to which a GPU's clock is known to slack_ps
+ * (generous, for a loaded machine). */
 Test(exec_gpu, the_timeline_keeps_the_programs_order)
 {
     rp_model config = rp_test_small_decoder(6, true, true);
@@ -527,7 +532,7 @@ Test(exec_gpu, the_timeline_keeps_the_programs_order)
             bool on_gpus = rp_queue_kind_on_gpu((rp_queue_kind)queue->kind) &&
                            rp_queue_kind_on_gpu((rp_queue_kind)other->kind);
             bool same = on_gpus && queue->gpu == other->gpu;
-            /* A float of milliseconds: a few nanoseconds at most here. */
+            /* CUDA gives milliseconds as a float: errors here are a few nanoseconds at most. */
             cr_expect(ge(i64, run.timeline->start_ps[op] + (same ? 1000000 : slack_ps),
                          run.timeline->end_ps[before]),
                       "op %u before %u", op, before);
@@ -550,7 +555,8 @@ static void *take_once(void *context)
     return NULL;
 }
 
-/* A thread that gives a turn back and asks for it again at once comes after those that wait. */
+/* A thread that gives its turn back and asks for it again at once comes after the threads that
+ * wait. */
 Test(exec_gpu, turns_go_to_those_who_have_asked_first)
 {
     const struct timespec pause = {.tv_nsec = 100000};

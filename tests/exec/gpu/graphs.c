@@ -1,5 +1,5 @@
-/* --graphs of the GPU driver (exec/gpu/graphs.h) on the machine of threads: the same bits as the
- * host backend, most operators in graphs, and no error of graphs is a failure of the run. */
+/* --graphs of the GPU driver (exec/gpu/graphs.h) on the machine of threads: the bits are those of
+ * the host backend, most operators run in graphs, and an error of graphs does not fail the run. */
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
 #include "exec/run/runs.h"
@@ -29,7 +29,7 @@ TestSuite(exec_gpu_graphs, .init = begin, .fini = end, .timeout = 240);
 
 /* ---- whole runs ------------------------------------------------------------------------------ */
 
-/* Numbers of what streams have been given. */
+/* Counts of launches to streams. */
 typedef struct launches {
     uint32_t captures, graphs, in_graphs, operators;
 } launches;
@@ -69,9 +69,9 @@ static launches compare(const rp_model *config, const rp_resolved *work,
     return since(before);
 }
 
-/* Two ops of a compute queue at most are under way, however late their stream is, each with an
- * event for its start and one for its end. With graphs an op is little work for a stream, so that
- * the streams' short queues have room for many. */
+/* At most two ops of a compute queue are under way, however late their stream is, each with an
+ * event for its start and an event for its end. With graphs an op is little work for a stream, so
+ * that the streams' short queues have room for many ops. */
 Test(exec_gpu_graphs, compute_threads_keep_close_to_their_gpus)
 {
     static const char *const names[] = {"roundpipe", "1f1b", "zbv", "gpipe"};
@@ -91,7 +91,7 @@ Test(exec_gpu_graphs, compute_threads_keep_close_to_their_gpus)
     }
 }
 
-/* For profilers, on GPUs and on the host. */
+/* Every op is a named range for profilers, on GPUs and on the host. */
 Test(exec_gpu_graphs, every_op_is_a_range)
 {
     rp_model config = rp_test_small_decoder(4, false, false);
@@ -104,7 +104,7 @@ Test(exec_gpu_graphs, every_op_is_a_range)
     rp_test_forget(&run);
 }
 
-/* Eight iterations, as programs of a training run have them: tensors lie where they have lain. */
+/* Eight iterations, as in the programs of a training run, in which tensors keep their addresses. */
 Test(exec_gpu_graphs, all_schedules_launch_most_operators_in_graphs)
 {
     rp_model config = rp_test_small_decoder(6, true, true);
@@ -126,7 +126,7 @@ Test(exec_gpu_graphs, all_schedules_launch_most_operators_in_graphs)
     }
 }
 
-/* `tiny` has as many layers. */
+/* The model has as many layers as `tiny`. */
 Test(exec_gpu_graphs, a_settled_iteration_is_few_launches)
 {
     static const struct {
@@ -136,7 +136,7 @@ Test(exec_gpu_graphs, a_settled_iteration_is_few_launches)
     rp_model config = rp_test_small_decoder(8, true, true);
     for (size_t i = 0; i < 3; i++) {
         launches l[2];
-        for (uint32_t k = 0; k < 2; k++) { /* what eight iterations more have launched */
+        for (uint32_t k = 0; k < 2; k++) { /* the difference is the launches of eight iterations */
             rp_resolved work = rp_test_work(right[i].schedule, 4, 8, 12 + 8 * k);
             const emulated_machine machine = {.devices = 4, .peers = true};
             work.piece_bytes = UINT64_C(256) << 20;
@@ -152,8 +152,8 @@ Test(exec_gpu_graphs, a_settled_iteration_is_few_launches)
     }
 }
 
-/* Streams and threads that are late; all that an op does beside operators: finite checks,
- * agreements, gradients that are read, collectives, copies over the host. */
+/* Streams and threads are late. Beside operators, ops have finite checks, agreements, gradients
+ * that are read, collectives and copies over the host. */
 Test(exec_gpu_graphs, late_streams_change_nothing)
 {
     static const char *const names[] = {"roundpipe", "1f1b",          "zbv",  "roundpipe-overlap",
@@ -195,7 +195,7 @@ Test(exec_gpu_graphs, experts_and_adapters_too)
     cr_expect(gt(u32, l.graphs, l.captures));
 }
 
-/* ---- several programs on the same devices, as training has them ------------------------------ */
+/* ---- several programs on the same devices, as in training ------------------------------------ */
 
 static const rpexec_driver_type *fake;
 static rpexec_devices *kept;
@@ -231,8 +231,8 @@ static void give_back(void)
     kept = NULL;
 }
 
-/* Each run has a model of its own, so lanes are opened anew while everything lies where it lay: a
- * graph that stayed would be found, and would work with a closed lane, which the fake refuses. */
+/* Each run has its own model, so lanes are opened anew while all tensors keep their addresses: a
+ * graph that stayed would be found and would work with a closed lane, which the fake refuses. */
 Test(exec_gpu_graphs, graphs_go_with_their_lanes)
 {
     static rp_test_run runs[3]; /* models at different addresses */
@@ -252,14 +252,14 @@ Test(exec_gpu_graphs, graphs_go_with_their_lanes)
     give_back();
 }
 
-/* Programs of one model on devices that are kept. */
+/* Programs for the same model on devices that are kept. */
 typedef struct series {
-    rp_test_run run; /* whose model, state and batches they have */
+    rp_test_run run; /* gives the programs their model, state and batches */
     rp_program *program;
     rpexec_plan plan;
 } series;
 
-/* `most`: the largest work of the series. */
+/* @param most the largest work of the series */
 static void open_series(const emulated_machine *machine, const rp_resolved *most, series *s)
 {
     rp_model config = rp_test_small_decoder(4, true, true);
@@ -287,7 +287,7 @@ static void plan_next(series *s, const rp_resolved *work)
                  RP_OK));
 }
 
-/* @return the launches of this run */
+/* @return the launches of this run only */
 static launches run_next(series *s)
 {
     rpexec_execution e = {.plan = &s->plan,
@@ -310,7 +310,7 @@ static void close_series(series *s)
     rp_program_destroy(s->program);
 }
 
-/* As rpexec_train runs them. */
+/* Programs follow each other as in rpexec_train. */
 Test(exec_gpu_graphs, later_programs_use_the_graphs_of_earlier_ones)
 {
     static const char *const names[] = {"roundpipe", "1f1b", "fsdp"};
@@ -337,7 +337,8 @@ Test(exec_gpu_graphs, later_programs_use_the_graphs_of_earlier_ones)
     }
 }
 
-/* A larger program moves the arena: graphs of the old one go. A smaller one after it does not. */
+/* A larger program moves the arena, so graphs of the old arena go. A smaller program after it keeps
+ * them. */
 Test(exec_gpu_graphs, graphs_go_with_their_memory)
 {
     const emulated_machine machine = {.devices = 2, .peers = true};
@@ -359,7 +360,7 @@ Test(exec_gpu_graphs, graphs_go_with_their_memory)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* Runs in which graphs do not work have the same bits without them. */
+/* If graphs do not work, the run has the same bits without them. */
 Test(exec_gpu_graphs, failing_captures_fall_back)
 {
     static const emulated_graph_call calls[] = {EMULATED_BEGIN_FAILS, EMULATED_LAUNCH_FAILS,

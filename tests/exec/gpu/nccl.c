@@ -1,6 +1,6 @@
 /* The GPU driver with NCCL, which exec/cuda/emulator/machine plays with threads that really wait
- * for each other: who exchanges how, the same training as with copies, and ends of runs that fail.
- */
+ * for each other: the transport of each exchange, the same training as with copies, and the end of
+ * runs that fail. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
@@ -28,23 +28,22 @@ static const char *const sharded[] = {"zero2",        "zero3",         "fsdp",
 
 /* ---- the same training ----------------------------------------------------------------------- */
 
-/* As rp_test_gpu_compare, of which graphs are launched where they shall be. */
+/* Like rp_test_gpu_compare, and graphs must be launched if and only if the run asks for them. */
 static void compare(const rp_model *config, const rp_resolved *work,
                     const emulated_machine *machine, const rp_test_twist *twist)
 {
     rp_test_gpu_compare(arena, config, work, machine, *twist);
-    bool launched = emulator_counted(EMULATED_GRAPHS) > 0; /* counted from the driver's making */
+    bool launched = emulator_counted(EMULATED_GRAPHS) > 0; /* counted since the driver was made */
     cr_expect(launched == twist->devices.graphs, "%s, %u GPUs", work->schedule->name, work->gpus);
 }
 
-/* Shares of equal and of different lengths, each storage type, random delays everywhere: with sums
- * in the ranks' order the bits of the host backend. */
+/* Shares of equal and of different lengths, each storage type, and random delays everywhere: sums
+ * in the order of the ranks have the bits of the host backend. */
 Test(exec_nccl, collectives_give_the_bits_of_the_ranks_own)
 {
     for (uint32_t i = 0; i < 20; i++) {
         rp_model config = rp_test_small_decoder(3, i % 2 == 0, i % 3 == 0);
-        uint32_t gpus =
-            1 + (i + i / 5) % 4; /* one rank, too: what a machine with one GPU can try */
+        uint32_t gpus = 1 + (i + i / 5) % 4; /* also 1 rank: all that 1 GPU can try */
         bool graphs = i % 4 > 1;
         rp_resolved work = rp_test_work(sharded[i % 5], gpus, 2 * gpus, graphs ? 4 : 2);
         const emulated_machine machine = {.devices = 4,
@@ -65,7 +64,7 @@ Test(exec_nccl, collectives_give_the_bits_of_the_ranks_own)
     }
 }
 
-/* Boundary tensors, and the sum of a tied table, both with peers and without. */
+/* Boundary tensors and the sum of a tied table, with peers and without. */
 Test(exec_nccl, sends_give_the_bits_of_copies)
 {
     static const char *const names[] = {"1f1b", "zbv", "gpipe", "interleaved-1f1b", "dualpipev"};
@@ -87,8 +86,9 @@ Test(exec_nccl, sends_give_the_bits_of_copies)
     }
 }
 
-/* A ring's sums are rounded after every addition. Two ranks add once: the same bits. With more, the
- * loss of the first step has seen no sum yet; gradients differ by roundings of the type. */
+/* A ring rounds its sum after every addition. Two ranks add once and get the same bits. With more
+ * ranks the loss of the first step is the same, since no sum has entered it yet, and gradients
+ * differ by roundings of the type. */
 Test(exec_nccl, sums_of_a_ring_are_within_roundings)
 {
     static const double unit[] = {0x1p-24, 0x1p-11, 0x1p-8}; /* fp32, fp16, bf16 */
@@ -111,9 +111,9 @@ Test(exec_nccl, sums_of_a_ring_are_within_roundings)
                      RP_OK));
         cr_expect(eq(dbl, run.losses[0], plain.losses[0]));
         double distance = rp_test_distance(&run, &plain);
-        /* 3 roundings, each of a partial sum that may be some times what is left in the end;
-         * --check allows 2 sqrt(8) units of a whole tensor's rms here, this is the worst element.
-         */
+        /* There are 3 roundings, each of a partial sum that may be several times the final sum. For
+         * comparison, --check allows 2 sqrt(8) units of a whole tensor's rms; this is the worst
+         * element. */
         cr_expect(le(dbl, distance, 3 * 4 * unit[dtype]), "%s: %g", sharded[i % 5], distance);
         cr_expect(gt(dbl, distance, 0), "%s: a ring would round", sharded[i % 5]);
         work = rp_test_work(sharded[i % 5], 2, 4, 1);
@@ -152,7 +152,7 @@ Test(exec_nccl, the_transport_is_chosen_by_what_there_is)
         rpexec_devices_config config;
         rp_status status;
         const char *transport;
-        const char *message; /* "": none at all */
+        const char *message; /* "": no message at all */
     } cases[] = {
         {&full, {.gpus = 4, .collectives = true}, RP_OK, "nccl 2.99.0", ""},
         {&full, {.gpus = 4}, RP_OK, "copy", ""},
@@ -209,7 +209,7 @@ Test(exec_nccl, the_transport_is_chosen_by_what_there_is)
     }
 }
 
-/* With AUTO a pipeline's SENDs stay copies. */
+/* With AUTO the SENDs of a pipeline stay copies. */
 Test(exec_nccl, sends_are_copies_unless_forced)
 {
     rp_model config = rp_test_small_decoder(4, true, true);
@@ -239,7 +239,7 @@ static rp_status fail(const char *schedule, const emulated_machine *machine, rp_
     return status;
 }
 
-/* An op of one rank, or a copy, fails while others are about to meet it in NCCL. */
+/* An op of a single rank, or a copy, fails while the others are about to meet that rank in NCCL. */
 Test(exec_nccl, a_failure_in_one_rank_ends_the_run)
 {
     static const rp_op_kind kinds[] = {RP_OP_ALL_GATHER, RP_OP_REDUCE_SCATTER, RP_OP_FORWARD,
@@ -281,8 +281,9 @@ Test(exec_nccl, a_failing_call_ends_the_run)
     }
 }
 
-/* A kernel that never begins: the others wait for it on their GPUs. NCCL may say so itself;
- * otherwise the watchdog gives up. Either way everybody is let go, and everything given back. */
+/* A kernel never begins, and the other ranks wait for it on their GPUs. Either NCCL reports the
+ * error, or the watchdog gives up. In both cases every rank is let go, and all resources are given
+ * back. */
 Test(exec_nccl, a_gpu_that_never_comes_is_given_up)
 {
     static const char *const names[] = {"fsdp", "1f1b"};

@@ -1,5 +1,6 @@
-/* One queue's graphs (exec/gpu/graphs.h) on the machine of threads: which runs are the same, what
- * stays outside, in which order things are done, how many there are, and what fails. */
+/* Graphs of a single queue (exec/gpu/graphs.h) on the machine of threads: runs that count as the
+ * same, work that stays outside of graphs, the order of the work, the largest number of graphs, and
+ * failures. */
 #include "common/base/log.h"
 #include "exec/gpu/gpu_internal.h"
 #include "tests/support/assertions.h"
@@ -26,7 +27,7 @@ static void end(void)
 
 TestSuite(exec_gpu_runs, .init = begin, .fini = end, .timeout = 120);
 
-/* The fake's own rules, as CUDA has them. */
+/* The fake has rules of its own for captures, the same as CUDA's. */
 Test(exec_gpu_runs, what_is_not_permitted_makes_a_capture_invalid)
 {
     const emulated_machine machine = {.devices = 1};
@@ -57,7 +58,7 @@ Test(exec_gpu_runs, what_is_not_permitted_makes_a_capture_invalid)
     (void)emulator_stream_destroy(stream);
 }
 
-/* ---- one queue's graphs ---------------------------------------------------------------------- */
+/* ---- graphs of a single queue ---------------------------------------------------------------- */
 
 /* A queue without a program. */
 typedef struct bench {
@@ -68,10 +69,10 @@ typedef struct bench {
     rpexec_driver driver;
     rpexec_gpu gpu;
     rpexec_gpu_graphs *graphs;
-    rpexec_lane *lane; /* of the noting operators */
+    rpexec_lane *lane; /* lane of the noting operators */
     void *stream;
-    float *values; /* the GPU's, 4096 */
-    float *host;   /* pinned, 16 */
+    float *values; /* [4096] on the GPU */
+    float *host;   /* [16] pinned */
 } bench;
 
 static void open_bench(emulated_graph_call fails, bench *b)
@@ -126,7 +127,7 @@ static void close_bench(bench *b)
     b->type->detach(b->devices);
 }
 
-/* An op of two operators: `count` values from `at` on, twice multiplied. */
+/* An op of two operators, each of which multiplies the `count` values from `at` on. */
 static void two(const bench *b, uint32_t at, uint64_t count, float factor, float other)
 {
     rpexec_noting_operators.scale(b->lane, count, factor, b->values + at);
@@ -144,28 +145,28 @@ Test(exec_gpu_runs, any_difference_is_another_run)
 {
     bench b;
     open_bench(EMULATED_ALL_WORK, &b);
-    for (uint32_t i = 0; i < 4; i++) { /* alone, captured, again, again */
+    for (uint32_t i = 0; i < 4; i++) { /* launched by itself, captured, launched twice more */
         two(&b, 0, 3, 2, 0.25f);
     }
     cr_expect(eq(u32, emulator_counted(EMULATED_CAPTURES), 1));
     cr_expect(eq(u32, emulator_counted(EMULATED_GRAPHS), 3));
     cr_expect(eq(flt, value_at(&b, 2), 0.0625f));
     cr_expect(eq(flt, value_at(&b, 3), 1));
-    two(&b, 0, 4, 2, 0.25f);  /* sizes */
-    two(&b, 1, 3, 2, 0.25f);  /* addresses */
-    two(&b, 0, 3, 4, 0.25f);  /* scalars */
-    two(&b, 0, 3, 0.25f, 2);  /* the order */
-    two(&b, 0, 3, 2, -0.25f); /* signs */
+    two(&b, 0, 4, 2, 0.25f);  /* other sizes */
+    two(&b, 1, 3, 2, 0.25f);  /* other addresses */
+    two(&b, 0, 3, 4, 0.25f);  /* other scalars */
+    two(&b, 0, 3, 0.25f, 2);  /* another order */
+    two(&b, 0, 3, 2, -0.25f); /* other signs */
     rpexec_noting_operators.scale(b.lane, 3, 2, b.values);
-    rpexec_noting_operators.scale(b.lane, 3, 0.25f, b.values + 8); /* the last word */
+    rpexec_noting_operators.scale(b.lane, 3, 0.25f, b.values + 8); /* another last argument */
     rpexec_gpu_graphs_flush(b.graphs);
     cr_expect(eq(flt, value_at(&b, 8), 0.25f));
     two(&b, 0, 3, 0.5f, 1);
     rpexec_noting_operators.scale(b.lane, 3, 2, b.values);
     rpexec_noting_operators.scale(b.lane, 3, 0.25f, b.values);
-    rpexec_noting_operators.zero(b.lane, 1, b.values + 2); /* one more */
+    rpexec_noting_operators.zero(b.lane, 1, b.values + 2); /* an operator more */
     rpexec_gpu_graphs_flush(b.graphs);
-    rpexec_noting_operators.scale(b.lane, 3, 2, b.values); /* one less */
+    rpexec_noting_operators.scale(b.lane, 3, 2, b.values); /* an operator fewer */
     rpexec_gpu_graphs_flush(b.graphs);
     cr_expect(eq(u32, emulator_counted(EMULATED_GRAPHS), 3));
     cr_expect(eq(flt, value_at(&b, 0), -0.0078125f));
@@ -209,7 +210,7 @@ Test(exec_gpu_runs, what_does_not_repeat_stays_outside)
     close_bench(&b);
 }
 
-/* Longer ones are two, and nothing of them gets lost. */
+/* Runs that are too long for a graph become two graphs, and no operator gets lost. */
 Test(exec_gpu_runs, runs_may_be_long)
 {
     bench b;
@@ -227,7 +228,8 @@ Test(exec_gpu_runs, runs_may_be_long)
     close_bench(&b);
 }
 
-/* Each call of the driver in the queue for an op comes after the op's operators so far. */
+/* Each call of the driver in the queue for an op comes after the operators that the op has had so
+ * far. */
 Test(exec_gpu_runs, operators_come_before_what_is_done_after_them)
 {
     bench b;
@@ -278,7 +280,8 @@ Test(exec_gpu_runs, operators_come_before_what_is_done_after_them)
     close_bench(&b);
 }
 
-/* More runs than are remembered: the rest is launched one by one, and what is not used goes. */
+/* There are more runs than the driver remembers: the rest is launched operator by operator, and
+ * graphs that are not used go. */
 Test(exec_gpu_runs, there_are_only_so_many)
 {
     bench b;
@@ -298,7 +301,7 @@ Test(exec_gpu_runs, there_are_only_so_many)
     for (uint32_t program = 0; program < 2; program++) {
         rpexec_gpu_graphs_begin(b.graphs, &b.driver, &b.gpu, lane, b.stream);
         for (uint32_t k = 0; k < 3; k++) {
-            two(&b, 0, 1, 4, 0.5f); /* of the first program: stays */
+            two(&b, 0, 1, 4, 0.5f); /* belongs to the first program: its graph stays */
             two(&b, 3500, 1, 4, 0.5f);
         }
         cr_expect(eq(u32, emulator_counted(EMULATED_CAPTURES), program == 0 ? 2048 : 2049));

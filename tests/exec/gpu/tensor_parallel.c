@@ -1,5 +1,5 @@
 /* Tensor parallelism in the GPU driver, on a machine made of threads: ranks meet in the middle of
- * ops that their streams have begun, and leave the host backend's bits. */
+ * ops that their streams have begun, and the result has the host backend's bits. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
@@ -47,8 +47,8 @@ static rp_resolved work_of(uint32_t number)
     return work;
 }
 
-/* Devices that reach each other or do not, parts of one, streams and threads that are late, copies
- * over the host in small pieces. */
+/* Devices with peer access and without, parts of a device, streams and threads that are late, and
+ * copies over the host in small pieces. */
 Test(exec_gpu_slices, late_streams_change_nothing)
 {
     for (uint32_t i = 0; i < 12; i++) {
@@ -68,7 +68,8 @@ Test(exec_gpu_slices, late_streams_change_nothing)
     }
 }
 
-/* One group of calls for all ranks, whose streams have come as far. */
+/* NCCL sums inside of an op by a single group of calls for all ranks, after all their streams have
+ * come to that op. */
 Test(exec_gpu_slices, nccl_sums_inside_of_ops)
 {
     for (uint32_t i = 0; i < 8; i++) {
@@ -91,8 +92,9 @@ Test(exec_gpu_slices, nccl_sums_inside_of_ops)
     }
 }
 
-/* Two copies of a pipeline of two, with ranks and without: by copies, and by NCCL with a
- * communicator for each group; sends by NCCL, too, with one of all GPUs beside them. */
+/* Two copies of a pipeline of two stages, with tensor-parallel ranks and without: by copies, and by
+ * NCCL with a communicator for each group. In the last cases sends go by NCCL as well, with a
+ * further communicator of all GPUs. */
 Test(exec_gpu_slices, layouts_give_the_bits_of_the_host)
 {
     static const char *const names[] = {"1f1b", "zbv", "gpipe"};
@@ -118,7 +120,7 @@ Test(exec_gpu_slices, layouts_give_the_bits_of_the_host)
     }
 }
 
-/* The other ranks' streams have begun the same op, and wait inside of it. */
+/* A rank fails while the other ranks' streams have begun the same op and wait inside of it. */
 Test(exec_gpu_slices, failures_end_the_run)
 {
     static const rp_op_kind kinds[] = {RP_OP_FORWARD, RP_OP_BACKWARD, RP_OP_UPDATE};

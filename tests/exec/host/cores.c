@@ -1,4 +1,4 @@
-/* Threads that stay on one processor (exec/host/cores.h), as the kernel reports them. */
+/* Threads that stay on a single processor (exec/host/cores.h), as reported by the kernel. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "exec/host/cores.h"
 #include "common/base/host_limits.h"
@@ -68,7 +68,7 @@ Test(exec_cores, threads_stay_on_one_processor_each)
     }
 }
 
-/* Binding one thread leaves the others as they are. */
+/* Binding a thread leaves the other threads as they are. */
 Test(exec_cores, other_threads_stay_free)
 {
     cpu_set_t before;
@@ -81,7 +81,7 @@ Test(exec_cores, other_threads_stay_free)
     cr_expect(ne(int, CPU_EQUAL(&before, &after), 0));
 }
 
-/* In place of libc's, so that the kernel can be one that refuses. */
+/* sched_setscheduler takes the place of libc's, so that the kernel can seem to refuse. */
 static atomic_bool refusing;
 
 int sched_setscheduler(pid_t thread, int policy, const struct sched_param *param)
@@ -93,11 +93,11 @@ int sched_setscheduler(pid_t thread, int policy, const struct sched_param *param
     return (int)syscall(SYS_sched_setscheduler, thread, policy, param);
 }
 
-/* This process's threads of idle priority: how many, which processors they may use, and the
- * processor time they have used. */
+/* This process's threads of idle priority: their number, the processors that they may use, and the
+ * processor time that they have used. */
 typedef struct idle_threads {
     uint32_t count;
-    uint32_t bound; /* to one processor */
+    uint32_t bound; /* threads bound to a single processor */
     cpu_set_t on;
     uint64_t ticks;
 } idle_threads;
@@ -144,7 +144,7 @@ static void *become_idle(void *done)
     return NULL;
 }
 
-/* Where processors are to be kept awake, and can be. */
+/* True if processors shall and can be kept awake. */
 static bool can_keep_awake(void)
 {
     bool done = false;
@@ -154,8 +154,8 @@ static bool can_keep_awake(void)
     return done && !rp_host_processors_limited("");
 }
 
-/* One thread on each processor, all of which work until they are ended; none where there is a
- * limit. */
+/* Each processor has a thread, and all threads work until they are ended; if the process is
+ * limited, there are no threads. */
 Test(exec_cores, processors_are_kept_awake)
 {
     const struct timespec pause = {.tv_nsec = 20000000};
@@ -173,7 +173,7 @@ Test(exec_cores, processors_are_kept_awake)
     cr_expect(first.count == wanted && first.bound == wanted, "%u, %u", first.count, first.bound);
     cr_expect(eq(int, CPU_COUNT(&first.on), (int)wanted));
     for (int tries = 0; tries < 500 && wanted > 0 && find_idle().ticks == first.ticks; tries++) {
-        (void)nanosleep(&pause, NULL); /* others may leave none of the processors for long */
+        (void)nanosleep(&pause, NULL); /* other processes may keep all processors busy for long */
     }
     cr_expect(eq(int, find_idle().ticks > first.ticks, wanted > 0));
     rpexec_host_awake_end(awake);
@@ -182,7 +182,7 @@ Test(exec_cores, processors_are_kept_awake)
     rp_arena_destroy(arena);
 }
 
-/* Without idle priority nothing takes part of the processors, and it is said. */
+/* Without idle priority no thread takes part of the processors, and a message says so. */
 Test(exec_cores, a_kernel_that_refuses)
 {
     char messages[1024] = "";

@@ -1,6 +1,6 @@
-/* Throttled copies in real time. The least time of a copy is exact: shares are the closed form of
- * max-min fairness. The most that it takes depends on the other load of this machine: the best of a
- * few tries counts, with room. */
+/* Throttled copies in real time. The least time of a copy is exact, since shares are the closed
+ * form of max-min fairness. The longest time depends on the other load of this machine: the best of
+ * a few tries counts, with room. */
 #include "exec/host/links.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
@@ -14,7 +14,7 @@
 #define BYTES UINT64_C(8000000)
 #define TRIES 200
 
-/* One copy and when it happened. */
+/* A copy and the time at which it happened. */
 typedef struct copy {
     rpexec_links *links;
     uint32_t op;
@@ -77,7 +77,7 @@ static uint32_t op_of(uint32_t gpu, rp_queue_kind kind)
     cr_fatal("GPU %u has no such queue", gpu);
 }
 
-/* Runs copies at the same time, over links of their own. */
+/* Runs copies at the same time, over links made for this call. */
 static void run_copies(const rp_machine *machine, copy *copies, uint32_t count)
 {
     rp_arena *own = NULL;
@@ -109,8 +109,8 @@ static void run_copies(const rp_machine *machine, copy *copies, uint32_t count)
     rp_arena_destroy(own);
 }
 
-/* Two copies: no earlier than `share` of capacity each (they may overlap only in part), and in at
- * most 1.7 times the time of two that begin together. */
+/* Two copies take at least as long as their shares of the capacity allow (they may overlap only in
+ * part), and at most 1.7 times the time of two copies that begin together. */
 static void check_two(const rp_machine *machine, copy *copies, double capacity, bool shared)
 {
     double alone_s = (double)BYTES / capacity;
@@ -176,7 +176,8 @@ Test(exec_links, directions_share_memory)
     check_two(&m, c, 2e8, true);
 }
 
-/* The two upload queues of a GPU take turns on its copy engine: one is done in half of the time. */
+/* The two upload queues of a GPU take turns on its copy engine: the first copy is done in half of
+ * the time. */
 Test(exec_links, a_copy_engine_takes_turns)
 {
     copy c[2] = {{.op = op_of(0, RP_QUEUE_PARAM_UPLOAD)}, {.op = op_of(0, RP_QUEUE_ACT_UPLOAD)}};
@@ -197,7 +198,7 @@ static void *stop_soon(void *context)
     return NULL;
 }
 
-/* An hour's copy ends at once when the run has failed. */
+/* A copy that would take an hour ends at once when the run has failed. */
 Test(exec_links, stopping_wakes_who_waits)
 {
     rp_machine m = {.upload_Bps = 2000, .download_Bps = 2000, .host_Bps = 2000};
@@ -216,7 +217,8 @@ Test(exec_links, stopping_wakes_who_waits)
     rpexec_links_close(links);
 }
 
-/* From GPU 0 to GPU 2 without peers: down one switch, up the other, at the slower link's rate. */
+/* From GPU 0 to GPU 2 without peers: down through the first switch, up through the second, at the
+ * slower link's rate. */
 Test(exec_links, peers_go_over_both_links)
 {
     rp_machine m = behind_switches;
@@ -232,7 +234,8 @@ Test(exec_links, peers_go_over_both_links)
     rpexec_links_close(links);
 }
 
-/* Training over shared links: the same bits, and a GPU's bytes take their time. */
+/* Training over shared links has the same bits, and takes at least as long as a GPU's bytes need.
+ */
 Test(exec_links, training_takes_as_long_as_its_bytes)
 {
     rp_machine m = behind_switches;

@@ -1,5 +1,5 @@
-/* Products of blocks have the bits that C's fmaf() gives, in every build: optimised and sanitized
- * trainers differ only where processors or their OpenBLAS do. */
+/* Products of blocks have the bits of C's fmaf() in every build: optimised and sanitized trainers
+ * differ only if their processors or OpenBLAS do. */
 #include "exec/host/products.h"
 #include "tests/support/assertions.h"
 

@@ -1,6 +1,6 @@
-/* Rates that --record measures beside a run, against those known by construction: throttled links
- * of the host backend, a machine of threads with slow copies. Nothing is faster than it was made;
- * how much is slower depends on the other load of this machine: the best of a few tries counts. */
+/* Rates that --record measures beside a run, against rates known by construction: throttled links
+ * of the host backend, and a machine of threads with slow copies. Nothing is faster than it was
+ * made, but the other load of this machine may slow it down: the best of a few tries counts. */
 #include "exec/measure/calibrate.h"
 #include "common/base/log.h"
 #include "exec/host/driver.h"
@@ -69,7 +69,7 @@ Test(exec_calibrate, a_line_comes_back_past_outliers)
     fit = rpexec_link_fit_of(1, bytes, seconds);
     cr_expect(le(dbl, fabs(fit.Bps * seconds[0] / bytes[0] - 1), 1e-9));
     cr_expect(eq(dbl, fit.overhead_s, 0));
-    /* Small pieces out of a cache: the line would begin below 0. */
+    /* Small pieces come out of a cache: the line would begin below 0. */
     for (int i = 0; i < 6; i++) {
         seconds[i] = bytes[i] / (i < 3 ? 10e9 : 5e9);
     }
@@ -87,14 +87,14 @@ typedef struct expectation {
     double Bps; /* 0: not measured */
 } expectation;
 
-/* Other processes may take the time that they want: what is right comes out in one of many tries,
- * each quantity in its own; what is wrong never does. */
+/* Other processes may take time, so a quantity counts as right if any of the tries measures the
+ * right value. A wrong measurement never does. */
 #define MOST 12
 
 static void check_links(const rpexec_site *site, bool peers, const expectation *right, size_t count,
                         double latency_s)
 {
-    bool seen[MOST + 1] = {false}; /* the last: the overhead of an upload */
+    bool seen[MOST + 1] = {false}; /* the last is for the overhead of an upload */
     double last[MOST + 1] = {0};
     rpexec_link_rates rates;
     bool all = false;
@@ -110,8 +110,7 @@ static void check_links(const rpexec_site *site, bool peers, const expectation *
             seen[k] = seen[k] || none || fabs(Bps / right[k].Bps - 1) < 0.05;
             all = all && seen[k];
         }
-        /* Sleeping takes longer than asked for, by a tenth of a millisecond where nobody disturbs.
-         */
+        /* Sleeping takes longer than asked for, by a tenth of a millisecond on a quiet machine. */
         double overhead_s = rates.fits[RPEXEC_WAY_UP][RPEXEC_BESIDE_NOTHING].overhead_s;
         last[count] = overhead_s;
         seen[count] =
@@ -160,8 +159,8 @@ Test(exec_calibrate, a_shared_uplink)
     check_links(&site, true, right, sizeof right / sizeof right[0], 0);
 }
 
-/* Both directions share the host's memory: half duplex as far as it goes; or the link is no better.
- */
+/* Both directions share the host's memory, so a link is half duplex at the memory's limit; or the
+ * link itself has a factor for both directions. */
 Test(exec_calibrate, directions_that_share_memory)
 {
     const rp_machine machine = {
@@ -192,7 +191,7 @@ static rpexec_site fake_site(const emulated_machine *machine, uint32_t gpus)
     return site_with(machine, &(rpexec_devices_config){.gpus = gpus});
 }
 
-/* The GPUs' driver, whose times are those of events; with peers, and over the host. */
+/* The driver for GPUs, which takes times from events; with peers, and over the host. */
 Test(exec_calibrate, a_machine_of_threads)
 {
     for (int peers = 0; peers < 2; peers++) {
@@ -201,7 +200,7 @@ Test(exec_calibrate, a_machine_of_threads)
         rpexec_site site = fake_site(&machine, 2);
         const expectation right[] = {{UP, ALONE, 8e8},  {DOWN, ALONE, 4e8}, {UP, BACK, 8e8},
                                      {DOWN, BACK, 4e8}, {UP, ALL, 8e8},     {PEER, ALONE, 8e8}};
-        /* Over the host a copy is two, in pieces. */
+        /* A copy over the host is two copies, in pieces, and has no expectation. */
         size_t count = sizeof right / sizeof right[0] - (peers != 0 ? 0 : 1);
         check_links(&site, true, right, count, 300e-6);
         site.driver_type->detach(site.devices);
@@ -209,7 +208,8 @@ Test(exec_calibrate, a_machine_of_threads)
     }
 }
 
-/* With all that the run has asked for: parts of a device, which take turns, graphs, NCCL. */
+/* Devices have all that the run has asked for: parts of a device, which take turns, graphs, NCCL.
+ */
 Test(exec_calibrate, devices_as_the_run_has_them)
 {
     const emulated_machine machine = {.devices = 2, .green = true, .nccl = true};
@@ -242,7 +242,7 @@ Test(exec_calibrate, devices_as_the_run_has_them)
     }
 }
 
-/* Without memory for them there are no large pieces, and without any there is nothing. */
+/* With little memory there are no large pieces; with almost none nothing is measured. */
 Test(exec_calibrate, little_memory)
 {
     rpexec_link_rates rates;
@@ -253,7 +253,7 @@ Test(exec_calibrate, little_memory)
     for (uint32_t i = 0; i < rates.row_count; i++) {
         most = rates.rows[i].bytes > most ? rates.rows[i].bytes : most;
     }
-    cr_expect(eq(u64, most, UINT64_C(1) << 20)); /* 4 MiB up and down are more than half */
+    cr_expect(eq(u64, most, UINT64_C(1) << 20)); /* 4 MiB up and 4 MiB down are more than half */
     site.gpu_bytes = 1000;
     cr_assert(eq(int, rpexec_calibrate_links(&site, false, arena, &rates), RP_OK));
     cr_expect(eq(u32, rates.row_count, 0));
@@ -262,9 +262,9 @@ Test(exec_calibrate, little_memory)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-#define ADAM_BPS 4e8 /* of 28 bytes for each value: 2.4 ms for the model's */
+#define ADAM_BPS 4e8 /* for 28 bytes per value: 2.4 ms for the model's values */
 
-/* A GPU's Adam that takes a known time; sums and zeroes take none. */
+/* Plays a GPU's Adam that takes a known time; sums and zeroes take no time. */
 static void slow_adam(rpexec_lane *lane, const rpexec_adam_factors *factors,
                       const rpexec_update *update)
 {
@@ -294,8 +294,8 @@ static void no_zero(rpexec_lane *lane, uint64_t count, void *x)
     (void)x;
 }
 
-/* The rate is that of Adam on a GPU, whatever a thread of the host does; on several GPUs at once,
- * and of as many values as there is room for. */
+/* The measured rate is the rate of Adam on GPUs, not of a thread of the host; on several GPUs at
+ * once, and with as many values as fit. */
 Test(exec_calibrate, memory_is_what_adam_takes_on_gpus)
 {
     rpexec_driver_type slow = rpexec_host_driver;
@@ -314,13 +314,13 @@ Test(exec_calibrate, memory_is_what_adam_takes_on_gpus)
             cr_assert(eq(int, rpexec_calibrate_memory(&site, arena, &Bps), RP_OK));
         }
         cr_expect(le(dbl, fabs(Bps / ADAM_BPS - 1), 0.05), "%u GPUs: %g", gpus, Bps);
-        site.gpu_bytes = 1 << 16; /* some values */
+        site.gpu_bytes = 1 << 16; /* room for some values */
         Bps = 0;
         for (int k = 0; k < TRIES && fabs(Bps / ADAM_BPS - 1) > 0.05; k++) {
             cr_assert(eq(int, rpexec_calibrate_memory(&site, arena, &Bps), RP_OK));
         }
         cr_expect(le(dbl, fabs(Bps / ADAM_BPS - 1), 0.05), "%u GPUs: %g", gpus, Bps);
-        site.gpu_bytes = 64; /* none */
+        site.gpu_bytes = 64; /* room for no value */
         cr_assert(eq(int, rpexec_calibrate_memory(&site, arena, &Bps), RP_OK));
         cr_expect(eq(dbl, Bps, 0));
     }
@@ -342,7 +342,7 @@ Test(exec_calibrate, starts_are_small_and_there)
             cr_expect(s.gap_s >= 0 && s.wake_s > 0, "%g, %g", s.gap_s, s.wake_s);
             cr_expect(eq(int, s.submit_s > 0, i == 2), "%g", s.submit_s);
             cr_expect(eq(int, s.far_s > 0, sites[i].gpus > 1), "%g", s.far_s);
-            /* A thread of the host that is waked up takes longer than one that goes on. */
+            /* On the host, waking up a thread takes longer than going on with the next op. */
             plausible = s.gap_s < 2e-3 && s.wake_s < 5e-3 && s.submit_s < 5e-3 && s.far_s < 5e-3 &&
                         (i == 2 || s.wake_s > s.gap_s);
         }
@@ -351,7 +351,7 @@ Test(exec_calibrate, starts_are_small_and_there)
     sites[2].driver_type->detach(sites[2].devices);
 }
 
-/* Gap and wake that were put into a simulated run come out of its timeline. */
+/* The gap and the wake-up time that were put into a simulated run come out of its timeline. */
 Test(exec_calibrate, starts_of_a_simulated_run)
 {
     const rp_machine machine = {.upload_Bps = 1e12,
@@ -392,7 +392,7 @@ Test(exec_calibrate, starts_of_a_simulated_run)
     rp_program_destroy(program);
 }
 
-/* A copy that fails ends the measuring, and everything is given back. */
+/* A copy that fails ends the measuring, and all resources are given back. */
 Test(exec_calibrate, failures_are_passed_on)
 {
     rpexec_link_rates rates;

@@ -1,5 +1,5 @@
-/* --record and --predict. The cost table measured from a simulated timeline is the one that it was
- * simulated with; rpexec predicts the same as rpsim does from the same files. */
+/* --record and --predict. The cost table measured from a simulated timeline is the table of the
+ * simulation, and rpexec predicts the same times as rpsim does from the same files. */
 #include "exec/measure/measure.h"
 #include "common/base/log.h"
 #include "common/inputs/load/platforms.h"
@@ -24,8 +24,9 @@ TestSuite(exec_measure, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .t
 #define LINK_BPS 3e9
 #define HOST_BPS 7e9
 
-/* FLOP costs times a number: what the executor would take. The head's are all in forwards, or late,
- * in backwards, where forward and backward of a stage are jobs of their own. */
+/* FLOP costs times a factor, as if the executor had taken these times. The head's cost is all in
+ * forwards; if `late`, it is all in backwards, as in schedules that have separate jobs for forward
+ * and backward of a stage. */
 static rp_costs scaled_costs(const rp_costs *flops, double factor, bool late, rp_arena *arena)
 {
     rp_costs c = *flops;
@@ -58,8 +59,8 @@ static void simulate(const rp_program *program, const rp_costs *table, const rp_
     cr_assert(eq(int, rpsim_hardware_run(program, &costs, &machine, timeline_out, NULL), RP_OK));
 }
 
-/* The first iteration takes ten times as long, and so does one microbatch of every op: neither
- * counts. */
+/* Makes the first iteration and microbatch 1 of every compute op take ten times as long; neither
+ * must count. */
 static void disturb(const rp_program *p, rp_timeline *t)
 {
     for (uint32_t i = 0; i < p->op_count; i++) {
@@ -141,7 +142,7 @@ Test(exec_measure, simulated_costs_come_back)
 
 typedef struct flop_case {
     const char *schedule;
-    const char *partition; /* NULL: even */
+    const char *partition; /* NULL: even partition */
     rp_recompute recompute;
     bool layer_grain;
     uint32_t gpus;
@@ -150,8 +151,9 @@ typedef struct flop_case {
     uint32_t rank;
 } flop_case;
 
-/* Six per parameter of a matrix and token, two more where a layer is computed again, and of the
- * masked square of queries and keys 2 and 5 products. Adapters: their matrices' gradients alone. */
+/* FLOP per parameter of a matrix and token: six, and two more in layers that are computed again.
+ * Attention adds 2 products in the forward and 5 in the backward of the masked square of queries
+ * and keys. With adapters only their matrices have gradients. */
 static double closed_form(const flop_case *c, const rp_model *m, uint32_t sequences,
                           uint32_t seq_len)
 {
@@ -166,7 +168,7 @@ static double closed_form(const flop_case *c, const rp_model *m, uint32_t sequen
         c->rank * (2 * (d + q) + 2 * (d + kv) + 3 * (d + m->intermediate) * m->active_experts);
     double trained = c->rank != 0 ? adapters : matrices;
     double head = d * m->vocab;
-    double square = 2 * tokens * seq_len * q / 2; /* of one product, causal */
+    double square = 2 * tokens * seq_len * q / 2; /* FLOP of a single product, causal */
     double forward = 2 * tokens * (matrices + adapters) + 2 * square;
     double backward = 2 * tokens * (matrices + adapters + trained) + 5 * square;
     return LAYERS * (forward + backward) + c->again * forward +
@@ -250,8 +252,8 @@ static json_t *parse(const char *text)
     return json;
 }
 
-/* The median of all iterations but the first of what rpsim says of the program, in ms; with the
- * asynchronous optimizer the host's work is done beside the next iteration. */
+/* Median of rpsim's iteration times without the first, in ms. With the asynchronous optimizer the
+ * host's work does not count, since it is done beside the next iteration. */
 static double simulated_ms(const char *program_path, const char *timeline_path, bool asynchronous)
 {
     rp_program *p = NULL;
@@ -274,7 +276,7 @@ static double simulated_ms(const char *program_path, const char *timeline_path, 
     return fmax(fmin(a, b), fmin(fmax(a, b), c)) / 1e9;
 }
 
-/* @return the report of rpexec on a run with --predict; to be released */
+/* Checks a run with --predict against rpsim. @return rpexec's report; to be released */
 static json_t *predicted_run(const char *optimizer, const char *more)
 {
     char line[256];
@@ -297,8 +299,8 @@ static json_t *predicted_run(const char *optimizer, const char *more)
     return run;
 }
 
-/* Tokens and FLOP per second are those of the steps after the first, by the timeline; planning and
- * state on its way are in the other rate alone. */
+/* Tokens and FLOP per second are rates over the steps after the first, by the timeline. Planning
+ * and the movement of state count only in the rate of wall time. */
 Test(exec_measure, rates_are_those_of_the_timeline)
 {
     rp_test_outcome made = rpexec(SIZES "--steps 9 --format json"); /* two programs */
@@ -321,7 +323,8 @@ Test(exec_measure, rates_are_those_of_the_timeline)
     json_decref(run);
 }
 
-/* Another run's costs, the same program: the prediction is what rpsim says of an iteration. */
+/* The costs are another run's, the program is the same: the prediction equals rpsim's time of an
+ * iteration. */
 Test(exec_measure, predictions_are_those_of_rpsim)
 {
     rp_test_outcome recorded = rpexec(SIZES "--steps 3 --record @DIR@/record");
@@ -337,7 +340,8 @@ Test(exec_measure, predictions_are_those_of_rpsim)
     double measured_ms = atof(rp_test_tool_execute("/usr/bin/sqlite3", query).output);
     double error = 100 * (ms / measured_ms - 1);
     cr_expect(le(dbl, fabs(rp_test_json_number(run, "prediction_error_pct") - error), 1e-6));
-    /* rpdiff says the same of the store: one configuration, no two that could have an order. */
+    /* rpdiff finds the same numbers in the store: a single configuration, so no pair with an order.
+     */
     rp_test_outcome of_store =
         rp_test_tool_run(RPDIFF_PATH, "rpdiff", "@DIR@/runs.db --format json");
     cr_assert(eq(int, of_store.status, 0), "%s", of_store.messages);
@@ -353,7 +357,8 @@ Test(exec_measure, predictions_are_those_of_rpsim)
         le(dbl, fabs(rp_test_json_number(only, "error_pct") - 100 * (ms / median_ms - 1)), 1e-6));
     json_decref(compared_runs);
     json_decref(run);
-    /* With a record, the simulated timeline lies beside the measured one. */
+    /* A run that both predicts and records has the simulated timeline beside the measured timeline.
+     */
     rp_test_outcome both =
         rpexec(SIZES "--steps 3 --costs @DIR@/record --predict --record @DIR@/both --format json");
     cr_assert(eq(int, both.status, 0), "%s", both.messages);
@@ -363,7 +368,7 @@ Test(exec_measure, predictions_are_those_of_rpsim)
     json_t *recorded_run = parse(both.output);
     json_t *difference = parse(compared.output);
     double said = rp_test_json_number(recorded_run, "prediction_error_pct");
-    double times[2][2]; /* predicted and measured, of the iterations but the first */
+    double times[2][2]; /* predicted and measured times of the iterations after the first */
     for (size_t i = 0; i < 2; i++) {
         const json_t *iteration = json_array_get(json_object_get(difference, "iterations"), i + 1);
         times[0][i] = rp_test_json_number(iteration, "predicted_ms");
@@ -383,7 +388,7 @@ Test(exec_measure, predictions_are_those_of_rpsim)
     rp_test_remove(rp_test_tool_expand("@DIR@/record", 12));
 }
 
-/* Files of a record belong together, and keep the topology of the platform. */
+/* The files of a record belong together, and keep the topology of the platform. */
 Test(exec_measure, records_are_read_again)
 {
     rp_test_outcome recorded = rpexec(SIZES "--steps 3 --platform rtx3090x8 --record @DIR@/record");
@@ -407,7 +412,8 @@ Test(exec_measure, records_are_read_again)
     double machine_gb = 1e-9 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     cr_expect(epsilon_eq(dbl, platform.host_memory_gb, machine_gb, 1e-3));
     cr_expect(le(dbl, platform.link_effective_gb_per_s, given.link_gb_per_s));
-    /* rpsim's runs with it are of its type, and its own passes are no faster than what it says. */
+    /* rpsim's runs with the record have its data type, and their own passes are no faster than its
+     * rates. */
     json_t *rows = rp_test_rpsim_rows(
         "--schedule 1f1b --model tiny --gpus 2 --iterations 2 --intervals off --format json",
         "--costs @DIR@/record/costs.yaml --platform @DIR@/record/platform.yaml");
@@ -427,8 +433,8 @@ static double number_after(const char *text, const char *key)
     return strtod(at + strlen(key), NULL);
 }
 
-/* A link whose directions slow each other: the measured efficiency is that of the platform, which
- * rpexec plays. */
+/* A link's directions slow each other down: the measured efficiency is the platform's, which rpexec
+ * plays. */
 Test(exec_measure, directions_are_in_the_record)
 {
     static const char text[] =
@@ -451,8 +457,8 @@ Test(exec_measure, directions_are_in_the_record)
     rp_test_remove(rp_test_tool_expand("@DIR@/record", 12));
 }
 
-/* Links that are slow by construction are in the record, with what starting takes, and rpsim
- * simulates with them; other processes may spoil most tries. */
+/* The record has the rates of links that are slow by construction, and the times of starting, and
+ * rpsim simulates with them. Other processes may spoil most tries. */
 Test(exec_measure, slow_links_are_in_the_record)
 {
     bool seen = false;
@@ -481,7 +487,8 @@ Test(exec_measure, slow_links_are_in_the_record)
         rp_test_tool_read(rp_test_tool_expand("@DIR@/record/operators.csv", 26));
     const char *measured = strstr(operators, "block,backward,measured,");
     cr_assert(measured != NULL, "%s", operators);
-    /* Operators take about as long alone as their layer does in the run: the units are the same. */
+    /* Operators measured by themselves take about as long as their layer takes in the run: the
+     * units are the same. */
     double coverage = number_after(measured, ",,,,,");
     cr_expect(coverage > 0.02 && coverage < 50, "%g", coverage);
     const char *starts = rp_test_tool_read(rp_test_tool_expand("@DIR@/record/starts.csv", 23));

@@ -1,5 +1,5 @@
-/* Operators one by one: what a layer is made of, against the FLOP counts of work.h; a layer that is
- * performed call by call, against one that runs; what is measured, on both drivers. */
+/* Operators measured by themselves: the operators of a layer against the FLOP counts of work.h; a
+ * layer performed call by call against a layer that runs; measurements on both drivers. */
 #include "common/base/log.h"
 #include "exec/host/driver.h"
 #include "exec/host/lane.h"
@@ -35,7 +35,7 @@ TestSuite(exec_operator_costs, .init = set_up, .fini = tear_down, .timeout = 300
 #define SEQ_LEN 8u
 #define SEQUENCES 3u
 
-/* Dense, with experts, with adapters. */
+/* 0: dense, 1: with experts, 2: with adapters. */
 static rp_model kind_of_model(int kind)
 {
     rp_model config = rp_test_decoder(2, false, kind != 0);
@@ -64,7 +64,7 @@ static void check_flop(const rpexec_operator_costs *costs, const rpexec_model *m
     rp_costs flops;
     cr_assert(eq(int, rpexec_work_costs(model, SEQUENCES, arena, &flops), RP_OK));
     const double unit = (double)RPEXEC_PS_PER_FLOP;
-    double frozen = model->rank != 0 ? 1 : 0; /* the head's table has no gradient */
+    double frozen = model->rank != 0 ? 1 : 0; /* with adapters the head's table has no gradient */
     cr_expect(eq(dbl, flop_of(costs, RPEXEC_PHASE_BLOCK_FORWARD), (double)flops.fwd_ps[0] / unit));
     cr_expect(eq(dbl, flop_of(costs, RPEXEC_PHASE_BLOCK_BACKWARD), (double)flops.bwd_ps[0] / unit));
     double of_weights = 0;
@@ -135,7 +135,7 @@ Test(exec_operator_costs, layers_are_made_of_what_they_cost)
     }
 }
 
-/* One stage of all layers, forward, head and backward. */
+/* A stage of all layers, with forward, head and backward. */
 typedef struct work {
     rpexec_stage_data data;
     void *gradients, *output, *tape, *scratch, *head_gradient;
@@ -234,7 +234,7 @@ Test(exec_operator_costs, call_by_call_is_the_same)
     }
 }
 
-/* Layers that do not fit are left out, and the file says nothing of them. */
+/* Layers that do not fit are left out, and the file has no rows for them. */
 Test(exec_operator_costs, little_memory)
 {
     rp_model config = kind_of_model(0);
@@ -265,7 +265,7 @@ Test(exec_operator_costs, little_memory)
 typedef struct sequence {
     const double *values;
     uint32_t taken;
-    uint32_t between_at; /* how many had been taken then */
+    uint32_t between_at; /* value of `taken` at the pause between measurements */
 } sequence;
 
 static double next_value(void *context)
@@ -280,8 +280,8 @@ static void note_between(void *context)
     s->between_at = s->taken;
 }
 
-/* A value that two measurements agree on counts at once if it is near the most that there can be (2
- * here); a spoilt stretch does not count. */
+/* A value on which two measurements agree counts at once if it is near the largest possible value
+ * (2 here). A stretch of measurements that other load has spoilt does not count. */
 Test(exec_operator_costs, a_spoilt_measurement_does_not_count)
 {
     static const struct {
@@ -302,14 +302,14 @@ Test(exec_operator_costs, a_spoilt_measurement_does_not_count)
     }
 }
 
-/* Sanitizers make each type take 4 s and more. */
+/* With sanitizers each data type takes 4 s and more. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { FIRST_MEASURED = RP_DTYPE_BF16, END_MEASURED };
 #else
 enum { FIRST_MEASURED = 0, END_MEASURED = RP_DTYPE_COUNT };
 #endif
 
-/* 50 bytes per parameter: 6 ns on one thread, 3 ns on two. */
+/* 50 bytes per parameter in 6 ns on one thread, in 3 ns on two threads. */
 Test(exec_operator_costs, rates_of_the_host)
 {
     const rpexec_host_rates known = {.collect_s = 1e-9, .step_s = 4e-9, .refresh_s = 1e-9};
@@ -321,7 +321,8 @@ Test(exec_operator_costs, rates_of_the_host)
         cr_expect(r.cores >= 1 && r.cores <= r.threads, "%g", r.cores);
         cr_expect(r.update_Bps > 1e8 && r.copy_Bps > 1e8 && r.collective_Bps > 1e8);
         cr_expect(r.collect_s > 0 && r.refresh_s > 0);
-        /* A GPU's Adam does what the host's does, and of 16 bits converts in the same pass. */
+        /* A GPU's Adam does the same as the host's; with 16-bit types it also converts, in the same
+         * pass. */
         double update_s = 28 / r.update_Bps;
         cr_expect(update_s > r.step_s / 9 && update_s < 9 * (r.collect_s + r.step_s + r.refresh_s),
                   "%d: %g ns, %g ns", i, 1e9 * update_s, 1e9 * r.step_s);

@@ -1,5 +1,5 @@
-/* Keys that a record lists as measured are measurements of that very quantity: by construction,
- * where every quantity has a value that no other one has, and any of them may be missing. */
+/* A record lists a key as measured only if the value is a measurement of that very quantity. By
+ * construction every quantity has a value of its own, and any of them may be missing. */
 #include "exec/measure/platform.h"
 #include "common/inputs/provenance.h"
 #include "exec/run/work.h"
@@ -29,7 +29,7 @@ TestSuite(exec_platform, .init = set_up, .fini = tear_down, .timeout = 300);
 
 /* ---- any measurement may be missing ---------------------------------------------------------- */
 
-/* Primes; in GB/s and TFLOP/s. */
+/* Primes, so that each value tells its measurement; in GB/s and TFLOP/s. */
 enum { RUN_UP = 2, RUN_DOWN = 3, RUN_PEER = 5, RUN_SUM = 7, RUN_HOST = 11, RUN_FWD = 13 };
 enum {
     RUN_BWD = 17,
@@ -101,7 +101,7 @@ static rp_noted_platform made(machine_kind kind, uint32_t bits)
     return out;
 }
 
-/* As the file says it: by the first word of a key's last note. */
+/* True if the file says so, by the first word of the key's last note. */
 static bool is_measured(const rp_noted_platform *p, const char *key)
 {
     bool measured = false;
@@ -115,7 +115,7 @@ static bool is_measured(const rp_noted_platform *p, const char *key)
     return measured;
 }
 
-/* Measurements of a key's quantity: [machine], what may have shown it; 0: nothing else. */
+/* Measurements of a key's quantity: [machine] two measurements, the first preferred; 0: none. */
 static const struct {
     const char *key;
     int by[MACHINES][2];
@@ -132,7 +132,7 @@ static const struct {
     {"host_cores", {{CORES}, {CORES}, {0}}},
 };
 
-/* The first measurement of a key that there is; 0: none. */
+/* @return the preferred measurement of a key that is not missing; 0: none */
 static double right_value(size_t key, machine_kind kind, uint32_t bits)
 {
     const int *by = quantities[key].by[kind];
@@ -162,7 +162,7 @@ static void check_keys(machine_kind kind, uint32_t bits)
         cr_expect(right == 0 || fabs(value / right - 1) < 1e-8, "%s, machine %d, without %x: %g",
                   key, kind, bits, value);
     }
-    /* The mean of both directions. */
+    /* The key is the mean of both directions. */
     double up = kind == THREADS ? there(bits, RUN_UP, 1) : right_value(0, kind, bits);
     double down = kind == THREADS ? there(bits, RUN_DOWN, 1) : right_value(1, kind, bits);
     up = up == 0 && kind == THREADS ? COPY : up;
@@ -179,14 +179,14 @@ Test(exec_platform, what_is_missing_is_not_borrowed)
             check_keys(kind, bits);
         }
     }
-    /* Of a GPU without room for the trial: no rate that hardware fidelity would take. */
+    /* A GPU without room for the trial has no rate for hardware fidelity. */
     rp_noted_platform p = made(GPUS, UINT32_MAX);
     cr_expect(eq(dbl, p.platform.memory_effective_gb_per_s, 0));
 }
 
 /* ---- every schedule -------------------------------------------------------------------------- */
 
-/* A decade or more apart, so that no rate is another one's that something has slowed down. */
+/* Rates a decade or more apart, so that no rate can be a slowed-down form of another rate. */
 static const rp_machine slow_machine = {.upload_Bps = 1e8,
                                         .download_Bps = 3e9,
                                         .host_Bps = 1e13,
@@ -199,7 +199,7 @@ static bool near_to(double value, double right)
     return value > right / 20 && value < 1.01 * right;
 }
 
-/* @return false where the schedule does not run so */
+/* @return false if the executor does not run the schedule in this way */
 static bool check_schedule(const rp_schedule_type *schedule, bool asynchronous,
                            const rp_model *config, const rpexec_model *model)
 {
@@ -269,7 +269,7 @@ static bool check_schedule(const rp_schedule_type *schedule, bool asynchronous,
     return true;
 }
 
-/* Whatever ops a schedule has, and wherever its optimizer is. */
+/* All schedules, with all kinds of ops and either place of the optimizer. */
 Test(exec_platform, of_every_schedule)
 {
     rp_model config = rp_test_decoder(8, true, false);

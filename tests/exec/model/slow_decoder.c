@@ -1,5 +1,6 @@
 /* The double-precision reference of the executor's operators is itself compared with central
- * differences (executor.md section 3, 3), and its golden files with what it computes now. */
+ * differences (executor.md section 3, 3), and its golden files with the reference's present
+ * results. */
 #include "tests/reference/slow_golden.h"
 #include "tests/support/assertions.h"
 #include "tests/support/worse.h"
@@ -10,9 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Step of the differences, and the relative error that is allowed. The differences are those of
- * five points, whose own error is of the order h^4: (8 (f(+h) - f(-h)) - (f(+2h) - f(-2h))) / 12h.
- */
+/* Step of the differences, and the allowed relative error. The differences use five points, with an
+ * error of order h^4: (8 (f(+h) - f(-h)) - (f(+2h) - f(-2h))) / 12h. */
 #define STEP 1e-3
 #define TOLERANCE 1e-6
 
@@ -36,8 +36,8 @@ static double *numbers(int count)
     return x;
 }
 
-/* An operator with all its arguments: `forward` gives the outputs, whose sum with `d_output` as
- * factors is differentiated. */
+/* An operator with all its arguments. The function to differentiate is the sum of the outputs of
+ * `forward`, each times its element of `d_output`. */
 typedef struct operator_case {
     const char *name;
     void (*forward)(const struct operator_case *c, double *output);
@@ -82,7 +82,7 @@ static double value_of(const void *context)
     return value(context);
 }
 
-/* Relative to the element, or to its tensor's root mean square where that is larger. */
+/* Error relative to the element, or to its tensor's root mean square if that is larger. */
 static double worst_error(const double *got, const double *expected, int count)
 {
     double squares = 0;
@@ -124,7 +124,7 @@ static void check(operator_case *c)
     free(c->d_output);
 }
 
-/* ---- one operator each ----------------------------------------------------------------------- */
+/* ---- single operators ------------------------------------------------------------------------ */
 
 #define EPS 1e-2 /* large enough to matter */
 
@@ -151,7 +151,7 @@ Test(slow_decoder, norm_of_rows)
     check(&c);
 }
 
-/* Tokens x heads are the rows, the weight is one for all heads. */
+/* The rows are tokens x heads, and all heads share the weight. */
 Test(slow_decoder, norm_of_heads)
 {
     operator_case c = {.name = "QK-norm",
@@ -215,8 +215,8 @@ Test(slow_decoder, rotation)
     }
 }
 
-/* Llama-3.1's frequencies for heads of 128, base 5e5: those of transformers 5.23
- * (rope type llama3), in float32. */
+/* Llama-3.1's frequencies for heads of 128 and base 5e5, as computed by transformers 5.23 (rope
+ * type llama3) in float32. */
 Test(slow_decoder, frequencies_of_llama)
 {
     static const struct {
@@ -372,7 +372,7 @@ static double loss_of(const void *context)
     return slow_decoder_loss(c->decoder, &c->batch, c->weights, NULL);
 }
 
-/* Every tensor of the tiny models, some elements of each. */
+/* Checks some elements of every tensor of the tiny models. */
 static void check_decoder(const char *name)
 {
     enum { SAMPLES = 6 };
@@ -387,7 +387,7 @@ static void check_decoder(const char *name)
         double expected[SAMPLES];
         for (int k = 0; k < SAMPLES; k++) {
             int last = g.tensors[i].shape.rows * g.tensors[i].shape.columns - 1;
-            /* of tables a row that the sequence has */
+            /* in tables: an element of a row that occurs in the sequence */
             int inside = g.tensors[i].shape.rows == g.decoder.vocab
                              ? g.ids[k] * g.decoder.hidden + 3 * k
                              : last * k / (SAMPLES - 1);
@@ -419,7 +419,7 @@ static void expect_close(const char *tensor, const float *file, const float *now
 {
     for (int i = 0; i < count; i++) {
         double error = fabs((double)file[i] - (double)now[i]);
-        /* a unit in the last place: mathematical libraries may differ in theirs */
+        /* a unit in the last place, since mathematical libraries may differ there */
         cr_expect(error <= ldexp(fabs((double)now[i]), -23), "%s, element %d", tensor, i);
     }
 }
@@ -464,7 +464,7 @@ Test(slow_decoder, golden_files_are_what_the_reference_gives)
     }
 }
 
-/* A file with one bit changed, anywhere, is refused. */
+/* A file in which a single bit has changed, anywhere, is refused. */
 Test(slow_decoder, damaged_golden_files_are_refused)
 {
     static unsigned char bytes[1 << 20];

@@ -1,4 +1,4 @@
-/* Adam against its formula in double precision (executor.md 1.8), whatever the threads. */
+/* Adam against its formula in double precision (executor.md 1.8), for any number of threads. */
 #include "exec/operators/random.h"
 #include "exec/state/pass.h"
 #include "tests/support/assertions.h"
@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Several slices, together more than the pieces that threads share; sizes that no register width
- * divides, and an empty one. */
+/* Several slices, together larger than the pieces that threads share; sizes that no register width
+ * divides, and an empty slice. */
 enum { SLICES = 4, FLOATS = 2621459, STEPS = 3 };
 static const uint64_t SIZES[SLICES] = {2097153, 0, 17, 524289};
 
@@ -84,7 +84,7 @@ Test(exec_adam, same_bits_for_any_number_of_threads)
     }
 }
 
-/* Element by element in double: g += decay p, or p *= 1 - lr decay. */
+/* Computes the formula element by element in double: g += decay p, or p *= 1 - lr decay. */
 static void expect_formula(const rpexec_adam *adam)
 {
     fill(&shared);
@@ -103,7 +103,7 @@ static void expect_formula(const rpexec_adam *adam)
             p -= adam->lr / (1 - pow(adam->beta1, t)) * m /
                  (sqrt(v / (1 - pow(adam->beta2, t))) + adam->eps);
         }
-        /* A few roundings of fp32 per step; an update is lr at most. */
+        /* Allowed are a few roundings of fp32 per step; an update is at most lr. */
         cr_assert(fabs(shared.p[i] - p) <= 4 * 0x1p-24 * STEPS * (fabs(p) + adam->lr),
                   "%lu: %.9g, not %.9g", (unsigned long)i, (double)shared.p[i], p);
         cr_assert(fabs(shared.m[i] - m) <= 1e-6 * fabs(m) + 1e-9, "m of %lu", (unsigned long)i);
@@ -123,8 +123,8 @@ Test(exec_adam, formula)
     expect_formula(&adam);
 }
 
-/* Values by hand of the formulas of transformers' get_linear_ and get_cosine_schedule_with_warmup:
- * 3 steps of warm-up of 10. */
+/* Values computed by hand from transformers' get_linear_ and get_cosine_schedule_with_warmup: 10
+ * steps, 3 of them warm-up. */
 Test(exec_adam, rates)
 {
     static const uint64_t at[] = {1, 2, 4, 8, 11, 12};

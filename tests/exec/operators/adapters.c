@@ -1,6 +1,6 @@
-/* Mixtures of experts and adapters in whole runs: every schedule and number of GPUs trains as plain
- * loops do, whatever recomputes and splits its backwards; with LoRA only the adapters change, and
- * only their gradients are moved. */
+/* Mixtures of experts and adapters in whole runs. Every schedule and number of GPUs trains as plain
+ * loops do, with any recomputation and any splitting of backwards; with LoRA only the adapters
+ * change, and only their gradients are moved. */
 #include "exec/host/lane.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
@@ -26,7 +26,7 @@ static rp_model mixture(uint32_t experts, uint32_t active, uint32_t rank)
     return m;
 }
 
-/* The run must be the same bits as plain loops, which recompute nothing and split nothing. */
+/* The run must have the same bits as plain loops, which recompute nothing and split nothing. */
 static void compare(const rp_model *config, const rp_resolved *work, rp_dtype dtype)
 {
     rp_test_run run;
@@ -46,7 +46,7 @@ static void compare(const rp_model *config, const rp_resolved *work, rp_dtype dt
 
 static const char *const schedules[] = {"roundpipe", "1f1b", "zbv", "roundpipe-overlap"};
 
-/* Five experts, two of each token; and all of three. */
+/* Five experts, of which each token uses two; then three experts, of which each token uses all. */
 Test(exec_adapters, mixtures_train_alike_everywhere)
 {
     for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
@@ -74,7 +74,8 @@ Test(exec_adapters, adapters_train_alike_everywhere)
     }
 }
 
-/* Tables of their own: two GPUs add up a tied one's gradients in the storage type. */
+/* Embedding and head have their own tables, because two GPUs add up the gradients of a tied table
+ * in the storage type. */
 Test(exec_adapters, sixteen_bits_train_alike_everywhere)
 {
     static const rp_dtype dtypes[] = {RP_DTYPE_BF16, RP_DTYPE_F16};
@@ -93,8 +94,8 @@ static const float *frozen_of(const rp_test_run *run, uint32_t layer)
     return (const float *)rpexec_state_working(&run->state, layer);
 }
 
-/* B is zero at first: the model with adapters begins as the one without. After training the frozen
- * weights are what they were, and the adapters are not. */
+/* B is zero at first, so the model with adapters begins with the same loss as the model without.
+ * After training the frozen weights are the same as before, and the adapters are not. */
 Test(exec_adapters, frozen_weights_stay_what_they_are)
 {
     static const char *const names[] = {"roundpipe", "1f1b"};
@@ -127,8 +128,9 @@ Test(exec_adapters, frozen_weights_stay_what_they_are)
     }
 }
 
-/* executor.md section 3, 24, with adapters: all weights go up, the gradients of the adapters alone
- * go down. Two forward stages of a layer each, a fused one of five and the head, two backwards. */
+/* executor.md section 3, 24, with adapters: all weights are uploaded, and only the gradients of the
+ * adapters are downloaded. The stages are two forwards of a layer each, a fused stage of five
+ * layers and the head, and two backwards. */
 Test(exec_adapters, only_gradients_of_adapters_are_moved)
 {
     enum { M = 4, STEPS = 3, RANK = 3, E = 5 };
@@ -146,8 +148,8 @@ Test(exec_adapters, only_gradients_of_adapters_are_moved)
     uint64_t head = run.model.head.floats * sizeof(float);
     uint64_t boundary = (uint64_t)SEQ_LEN * config.hidden * sizeof(float);
     uint64_t ids = SEQ_LEN * sizeof(int32_t);
-    /* Per block: q and o (32 and 32 wide), k and v (32 and 16), 3 E of 32 and 16; each A and B of
-     * them rounded up to 16 values, which 32 x 3 and 16 x 3 are. */
+    /* Adapters per block: q and o (32 and 32 wide), k and v (32 and 16), and 3 E of 32 and 16. Each
+     * A and B is rounded up to a multiple of 16 values; 32 x 3 and 16 x 3 are multiples already. */
     uint64_t adapters = RANK * (2 * (32 + 32) + 2 * (32 + 16) + 3 * E * (32 + 16)) * sizeof(float);
     uint64_t up = 2 * (embedding + 2 * block) + 5 * block + head + M * (3 * ids + 5 * boundary);
     uint64_t down = 7 * adapters + M * 4 * boundary;
@@ -171,13 +173,15 @@ static bool has_module(const char *tensor, uint32_t linears)
     return has;
 }
 
-/* Of a block, from 0 on, in the arrays of what is trained. */
+/* @return the tensor's offset in the arrays of trained values @param block number of the block,
+ * from 0 on */
 static uint64_t place_of(const rp_test_run *run, uint32_t block, const rpexec_tensor *tensor)
 {
     return run->state.trained[block + 1] + tensor->offset - run->model.block.frozen;
 }
 
-/* Adapters by their names alone; of modules that are left out B is 0, so that they add nothing. */
+/* Fills adapters with numbers that depend only on their names. B is 0 in modules that are left out,
+ * so that they add nothing. */
 static void fill(void *context, rp_arena *arena, rp_test_run *run)
 {
     uint32_t linears = *(const uint32_t *)context;
@@ -214,8 +218,9 @@ static const rpexec_tensor *called(const rp_test_run *run, const char *name)
     return t;
 }
 
-/* A model with adapters on some layers is the one with all of them, of which the others add zeroes:
- * loss and gradients are equal; and only what is there has room. */
+/* A model with adapters on some linear layers equals the model with all adapters, if the other
+ * adapters add zeroes: loss and gradients are equal. Memory is taken only for the adapters that
+ * exist. */
 static void check_subset(uint32_t linears, uint32_t experts)
 {
     rp_model some = mixture(experts, experts > 1 ? 2 : 1, 3);
@@ -264,12 +269,12 @@ static void check_subset(uint32_t linears, uint32_t experts)
     rp_test_arena_again();
 }
 
-/* Every set of linear layers; a tenth of them without RP_LONG. */
+/* All sets of linear layers; without RP_LONG a tenth of them. */
 Test(exec_adapters, some_linear_layers_train_as_if_others_had_none)
 {
     bool all = getenv("RP_LONG") != NULL;
     for (uint32_t linears = 1; linears < 128; linears++) {
-        if (all || linears % 10 == 5) { /* q and v are 5, attention is 15 */
+        if (all || linears % 10 == 5) { /* 5 is q and v, 15 is all of attention */
             check_subset(linears, linears % 2 == 0 ? 4 : 1);
         }
     }

@@ -1,4 +1,5 @@
-/* --attention: who does the forward (exec/gpu/attention.c), on a machine of threads. */
+/* --attention: the choice of the library for attention's forward (exec/gpu/attention.c), on a
+ * machine of threads. */
 #include "common/base/log.h"
 #include "exec/gpu/driver.h"
 #include "tests/support/assertions.h"
@@ -78,8 +79,8 @@ Test(exec_attention, it_is_chosen_for_all_gpus_by_what_all_of_them_find)
         int by;
         uint32_t gpus;
         rp_status status;
-        const char *used; /* with RP_OK */
-        const char *why;  /* in the report, or in what is logged */
+        const char *used; /* if the status is RP_OK */
+        const char *why;  /* in the report, or in the reason of the refusal */
         uint32_t trials;
         bool timed;
         bool on_first;
@@ -90,9 +91,9 @@ Test(exec_attention, it_is_chosen_for_all_gpus_by_what_all_of_them_find)
         {RP_FAKE_CUDNN_FASTER, CUDNN, 2, RP_OK, "cudnn 9.99.0", "", 2, true, false},
         {RP_FAKE_CUDNN_SLOWER, AUTO, 1, RP_OK, "own", "cuDNN is not faster", 1, true, false},
         {RP_FAKE_CUDNN_SLOWER, CUDNN, 1, RP_OK, "cudnn 9.99.0", "", 1, true, false},
-        /* The first GPU's times count. */
+        /* The first GPU's times decide. */
         {RP_FAKE_CUDNN_SLOWER, AUTO, 2, RP_OK, "cudnn 9.99.0", "", 2, true, false},
-        /* The last GPU's failure is all GPUs'. */
+        /* A failure on the last GPU decides for all GPUs. */
         {RP_FAKE_CUDNN_DIFFERS, AUTO, 2, RP_OK, "own", "our own by 1.5 times", 2, true, false},
         {RP_FAKE_CUDNN_DIFFERS, CUDNN, 2, RP_USAGE, "", "our own by 1.5 times", 2, true, false},
         {RP_FAKE_CUDNN_DIFFERS, AUTO, 2, RP_OK, "own", "our own by 1.5 times", 2, true, true},
@@ -166,8 +167,8 @@ static void keep_held(rpexec_devices *devices)
     (void)devices;
 }
 
-/* Lanes that are opened again for more tokens get their plans, without another trial: the chosen
- * library stays. */
+/* Lanes that are opened again for more tokens get plans without another trial: the chosen library
+ * stays. */
 Test(exec_attention, later_programs_keep_the_choice)
 {
     rp_model config = rp_test_small_decoder(4, true, true);
@@ -200,7 +201,7 @@ Test(exec_attention, later_programs_keep_the_choice)
     type->detach(held);
 }
 
-/* Microbatches of several sizes have a plan each, and the largest is tried. */
+/* Each size of microbatch has its own plan, and the trial is of the largest size. */
 Test(exec_attention, every_size_of_microbatch_has_a_plan)
 {
     static const uint32_t sequences[] = {1, 3, 1, 2};

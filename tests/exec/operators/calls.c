@@ -1,4 +1,4 @@
-/* Calls of operators as words (exec/operators/calls.h): nothing that a call is told gets lost. */
+/* Calls of operators as words (exec/operators/calls.h): no argument of a call gets lost. */
 #include "exec/operators/calls.h"
 #include "tests/support/assertions.h"
 
@@ -22,7 +22,7 @@ static keeper all = {.taker = {.take = keep}};
 #define LANE ((rpexec_lane *)(void *)&all.taker)
 #define NOTED rpexec_noting_operators
 
-/* Arguments with which the call that was kept last has come back. */
+/* Arguments with which the last kept call has come back. */
 static rpexec_attention_sizes got_sizes;
 static rpexec_routing got_routing;
 static rpexec_matrices got_matrices;
@@ -97,7 +97,7 @@ static const rpexec_update update = {.master = AT(20),
                                      .scale = 0.5f,
                                      .count = 12};
 
-/* Each member is a word: where the one at an offset is another, so are the words. */
+/* Each member is a word: if the member at an offset changes, the words change. */
 #define CHANGES(type, original, member, ...)                                                       \
     do {                                                                                           \
         type changed = original;                                                                   \
@@ -199,7 +199,7 @@ Test(exec_operator_calls, calls_come_back_as_they_were)
     cr_expect(memcmp(&got_factor, &(float){-0.0f}, sizeof got_factor) == 0);
 }
 
-/* A check that addresses are the GPU's must be told of all of them, and of nothing else. */
+/* A check that all addresses are the GPU's must see all addresses, and nothing else. */
 Test(exec_operator_calls, addresses_are_known)
 {
     NOTED.experts_linear(LANE, &routing, &matrices, AT(0), AT(1), true, NULL);
@@ -225,7 +225,7 @@ static void expect_description(rp_dtype dtype, const char *shape, double flop, d
     cr_expect(eq(dbl, what.bytes, bytes), "%s", what.name);
 }
 
-/* By hand, and what is added to is read as well. */
+/* FLOP and bytes counted by hand; a tensor that is added to is also read. */
 Test(exec_operator_calls, what_calls_ask_for)
 {
     for (int i = 0; i < 2; i++) {

@@ -29,7 +29,7 @@ static const struct {
     int special; /* exponent of infinities and NaN */
 } formats[] = {{RP_DTYPE_BF16, 7, 127, 255}, {RP_DTYPE_F16, 10, 15, 31}};
 
-/* Sign, exponent and fraction as IEEE 754 defines them. */
+/* The value of a sign, exponent and fraction as defined by IEEE 754. */
 static double value_of(int format, uint16_t bits)
 {
     int exponent = (bits & 0x7fff) >> formats[format].fraction_bits;
@@ -43,8 +43,9 @@ static double value_of(int format, uint16_t bits)
     return sign * ldexp(whole, power - formats[format].fraction_bits);
 }
 
-/* Positive values ascend with their bits: the two neighbours of `x` by bisection, then the nearer
- * one, the even one of equals. The step beyond the largest value counts as infinity. */
+/* Positive values ascend with their bits, so bisection finds the two neighbours of `x`. The result
+ * is the nearer neighbour, in a tie the even neighbour. The step beyond the largest value counts as
+ * infinity. */
 static uint16_t rounded(int format, double x)
 {
     uint16_t sign = signbit(x) ? 0x8000 : 0;
@@ -87,7 +88,7 @@ Test(exec_dtype, every_value_widens_exactly_and_comes_back)
     }
 }
 
-/* Each value, the middle between it and the next one (a tie), and the fp32 values beside both. */
+/* Each value, the middle between it and the next value (a tie), and the fp32 values beside both. */
 Test(exec_dtype, fp32_rounds_to_the_nearest_even)
 {
     for (int f = 0; f < 2; f++) {
@@ -113,7 +114,7 @@ Test(exec_dtype, fp32_rounds_to_the_nearest_even)
     }
 }
 
-/* The boundary cases by name, and fp32's own extremes. */
+/* Named boundary cases, and fp32's own extremes. */
 Test(exec_dtype, extremes)
 {
     static const struct {
@@ -138,7 +139,7 @@ Test(exec_dtype, extremes)
     }
 }
 
-/* A NaN whose only set bits are those that are cut off must not become an infinity. */
+/* A NaN must not become an infinity if all of its set fraction bits are cut off. */
 Test(exec_dtype, every_nan_stays_one)
 {
     static const uint32_t nans[] = {0x7f800001u, 0xff800001u, 0x7fc00000u, 0xffffffffu,
@@ -154,7 +155,8 @@ Test(exec_dtype, every_nan_stays_one)
     }
 }
 
-/* The other elements of a vector register must not matter: every count up to two of the widest. */
+/* The other elements of a vector register must not matter: all counts up to two of the widest
+ * registers. */
 Test(exec_dtype, any_count_and_no_value_more)
 {
     for (int f = 0; f < 2; f++) {
@@ -180,11 +182,12 @@ Test(exec_dtype, names)
     }
     cr_expect(eq(str, choices, RP_DTYPES));
     cr_expect(eq(str, choices, "|fp32|fp16|bf16"));
-    cr_expect(eq(str, RP_DTYPE_ALIASES, "|float32|float16|bfloat16")); /* torch.dtype's */
+    cr_expect(eq(str, RP_DTYPE_ALIASES, "|float32|float16|bfloat16")); /* names in torch.dtype */
 }
 
-/* Several values at once may go through a processor's own instructions, one alone does not: the
- * same bits, NaN included. Of fp32 all upper halves, with lower ones of every kind. */
+/* Several values at once may use a processor's own instructions, one value does not: the bits are
+ * the same, those of NaN included. All upper halves of fp32 are tried, with lower halves of every
+ * kind. */
 Test(exec_dtype, many_values_are_converted_as_one_is)
 {
     static uint16_t half[2][VALUES];

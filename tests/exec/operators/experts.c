@@ -1,5 +1,5 @@
-/* The operators of a mixture of experts: routing by hand, gradients by central differences of
- * formulas in double, and matrices one expert at a time. */
+/* The operators of a mixture of experts: routing against results by hand, gradients against central
+ * differences of formulas in double, and matrices expert by expert. */
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"
 #include "tests/support/assertions.h"
@@ -14,9 +14,9 @@
 #define ACTIVE 3u
 #define ROWS (TOKENS * ACTIVE)
 #define WIDTH 11u
-/* fp32 operators on numbers of fp32, against double: roundings of a few operations. */
+/* Operators and inputs are in fp32, the comparison in double: a few roundings. */
 #define TOLERANCE 2e-6
-/* Central differences with a step of 1e-5 of formulas in double: what is left is of third order. */
+/* Step of central differences of formulas in double; their error is of third order. */
 #define STEP 1e-5
 
 static rpexec_lane lane;
@@ -60,7 +60,8 @@ static rpexec_routing routing_of(uint32_t tokens, uint32_t experts, uint32_t act
                             .begins = allocate((size_t)experts + 1, sizeof(uint32_t))};
 }
 
-/* Every row belongs to one (token, expert), experts ascending, tokens ascending inside. */
+/* Every row belongs to a pair of token and expert, experts ascending, and tokens ascending within
+ * an expert. */
 static void check_rows(const rpexec_routing *r)
 {
     uint32_t row = 0;
@@ -122,7 +123,8 @@ Test(exec_experts, weights_are_shares_of_the_softmax)
     }
 }
 
-/* All tokens go to two of five experts; the others have no rows. NaN does not break indices. */
+/* All tokens go to two of five experts, and the other experts have no rows. NaN does not break
+ * indices. */
 Test(exec_experts, experts_may_have_no_rows)
 {
     const float logits[2 * 5] = {0, 9, 0, 8, 0, 1, 7, NAN, 8, 0};
@@ -137,7 +139,7 @@ Test(exec_experts, experts_may_have_no_rows)
     check_rows(&broken);
 }
 
-/* sum of c_i w_i with the experts that `r` has chosen, in double. */
+/* Sum of c_i w_i with the experts chosen in `r`, in double. */
 static double weighted(const rpexec_routing *r, const double *z, const float *c)
 {
     double result = 0;
@@ -184,7 +186,7 @@ Test(exec_experts, the_gradient_of_routing_is_that_of_central_differences)
     }
 }
 
-/* GptOssExperts of transformers, where there is a limit; otherwise SwiGLU. */
+/* GptOssExperts of transformers if there is a limit, SwiGLU otherwise. */
 static double swiglu(double alpha, double limit, double weight, double gate, double up)
 {
     if (limit != 0) {
@@ -233,10 +235,11 @@ static void check_swiglu(double alpha, double limit)
 Test(exec_experts, the_gradients_of_swiglu_are_those_of_central_differences)
 {
     check_swiglu(1, 0);
-    check_swiglu(1.702, 0.75); /* of normal numbers a quarter and more are beyond it */
+    check_swiglu(1.702, 0.75); /* the limit cuts a quarter or more of normal numbers */
 }
 
-/* y = weight bias of the row's expert: its sums with dy, by hand. Experts 1 and 4 have no rows. */
+/* y = weight times bias of the row's expert; its sums with dy by hand. Experts 1 and 4 have no
+ * rows. */
 Test(exec_experts, each_row_has_its_experts_bias)
 {
     enum { E = 5, N = 9 };
@@ -304,14 +307,14 @@ Test(exec_experts, scatter_is_the_transpose_of_gather)
         right += (double)x[i] * (double)added[i];
     }
     cr_expect(fabs(left - right) <= 1e-4, "%.9f %.9f", left, right);
-    op->scatter(&lane, &r, WIDTH, y, true, added); /* twice the same */
+    op->scatter(&lane, &r, WIDTH, y, true, added); /* twice the same sum */
     op->scatter(&lane, &r, WIDTH, y, false, gathered);
     for (uint32_t i = 0; i < TOKENS * WIDTH; i++) {
         cr_expect(eq(flt, added[i], 2 * gathered[i]));
     }
 }
 
-/* Row by row with the matrix of the row's expert; experts 1 and 4 have no rows. */
+/* Row by row with the matrix of the row's expert. Experts 1 and 4 have no rows. */
 Test(exec_experts, each_row_has_its_experts_matrix)
 {
     enum { IN = 5, OUT = 6, STRIDE = 48, E = 5, N = 9 };

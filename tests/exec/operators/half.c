@@ -1,6 +1,6 @@
 /* Operators for 16-bit storage against the fp32 operators on the same values, widened: their
- * results are the fp32 results, rounded once. Matrices with more rows than are wide at a time, rows
- * and values that end within a piece. */
+ * results are the fp32 results, rounded once. Matrices have more rows than are widened at a time,
+ * and rows and values that end within a piece. */
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"
 #include "tests/support/assertions.h"
@@ -30,7 +30,7 @@ static void open_lanes(rp_dtype of)
 
 TestSuite(exec_half, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 60);
 
-/* The same tensor twice: in 16 bits, and widened. */
+/* The same tensor in 16 bits and widened. */
 typedef struct pair {
     uint64_t count;
     uint16_t *half;
@@ -48,11 +48,12 @@ static pair random_pair(uint64_t seed, uint64_t count)
     return p;
 }
 
-/* The 16-bit result is the fp32 one, rounded, to the last bit or, where matrix products of other
- * sizes may sum in another order (`other_sums`), within fp32's errors of it. */
+/* The 16-bit result must equal the rounded fp32 result to the last bit. If matrix products of other
+ * sizes may sum in another order (`other_sums`), it must equal the fp32 result within fp32's
+ * errors. */
 static void check(const char *name, const pair *p, bool other_sums)
 {
-    float unit = dtype == RP_DTYPE_BF16 ? 0x1p-8f : 0x1p-11f; /* half of the last place, at most */
+    float unit = dtype == RP_DTYPE_BF16 ? 0x1p-8f : 0x1p-11f; /* at most half of the last place */
     uint64_t wrong = 0;
     for (uint64_t i = 0; i < p->count; i++) {
         uint16_t right;
@@ -245,7 +246,7 @@ static void tables(void)
     pair x = random_pair(2, TOKENS * WIDTH);
     half->embed_weight(&narrow_lane, TOKENS, WIDTH, ids, x.half, false, table.half);
     wide->embed_weight(&wide_lane, TOKENS, WIDTH, ids, x.wide, false, table.wide);
-    check("embed_weight", &table, false); /* all tokens of an id in one rounding */
+    check("embed_weight", &table, false); /* rounded once for all tokens of an id */
     half->embed(&narrow_lane, TOKENS, WIDTH, ids, table.half, x.half);
     for (int t = 0; t < TOKENS; t++) {
         cr_expect(memcmp(x.half + t * WIDTH, table.half + ids[t] * WIDTH, 2 * WIDTH) == 0);

@@ -1,7 +1,7 @@
 /* Every operator of the host backend against the double-precision reference (tests/reference,
- * executor.md section 3, 3). Allowed errors follow from a model: a sum of n terms in fp32
- * is off by k u sqrt(n) of its tensor's root mean square, u = 2^-24; NaN is off. Inputs are numbers
- * of fp32, so that both compute the same thing. */
+ * executor.md section 3, 3). Allowed errors follow from a model: a sum of n terms in fp32 has an
+ * error of k u sqrt(n) times its tensor's root mean square, u = 2^-24; NaN is always an error.
+ * Inputs are exact in fp32, so that both sides compute from the same numbers. */
 #include "common/base/mem.h"
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"
@@ -13,7 +13,8 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-/* k: sums are in other orders than in the model's random walk, and a few operations follow them. */
+/* The model's k: operators sum in other orders than the model's random walk, and a few operations
+ * follow the sums. */
 #define FACTOR 6.0
 
 #define MOST_HEAD_DIM 64
@@ -33,7 +34,7 @@ static void begin(void)
 
 TestSuite(exec_operators, .init = begin, .fini = rp_test_arena_end, .timeout = 60);
 
-/* The same numbers twice: what the operator works on, and what the reference works on. */
+/* The same numbers for the operator (x) and for the reference (right). */
 typedef struct tensor {
     int count;
     float *x;
@@ -54,7 +55,7 @@ static tensor make(int count, double size)
     return t;
 }
 
-/* The largest error over what is allowed; sums have `length` terms. */
+/* The largest error divided by the allowed error. @param length number of terms in the sums */
 static double worst_of(const tensor *t, int length)
 {
     double squares = 0;
@@ -88,20 +89,20 @@ Test(exec_operators, the_comparison_sees_nan_and_small_errors)
     cr_expect(isnan(worst_of(&t, 4)) != 0); /* so that <= is false */
 }
 
-/* The sums are those of a linear layer whose input is one everywhere. */
+/* Biases: the sums are those of a linear layer with an input of 1 everywhere. */
 static void check_bias(int rows, int width)
 {
     tensor base = make(rows * width, 1);
     tensor bias = make(width, 1);
     tensor y = make(rows * width, 0);
     tensor dy = make(rows * width, 1);
-    tensor dbias = make(width, 1); /* added to */
+    tensor dbias = make(width, 1); /* the operator adds to it */
     op->bias_weight(&lane, (uint64_t)rows, (uint32_t)width, dy.x, false, dbias.x);
     for (int i = 0; i < rows * width; i++) {
         dbias.right[i % width] += dy.right[i];
     }
     compare("dbias", &dbias, rows);
-    for (int add = 0; add < 3; add++) { /* to nothing, to another tensor, in place */
+    for (int add = 0; add < 3; add++) { /* added to nothing, to another tensor, in place */
         const float *to = add == 0 ? NULL : add == 1 ? base.x : y.x;
         for (int i = 0; i < rows * width; i++) {
             double before = add == 0 ? 0 : add == 1 ? base.right[i] : y.right[i];
@@ -115,7 +116,7 @@ static void check_bias(int rows, int width)
 Test(exec_operators, biases)
 {
     check_bias(17, 32);
-    check_bias(5, 101); /* what vectors leave over */
+    check_bias(5, 101); /* a width with a rest after the vectors */
     check_bias(1, 8);
 }
 
@@ -126,11 +127,11 @@ static void check_norm(int rows, int width, bool shifted)
     tensor w = make(width, 1);
     tensor y = make(rows * width, 0);
     tensor dy = make(rows * width, 1);
-    tensor dx = make(rows * width, 1); /* added to */
+    tensor dx = make(rows * width, 1); /* the operator adds to it */
     tensor dw = make(width, 1);
     tensor r = make(rows, 0);
     for (int j = 0; j < width && shifted; j++) {
-        w.right[j] += 1; /* the weights that are meant */
+        w.right[j] += 1; /* the weights are stored minus 1 */
     }
     op->rms_norm(&lane, (uint64_t)rows, (uint32_t)width, 1e-3f, shifted, x.x, w.x, y.x, r.x);
     op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, shifted, x.x, w.x, r.x, dy.x, dx.x,
@@ -141,7 +142,7 @@ static void check_norm(int rows, int width, bool shifted)
     compare("RMSNorm", &y, width);
     compare("RMSNorm, dx", &dx, width);
     compare("RMSNorm, dw", &dw, rows);
-    /* Added to another tensor: the bits of adding to a copy of it. */
+    /* Adding to another tensor gives the same bits as adding to a copy of it. */
     tensor base = make(rows * width, 1);
     tensor copied = make(rows * width, 1);
     memcpy(copied.x, base.x, (size_t)copied.count * sizeof(float));
@@ -150,7 +151,7 @@ static void check_norm(int rows, int width, bool shifted)
     op->rms_norm_input(&lane, (uint64_t)rows, (uint32_t)width, shifted, x.x, w.x, r.x, dy.x, base.x,
                        dx.x);
     cr_expect(memcmp(dx.x, copied.x, (size_t)dx.count * sizeof(float)) == 0);
-    /* In place, not added to. */
+    /* In place, without adding. */
     tensor unused = make(width, 0);
     tensor fresh = make(rows * width, 0);
     fresh.x = dy.x;
@@ -164,7 +165,7 @@ Test(exec_operators, norms)
 {
     check_norm(17, 32, false);
     check_norm(17 * 4, 8, true); /* QK-norm: a row per head */
-    check_norm(5, 101, false);   /* what vectors leave over */
+    check_norm(5, 101, false);   /* a width with a rest after the vectors */
     check_norm(5, 101, true);
     check_norm(1, 8, false);
 }
@@ -174,7 +175,7 @@ static void check_linear(int rows, int in, int out)
     tensor x = make(rows * in, 1);
     tensor w = make(out * in, 1);
     tensor dy = make(rows * out, 1);
-    for (int add = 0; add < 2; add++) { /* the residual is added to, and so is dx */
+    for (int add = 0; add < 2; add++) { /* adds to the residual and to dx */
         tensor y = make(rows * out, 1);
         tensor dx = make(rows * in, 1);
         tensor dw = make(out * in, 1);
@@ -243,7 +244,7 @@ Test(exec_operators, rotation)
     compare("RoPE, dx", &back, 2);
 }
 
-/* The first values of longer heads: what is behind them stays. */
+/* Only the first values of longer heads are rotated: the values after them stay. */
 Test(exec_operators, rotation_of_a_part)
 {
     enum { TOKENS = 5, HEADS = 2, DIM = 10, TURNED = 4 };
@@ -296,11 +297,12 @@ static void check_attention(const slow_attention_sizes *s, double size)
     op->attention_backward(&lane, &sizes, q.x, k.x, v.x, o.x, l.x, d_o.x, dq.x, dk.x, dv.x);
     slow_attention(s, q.right, k.right, v.right, o.right, l.right);
     slow_attention_backward(s, q.right, k.right, v.right, d_o.right, dq.right, dk.right, dv.right);
-    /* A score is off by the rounding of its products, and e^score by as much, relatively. */
+    /* A score has the rounding error of its products, and e^score has the same error relative to
+     * itself. */
     int score = s->head_dim * (int)ceil(fmax(1, size * size * size * size));
     compare("attention", &o, s->seq_len + score);
     compare("attention, logsumexp", &l, s->seq_len + score);
-    /* D_i is off by as much for all keys of a query, which adds up in its dq. */
+    /* D_i has the same error for all keys of a query, which adds up in its dq. */
     compare("attention, dq", &dq, 6 * (s->seq_len + 2 * score));
     compare("attention, dk", &dk, s->heads / s->kv_heads * s->seq_len + 2 * score);
     compare("attention, dv", &dv, s->heads / s->kv_heads * s->seq_len + score);
@@ -316,7 +318,7 @@ Test(exec_operators, attention_of_groups)
     check_attention(&capped, 1);
 }
 
-/* More keys and queries than a block has, 64 each; sharp rows, too. */
+/* More keys and queries than the 64 of a block; also sharp rows. */
 Test(exec_operators, attention_over_several_blocks)
 {
     const slow_attention_sizes sizes = {1, 150, 3, 1, 6, 0, 0, 0};
@@ -343,19 +345,19 @@ Test(exec_operators, attention_of_windows_and_odd_heads)
     }
 }
 
-/* Of an element: no sums, but e^x (2e-7), a quotient and some products. */
+/* Allowed error of an element: no sums, but e^x (2e-7), a quotient and some products. */
 #define OPERATIONS 6
 
-/* A gate's operators, and plain loops. */
+/* A gate's operators, and plain loops for comparison. */
 typedef struct gate_case {
     const char *name;
-    int scale; /* of the gates */
+    int scale; /* scale of the gates */
     void (*forward)(rpexec_lane *, uint64_t, const void *, const void *, void *);
     void (*backward)(rpexec_lane *, uint64_t, const void *, const void *, const void *, void *,
                      void *);
     void (*slow)(int, const double *, const double *, double *);
     void (*slow_backward)(int, const double *, const double *, const double *, double *, double *);
-    int operations; /* of dgate */
+    int operations; /* operations in dgate */
 } gate_case;
 
 static void check_gate(const gate_case *c)
@@ -402,7 +404,7 @@ Test(exec_operators, residual)
     compare("residual", &b, 1);
 }
 
-/* No arithmetic in the forward; a table's row adds up its tokens. */
+/* The forward has no arithmetic; in the backward a table's row adds up its tokens. */
 Test(exec_operators, embedding)
 {
     enum { TOKENS = 40, WIDTH = 6, VOCAB = 9 };
@@ -424,13 +426,14 @@ Test(exec_operators, embedding)
     compare("embedding, dtable", &dtable, TOKENS);
 }
 
-/* Every third label is ignored; logits up to some tens, where e^z alone would lose or overflow. */
+/* Every third label is ignored. Logits are up to some tens, so that e^z by itself would lose
+ * precision or overflow. */
 Test(exec_operators, cross_entropy)
 {
     enum { ROWS = 30, VOCAB = 97 };
     for (double size = 1; size <= 100; size *= 10) {
         int32_t labels[ROWS];
-        double loss = 0.5; /* added to */
+        double loss = 0.5; /* the operator adds to it */
         tensor z = make(ROWS * VOCAB, size);
         tensor dz = make(ROWS * VOCAB, 0);
         for (int t = 0; t < ROWS; t++) {
@@ -441,7 +444,8 @@ Test(exec_operators, cross_entropy)
         slow_cross_entropy_backward(ROWS, VOCAB, labels, 0.0625, z.right, dz.right);
         op->cross_entropy(&lane, ROWS, VOCAB, labels, 0, 0.0625f, z.x, &loss);
         dz.x = z.x;
-        /* z - max is rounded to u |z|, and e^ of it is off by as much, relatively. */
+        /* z - max has a rounding error of u |z|, and e^ of it has the same error relative to
+         * itself. */
         compare("cross-entropy, dz", &dz, (int)fmax(VOCAB, size * size));
         double allowed = FACTOR * ldexp(1, -24) * fmax(right, ROWS * size);
         cr_expect(fabs(loss - right) <= allowed, "loss %.9g, %.9g is right", loss, right);
@@ -451,7 +455,7 @@ Test(exec_operators, cross_entropy)
     }
 }
 
-/* The loss of capped logits, and the chain rule behind it. */
+/* The loss of capped logits, and the chain rule through the cap. */
 Test(exec_operators, cross_entropy_of_capped_logits)
 {
     enum { ROWS = 20, VOCAB = 97 };

@@ -1,4 +1,5 @@
-/* Attention with sinks: outputs of the formula in double, gradients of its central differences. */
+/* Attention with sinks: outputs against the formula in double, gradients against central
+ * differences of the formula. */
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"
 #include "tests/support/assertions.h"
@@ -13,7 +14,7 @@
 #define HEAD_DIM 5u
 #define COUNT (TOKENS * HEADS * HEAD_DIM)
 #define WINDOW 4u
-/* fp32 operators on numbers of fp32, against double: roundings of sums over a head. */
+/* Operators and inputs are in fp32, the comparison in double: roundings of sums over a head. */
 #define TOLERANCE 4e-6
 #define STEP 1e-5
 
@@ -32,7 +33,7 @@ static void normal(uint64_t count, float *x, double *wide)
     }
 }
 
-/* The scores' e^s of a query, and their sum with the sink's. */
+/* Fills a query's weights e^score. @return their sum with the sink's weight */
 static double weigh(const tensors *t, uint32_t head, uint32_t query, double weights[TOKENS])
 {
     double sum = exp(t->sinks[head]);
@@ -48,7 +49,7 @@ static double weigh(const tensors *t, uint32_t head, uint32_t query, double weig
     return sum;
 }
 
-/* Sum of c o; fills o and the logarithms of sums where they are asked for. */
+/* @return the sum of c o; also fills o and the logarithms of sums, unless o is NULL */
 static double attend(const tensors *t, const float *c, double *o, double *logsumexp)
 {
     double result = 0;
@@ -118,7 +119,7 @@ Test(exec_sinks, outputs_and_gradients_are_those_of_a_softmax_with_one_more_key)
         worst = rp_test_worse(worst, fabs((double)dsinks[head] - once));
     }
     op->sinks_weight(&lane, TOKENS, HEADS, HEAD_DIM, sinks, o, l, d_o, false, dsinks);
-    for (uint32_t head = 0; head < HEADS; head++) { /* gradients add up */
+    for (uint32_t head = 0; head < HEADS; head++) { /* the operator adds to the gradients */
         double once = differ(&t, &t.sinks[head], d_o);
         worst = rp_test_worse(worst, fabs((double)dsinks[head] - 2 * once));
     }

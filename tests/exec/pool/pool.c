@@ -1,6 +1,6 @@
-/* The host's passes by a pool's threads, against the same work in one thread and plain functions:
+/* The host's passes by a pool's threads, against plain functions and the same work in one thread:
  * the same bits for any number of threads, in all types, with odd sizes and places, with overflows,
- * a tied table and adapters; steps in one pass against steps in three. */
+ * a tied table and adapters; and fused steps (a single pass) against steps in three passes. */
 #include "exec/state/pass.h"
 
 #include "exec/operators/random.h"
@@ -38,7 +38,7 @@ static void *taken(uint64_t bytes)
 
 /* ---- passes against plain functions ---------------------------------------------------------- */
 
-/* Odd, more than two pieces; arrays begin at odd places and have a guard behind them. */
+/* An odd size of more than two pieces. Arrays begin at odd places and end with a guard. */
 enum { MOST = 2 * (1 << 18) + 12345, SHIFT = 3, GUARD = 64 };
 
 typedef struct arrays {
@@ -58,7 +58,7 @@ static arrays new_arrays(rp_dtype dtype)
     return (arrays){all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7]};
 }
 
-/* Finite values with subnormals among them; fp32 of every size. */
+/* Finite values with subnormals among them; in fp32 values of every size. */
 static void fill(rp_dtype dtype, const arrays *a)
 {
     for (uint64_t i = 0; i < MOST; i++) {
@@ -118,7 +118,7 @@ static void expect_passes(rp_dtype dtype, uint64_t count, rpexec_pool *pool, con
     cr_expect(same(a, b, dtype), "%s, %lu: refresh", rp_dtype_text(dtype), count);
     step.slice.gradients = NULL;
     rpexec_pass_run_step(pool, &f, &step);
-    rpexec_adam_update(&f, &right); /* with the gradients collected above */
+    rpexec_adam_update(&f, &right); /* uses the gradients collected above */
     rpexec_narrow(dtype, count, b->p, b->working);
     rpexec_narrow(dtype, count, b->p, b->copy);
     cr_expect(same(a, b, dtype), "%s, %lu: one pass", rp_dtype_text(dtype), count);
@@ -180,7 +180,7 @@ static void note(void *context, uint64_t first, uint64_t count)
     r->times[first / RPEXEC_POOL_PIECE] += count == RPEXEC_POOL_PIECE ? 1 : 0;
 }
 
-/* Each node has its own contiguous half of the pieces, pass after pass. */
+/* Each NUMA node has its own contiguous half of the pieces, in every pass. */
 Test(exec_pool, nodes_have_their_own_pieces)
 {
     static rpexec_numa_node nodes[RPEXEC_MAX_NUMA_NODES];
@@ -211,8 +211,8 @@ static void close_one(void *context)
     closed[closed_count++] = *(const uint32_t *)context;
 }
 
-/* Functions that end a pool's threads: the arena's memory is still there, and the last one that was
- * added runs first. */
+/* An arena calls the functions that end a pool's threads while its memory is still there; the
+ * function added last runs first. */
 Test(exec_pool, an_arena_ends_what_it_holds)
 {
     rp_arena *arena = NULL;
@@ -229,7 +229,7 @@ Test(exec_pool, an_arena_ends_what_it_holds)
     cr_expect(eq(u32, closed[1], 10));
 }
 
-/* One in eight processors is left to those who submit. */
+/* An eighth of the processors is left to the threads that submit. */
 Test(exec_pool, leaves_processors_to_the_queues)
 {
     cr_expect(eq(u32, rpexec_pool_threads(1), 1));
@@ -240,7 +240,7 @@ Test(exec_pool, leaves_processors_to_the_queues)
 
 /* ---- steps of a state ------------------------------------------------------------------------ */
 
-/* Layers of several pieces each: a wide MLP, a large vocabulary. */
+/* A model with layers of several pieces: a wide MLP, a large vocabulary. */
 static rp_model wide_model(bool tied, uint32_t rank)
 {
     rp_model m = rp_test_decoder(1, tied, true);
@@ -252,11 +252,11 @@ static rp_model wide_model(bool tied, uint32_t rank)
     return m;
 }
 
-/* A tensor's numbers as one call gives them. */
+/* Fills a tensor with its initial numbers in a single call. */
 static void fill_whole(const rpexec_tensor *t, uint64_t seed, uint64_t stream, float *to)
 {
     uint64_t count = t->rows * t->columns;
-    double residual = 0.02 / sqrt(2.0 * 1); /* one layer */
+    double residual = 0.02 / sqrt(2.0 * 1); /* the model has a single layer */
     switch (t->initial) {
     case RPEXEC_INITIAL_ZEROS:
         return;
@@ -277,7 +277,8 @@ static void fill_whole(const rpexec_tensor *t, uint64_t seed, uint64_t stream, f
     }
 }
 
-/* Tensors of several pieces, normal and uniform ones: what a single stream has. */
+/* Tensors of several pieces, with normal and uniform numbers, are the same as from a single stream.
+ */
 Test(exec_pool, initial_weights_are_the_same_bits)
 {
     for (uint32_t rank = 0; rank <= 32; rank += 32) {
@@ -303,7 +304,8 @@ Test(exec_pool, initial_weights_are_the_same_bits)
     }
 }
 
-/* Of any number of threads; each bit counts, in the first piece and the last, and so do places. */
+/* The hash does not depend on the number of threads. Each bit counts, in the first piece and in the
+ * last, and so does its place. */
 Test(exec_pool, a_hash_is_of_the_bits_alone)
 {
     rpexec_model model;
@@ -353,7 +355,7 @@ static void deliver(rpexec_state *s, uint64_t step, bool overflow)
     rpexec_narrow(s->model->dtype, values, wide, s->slots);
 }
 
-/* Three steps, the second of which fp16 skips. */
+/* Takes three steps; in fp16 the second step is skipped. */
 static rpexec_state stepped(const rpexec_model *model, rpexec_pool *pool, bool fused)
 {
     rpexec_state s;
@@ -417,7 +419,7 @@ Test(exec_pool, steps_are_the_same_bits)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Plenty of scale, so that some steps of fp16 are skipped. */
+/* A scale so large that some steps of fp16 are skipped. */
 static void scale_up(void *context, rp_arena *in, rp_test_run *run)
 {
     (void)context;
@@ -427,8 +429,8 @@ static void scale_up(void *context, rp_arena *in, rp_test_run *run)
     }
 }
 
-/* @return true where the run of `work` that keeps no gradients has none: its steps were one pass
- * each */
+/* Runs `work` with gradients kept and with gradients dropped, and expects the same state. @return
+ * true if the second run has no gradients, because its steps were fused into a single pass */
 static bool fuses(const rp_resolved *work, rp_dtype dtype, bool tied)
 {
     rp_model config = rp_test_decoder(2, tied, true);
@@ -451,7 +453,8 @@ static bool fuses(const rp_resolved *work, rp_dtype dtype, bool tied)
     return empty;
 }
 
-/* Synchronous runs with weights on the host are, others are not; all have the same bits. */
+/* Steps are fused in synchronous runs with weights on the host, and only there; all runs have the
+ * same bits. */
 Test(exec_pool, runs_fuse_where_they_may)
 {
     static const struct {

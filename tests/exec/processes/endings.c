@@ -1,5 +1,5 @@
-/* Processes of a run that are stopped, killed, slow or strangers: who ends, when, and what is said.
- */
+/* Processes of a run that stop, are killed, are slow, or are strangers: the processes that end, the
+ * time until they end, and the messages. */
 #include "exec/processes/processes.h"
 #include "tests/support/assertions.h"
 #include "tests/support/processes.h"
@@ -27,15 +27,15 @@ static void sleep_ms(long ms)
     (void)nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
-/* ---- who is stopped, killed or slow ---------------------------------------------------------- */
+/* ---- processes that are stopped, killed or slow ---------------------------------------------- */
 
 typedef struct scenario {
     const char *name;
     rp_status (*work)(rpexec_processes *processes, uint32_t rank);
-    rp_status others;    /* what the others get */
-    const char *message; /* of one of them; NULL: nobody says anything */
+    rp_status others;    /* status of the other processes */
+    const char *message; /* some process prints it; NULL: no process prints anything */
     double least_s;
-    double most_s; /* not less than what a busy machine takes */
+    double most_s; /* generous, for a busy machine */
 } scenario;
 
 static float values[LARGE / sizeof(float)];
@@ -56,7 +56,7 @@ static rp_status share_when_root_stops(rpexec_processes *processes, uint32_t ran
     return rpexec_processes_share(processes, 1, values, sizeof values);
 }
 
-/* More than a socket holds: the root stands in the middle of it. */
+/* The array is larger than a socket's buffer, so the root waits in the middle of it. */
 static rp_status share_when_one_stops(rpexec_processes *processes, uint32_t rank)
 {
     if (rank == 1) {
@@ -73,7 +73,7 @@ static rp_status sum_when_one_stops(rpexec_processes *processes, uint32_t rank)
     return rpexec_processes_all_reduce(processes, 0, RP_DTYPE_F32, LARGE / sizeof(float), values);
 }
 
-/* Nobody waits for the one that is stopped. */
+/* No process waits for the stopped process in a call. */
 static rp_status work_when_one_stops(rpexec_processes *processes, uint32_t rank)
 {
     if (rank == 1) {
@@ -93,7 +93,7 @@ static rp_status meet_when_one_is_killed(rpexec_processes *processes, uint32_t r
     return rpexec_processes_meet(processes);
 }
 
-/* As where one process evaluates and the others do not. */
+/* Each waits for another, as if only a single process evaluated. */
 static rp_status wait_for_each_other(rpexec_processes *processes, uint32_t rank)
 {
     double all[PROCESSES];
@@ -101,14 +101,15 @@ static rp_status wait_for_each_other(rpexec_processes *processes, uint32_t rank)
                      : rpexec_processes_meet(processes);
 }
 
-/* It loads or saves: no limit. */
+/* Process 1 works for longer than the patience, like a process that loads or saves: there is no
+ * limit. */
 static rp_status meet_one_that_works(rpexec_processes *processes, uint32_t rank)
 {
     sleep_ms(rank == 1 ? 1600 * PATIENCE_S : 0);
     return rpexec_processes_meet(processes);
 }
 
-/* Nor does what it does not take yet speak against it. */
+/* An array that a working process does not take yet does not count against it. */
 static rp_status share_with_one_that_works(rpexec_processes *processes, uint32_t rank)
 {
     sleep_ms(rank == 1 ? (getenv("RP_LONG") != NULL ? 9000 : 1600 * PATIENCE_S) : 0);
@@ -130,7 +131,7 @@ static rp_status meet_one_that_pauses(rpexec_processes *processes, uint32_t rank
     return rpexec_processes_meet(processes);
 }
 
-/* All have what they want, and one does not end. */
+/* All processes have their results, and process 1 does not end. */
 static rp_status end_when_one_stops(rpexec_processes *processes, uint32_t rank)
 {
     RP_TRY(rpexec_processes_meet(processes));
@@ -140,7 +141,7 @@ static rp_status end_when_one_stops(rpexec_processes *processes, uint32_t rank)
     return RP_OK;
 }
 
-/* It has more to do than the others: they wait. */
+/* Process 1 has more to do than the others, and they wait for it. */
 static rp_status end_late(rpexec_processes *processes, uint32_t rank)
 {
     RP_TRY(rpexec_processes_meet(processes));
@@ -183,7 +184,7 @@ static int take_part(const rpexec_launch *launch, void *context)
     return (int)(status == RP_OK ? left : status);
 }
 
-/* All at once: they sleep. */
+/* All scenarios run at the same time, since they mostly sleep. */
 Test(exec_processes_endings, silence_and_death_end_a_run_and_work_does_not)
 {
     rp_test_processes runs[SCENARIOS];
@@ -214,7 +215,7 @@ Test(exec_processes_endings, silence_and_death_end_a_run_and_work_does_not)
 
 #define STRANGERS 300u
 
-/* Half a greeting, something else, or nothing. */
+/* Connects and sends half a greeting, something else, or nothing. */
 static int come_as_stranger(const struct sockaddr_in *at, uint32_t number)
 {
     static const unsigned char bytes[4096] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -228,7 +229,8 @@ static int come_as_stranger(const struct sockaddr_in *at, uint32_t number)
     return s;
 }
 
-/* Byte by byte, and again and again, until they are gone or half a minute is over. */
+/* Connects again and again, and sends byte by byte, until the processes are gone or half a minute
+ * is over. */
 static pid_t drip(const struct sockaddr_in *at)
 {
     pid_t child = fork();
@@ -254,8 +256,8 @@ static rp_status just_meet(rpexec_processes *processes, uint32_t rank)
     return rpexec_processes_meet(processes);
 }
 
-/* They are there first, more than are listened to at a time, and some go on coming. Each of those
- * who are idle alone would once have taken 5 s. */
+/* The strangers connect first, more of them than the queue of connections holds, and some go on
+ * coming. The run must not spend its patience on each idle stranger. */
 Test(exec_processes_endings, strangers_delay_nobody)
 {
     int strangers[STRANGERS];
@@ -265,7 +267,7 @@ Test(exec_processes_endings, strangers_delay_nobody)
     scenario s = {"strangers", just_meet, RP_OK, NULL, 0, 0};
     rp_test_processes_start(PROCESSES, take_part, &s, true, &run);
     rp_test_processes_await(&run);
-    for (uint32_t rank = 0; rank < 2; rank++) { /* the last one listens for nobody */
+    for (uint32_t rank = 0; rank < 2; rank++) { /* no process connects to the last rank */
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         uint32_t ip = 0;
         at.sin_port = htons(rp_test_process_port(&run, rank, &ip));
@@ -293,9 +295,10 @@ Test(exec_processes_endings, strangers_delay_nobody)
     }
 }
 
-/* ---- who does not come, or is another -------------------------------------------------------- */
+/* ---- processes that do not connect, or are of another build ---------------------------------- */
 
-/* Stopped when it listens and nobody is connected yet: the kernel takes calls for it. */
+/* The process is stopped after it listens and before any process connects: the kernel takes the
+ * calls for it. */
 Test(exec_processes_endings, who_does_not_connect_is_named)
 {
     rp_test_processes run;

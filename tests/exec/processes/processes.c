@@ -1,5 +1,5 @@
-/* Processes of a run as threads of a test, on TCP connections of their own: sums, what is shared,
- * rates, and one that fails. */
+/* Processes of a run as threads of a test, on TCP connections of their own: sums, shared arrays,
+ * rates, and a process that fails. */
 #include "exec/processes/processes.h"
 #include "exec/operators/random.h"
 #include "tests/support/assertions.h"
@@ -31,7 +31,7 @@ struct process {
     pthread_t thread;
     rpexec_processes *processes;
     rp_status opened;
-    bool well; /* what it says at the end */
+    bool well; /* passed to rpexec_processes_close */
 };
 
 static job the_job;
@@ -110,8 +110,8 @@ static void sum_arrays(process *p)
     (void)rpexec_processes_gather(p->processes, 77, 1.5 + p->rank, gathered[p->rank]);
 }
 
-/* Added in the order of ranks, whoever adds; 2 (n - 1) / n of the bytes leave a process, all of
- * them together 2 (n - 1) times the bytes. */
+/* Values are added in the order of ranks, whichever process adds them. From each process 2 (n - 1)
+ * / n of the bytes leave, from all together 2 (n - 1) times the bytes. */
 Test(exec_processes, sums_have_the_same_bits_everywhere)
 {
     process all[PROCESSES];
@@ -137,7 +137,7 @@ Test(exec_processes, sums_have_the_same_bits_everywhere)
     }
 }
 
-/* ---- arrays of one process ------------------------------------------------------------------- */
+/* ---- arrays of a single process -------------------------------------------------------------- */
 
 static uint32_t shared[PROCESSES][PROCESSES];
 
@@ -183,8 +183,8 @@ static void time_a_sum(process *p)
                        1e-9 * (double)(end_time.tv_nsec - begin.tv_nsec);
 }
 
-/* 2 (n - 1) / n of 1.2 MB at 80 Mbit/s, 160 ms; the test's machine may be busy. A process's part is
- * more than one piece (processes_internal.h). */
+/* 2 (n - 1) / n of 1.2 MB at 80 Mbit/s take 160 ms; the machine may be busy. A process's part is
+ * longer than a piece (processes_internal.h). */
 Test(exec_processes, bytes_leave_at_the_rate_of_a_card)
 {
     process all[PROCESSES];
@@ -215,7 +215,7 @@ static void fail_in_one(process *p)
                           : rpexec_processes_all_reduce(p->processes, 0, RP_DTYPE_F32, 1, &value);
 }
 
-/* Nobody waits for it any more, and closing does not hang. */
+/* The other processes do not wait for the failed process, and closing does not hang. */
 Test(exec_processes, one_that_fails_ends_all)
 {
     process all[PROCESSES];

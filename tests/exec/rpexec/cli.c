@@ -1,4 +1,4 @@
-/* rpexec as a user meets it: bad command lines (tests/bad/rpexec.tsv), artefacts, --list. */
+/* rpexec from the user's side: bad command lines (tests/bad/rpexec.tsv), artefacts, --list. */
 #include "common/schedule/schedule_type.h"
 #include "exec/checkpoint/safetensors.h"
 #include "exec/run/backend.h"
@@ -29,7 +29,7 @@ Test(exec_cli, bad_commands_are_refused)
 
 /* ---- --list ---------------------------------------------------------------------------------- */
 
-/* A schedule runs unless the list calls it simulated only. */
+/* The executor runs every schedule that the list does not call simulated only. */
 Test(exec_cli, the_list_says_what_runs)
 {
     rp_test_outcome list = run("--list schedules");
@@ -60,7 +60,7 @@ Test(exec_cli, the_list_says_what_runs)
 
 /* ---- the backend of a run that names none ---------------------------------------------------- */
 
-static uint32_t there; /* devices of the backend below */
+static uint32_t there; /* number of devices of the backend below */
 static bool broken;
 
 static rp_status probe(const rpexec_probe *p)
@@ -107,7 +107,7 @@ Test(exec_cli, runs_are_on_gpus_where_there_are_any)
         cr_expect(rpexec_backend_default(orders[i], 2) == host);
     }
     cr_expect(rpexec_backend_default(orders[0], 1) == NULL);
-    /* The environment says it for tests and scripts; the command line has the last word. */
+    /* The environment variable is for tests and scripts; the command line has the last word. */
     setenv("RPEXEC_BACKEND", "tpu", 1);
     rp_test_outcome bad = run("--steps 1");
     cr_expect(eq(int, bad.status, 2));
@@ -173,7 +173,8 @@ static const char *ask(const char *query)
     return result.output;
 }
 
-/* The store says that it was executed, where, and what came out; a chart and a trace appear. */
+/* The store has a run that was executed, with its backend and results; a chart and a trace are
+ * written. */
 Test(exec_cli, artefacts_are_left)
 {
     rp_test_outcome result =
@@ -206,7 +207,7 @@ Test(exec_cli, artefacts_are_left)
     json_decref(trace);
 }
 
-/* plots/loss.gp draws the curve. */
+/* plots/loss.gp draws the curve of losses. */
 Test(exec_cli, losses_are_drawn)
 {
     const char *script = NULL;
@@ -236,7 +237,7 @@ static void write_bytes(const char *name, const char *bytes, size_t length)
     cr_assert(eq(int, fclose(stream), 0));
 }
 
-/* A checkpoint in @DIR@ whose final norm begins with a NaN. */
+/* Makes a checkpoint in @DIR@ whose final norm begins with a NaN. */
 static void make_nan_weights(void)
 {
     static char bytes[4 << 20];
@@ -251,7 +252,7 @@ static void make_nan_weights(void)
     const char *offsets = tensor != NULL ? strstr(tensor, "\"data_offsets\"") : NULL;
     cr_assert(offsets != NULL);
     uint64_t begin = strtoull(strchr(offsets, '[') + 1, NULL, 10);
-    memset(bytes + sizeof header + header + begin, 0xff, 4); /* a NaN in every type */
+    memset(bytes + sizeof header + header + begin, 0xff, 4); /* the bits of a NaN in every type */
     write_bytes("model.safetensors", bytes, length);
     const char *config = rp_test_tool_read(LLAMA "/config.json");
     write_bytes("config.json", config, strlen(config));
@@ -273,7 +274,8 @@ Test(exec_cli, weights_that_are_not_finite_stop_the_run)
                    "step 1: ", "tensor model.norm.weight, the first of 1, is not finite");
 #define TINY "--gpus 2 --model tiny --seq-len 4 --lr 1e6 "
 #define EMBEDDING "tensor model.embed_tokens.weight, the first of "
-    /* Masters of 1e6 are no fp16, which the loss shows a step later; without one, the end does. */
+    /* Masters of 1e6 overflow in fp16. The loss shows it a step later; if there is no later step,
+     * the check at the end of the run does. */
     expect_stopped(TINY "--dtype fp16 --steps 6", "step 2: the loss is nan", EMBEDDING);
     expect_stopped(TINY "--dtype fp16 --steps 1", "step 1: the loss is 5.", EMBEDDING);
     expect_stopped(TINY "--dtype fp16 --steps 3 --save @DIR@/kept --save-every 1",
@@ -281,7 +283,7 @@ Test(exec_cli, weights_that_are_not_finite_stop_the_run)
     cr_expect(ne(int, access(rp_test_path(rp_test_tool_folder(), "kept/step-1"), F_OK), 0));
 }
 
-/* ---- losses that fp16 cannot hold, folders of users and strangers ---------------------------- */
+/* ---- losses that fp16 cannot hold, folders of other users ------------------------------------ */
 
 static void shell(const char *command)
 {
@@ -298,7 +300,7 @@ static const char *joined(const char *a, const char *b)
     return text;
 }
 
-/* A checkpoint in @DIR@ whose final norm is finite in fp16, and what it gives is not. */
+/* Makes a checkpoint in @DIR@ whose final norm is finite in fp16 but has outputs that are not. */
 static void make_large_weights(void)
 {
     rpexec_safetensors file;
@@ -326,7 +328,7 @@ static void make_large_weights(void)
     write_bytes("config.json", config, strlen(config));
 }
 
-/* From 2^16 the scale is 1 in step 17, as PyTorch's GradScaler and DeepSpeed halve it. */
+/* Halved from 2^16, the scale is 1 in step 17, as in PyTorch's GradScaler and DeepSpeed. */
 Test(exec_cli, overflows_at_the_smallest_scale_stop_the_run)
 {
     static const char *const runs[] = {"--gpus 1", "--gpus 2 --schedule 1f1b",
@@ -411,8 +413,8 @@ Test(exec_cli, full_outputs_fail_the_run)
     }
 }
 
-/* A platform without a GPU's rates says nothing about layers' times; the run goes on and says so.
- */
+/* A platform without a GPU's rates gives no times of layers; the run goes on with FLOP counts and
+ * warns. */
 Test(exec_cli, a_platform_without_rates_leaves_flop_counts)
 {
     FILE *file = fopen(rp_test_tool_expand("@DIR@/bare.yaml", 15), "w");

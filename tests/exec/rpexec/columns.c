@@ -1,4 +1,4 @@
-/* Rows of rpexec's columns: the units in their names, the lines of the text. */
+/* Rows of rpexec's columns: the units in their names, and the lines of the text output. */
 #include "exec/rpexec/columns.h"
 #include "tests/support/assertions.h"
 
@@ -13,7 +13,7 @@ static bool ends_with(const char *text, const char *end)
     return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
 }
 
-/* Units are in the names; the store has picoseconds. */
+/* The names contain the units; the store has picoseconds. */
 Test(exec_columns, units_are_in_the_names)
 {
     static const struct {
@@ -34,7 +34,7 @@ Test(exec_columns, units_are_in_the_names)
     }
 }
 
-/* Parts of a line are numbered from 1 on without a gap, each once. */
+/* The parts of each line are numbered from 1 on, without a gap and each number once. */
 Test(exec_columns, lines_have_no_gaps)
 {
     for (uint32_t i = 0; i < rpexec_column_count; i++) {

@@ -1,6 +1,6 @@
-/* Several processes of rpexec with unlike commands and inputs: refused by name before anything is
- * written. One that is stopped, or killed, in a training. Two machines of network namespaces, with
- * strangers, with RP_LONG as root. Without MPI: the processes are children of the test. */
+/* Several processes of rpexec, as children of the test, without MPI. Commands or inputs that differ
+ * are refused by name before anything is written. Processes are stopped or killed in training. With
+ * RP_LONG, as root: two machines made of network namespaces, with strangers. */
 #define _GNU_SOURCE /* setns, unshare */
 #include "tests/support/processes.h"
 #include "exec/rpexec/train.h"
@@ -40,7 +40,7 @@ static const char *print(const char *format, ...)
 
 /* ---- a process ------------------------------------------------------------------------------- */
 
-/* Command lines of the processes, words separated by blanks. */
+/* Command lines of the processes, with words separated by blanks. */
 typedef struct commands {
     const char *of[RP_TEST_PROCESSES];
 } commands;
@@ -56,7 +56,7 @@ static int split(char *line, char **words)
     return count;
 }
 
-/* As main does it. */
+/* Trains in the same way as rpexec's main(). */
 static int train(const rpexec_launch *launch, void *context)
 {
     const commands *c = context;
@@ -72,7 +72,7 @@ static int train(const rpexec_launch *launch, void *context)
                  ? rpexec_options_parse(split(line, words), words, arena, &options, NULL)
                  : status;
     if (status != RP_OK) {
-        rp_test_process_leaves(); /* mpirun would end the others */
+        rp_test_process_leaves(); /* mpirun would end the other processes */
         return rp_status_exit(status);
     }
     options.command = "rpexec";
@@ -82,7 +82,8 @@ static int train(const rpexec_launch *launch, void *context)
 
 #define SMALL "--backend host --gpus 1 --microbatches 1 --seq-len 8 --steps 1"
 
-/* Ends of two processes, the second of which has other words. */
+/* Runs two processes whose command lines share the words `both` and differ in the words after them.
+ */
 static void run_pair(const char *both, const char *first, const char *second,
                      rp_test_process_end *ends)
 {
@@ -93,7 +94,7 @@ static void run_pair(const char *both, const char *first, const char *second,
     rp_test_processes_wait(&run, 60, ends);
 }
 
-/* Where one command line is bad in itself, mpirun would end the other process. */
+/* A command line that is bad by itself ends its process, and mpirun would end the other process. */
 static void expect_refused(const char *both, const char *first, const char *second,
                            const char *name)
 {
@@ -138,7 +139,7 @@ static const struct {
               {"reduce-each", "--schedule mobius"},
               {"db-ops", "--db @/db"}};
 
-/* Values of options whose kind does not say any. */
+/* Values of the options whose kind does not imply a value. */
 static const struct {
     const char *option;
     const char *value;
@@ -147,7 +148,8 @@ static const struct {
               {"model", "@/tiny.yaml"}, {"gantt-out", "@/chart.svg"}, {"tensor-parallel", "2"},
               {"gpu-memory-mb", "100"}};
 
-/* Another value than it has, from its row alone but for those. */
+/* @return a value other than the option's usual value, made from its row unless it has an entry
+ * above */
 static const char *value_of(const rp_option *row, const rpexec_options *usual)
 {
     const char *member = (const char *)usual + row->to.offset;
@@ -171,7 +173,7 @@ static const char *value_of(const rp_option *row, const rpexec_options *usual)
     case RP_OPTION_REAL:
         memcpy(&real, member, sizeof real);
         return print("%g", real / 2 + 0.001);
-    case RP_OPTION_CHOICE: { /* the last one, or the one before */
+    case RP_OPTION_CHOICE: { /* the last choice, or the choice before it */
         memcpy(&u32, member, row->to.size < sizeof u32 ? 1 : sizeof u32);
         const char *last = strrchr(row->choices, '|');
         uint32_t index = 0;
@@ -201,7 +203,7 @@ static const char *write_file(const char *name, const char *bytes, size_t length
     return path;
 }
 
-/* The same file with another text in the place of one. */
+/* Writes a copy of the text in which `from` is replaced. */
 static const char *write_changed(const char *name, const char *text, const char *from,
                                  const char *to)
 {
@@ -211,7 +213,7 @@ static const char *write_changed(const char *name, const char *text, const char 
     return write_file(name, changed, strlen(changed));
 }
 
-/* Folder for @, file for @F. */
+/* Replaces @F by a file and any other @ by the folder. */
 static const char *expand(const char *text)
 {
     char out[1024] = "";
@@ -242,7 +244,8 @@ static rpexec_options usual_options(void)
     return options;
 }
 
-/* Every option of a run: alike, or each process's own. A sample where RP_LONG is not set. */
+/* Every option either must be the same in all processes or is each process's own. Without RP_LONG a
+ * sample of the options is tried. */
 Test(exec_together, an_option_of_one_process_alone_is_refused_by_name)
 {
     const rpexec_options usual = usual_options();
@@ -284,7 +287,7 @@ Test(exec_together, an_option_of_one_process_alone_is_refused_by_name)
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-/* Where files are does not count, only what they say. Nothing is written. */
+/* The contents of files must agree, not their paths. A refused run writes nothing. */
 Test(exec_together, other_inputs_are_refused_and_other_places_are_not)
 {
     const char *text = print("%.200s", rp_test_tool_read(RP_SOURCE_ROOT "/LICENSE"));
@@ -304,7 +307,7 @@ Test(exec_together, other_inputs_are_refused_and_other_places_are_not)
     cr_expect(ne(int, access(save, F_OK), 0), "%s was made", save);
 }
 
-/* Of weights every bit counts, and the numbers of the model, which are not among them. */
+/* Weights must agree in every bit, and so must the model's numbers in config.json. */
 Test(exec_together, other_weights_are_refused)
 {
     const char *folder = rp_test_tool_folder();
@@ -326,12 +329,12 @@ Test(exec_together, other_weights_are_refused)
     expect_refused("", print("--weights %s/numbers", folder), made, "--weights");
 }
 
-/* ---- who is stopped or killed ---------------------------------------------------------------- */
+/* ---- processes that are stopped or killed ---------------------------------------------------- */
 
-/* Mostly asleep, as the network is slow. */
+/* The network is slow, so that the processes sleep most of the time. */
 #define TRAINS "--steps 100000 --watchdog-s 1 --save-every 2 --network-gb-per-s 0.01"
 
-/* Until process 0 has saved. */
+/* Waits until process 0 has saved. */
 static void await_checkpoint(const char *save)
 {
     const char *step = print("%s/step-2", save);
@@ -342,7 +345,7 @@ static void await_checkpoint(const char *save)
     cr_assert(eq(int, access(step, F_OK), 0), "%s", step);
 }
 
-/* A process alone goes on from what the others have left. */
+/* A single process goes on from the checkpoint that the others have left. */
 static void expect_to_go_on(const char *save)
 {
     rp_test_processes run;
@@ -368,14 +371,15 @@ static const struct {
 };
 #define ATTACKS (sizeof attacks / sizeof attacks[0])
 
-/* The other one says who, and that no op of its own has failed. */
+/* The other process names the victim, and reports no failure of an op of its own. */
 Test(exec_together, a_process_that_is_stopped_or_killed_is_named)
 {
     rp_test_processes runs[ATTACKS];
     rp_test_process_end ends[PAIR];
     commands lines[ATTACKS];
     double struck_s[ATTACKS];
-    size_t step = getenv("RP_LONG") != NULL ? 1 : 3; /* the first and the last one */
+    size_t step = getenv("RP_LONG") != NULL ? 1 : 3; /* without RP_LONG the first attack and the
+                                                      * last */
     for (size_t i = 0; i < ATTACKS; i += step) {
         const char *line = print("%s %s %s --save %s/%zu", SMALL, TRAINS, attacks[i].words,
                                  rp_test_tool_folder(), i);
@@ -402,7 +406,8 @@ Test(exec_together, a_process_that_is_stopped_or_killed_is_named)
     }
 }
 
-/* Its copies take 2.4 s, each of them less than the watchdog's second, and the other one waits. */
+/* The copies of process 1 take 2.4 s, each of them less than the watchdog's second, and process 0
+ * waits. */
 Test(exec_together, a_process_that_is_slow_is_waited_for)
 {
     expect_accepted("--accumulate 3 --watchdog-s 1", "", "--link-gb-per-s 0.0033");
@@ -413,7 +418,7 @@ Test(exec_together, a_process_that_is_slow_is_waited_for)
 #define MACHINES 2u
 
 typedef struct machines {
-    pid_t holder[MACHINES]; /* of the network namespace */
+    pid_t holder[MACHINES]; /* processes that hold the machines' network namespaces */
     commands commands;
 } machines;
 
@@ -427,7 +432,7 @@ static int command(const char *format, ...)
     return system(text);
 }
 
-/* A namespace of its own, as long as it lives. */
+/* @return a process with a network namespace that lasts as long as it lives, or -1 */
 static pid_t hold_network(void)
 {
     int ready[2];
@@ -445,8 +450,7 @@ static pid_t hold_network(void)
     return byte == 'y' ? child : -1;
 }
 
-/* Two machines with a cable, in a namespace of this test's. @return false where that is not allowed
- */
+/* Makes two machines with a cable, in a namespace of this test. @return false if not allowed */
 static bool build_machines(machines *m)
 {
     if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0) {
@@ -459,7 +463,7 @@ static bool build_machines(machines *m)
         }
     }
     if (command("ip link add port0 type veth peer name port1") != 0) {
-        return false; /* no ip, or no veth */
+        return false; /* there is no ip or no veth */
     }
     for (uint32_t i = 0; i < MACHINES; i++) {
         int pid = (int)m->holder[i];
@@ -479,14 +483,15 @@ static bool enter(pid_t holder)
     return network >= 0 && setns(network, CLONE_NEWNET) == 0 && close(network) == 0;
 }
 
-/* Processes 0 and 1 on the first machine, 2 and 3 on the second one. */
+/* Runs processes 0 and 1 on the first machine, 2 and 3 on the second machine. */
 static int train_there(const rpexec_launch *launch, void *context)
 {
     machines *m = context;
     return enter(m->holder[launch->rank / 2]) ? train(launch, &m->commands) : 98;
 }
 
-/* On the second machine: idle ones, and one after the other, to a process of the first one. */
+/* Connects from the second machine to a process of the first: some strangers stay idle, then others
+ * come in turn. */
 static pid_t send_strangers(const machines *m, uint16_t port)
 {
     pid_t child = fork();
@@ -502,7 +507,7 @@ static pid_t send_strangers(const machines *m, uint16_t port)
     for (uint32_t i = 0; i < 400; i++) {
         int s = socket(AF_INET, SOCK_STREAM, 0);
         if (s < 0 || connect(s, (const struct sockaddr *)&at, sizeof at) != 0) {
-            break; /* nobody listens any more */
+            break; /* no process listens any more */
         }
         (void)send(s, "half a greeting", i % 3 == 0 ? 15 : 0, MSG_NOSIGNAL);
         if (i >= 200) {
@@ -513,7 +518,7 @@ static pid_t send_strangers(const machines *m, uint16_t port)
     _exit(0);
 }
 
-#define CUT 1000 /* the cable, in place of a signal */
+#define CUT 1000 /* cuts the cable in place of a signal */
 
 static void strike(const machines *m, pid_t victim, int signal)
 {

@@ -1,5 +1,5 @@
-/* --program-in: the same file runs in rpsim and rpexec; what is of another model or broken is
- * refused, and nothing that is broken by a little gets further than a message. */
+/* --program-in: the same file runs in rpsim and rpexec. A program for another model, or a broken
+ * program, is refused, and a slightly broken program has no worse effect than a message. */
 #include "exec/rpexec/program_in.h"
 #include "common/base/log.h"
 #include "exec/host/driver.h"
@@ -19,7 +19,7 @@ static rp_test_outcome rpexec(const char *line)
     return rp_test_tool_run(RPEXEC_PATH, "rpexec", line);
 }
 
-/* The only object of an array, or the object. */
+/* Parses JSON text, which must be valid. */
 static json_t *parse(const char *text)
 {
     json_t *json = json_loads(text, 0, NULL);
@@ -44,7 +44,7 @@ static void write_costs(void)
     fclose(file);
 }
 
-/* A compute schedule of rpsim: rpexec lowers it for its model and trains as plain loops do. */
+/* rpsim writes a compute schedule; rpexec lowers it for its model and trains as plain loops do. */
 Test(exec_program_in, a_schedule_of_rpsim_runs)
 {
     static const char *const schedules[] = {"1f1b", "zbv", "roundpipe --round all", "mobius"};
@@ -67,7 +67,8 @@ Test(exec_program_in, a_schedule_of_rpsim_runs)
     }
 }
 
-/* A lowered program of rpexec: rpsim simulates it, rpexec runs it again to the same losses. */
+/* rpexec writes a lowered program: rpsim simulates it, and rpexec runs it again with the same
+ * losses. */
 Test(exec_program_in, a_program_of_rpexec_runs_in_both)
 {
     rp_test_outcome first = rpexec("--gpus 3 --steps 2 --seq-len 16 --microbatches 3 --format json "
@@ -97,7 +98,7 @@ Test(exec_program_in, a_program_of_rpexec_runs_in_both)
     json_decref(row);
 }
 
-/* Rounds of RoundPipe: --round says how long they are, --accumulate makes calls of them. */
+/* In RoundPipe --round gives the length of rounds, and --accumulate makes them calls. */
 Test(exec_program_in, rounds_are_calls)
 {
     write_costs();
@@ -137,7 +138,7 @@ Test(exec_program_in, other_models_and_sizes_are_refused)
     }
 }
 
-/* Without what names the schedule or is measured. */
+/* @return the results without the members that name the schedule or are measured */
 static json_t *results_of(const char *output, const char *const *apart, size_t count)
 {
     json_t *root = parse(output);
@@ -160,8 +161,8 @@ static void check_equal(const char *schedule, const char *const *apart, size_t c
     json_decref(other);
 }
 
-/* Programs of all schedules run alike under a name that is none: in rpsim, and in rpexec to the
- * last bit of the losses. The sample has systems of all placements. */
+/* Programs of all schedules run alike under a name that is not a schedule's: in rpsim, and in
+ * rpexec to the last bit of the losses. The sample has systems of all placements. */
 Test(exec_program_in, a_name_is_a_label)
 {
     static const char *const simulated[] = {"schedule"};
@@ -201,7 +202,7 @@ Test(exec_program_in, a_name_is_a_label)
 
 /* ---- --check --------------------------------------------------------------------------------- */
 
-/* @return what --check says of a program's first step, as it says of one step's program */
+/* @return the errors that --check reports for a program's first step */
 static double first_error(const char *written, const char *steps)
 {
     const char *line = NULL;
@@ -222,8 +223,8 @@ static double first_error(const char *written, const char *steps)
     return error;
 }
 
-/* The gradients of the first step do not know how many steps follow: what is said of them is the
- * same number, within the limit of executor.md 3.1, whatever Adam makes of it later. */
+/* The gradients of the first step do not depend on the number of later steps: --check reports the
+ * same errors for them, within the limit of executor.md 3.1, whatever Adam does later. */
 Test(exec_program_in, the_first_step_is_checked_whatever_follows)
 {
     static const char *const steps[] = {"1", "2", "4", "16"};
@@ -251,8 +252,8 @@ static void write_with(const char *text, const char *at, size_t length, const ch
     fclose(file);
 }
 
-/* Layers that are left out, or go on with the weights of the step before, in the first step and in
- * later ones; steps that follow each other otherwise than the program says. */
+/* Layers are left out, or keep the weights of the previous step, in the first step and in later
+ * steps; or steps follow each other in another way than the program says. */
 Test(exec_program_in, damaged_programs_fail)
 {
     static const struct {
@@ -280,7 +281,7 @@ Test(exec_program_in, damaged_programs_fail)
     }
 }
 
-/* Microbatches in another order are no damage, and no longer the same bits. */
+/* Another order of microbatches is no damage, but does not give the same bits. */
 Test(exec_program_in, another_order_is_rounded_otherwise)
 {
     rp_test_outcome made = rpexec("--gpus 2 --schedule gpipe --seq-len 16 --microbatches 3 "
@@ -310,7 +311,7 @@ static char *text_of(const rp_program *program, size_t *length_out)
     return text;
 }
 
-/* Changes one number of the text to a small one, or one that stands elsewhere in it. */
+/* Replaces a number in the text by a small number, or by another number of the text. */
 static void mutate(rp_random *random, const char *text, size_t length, char *to, size_t size)
 {
     size_t at = rp_random_between(random, 0, (uint32_t)length - 1);
@@ -328,7 +329,8 @@ static void mutate(rp_random *random, const char *text, size_t length, char *to,
              text + at + strspn(text + at, "0123456789"));
 }
 
-/* Runs what is accepted: nothing may be read or written where it should not be (sanitizers). */
+/* Runs a mutant if it is accepted: no memory may be read or written out of bounds (sanitizers).
+ * @return true if it was accepted */
 static bool run_mutant(const char *text, const rp_model *config)
 {
     rp_arena *arena = NULL;

@@ -1,5 +1,6 @@
-/* Clipping by the norm of all gradients: the same norm, bit for bit, wherever gradients lie, and
- * the same steps as plain loops (executor.md 1.8). PyTorch's numbers: tests/checks/recipes.sh. */
+/* Clipping by the norm of all gradients: the norm is the same, bit for bit, wherever gradients are
+ * stored, and the steps are those of plain loops (executor.md 1.8). tests/checks/recipes.sh
+ * compares with PyTorch's numbers. */
 #include "common/base/log.h"
 #include "exec/plan/plan.h"
 #include "tests/support/assertions.h"
@@ -16,7 +17,7 @@
 
 TestSuite(exec_clipping, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 240);
 
-/* Every step is clipped, and decay is of matrices. */
+/* A recipe that clips every step, with weight decay on matrices only. */
 static rpexec_adam recipe(void)
 {
     rpexec_adam adam = rpexec_adam_defaults();
@@ -78,7 +79,7 @@ Test(exec_clipping, so_do_other_kinds_of_runs)
         work.calls = i == 2 ? 2 : 1;
         if (i == 3) {
             rp_model_set_lora_rank(&config, 3);
-            twist.adam = NULL; /* adapters have small gradients at first: only the norm */
+            twist.adam = NULL; /* the first gradients of adapters are small: compares only norms */
             rp_test_run run;
             rp_test_run plain;
             cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run),
@@ -93,7 +94,8 @@ Test(exec_clipping, so_do_other_kinds_of_runs)
     }
 }
 
-/* Ranks sum in another order: equal but for rounding, whatever a rank has of a layer. */
+/* Ranks sum in another order, so results are equal but for rounding, whichever part of a layer a
+ * rank has. */
 Test(exec_clipping, ranks_clip_alike)
 {
     static const char *const names[] = {"zero2", "zero3", "fsdp", "zero-offload", "megatron-tp"};
@@ -128,7 +130,7 @@ Test(exec_clipping, squares_add_up_in_any_order)
         sum += (long double)values[i] * (long double)values[i];
     }
     rpexec_squares_add(RP_DTYPE_F32, COUNT, values, &whole);
-    for (int i = 63; i >= 0; i--) { /* backwards, a sum of their own each */
+    for (int i = 63; i >= 0; i--) { /* backwards, each into its own sum */
         rpexec_squares part = {0};
         rpexec_squares_add(RP_DTYPE_F32, i == 63 ? 16 + 5 : 16, values + 16 * i, &part);
         rpexec_squares_merge(&part, &parts);

@@ -28,19 +28,19 @@ static void end(void)
 
 TestSuite(exec_collectives, .init = begin, .fini = end, .timeout = 120);
 
-/* State of one rank, and the collective that it performs. */
+/* State of a rank, and the collective that it performs. */
 typedef struct rank_run {
     pthread_t thread;
     rpexec_host_group *group;
     uint32_t rank, ranks;
-    uint64_t seed; /* of delays before each collective */
+    uint64_t seed; /* seed of the delays before each collective */
     rpexec_collective_kind kind;
     rp_dtype dtype;
     uint64_t counts[ARRAYS];
     void *whole[ARRAYS];
     void *share[ARRAYS];
     void *result[ARRAYS];
-    float scratch[2 * 48]; /* much less than a share: many pieces */
+    float scratch[2 * 48]; /* much less than a share, so that there are many pieces */
     uint64_t moved;
     uint32_t rounds;
     rp_status status;
@@ -66,7 +66,7 @@ static float rounded(rp_dtype dtype, float value)
     return value;
 }
 
-/* Of many sizes, so that sums depend on their order. */
+/* Values of many sizes, so that sums depend on their order. */
 static float value_of(rp_dtype dtype, uint32_t rank, uint32_t array, uint64_t i)
 {
     uint64_t bits = rpexec_random_bits(7 + array, rank, i);
@@ -186,10 +186,10 @@ static float sum_of(const rank_run *r, uint32_t array, uint64_t i)
     for (uint32_t rank = 1; rank < r->ranks; rank++) {
         sum += value_of(r->dtype, rank, array, i);
     }
-    return rounded(r->dtype, sum); /* once */
+    return rounded(r->dtype, sum); /* rounded once */
 }
 
-/* Elements of a rank's results that are not the closed form's bits. */
+/* @return the number of elements of a rank's result that differ from the closed form */
 static uint64_t wrong_of(const rank_run *r, uint32_t array)
 {
     uint64_t wrong = 0;
@@ -212,7 +212,8 @@ static uint64_t wrong_of(const rank_run *r, uint32_t array)
     return wrong;
 }
 
-/* Into all ranks together: (n - 1) times what there is, an all-reduce twice. */
+/* Bytes that all ranks together receive: (n - 1) times the arrays' bytes, and twice as much in an
+ * all-reduce. */
 static uint64_t bytes_of(const rank_run *r)
 {
     uint64_t bytes = 0;
@@ -238,7 +239,7 @@ static void check(rank_run *runs, uint32_t ranks)
     cr_expect(eq(u64, moved, bytes_of(&runs[0])), "kind %d, %u ranks", runs[0].kind, ranks);
 }
 
-/* 1 to 8 ranks, odd sizes, fewer elements than ranks, nothing at all; ranks come when they like. */
+/* 1 to 8 ranks, odd sizes, fewer elements than ranks, empty arrays; ranks come at random times. */
 Test(exec_collectives, all_of_them_give_the_closed_form)
 {
     static const uint64_t counts[] = {0, 1, 16, 17, 100, 128, 1000, MOST_ELEMENTS};
@@ -281,7 +282,7 @@ Test(exec_collectives, shares_are_a_partition)
     }
 }
 
-/* Every rank that waits is woken, and none waits again. */
+/* An abort wakes every rank that waits, and no rank waits after it. */
 Test(exec_collectives, an_abort_wakes_everybody)
 {
     for (uint32_t ranks = 2; ranks <= MOST_RANKS; ranks++) {
@@ -323,7 +324,7 @@ Test(exec_collectives, ranks_that_disagree_are_told_so)
             told +=
                 strstr(runs[i].messages, "rank 0 has come to an all-gather of 2 arrays") != NULL;
         }
-        cr_expect(eq(u32, told, 1)); /* by the rank that came last */
+        cr_expect(eq(u32, told, 1)); /* the rank that came last tells it */
         rpexec_host_group_close(runs[0].group);
         end();
         begin();

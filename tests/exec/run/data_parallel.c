@@ -1,5 +1,5 @@
-/* Data-parallel systems on the host backend: they train as one device does, with any sharding and
- * placement of state, and move the bytes of the closed forms. */
+/* Data-parallel systems on the host backend: with any sharding and placement of state they train as
+ * one device does, and move the bytes of the closed forms. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
@@ -14,7 +14,7 @@
 
 TestSuite(exec_sharded, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
-/* Every layer frozen but for adapters, which have shares of their own. */
+/* Freezes every layer except for adapters, which have shares of their own. */
 static void adapt(rp_model *config)
 {
     rp_model_set_lora_rank(config, 3);
@@ -32,13 +32,14 @@ static void run_it(const rp_model *config, const rp_resolved *work, const rp_tes
               "%s", work->schedule->name);
 }
 
-/* Gradients of a step, and losses of three. Ranks add up in another order than one device does. */
+/* Compares the gradients of a step and the losses of three steps. Ranks add up in another order
+ * than one device. */
 Test(exec_sharded, all_of_them_train_as_one_device_does)
 {
     static const uint32_t gpus[] = {1, 2, 3, 5, 8};
     static const rp_recompute modes[] = {RP_RECOMPUTE_WAIT, RP_RECOMPUTE_NONE, RP_RECOMPUTE_EARLY};
     for (uint32_t number = 0; number < SYSTEMS * 5; number++) {
-        uint32_t mix = number + number / SYSTEMS; /* each system meets all that follows */
+        uint32_t mix = number + number / SYSTEMS; /* combines each system with all variants below */
         rp_model config = rp_test_decoder(LAYERS, mix % 2 == 0, mix % 3 == 0);
         rp_resolved work = rp_test_work(systems[number % SYSTEMS], gpus[number / SYSTEMS], 0, 1);
         if (mix % 4 == 1) {
@@ -46,7 +47,7 @@ Test(exec_sharded, all_of_them_train_as_one_device_does)
         }
         work.microbatches = work.gpus * (1 + mix % 3);
         work.recompute = modes[mix % 3];
-        uint32_t layers[] = {1, 3, 0}; /* the last stage is the head alone */
+        uint32_t layers[] = {1, 3, 0}; /* the last stage has only the head */
         const rp_partition partition = {.forward_count = 3, .forward_layers = layers};
         work.partition = mix % 4 == 3 ? &partition : NULL;
         for (work.iterations = 1; work.iterations <= 3; work.iterations += 2) {
@@ -68,8 +69,8 @@ Test(exec_sharded, all_of_them_train_as_one_device_does)
     }
 }
 
-/* All systems add up in the same order with one microbatch per rank; with more of them, those do
- * that reduce after each. */
+/* With a single microbatch per rank all systems add up in the same order. With several
+ * microbatches, the systems that reduce after each microbatch still do. */
 Test(exec_sharded, what_adds_up_alike_gives_the_same_bits)
 {
     for (uint32_t number = 0; number < 8; number++) {
@@ -95,7 +96,7 @@ Test(exec_sharded, what_adds_up_alike_gives_the_same_bits)
     }
 }
 
-/* One rank alone reduces nothing, and FSDP adds up its microbatches where they are. */
+/* A single rank reduces nothing, and FSDP adds up its microbatches in place. */
 Test(exec_sharded, fsdp_on_one_gpu_gives_the_bits_of_plain_loops)
 {
     rp_model config = rp_test_decoder(LAYERS, true, true);
@@ -130,8 +131,8 @@ Test(exec_sharded, random_delays_change_nothing)
     }
 }
 
-/* Bytes that all ranks together take from each other, upload and download in a step of `rounds`
- * microbatches per rank: in terms of all weights, of the blocks and of embedding and head. */
+/* Bytes that all ranks together exchange, upload and download in a step of `rounds` microbatches
+ * per rank, as multiples of all weights, of the blocks, and of embedding and head (root). */
 typedef struct closed_form {
     double all, blocks, root;
     uint32_t up_all, up_blocks, up_root;
@@ -141,15 +142,15 @@ typedef struct closed_form {
 static closed_form form_of(uint32_t system, uint32_t rounds)
 {
     const closed_form forms[SYSTEMS] = {
-        /* an all-reduce a microbatch, and the new weights */
+        /* an all-reduce per microbatch, and the new weights */
         {.all = 2 * rounds + 1},
-        /* weights, which stay for the backward of so small a model, and gradients a microbatch */
+        /* weights, which stay for the backward in so small a model, and gradients per microbatch */
         {.all = 2 * rounds},
-        /* a reduce-scatter a microbatch, and the new weights, which come up from the host */
+        /* a reduce-scatter per microbatch, and the new weights, which are uploaded from the host */
         {.all = rounds + 1, .up_all = 1, .down_all = rounds},
-        /* as ZeRO-3, from the host and to it */
+        /* as ZeRO-3, but from the host and to the host */
         {.all = 2 * rounds, .up_all = rounds, .down_all = rounds},
-        /* blocks twice, the root once a microbatch; gradients once */
+        /* blocks twice and the root once per microbatch; gradients once */
         {.all = 1, .blocks = 2 * rounds, .root = rounds},
         {.all = 1,
          .blocks = 2 * rounds,
@@ -168,7 +169,7 @@ Test(exec_sharded, bytes_moved_equal_the_closed_forms)
         uint32_t gpus = 1 + number / SYSTEMS % 4;
         uint32_t rounds = 1 + (number + number / SYSTEMS) % 2;
         rp_model config = rp_test_decoder(LAYERS, number / 2 % 3 == 0, true);
-        config.head_dim = 16; /* no tensor is padded: programs count what is not */
+        config.head_dim = 16; /* no tensor is padded, since programs do not count padding */
         rp_resolved work = rp_test_work(systems[number % SYSTEMS], gpus, rounds * gpus, 1);
         work.iterations = STEPS;
         rp_test_run run;
@@ -186,16 +187,16 @@ Test(exec_sharded, bytes_moved_equal_the_closed_forms)
                   "%s", work.schedule->name);
         cr_expect(eq(u64, run.downloaded_bytes, STEPS * form.down_all * (blocks + root)), "%s",
                   work.schedule->name);
-        /* The program rounds down, each rank's part of each volume by itself. */
+        /* The program rounds each rank's part of each volume down. */
         cr_expect(le(u64, run.collective_bytes, run.exchanged_bytes));
         cr_expect(le(u64, run.exchanged_bytes - run.collective_bytes, 2 * run.collectives));
         rp_test_arena_again();
     }
 }
 
-/* Weights used between a layer's forward and its backward, of which there may be fewer than
- * `distance`, decide whether it stays: the head's are met twice, those of blocks three times. What
- * does not stay comes up once more, and no bit changes. */
+/* A layer's weights stay until its backward if fewer than `distance` weights are used in between:
+ * the head's weights are met twice, those of the first blocks three times. Weights that do not stay
+ * are uploaded once more, and no bit changes. */
 Test(exec_sharded, weights_that_are_soon_needed_stay)
 {
     enum { ROUNDS = 2, GPUS = 3 };
@@ -230,8 +231,8 @@ Test(exec_sharded, weights_that_are_soon_needed_stay)
     }
 }
 
-/* Every byte that a rank takes comes over its link: no collective is done before they fit through
- * it. */
+/* Every byte that a rank receives comes over its link: no collective takes less time than its bytes
+ * need there. */
 Test(exec_sharded, collectives_are_as_slow_as_the_links)
 {
     rp_model config = rp_test_decoder(LAYERS, true, true);
@@ -259,7 +260,7 @@ Test(exec_sharded, collectives_are_as_slow_as_the_links)
     }
 }
 
-/* The planned memory is enough, one byte less is refused. ZeRO-Infinity never has all weights,
+/* The planned memory is enough, and one byte less is refused. ZeRO-Infinity never has all weights,
  * unless the model is so small that they stay. */
 Test(exec_sharded, memory_stays_below_its_cap)
 {
@@ -290,7 +291,7 @@ Test(exec_sharded, memory_stays_below_its_cap)
     }
 }
 
-/* The other ranks wait in a collective that the failed one never comes to. */
+/* The other ranks wait in a collective to which the failed rank never comes. */
 Test(exec_sharded, injected_failures_end_the_run)
 {
     static const struct {
@@ -325,7 +326,7 @@ Test(exec_sharded, injected_failures_end_the_run)
     }
 }
 
-/* A rank that is late for longer than the watchdog waits: the others are woken. */
+/* A rank is late for longer than the watchdog waits: the other ranks are woken. */
 Test(exec_sharded, the_watchdog_wakes_who_waits_in_a_collective)
 {
     char message[8192] = "";

@@ -1,5 +1,6 @@
-/* A run that is followed, and ended between two iterations: what is left is the state of a shorter
- * program, bit for bit, so that a checkpoint made there goes on as if nothing had happened. */
+/* A follower watches a run and ends it between two iterations. The run leaves the state of a
+ * shorter program, bit for bit, so that a checkpoint made there goes on as if nothing had happened.
+ */
 #include "exec/host/driver.h"
 #include "exec/run/runs.h"
 #include "tests/support/assertions.h"
@@ -29,9 +30,9 @@ static void end(void)
 TestSuite(exec_follow, .init = begin, .fini = end, .timeout = 120);
 
 typedef struct ending {
-    uint32_t most;  /* iterations that may begin */
-    uint32_t asked; /* begins has been called for iterations before this one */
-    uint32_t told;  /* ended has */
+    uint32_t most;  /* largest number of iterations that may begin */
+    uint32_t asked; /* iterations for which begins() has been called */
+    uint32_t told;  /* iterations for which ended() has been called */
     bool out_of_order;
     double losses[STEPS];
     double norms[STEPS];
@@ -53,7 +54,7 @@ static void ended(void *context, uint32_t iteration, double loss, double norm)
     e->losses[e->told++] = loss;
 }
 
-/* True where two runs have equal state, as far as a checkpoint holds it: steps, scaler, weights. */
+/* True if two runs have equal state, as far as a checkpoint holds it: steps, scaler, weights. */
 static bool same_state(const rp_test_run *a, const rp_test_run *b)
 {
     uint64_t working = a->state.offsets[a->model.layer_count] * rp_dtype_bytes(a->model.dtype);
@@ -88,7 +89,8 @@ static void compare(const rp_model *config, rp_resolved work, rp_test_twist twis
 
 typedef void (*trial)(const rp_model *config, rp_resolved work, rp_test_twist twist, uint32_t most);
 
-/* Every schedule that runs, sync and async; a third of them without RP_LONG, from `first` on. */
+/* Tries every schedule that runs, sync and async; without RP_LONG a third of them, from `first` on.
+ */
 static void all_schedules(const rp_test_twist *twist, trial try, uint32_t first)
 {
     bool all = getenv("RP_LONG") != NULL;
@@ -96,7 +98,7 @@ static void all_schedules(const rp_test_twist *twist, trial try, uint32_t first)
     for (uint32_t i = 0; i < 2 * rp_schedule_count; i++) {
         const rp_schedule_type *schedule = rp_schedules[i / 2];
         const char *why = NULL;
-        config.heads = rp_cuts_layers(&schedule->traits) ? 4 : 2; /* one for each rank */
+        config.heads = rp_cuts_layers(&schedule->traits) ? 4 : 2; /* a head for each rank */
         cr_assert(eq(int, rpexec_runs(schedule, i % 2 == 1, arena, &why), RP_OK));
         if (why == NULL && (all || i % 3 == first)) {
             rp_resolved work = rp_test_work(schedule->name, 2, 4, STEPS);
@@ -125,7 +127,7 @@ Test(exec_follow, a_run_that_is_not_ended_is_told_to_its_end)
     compare(&config, work, (rp_test_twist){0}, STEPS);
 }
 
-/* Twice the same program equals one of twice its length, which nothing interrupts. */
+/* A program that runs twice equals a program of twice its length that runs without a break. */
 static void twice(const rp_model *config, rp_resolved work, rp_test_twist twist, uint32_t most)
 {
     (void)most;
@@ -163,7 +165,8 @@ Test(exec_follow, programs_run_again_on_gpus)
 
 /* ---- the end of the loss scale --------------------------------------------------------------- */
 
-/* A final norm whose output is beyond 65504 in fp16, and in no other type; the scale is 4. */
+/* A final norm whose output is beyond 65504 overflows in fp16 and in no other type. The scale is 4.
+ */
 static void overflow(void *context, rp_arena *in, rp_test_run *run)
 {
     float *norm = run->state.master + rp_test_offset_of(run, "model.norm.weight");
@@ -185,8 +188,9 @@ static bool always(void *context, uint32_t iteration)
     return true;
 }
 
-/* Scales of 4, 2 and 1, as PyTorch's GradScaler halves them: the third step is the last, or one
- * more that had begun. With the asynchronous optimizer of the host scales are a step older. */
+/* The scale is halved from 4 to 2 and 1, as in PyTorch's GradScaler: the run ends with the third
+ * step, or with a fourth step that had begun. With the asynchronous optimizer on the host the scale
+ * is a step older. */
 static void exhaust(const rp_model *config, rp_resolved work, rp_test_twist twist, uint32_t most)
 {
     rp_test_run run;
@@ -238,7 +242,7 @@ static rp_status count_transfer(rpexec_driver *driver, void *to, const void *fro
     return rpexec_host_driver.transfer(driver, to, from, bytes);
 }
 
-/* Weights and moments go to the GPUs once and come back once, however often the program runs. */
+/* Weights and moments are uploaded once and downloaded once, however often the program runs. */
 Test(exec_follow, resident_weights_stay)
 {
     static const char *const names[] = {"1f1b", "zero2", "fsdp", "megatron-tp"};

@@ -1,5 +1,5 @@
-/* Recompute grain layer (executor.md 1.3): the same bits as with grain stage, from one layer's tape
- * at a time; the saved inputs of all layers go down and come up. */
+/* Recompute grain layer (executor.md 1.3): the same bits as with grain stage, with the tape of one
+ * layer at a time; the saved inputs of all layers are downloaded and uploaded. */
 #include "common/base/log.h"
 #include "common/program/producers.h"
 #include "tests/support/assertions.h"
@@ -16,7 +16,8 @@
 
 TestSuite(exec_grain, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
-/* A plain run has half of the GPU counts, a third of the seeds and every fifth partition. */
+/* True for all cases. A plain run tries half of the GPU counts, a third of the seeds and every
+ * fifth partition. */
 static bool runs_all(void)
 {
     return getenv("RP_LONG") != NULL;
@@ -30,8 +31,8 @@ static rp_resolved work_of(const char *schedule, uint32_t gpus, uint32_t microba
     return work;
 }
 
-/* Looped BFS and Mobius go back through the microbatches from the last one: their bits are those
- * of stage grain, not of plain loops. */
+/* Looped BFS and Mobius go through the microbatches of a backward in descending order: their bits
+ * are those of stage grain, not of plain loops. */
 Test(exec_grain, layers_give_the_bits_of_whole_stages)
 {
     static const char *const names[] = {
@@ -80,7 +81,8 @@ static rp_partition partition_of(uint32_t a, uint32_t b)
     return partition;
 }
 
-/* A fused stage of one layer; the others' layers as evenly as it goes. */
+/* A fused stage with a single layer; the other stages have numbers of layers as equal as possible.
+ */
 static rp_partition long_stages(uint32_t a, uint32_t b)
 {
     rp_partition partition = partition_of(a, b);
@@ -95,7 +97,7 @@ static rp_partition long_stages(uint32_t a, uint32_t b)
     return partition;
 }
 
-/* 18: N 1 to 4, M 1 to 6, 1 to 4 forward stages, 2 to 5 backward stages: 384 of them. */
+/* 18: N 1 to 4, M 1 to 6, 1 to 4 forward stages, 2 to 5 backward stages: 384 cases. */
 Test(exec_grain, layers_never_deadlock)
 {
     rp_model config = rp_test_decoder(LAYERS, false, false);
@@ -121,7 +123,7 @@ Test(exec_grain, layers_never_deadlock)
         cr_expect(rp_test_same(&run, &plain[number % 2][number / 4 % 6], STEPS),
                   "N %u M %u, %u | %u stages", work.gpus, work.microbatches,
                   partition.forward_count, partition.backward_count);
-        rp_arena_destroy(rp_test_arena); /* not the references' */
+        rp_arena_destroy(rp_test_arena); /* the references have another arena */
         rp_test_arena_begin();
     }
     rp_arena_destroy(references);
@@ -147,8 +149,8 @@ Test(exec_grain, random_delays_change_nothing)
     }
 }
 
-/* A backward stage of six layers needs the tape of one. It also has as many activations in
- * flight as a stage: both directions have two at most (executor.md 1.3). */
+/* A backward stage of six layers needs the tape of one layer. It has as many activations in flight
+ * as with grain stage: at most two in each direction (executor.md 1.3). */
 Test(exec_grain, memory_falls_to_one_layers_tape)
 {
     enum { TOKENS = 64 };
@@ -170,7 +172,7 @@ Test(exec_grain, memory_falls_to_one_layers_tape)
             eq(int, rp_test_execute(rp_test_arena, &config, TOKENS, &work, NULL, &stages), RP_OK));
         uint64_t tape = rpexec_tape_bytes(&layers.model, 1, TOKENS);
         uint64_t boundary = (uint64_t)TOKENS * config.hidden * sizeof(float);
-        /* Resident: all layers' inputs wait on the GPU, of each microbatch. */
+        /* In a resident schedule the inputs of all layers wait on the GPU, for each microbatch. */
         uint64_t waiting = i == 0 ? 4 * boundary : 3 * (LAYERS - 1) * boundary;
         cr_expect(ge(u64, stages.most_bytes + waiting, layers.most_bytes + 5 * tape), "%s: %zu %zu",
                   names[i], (size_t)stages.most_bytes, (size_t)layers.most_bytes);
@@ -199,7 +201,8 @@ static bool ends_before(const rpexec_plan *plan, const rpexec_value *a, const rp
     return before;
 }
 
-/* Of two tensors with a byte in common one is no longer used when the other begins: all pairs. */
+/* If two tensors share a byte, the first is no longer used when the second begins: all pairs are
+ * tried. */
 Test(exec_grain, tensors_that_share_bytes_never_meet)
 {
     static const char *const names[] = {"roundpipe", "mobius", "zbv", "roundpipe-overlap"};
@@ -233,8 +236,8 @@ Test(exec_grain, tensors_that_share_bytes_never_meet)
     }
 }
 
-/* 24: beyond what grain stage moves, the input of each layer that is not a stage's first one goes
- * down in the forward and comes up in the backward. */
+/* 24: in addition to the bytes of grain stage, the input of each layer that is not the first of its
+ * stage is downloaded in the forward and uploaded in the backward. */
 Test(exec_grain, bytes_moved_equal_the_formula)
 {
     enum { M = 6 };

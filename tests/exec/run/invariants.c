@@ -1,6 +1,6 @@
-/* Invariants of every order between the threads (executor.md section 3): delays change
- * nothing, nothing deadlocks, failures end cleanly, memory stays below its cap, and the bytes that
- * are moved are those of the formula. */
+/* Invariants that hold for every order of the threads (executor.md section 3): delays change
+ * nothing, nothing deadlocks, failures end cleanly, memory stays below its cap, and the bytes moved
+ * are those of the formula. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
@@ -44,8 +44,8 @@ Test(exec_invariants, random_delays_change_nothing)
     }
 }
 
-/* 10 and 11: a slow host, or slow transfers, with any overlap. With two GPUs and a tied table
- * the next step's head may deliver before this step's embedding is collected. */
+/* 10 and 11: a slow host or slow transfers, with any overlap. With two GPUs and a tied table the
+ * next step's head may deliver its gradient before this step's embedding is collected. */
 Test(exec_invariants, slow_hosts_and_links_change_nothing)
 {
     rp_model config = rp_test_decoder(LAYERS, true, true);
@@ -67,7 +67,8 @@ Test(exec_invariants, slow_hosts_and_links_change_nothing)
     }
 }
 
-/* fwd of `a` stages, then bwd of `b`, the first of which has what is left. */
+/* Makes `a` forward stages and then `b` backward stages; the first backward stage has the rest of
+ * the layers. */
 static bool make_partition(uint32_t a, uint32_t b, rp_partition *partition)
 {
     uint32_t fused = LAYERS - (b - 1); /* the other backward stages have a layer each */
@@ -114,8 +115,8 @@ Test(exec_invariants, roundpipe_never_deadlocks)
         runs++;
         rp_test_arena_again();
     }
-    /* 16 pairs of stages: none and 1, or 1 to 5 forward stages below 2 to 6 backward ones, no more
-     * forward stages than layers. */
+    /* 16 pairs of numbers of stages: 0 forward and 1 backward, or 1 to 5 forward and 2 to 6
+     * backward, with no more forward stages than layers. */
     cr_expect(runs_all() ? runs == 24 * 16 : runs > 24 * 16 / 6, "%u runs", runs);
 }
 
@@ -174,7 +175,7 @@ Test(exec_invariants, the_watchdog_says_who_waits_for_whom)
     cr_expect(strstr(message, " waits for ") != NULL, "%s", message);
 }
 
-/* 21: what is planned is enough, one byte less is refused before anything runs. */
+/* 21: the planned memory is enough, and one byte less is refused before anything runs. */
 Test(exec_invariants, memory_stays_below_its_cap)
 {
     static const char *const names[] = {"roundpipe", "1f1b", "zb-h1"};
@@ -200,8 +201,9 @@ Test(exec_invariants, memory_stays_below_its_cap)
     }
 }
 
-/* 24: up = 2 sums of ordinary layers' weights + fused ones + M (boundary inputs + saved inputs +
- * gradients); down = gradients + M (outputs + input gradients + extra saved inputs). */
+/* 24: uploads = 2 sums of ordinary layers' weights + weights of fused layers + M (boundary inputs +
+ * saved inputs + gradients); downloads = gradients + M (outputs + input gradients + extra saved
+ * inputs). */
 Test(exec_invariants, bytes_moved_equal_the_formula)
 {
     enum { M = 6, STEPS = 2 };
@@ -218,12 +220,12 @@ Test(exec_invariants, bytes_moved_equal_the_formula)
     uint64_t boundary = (uint64_t)SEQ_LEN * config.hidden * sizeof(float);
     uint64_t ids = SEQ_LEN * sizeof(int32_t);
     uint64_t weights_up = 2 * (embedding + 2 * block) + 5 * block + head;
-    /* Forwards: ids, one boundary. Fused: one boundary, labels. Backwards: saved input and
-     * gradient; ids and gradient. */
+    /* Forwards: ids and a boundary. Fused: a boundary and labels. Backwards: a saved input and a
+     * gradient; ids and a gradient. */
     uint64_t up =
         weights_up + M * ((ids + boundary) + (boundary + ids) + 2 * boundary + (ids + boundary));
-    /* Forwards: an output each; no backward stage begins inside of a forward stage. Backwards: the
-     * input gradients of the fused stage and the next. */
+    /* Forwards: an output each, since no backward stage begins inside of a forward stage.
+     * Backwards: the input gradients of the fused stage and of the next stage. */
     uint64_t down = embedding + LAYERS * block + head + M * (2 * boundary + 2 * boundary);
     cr_expect(eq(u64, run.uploaded_bytes, STEPS * up));
     cr_expect(eq(u64, run.downloaded_bytes, STEPS * down));

@@ -1,5 +1,5 @@
-/* Invariants of executor.md section 3 about memory; the number is at each test. That no byte beyond
- * the cap is ever planned is in tests/exec/run/invariants.c. */
+/* Invariants of executor.md section 3 about memory; each test has its invariant's number.
+ * tests/exec/run/invariants.c tests that no byte beyond the cap is ever planned. */
 #include "exec/host/lane.h"
 #include "exec/plan/plan_internal.h"
 #include "tests/support/assertions.h"
@@ -17,7 +17,7 @@ TestSuite(exec_invariants_memory, .init = rp_test_arena_begin, .fini = rp_test_a
 
 /* ---- 21 -------------------------------------------------------------------------------------- */
 
-/* When a tensor is in memory, and what it belongs to. */
+/* The time of a tensor in memory, and the unit to which it belongs. */
 typedef struct life {
     int64_t start_ps, end_ps;
     uint64_t unit;
@@ -36,7 +36,7 @@ static life life_of(const rp_test_run *run, uint32_t value, uint64_t unit)
     return l;
 }
 
-/* The most units that are alive at once: when one of them begins. */
+/* @return the largest number of units alive at the same time, counted whenever a unit begins */
 static uint32_t most_at_once(const life *lives, uint32_t count)
 {
     uint32_t most = 0;
@@ -73,7 +73,7 @@ static void add(lives *l, int what, life one)
     l->of[what][l->count[what]++] = one;
 }
 
-/* The boundary tensors that one op moves on or off the GPU. */
+/* Adds the boundary tensors that an op moves on or off the GPU. */
 static void add_boundary(const rp_test_run *run, uint32_t op, lives *l)
 {
     const rp_op *o = &run->program->ops[op];
@@ -112,8 +112,8 @@ static void check_residents(const rp_test_run *run, uint32_t gpu, uint32_t most[
     }
 }
 
-/* 21: two stages' weights on a GPU, the inputs of two microbatches, the outputs of two: when a
- * transfer lags behind, and when computing does. */
+/* 21: a GPU holds the weights of at most two stages, the inputs of two microbatches and the outputs
+ * of two, also if transfers lag behind or computing does. */
 Test(exec_invariants_memory, two_of_everything_at_most)
 {
     rp_model config = rp_test_small_decoder(8, true, true);
@@ -136,7 +136,7 @@ Test(exec_invariants_memory, two_of_everything_at_most)
         rp_resolved work = rp_test_work("roundpipe", 1 + i / 4, 4, 3);
         work.asynchronous = i % 2 == 0;
         work.partition = &partition;
-        work.piece_bytes = 200; /* so that there is one for every mark, the first included */
+        work.piece_bytes = 200; /* so small that every mark has a piece, the first mark included */
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
         for (uint32_t gpu = 0; gpu < work.gpus; gpu++) {
@@ -149,13 +149,14 @@ Test(exec_invariants_memory, two_of_everything_at_most)
         }
         rp_test_forget(&run);
     }
-    for (int k = 0; k < 3; k++) { /* it does overlap */
+    for (int k = 0; k < 3; k++) { /* transfers and computing do overlap */
         cr_expect(eq(u32, seen[k], 2));
     }
 }
 
-/* 21: with equal stages a GPU needs no more than executor.md 1.9 says: two stages' weights and
- * gradients, two inputs, outputs and gradients of them, the tape of one stage, and the scratch. */
+/* 21: with equal stages a GPU needs no more memory than in executor.md 1.9: the weights and
+ * gradients of two stages, two inputs, two outputs and their gradients, the tape of one stage, and
+ * the scratch. */
 Test(exec_invariants_memory, high_water_mark_is_as_predicted)
 {
     uint32_t forward[] = {2, 2, 2};
@@ -179,7 +180,8 @@ Test(exec_invariants_memory, high_water_mark_is_as_predicted)
         uint64_t tape = rpexec_stage_tape_bytes(m, 7, 10, SEQ_LEN, true);
         uint64_t embedded = rpexec_stage_tape_bytes(m, 0, 3, SEQ_LEN, true);
         uint64_t scratch = rpexec_stage_scratch_bytes(m, 7, 10, SEQ_LEN);
-        /* Two inputs, outputs and gradients each, the head's gradient and its stage's output. */
+        /* Two inputs, two outputs and two gradients of each, the head's gradient and its stage's
+         * output. */
         uint64_t bytes = sizeof(float) * (2 * 2 * stage + 8 * (boundary + 15)) +
                          (tape > embedded ? tape : embedded) + scratch;
         cr_expect(le(u64, run.most_bytes, bytes), "%u GPUs", gpus);
@@ -189,13 +191,13 @@ Test(exec_invariants_memory, high_water_mark_is_as_predicted)
 
 /* ---- 22 -------------------------------------------------------------------------------------- */
 
-#define GUARD 64u /* bytes at both ends, in which nobody has business */
+#define GUARD 64u /* bytes at both ends that no op may touch */
 
 static const unsigned char guard_byte = 0xa5;
 static atomic_uint broken;
 static atomic_uint looked_at;
 
-/* The same plan with every tensor moved apart from its neighbours. */
+/* Makes the same plan with gaps between the tensors. */
 static void make_room(void *context, rp_arena *in, rpexec_plan *plan)
 {
     (void)context;
@@ -209,7 +211,7 @@ static void make_room(void *context, rp_arena *in, rpexec_plan *plan)
     }
 }
 
-/* A tensor begins: NaN in place of its earlier contents, and its guards. */
+/* Begins a tensor: fills its earlier contents with NaN, and sets its guards. */
 static void begin_tensor(const rp_test_watch *watch, uint32_t value)
 {
     unsigned char *at = rp_test_watch_at(watch, value);
@@ -263,8 +265,8 @@ static void check_guards(rp_test_watch *watch, uint32_t op)
     }
 }
 
-/* 22: guards at both ends of every tensor survive every op that uses it, and what was in its memory
- * before it began is NaN to it: nobody reads that. */
+/* 22: guards at both ends of every tensor survive every op that uses it. A tensor's memory is NaN
+ * when it begins, so that no op can read its earlier contents. */
 Test(exec_invariants_memory, guards_survive_and_freed_memory_is_nan)
 {
     static const char *const names[] = {"roundpipe", "roundpipe", "1f1b",         "zbv",  "mobius",
@@ -293,13 +295,13 @@ Test(exec_invariants_memory, guards_survive_and_freed_memory_is_nan)
 
 static const rpexec_operators *host_operators;
 
-/* Clears the gradients after a step; the ops of the next one find what it wrote. */
+/* Clears more than the gradients after a step; the ops of the next step find the damage. */
 static void zero_too_much(rpexec_lane *lane, uint64_t count, void *x)
 {
     host_operators->zero(lane, count + GUARD / sizeof(float), x);
 }
 
-/* ... and guards would tell. */
+/* The guards notice such an operator. */
 Test(exec_invariants_memory, guards_notice_an_operator_that_writes_too_far)
 {
     rp_test_run run;
@@ -331,8 +333,8 @@ static void note_live_bytes(rp_test_watch *watch, uint32_t op)
     }
 }
 
-/* 23: what host memory holds for transfers is what is kept for backward stages and what is handed
- * over, and 50 iterations need no more than 5. */
+/* 23: host memory for transfers holds only inputs kept for backward stages and tensors that are
+ * handed over, and 50 iterations need no more memory than 5. */
 Test(exec_invariants_memory, pinned_memory_does_not_grow)
 {
     enum { M = 3 };
@@ -349,14 +351,15 @@ Test(exec_invariants_memory, pinned_memory_does_not_grow)
             cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run),
                          RP_OK));
             pinned[more] = run.plan.arena_bytes[work.gpus];
-            /* Outputs of forwards, some of them kept as inputs of backwards, then gradients: each
-             * of a stage's microbatches once per iteration; asynchronous iterations may meet. */
+            /* These are outputs of forwards, of which some are kept as inputs of backwards, and
+             * gradients: for each of a stage's microbatches once per iteration. Two asynchronous
+             * iterations may overlap. */
             uint64_t boundary = ((uint64_t)SEQ_LEN * config.hidden * sizeof(float) + 63) / 64 * 64;
             uint64_t kept = run.program->backward_count - 1;
             uint64_t handed = run.program->forward_count - 1 + run.program->backward_count - 1;
             uint64_t at_once = asynchronous != 0 ? 2 : 1;
             cr_expect(le(u64, pinned[more], at_once * M * (kept + handed) * boundary));
-            cr_expect(eq(sz, least_bytes, most_bytes)); /* nothing is allocated on the way */
+            cr_expect(eq(sz, least_bytes, most_bytes)); /* nothing is allocated in between */
             cr_expect(gt(sz, least_bytes, 0));
             rp_test_forget(&run);
         }

@@ -1,4 +1,5 @@
-/* Invariants of executor.md section 3 about losses and gradients; the number is at each test. */
+/* Invariants of executor.md section 3 about losses and gradients; each test has its invariant's
+ * number. */
 #include "exec/host/lane.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
@@ -23,7 +24,7 @@ static void execute(const rp_model *config, const rp_resolved *work, const rp_te
               "%s", work->schedule->name);
 }
 
-/* 2: the same microbatches, any number of GPUs, five iterations. */
+/* 2: the same microbatches on any number of GPUs, for five iterations. */
 Test(exec_invariants_numerics, n_independence)
 {
     enum { STEPS = 5 };
@@ -52,7 +53,7 @@ Test(exec_invariants_numerics, grain_and_fusing_do_not_matter)
 {
     uint32_t three_three[] = {3, 3};
     uint32_t two_two_two[] = {2, 2, 2};
-    uint32_t none_first[] = {0, 3, 3}; /* the head alone, nothing is fused */
+    uint32_t none_first[] = {0, 3, 3}; /* the last stage has only the head, and nothing is fused */
     uint32_t two_first[] = {2, 2, 2};
     uint32_t two_two[] = {2, 2};
     const rp_partition partitions[] = {
@@ -99,8 +100,8 @@ static uint32_t count_of(const rp_program *program, rp_op_kind kind)
     return count;
 }
 
-/* 5: calls of 2, 3 and 4 microbatches, and one of all of them. The gradients of a call come up
- * again in the next. */
+/* 5: calls of 2, 3 and 4 microbatches, and one call of all. The gradients of a call are uploaded
+ * again in the next call. */
 Test(exec_invariants_numerics, one_call_is_two_calls)
 {
     rp_model config = rp_test_small_decoder(7, true, true);
@@ -126,7 +127,7 @@ Test(exec_invariants_numerics, one_call_is_two_calls)
     }
 }
 
-/* The head gets the embedding's table. */
+/* Gives the head the embedding's table. */
 static void tie(void *context, rp_arena *in, rp_test_run *run)
 {
     (void)context;
@@ -138,7 +139,7 @@ static void tie(void *context, rp_arena *in, rp_test_run *run)
     rpexec_state_refresh(&run->state, head);
 }
 
-/* 6: the gradient of a tied table is the embedding's part and the head's, each once. */
+/* 6: the gradient of a tied table is the sum of the embedding's part and the head's, each once. */
 Test(exec_invariants_numerics, tied_table_gets_both_gradients)
 {
     static const char *const names[] = {"roundpipe", "roundpipe", "1f1b", "zbv"};
@@ -167,7 +168,8 @@ Test(exec_invariants_numerics, tied_table_gets_both_gradients)
     }
 }
 
-/* 7: microbatches with few labels count as much as they have; a mean of means would not. */
+/* 7: a microbatch counts in proportion to its labels; a mean of the microbatches' means would be
+ * wrong. */
 Test(exec_invariants_numerics, loss_is_over_all_valid_labels)
 {
     char report[256];
@@ -176,7 +178,7 @@ Test(exec_invariants_numerics, loss_is_over_all_valid_labels)
     rp_test_golden_load("untied", &golden);
     slow_golden *file = &golden.file;
     int seq_len = file->seq_len;
-    /* the first sequence keeps one label, the last all that it has */
+    /* the first sequence keeps one label, the last keeps all of its labels */
     for (int t = 0; t < seq_len - 1; t++) {
         file->labels[t] = SLOW_IGNORED;
     }
@@ -211,7 +213,8 @@ Test(exec_invariants_numerics, loss_is_over_all_valid_labels)
 
 /* ---- 12 -------------------------------------------------------------------------------------- */
 
-/* Every gradient of microbatch m is 2^m: what Adam sees names the set of what was added. */
+/* Every gradient of microbatch m is 2^m, so that the sum in Adam tells which microbatches were
+ * added. */
 static _Thread_local float contribution;
 
 static void note_microbatch(rp_test_watch *watch, uint32_t op)
@@ -266,7 +269,7 @@ static void take(const float *gradients, uint64_t count)
     pthread_mutex_unlock(&seen.lock);
 }
 
-/* On the GPUs. */
+/* Adam on the GPUs. */
 static void synthetic_adam(rpexec_lane *lane, const rpexec_adam_factors *factors,
                            const rpexec_update *update)
 {
@@ -274,7 +277,7 @@ static void synthetic_adam(rpexec_lane *lane, const rpexec_adam_factors *factors
     take(update->gradients, update->count);
 }
 
-/* On the host: its Adam leaves the gradients as they are. */
+/* On the host Adam leaves the gradients as they are, so they are checked after its op. */
 static void after_synthetic(rp_test_watch *watch, uint32_t op)
 {
     const rp_schedule_type *type = watch->context;
@@ -329,7 +332,8 @@ static void check_contributions(const char *schedule, uint32_t gpus, uint32_t ca
     pthread_mutex_destroy(&seen.lock);
 }
 
-/* 12: Adam of a step sees every microbatch of every call once, in each parameter. */
+/* 12: the Adam of a step gets the gradient of every microbatch of every call once, in each
+ * parameter. */
 Test(exec_invariants_numerics, adam_sees_every_microbatch_once)
 {
     for (uint32_t calls = 1; calls <= 3; calls++) {
@@ -339,7 +343,7 @@ Test(exec_invariants_numerics, adam_sees_every_microbatch_once)
     }
     for (uint32_t i = 0; i < rp_schedule_count; i++) {
         const rp_schedule_type *schedule = rp_schedules[i];
-        /* Tensor-parallel ranks work on microbatches that are other ranks' ops. */
+        /* Tensor-parallel ranks work on microbatches whose ops belong to other ranks. */
         bool alone = !rp_cuts_layers(&schedule->traits);
         if (alone && rpexec_work_obstacle(&schedule->traits, false) == NULL) {
             check_contributions(schedule->name, 3, 1, false, i % 2 == 0);

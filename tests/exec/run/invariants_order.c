@@ -1,5 +1,6 @@
-/* Invariants of executor.md section 3 about order, transfers and who runs where; the number is at
- * each test. All of them are read off what happened: op by op and from the timeline. */
+/* Invariants of executor.md section 3 about order, transfers and the GPUs of jobs; each test has
+ * its invariant's number. All are checked on the events of a run: op by op and from the timeline.
+ */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
@@ -26,8 +27,8 @@ static void observe(const rp_model *config, const rp_resolved *work, rp_test_twi
 
 /* ---- 15 -------------------------------------------------------------------------------------- */
 
-/* From the first to the last op of some kinds of a stage's microbatch: with grain layer there are
- * several. */
+/* The time from the first to the last op of some kinds, for a microbatch in a stage. With grain
+ * layer there are several ops. */
 typedef struct span {
     uint32_t count;
     uint32_t gpu;
@@ -56,8 +57,9 @@ static span span_of(const rp_test_run *run, uint32_t kinds, uint32_t stage, uint
     return s;
 }
 
-/* Values that a stage gives to the next of a chain: computed, down, up, computed. Between stages
- * of one GPU resident weights need no transfer. Returns the number of transfers. */
+/* A stage hands a value to the next stage of a chain: it is computed, downloaded and uploaded
+ * before the next stage computes. Resident weights need no transfer between stages of the same GPU.
+ * @return the number of transfers */
 static uint32_t check_handover(const rp_test_run *run, uint32_t kinds, rp_op_kind down,
                                rp_op_kind up, const uint16_t *stages, uint32_t microbatch,
                                uint32_t iteration)
@@ -74,8 +76,8 @@ static uint32_t check_handover(const rp_test_run *run, uint32_t kinds, rp_op_kin
     }
     cr_assert(downloaded.count > 0 && uploaded.count > 0, "%s: no transfer from stage %u to %u",
               run->program->schedule, stages[0], stages[1]);
-    /* A backward stage may get its saved input, of a forward long ago, before its gradient: those
-     * are ops of other kinds. */
+    /* A backward stage may get its saved input, which a forward made long ago, before its gradient;
+     * those are ops of other kinds. */
     cr_expect(downloaded.end_ps >= from.end_ps && uploaded.start_ps >= downloaded.end_ps,
               "%s: stage %u to %u, microbatch %u, is not on the host in between",
               run->program->schedule, stages[0], stages[1], microbatch);
@@ -93,7 +95,7 @@ static void check_queues(const rp_test_run *run)
     }
 }
 
-/* Of a job, each kind's microbatches ascend, within a call. */
+/* Within a job, the microbatches of each kind of op ascend in each call. */
 static void check_jobs(const rp_test_run *run)
 {
     const rp_program *p = run->program;
@@ -110,8 +112,8 @@ static void check_jobs(const rp_test_run *run)
     }
 }
 
-/* 15: a stage starts after the one before has its output on the host; a GPU computes one thing at a
- * time; the microbatches of a job run in order. */
+/* 15: a stage starts after the output of the previous stage is on the host; a GPU computes one op
+ * at a time; the microbatches of a job run in order. */
 Test(exec_invariants_order, boundaries_go_through_the_host)
 {
     static const char *const names[] = {"roundpipe", "roundpipe", "1f1b", "zbv", "mobius"};
@@ -205,8 +207,8 @@ static void count_op(rp_test_watch *watch, uint32_t op)
     atomic_fetch_add(&performed[op], 1);
 }
 
-/* Number of times that a unit's work of some kinds was done as a whole: with grain layer, a layer
- * is a part. */
+/* @return how often the work of some kinds was done for a microbatch in a stage, summed over its
+ * ops */
 static uint32_t times(const rp_test_run *run, uint32_t kinds, uint32_t stage, uint32_t microbatch,
                       uint32_t iteration)
 {
@@ -220,7 +222,8 @@ static uint32_t times(const rp_test_run *run, uint32_t kinds, uint32_t stage, ui
     return count;
 }
 
-/* 17: each op once; a forward and a backward, whole or in its two parts, of each unit. */
+/* 17: each op runs once, and each microbatch has in each stage a forward and a backward, whole or
+ * in two parts. */
 Test(exec_invariants_order, every_unit_runs_once)
 {
     rp_model config = rp_test_small_decoder(6, true, true);
@@ -232,7 +235,7 @@ Test(exec_invariants_order, every_unit_runs_once)
         rp_test_run run;
         rp_test_watch watch = {.after = count_op};
         rp_resolved work = rp_test_work(schedule->name, 3, 6, 2);
-        config.heads = rp_cuts_layers(&schedule->traits) ? 3 : 2; /* one for each rank */
+        config.heads = rp_cuts_layers(&schedule->traits) ? 3 : 2; /* a head for each rank */
         memset(performed, 0, sizeof performed);
         observe(&config, &work, (rp_test_twist){.driver_type = rp_test_watched(&watch)}, &run);
         const rp_program *p = run.program;
@@ -290,13 +293,13 @@ Test(exec_invariants_order, bad_plans_are_not_launched)
 
 /* ---- 24, 25 and 26 --------------------------------------------------------------------------- */
 
-/* 24, what tests/exec/run/invariants.c leaves out: a backward stage that begins inside of a
- * forward stage, and gradients that come up again in the second call. */
+/* 24: the cases that tests/exec/run/invariants.c leaves out, a backward stage that begins inside of
+ * a forward stage, and gradients that are uploaded again in the second call. */
 Test(exec_invariants_order, bytes_of_saves_and_of_accumulation)
 {
     enum { M = 3, CALLS = 2 };
     uint32_t forward[] = {4};
-    uint32_t backward[] = {3, 2, 2}; /* 3 and the head; the second begins after layer 2 */
+    uint32_t backward[] = {3, 2, 2}; /* 3 and the head; the second stage begins after layer 2 */
     const rp_partition partition = {.forward_count = 1,
                                     .forward_layers = forward,
                                     .backward_count = 3,
@@ -312,8 +315,8 @@ Test(exec_invariants_order, bytes_of_saves_and_of_accumulation)
     uint64_t all = embedding + 7 * block + run.model.head.floats * sizeof(float);
     uint64_t boundary = (uint64_t)SEQ_LEN * config.hidden * sizeof(float);
     uint64_t ids = SEQ_LEN * sizeof(int32_t);
-    /* Forward: ids. Fused: input and labels. Backwards: saved input and gradient, ids and
-     * gradient. */
+    /* Forward: ids. Fused: input and labels. Backwards: saved input and gradient; ids and gradient.
+     */
     uint64_t up_once = all + embedding + 4 * block +
                        M * (ids + (boundary + ids) + 2 * boundary + (ids + boundary));
     uint64_t down_once = all + M * (2 * boundary + 2 * boundary);
@@ -321,7 +324,8 @@ Test(exec_invariants_order, bytes_of_saves_and_of_accumulation)
     cr_expect(eq(u64, run.downloaded_bytes, STEPS * CALLS * down_once));
 }
 
-/* The activation upload that a piece waits for itself; RP_NO_OP: none. */
+/* The mark of a piece: the activation upload for which it waits. @return RP_MAX_OPS if it waits for
+ * none */
 static uint32_t mark_of(const rp_test_run *run, uint32_t piece)
 {
     const rp_program *p = run->program;
@@ -333,7 +337,7 @@ static uint32_t mark_of(const rp_test_run *run, uint32_t piece)
     return mark;
 }
 
-/* The pieces of one job's weights, in the order of their queue. Returns the number of bins. */
+/* Checks the pieces of a job's weights, in the order of their queue. @return the number of bins */
 static uint32_t check_bins(const rp_test_run *run, uint32_t begin_op, uint32_t end_op,
                            uint64_t piece_bytes)
 {
@@ -356,7 +360,7 @@ static uint32_t check_bins(const rp_test_run *run, uint32_t begin_op, uint32_t e
         cr_expect(mark == RP_MAX_OPS || run->timeline->start_ps[op] >= run->timeline->end_ps[mark],
                   "a piece of bin %u before its mark", bins);
     }
-    for (uint32_t i = 2; i <= bins; i++) { /* the first may have more than one mark's worth */
+    for (uint32_t i = 2; i <= bins; i++) { /* the first bin may have more than its share */
         cr_expect(sums[i] >= sums[i - 1] && sums[i] - sums[i - 1] <= largest, "bins %u and %u", i,
                   i - 1);
     }
@@ -402,8 +406,8 @@ static int by_value(const void *a, const void *b)
     return *left < *right ? -1 : *left > *right;
 }
 
-/* 26: an activation's upload waits for one piece at most, not for a stage's weights. The median of
- * all uploads of a boundary, since other processes may take the time that they want. */
+/* 26: an activation's upload waits for one piece at most, not for a stage's weights. The median
+ * over all uploads of a boundary counts, since other processes may take time. */
 Test(exec_invariants_order, activations_wait_for_one_piece_at_most)
 {
     enum { RATE = 4000000, PIECE = 10000, MOST = 512 };

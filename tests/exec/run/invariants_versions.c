@@ -1,7 +1,7 @@
-/* Invariants of executor.md section 3 about versions of weights; the number is at each test. What
- * a version is is read off the bytes: every refresh leaves a checksum of a layer's working weights
- * under the number of optimizer steps that are in them, and every op that computes takes the
- * checksum of the weights in its GPU's memory. */
+/* Invariants of executor.md section 3 about versions of weights; each test has its invariant's
+ * number. Versions are told apart by checksums of bytes: every refresh files the checksum of a
+ * layer's working weights under the number of optimizer steps in them, and every op that computes
+ * takes the checksum of the weights in its GPU's memory. */
 #include "tests/support/assertions.h"
 #include "tests/support/exec_watch.h"
 #include "tests/support/test_arena.h"
@@ -22,10 +22,10 @@ typedef struct ledger {
     rpexec_state *state;
     pthread_mutex_t lock;
     uint64_t version_of[STEPS + 2][LAYERS + 2]; /* [optimizer steps][layer] checksums */
-    uint64_t steps;                             /* that have been taken */
+    uint64_t steps;                             /* optimizer steps so far */
     uint64_t master; /* checksum after the last optimizer step; 0: there was none */
     uint64_t working;
-    uint32_t computed; /* ops that have been looked at */
+    uint32_t computed; /* ops that have been checked */
     uint32_t wrong_version, torn, master_touched, working_touched, not_cast;
 } ledger;
 
@@ -58,13 +58,13 @@ static void prepare(void *context, rp_arena *in, rp_test_run *run)
     note_all(0);
 }
 
-/* W_t is A_(t-1), and A_max(t-2, 0) with the asynchronous optimizer; t from 1 on (9). */
+/* W_t is A_(t-1), or A_max(t-2, 0) with the asynchronous optimizer, for t from 1 on (9). */
 static uint64_t version_of_iteration(const rp_program *p, uint16_t iteration)
 {
     return p->asynchronous && iteration > 0 ? iteration - 1u : iteration;
 }
 
-/* An op that computes has all its job's layers at W_t, before it and after it (8). */
+/* An op that computes has all layers of its job at W_t, before it and after it (8). */
 static void check_weights(const rp_test_watch *watch, uint32_t op)
 {
     const rp_op *o = &watch->plan->program->ops[op];
@@ -93,7 +93,7 @@ static void before(rp_test_watch *watch, uint32_t op)
     }
 }
 
-/* The working weights of a layer are its master's, bit for bit in fp32 (13). */
+/* The working weights of a layer equal its master weights, bit for bit in fp32 (13). */
 static void note_refresh(uint32_t layer)
 {
     uint64_t at = book.state->offsets[layer];
@@ -105,7 +105,7 @@ static void note_refresh(uint32_t layer)
     pthread_mutex_unlock(&book.lock);
 }
 
-/* Weights of a GPU after its own update. */
+/* Notes the weights of a GPU after its own update. */
 static void note_update(const rp_test_watch *watch, uint32_t op)
 {
     const rpexec_plan *plan = watch->plan;
@@ -159,7 +159,8 @@ static void check(const rp_resolved *work, const rp_test_twist *delays)
             cr_expect(ne(u64, book.version_of[v][layer], book.version_of[v - 1][layer]));
         }
     }
-    /* 13: what is left is the newest master, or with a stale optimizer becomes it. */
+    /* 13: at the end the working weights are the newest masters, or with a stale optimizer become
+     * them. */
     for (uint32_t layer = 0; layer < LAYERS + 2; layer++) {
         rpexec_state_refresh(&run.state, layer);
     }
@@ -168,7 +169,7 @@ static void check(const rp_resolved *work, const rp_test_twist *delays)
     pthread_mutex_destroy(&book.lock);
 }
 
-/* 8, 9 and 13, with weights in host memory: synchronous and stale by exactly one. */
+/* 8, 9 and 13 with weights in host memory: synchronous, and stale by exactly one step. */
 Test(exec_invariants_versions, offloaded_weights_are_of_one_version)
 {
     static const char *const names[] = {"roundpipe", "roundpipe-overlap", "mobius"};
@@ -202,7 +203,7 @@ static void sleep_ms(uint32_t ms)
     nanosleep(&time, NULL);
 }
 
-/* Inside of the op's time. */
+/* Slows the op down within its own time. */
 static void slow_down(rp_test_watch *watch, uint32_t op)
 {
     uint32_t kind = watch->plan->program->ops[op].kind;
@@ -230,8 +231,8 @@ static bool moves_layer(const rp_test_run *run, uint32_t op, uint32_t layer)
     return !weights || (task->from_byte < last && first < task->to_byte);
 }
 
-/* No op of `kind` that moves a layer's weights, or its gradients, runs while the host works on the
- * layer. Returns the number of pairs. */
+/* No op of `kind` that moves a layer's weights or gradients runs while the host works on the layer.
+ * @return the number of pairs checked */
 static uint32_t check_apart(const rp_test_run *run, rp_op_kind host, rp_op_kind kind)
 {
     uint32_t pairs = 0;
@@ -247,8 +248,8 @@ static uint32_t check_apart(const rp_test_run *run, rp_op_kind host, rp_op_kind 
     return pairs;
 }
 
-/* The next step's download into a slot comes after the collect of this step, which comes after this
- * step's download. */
+/* The next step's download into a slot comes after this step's collect, and the collect comes after
+ * this step's download. */
 static void check_slots(const rp_test_run *run)
 {
     const rp_op *ops = run->program->ops;
@@ -267,8 +268,9 @@ static void check_slots(const rp_test_run *run)
     }
 }
 
-/* 10: no refresh of a layer overlaps with an upload of it; 11: no download into a slot that has not
- * been read, no collect of one that is being written. With each of them slowed in turn. */
+/* 10: no refresh of a layer overlaps with its upload. 11: no download into a slot before it has
+ * been read, and no collect of a slot that is being written. Each kind of op is slowed down in
+ * turn. */
 Test(exec_invariants_versions, host_and_copies_stay_apart)
 {
     static const rp_op_kind kinds[] = {RP_OP_REFRESH, RP_OP_UPLOAD_PARAMS, RP_OP_COLLECT,

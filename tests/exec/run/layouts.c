@@ -1,5 +1,5 @@
 /* Copies and tensor groups of pipelines on the host backend: D x T x P emulated GPUs train as one
- * device with all of the model and all of the microbatches does. */
+ * device does with the whole model and all of the microbatches. */
 #include "common/program/expand.h"
 #include "exec/host/lane.h"
 #include "tests/support/assertions.h"
@@ -24,7 +24,7 @@ static const char *const schedules[] = {"1f1b",  "gpipe", "interleaved-1f1b",
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* Parts that decoders have, each in turn; 4 ranks share four heads on two kv heads. */
+/* Each number gives a decoder with other parts. Four ranks share four heads on two kv heads. */
 static rp_model decoder_of(uint32_t number)
 {
     rp_model m = rp_test_decoder(LAYERS, number % 2 == 0, number % 3 == 0);
@@ -69,7 +69,8 @@ static void expect_losses(const rp_test_run *run, const rp_test_run *plain, uint
     }
 }
 
-/* Gradients of a step; losses and norms of three. RP_LONG: every schedule in every layout. */
+/* Compares the gradients of a step, and the losses and norms of three steps. RP_LONG: every
+ * schedule in every layout. */
 Test(exec_layouts, copies_and_ranks_train_as_one_device_does)
 {
     bool all = getenv("RP_LONG") != NULL;
@@ -96,7 +97,7 @@ Test(exec_layouts, copies_and_ranks_train_as_one_device_does)
     }
 }
 
-/* All GPUs agree on a norm that counts no gradient twice, and late ones change no bit. */
+/* All GPUs agree on a norm that counts no gradient twice, and late GPUs change no bit. */
 Test(exec_layouts, clipped_and_late)
 {
     rpexec_adam adam = rpexec_adam_defaults();
@@ -143,8 +144,8 @@ Test(exec_layouts, sixteen_bits_differ_by_rounding)
     }
 }
 
-/* A ring of D copies carries 2 (D - 1) times a gradient's bytes in all; the rest is what each copy
- * sends by itself. */
+/* A ring of D copies carries in all 2 (D - 1) times the gradients' bytes; all other bytes are sent
+ * within a copy. */
 Test(exec_layouts, copies_exchange_their_gradients_once)
 {
     rp_model config = rp_test_decoder(LAYERS, false, false);
@@ -161,7 +162,7 @@ Test(exec_layouts, copies_exchange_their_gradients_once)
                  3 * of_one.exchanged_bytes + 2 * (uint64_t)(2 * (3 - 1)) * gradients));
 }
 
-/* The program of all GPUs obeys the rules that every program does. */
+/* The program of all GPUs obeys the rules of all programs. */
 Test(exec_layouts, programs_of_all_gpus_are_valid)
 {
     for (uint32_t i = 0; i < COUNT(schedules); i++) {
@@ -178,7 +179,7 @@ Test(exec_layouts, programs_of_all_gpus_are_valid)
         cr_assert(eq(int, rpexec_work_costs(&model, 1, rp_test_arena, &costs), RP_OK));
         cr_assert(eq(int, rpexec_work_program(&work, &model, &costs, &folded, NULL), RP_OK));
         cr_assert(eq(int, rp_program_expand(folded, 1, rp_test_arena, &whole), RP_OK));
-        whole->traits.layout = folded->traits.layout; /* which collectives ask for */
+        whole->traits.layout = folded->traits.layout; /* the rules of collectives need the layout */
         cr_expect(eq(int, rp_program_check(whole), RP_OK), "%s", schedules[i]);
         cr_expect(eq(u32, whole->gpu_count, folded->gpu_count * each));
         uint64_t sequences = 0;

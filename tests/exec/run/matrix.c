@@ -1,7 +1,7 @@
 /* Loss and gradients of whole decoders against the double-precision reference (tests/reference,
  * executor.md section 3, 1, 3 and 4): every schedule that rpexec runs, on 1, 2, 3, 5 and 8 GPUs,
- * with each number of microbatches, recompute mode, grain and optimizer. Nothing of the expected
- * values comes from the executor. */
+ * with each number of microbatches, recompute mode, grain and optimizer. No expected value comes
+ * from the executor. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/golden_case.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Under sanitizers only one in so many combinations runs, a different one for each schedule. */
+/* Under sanitizers only every fifth combination runs, and each schedule has others. */
 #ifdef __SANITIZE_ADDRESS__
 #define SAMPLE 5u
 #else
@@ -23,7 +23,7 @@ TestSuite(exec_matrix, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .
 
 static const uint32_t gpu_counts[] = {1, 2, 3, 5, 8};
 
-static uint32_t failures; /* that have been reported */
+static uint32_t failures; /* number of reported failures */
 
 /* Options that may be combined with a schedule and a number of GPUs. */
 typedef struct combination {
@@ -40,13 +40,12 @@ static const combination combinations[] = {
     {3, RP_RECOMPUTE_WAIT, false, false, false}, {2, RP_RECOMPUTE_EARLY, false, false, true},
 };
 #define COMBINATIONS (sizeof combinations / sizeof combinations[0])
-#define FOR_MANY_GPUS                                                                              \
-    4 /* of them on 5 and 8 GPUs: with more threads than cores a run takes long                    \
-       */
+#define FOR_MANY_GPUS 4 /* combinations on 5 and 8 GPUs: more threads than cores are slow */
 
-/* Rounding of fp32 on the way from the inputs to a gradient: k u sqrt(length of all sums on it).
- * A block adds up d elements six times (two norms, four products), a head's scores and a row of
- * attention, and f; a backward has twice the products; then the head and the sum over tokens. */
+/* Rounding of fp32 on the way from the inputs to a gradient: k u sqrt(length of all sums on it). A
+ * block has six sums over d elements (two norms, four products), a sum over a head for scores, a
+ * sum over a row of attention, and a sum over f. A backward has twice the products; then come the
+ * head and the sum over tokens. */
 static double tolerance_of(const rp_test_golden *golden)
 {
     const slow_decoder *d = &golden->file.decoder;
@@ -58,13 +57,15 @@ static double tolerance_of(const rp_test_golden *golden)
     return k * u * sqrt(length);
 }
 
-/* In asynchronous training the first two steps have the initial weights, others only the first. */
+/* In asynchronous training the first two steps have the initial weights, otherwise only the first
+ * step. */
 static uint32_t iterations_of(const rp_schedule_type *schedule, const combination *c)
 {
     return c->asynchronous && schedule->traits.placement == RP_PLACEMENT_OFFLOAD ? 2 : 1;
 }
 
-/* True where heads and MLPs have equal parts on so many GPUs, or the schedule does not cut them. */
+/* True if heads and MLPs can be cut into equal parts for this number of GPUs, or the schedule does
+ * not cut them. */
 static bool can_cut(const rp_test_golden *golden, const rp_schedule_type *schedule, uint32_t gpus)
 {
     const rp_model *m = &golden->config;
@@ -73,7 +74,7 @@ static bool can_cut(const rp_test_golden *golden, const rp_schedule_type *schedu
             m->intermediate % gpus == 0);
 }
 
-/* False where the executor refuses the combination, with a reason that is allowed. */
+/* @return false if the executor refuses the combination for an allowed reason */
 static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, uint32_t gpus,
                     const combination *c)
 {
@@ -94,7 +95,8 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
                         .layer_grain = c->layer_grain,
                         .piece_bytes = 3000};
     uint32_t sequences = (uint32_t)golden->file.sequences;
-    bool few = gpus > 4 && c->layer_grain; /* what takes longest; some schedules need more */
+    bool few = gpus > 4 && c->layer_grain; /* these cases take longest; some schedules need more
+                                            * microbatches */
     uint32_t microbatches = (few ? 1 : c->rounds) * gpus;
     work.microbatches = microbatches / work.calls;
     work.microbatch_size = (sequences + microbatches - 1) / microbatches;
@@ -124,7 +126,7 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
     return true;
 }
 
-/* Of `gpu_limit` and fewer GPUs, every schedule must run on each number of them that can be. */
+/* Runs every schedule on each of the numbers of GPUs, up to `gpu_limit`, on which it can run. */
 static void run_all(const char *name, uint32_t gpu_limit, size_t combination_count)
 {
     rp_test_golden golden;
@@ -158,7 +160,7 @@ Test(exec_matrix, deep_decoder_on_all_numbers_of_gpus)
     run_all("deep", 8, COMBINATIONS);
 }
 
-/* As many stages as layers, or two with none. */
+/* As many stages as layers, or two stages without layers. */
 Test(exec_matrix, tied_decoder_with_qk_norm)
 {
     run_all("tied", 2, 2);
@@ -169,7 +171,8 @@ Test(exec_matrix, untied_decoder_with_scaled_rotation)
     run_all("untied", 2, 2);
 }
 
-/* Plain loops on one device, without a schedule, are right to begin with: loss and gradients. */
+/* Plain loops on one device, without a schedule, have the right loss and gradients to begin with.
+ */
 Test(exec_matrix, plain_loops)
 {
     for (int i = 0; i < slow_golden_count; i++) {
@@ -194,7 +197,7 @@ Test(exec_matrix, plain_loops)
     }
 }
 
-/* The reference's gradients for weights that are rounded to a storage type. */
+/* Makes the reference's gradients for weights that are rounded to a storage type. */
 static void round_weights(slow_golden *file, rp_dtype dtype)
 {
     for (int i = 0; i < file->count; i++) {
@@ -219,8 +222,9 @@ static void round_weights(slow_golden *file, rp_dtype dtype)
     free(gradients);
 }
 
-/* Storage of 16 bits rounds every tensor that a block keeps or hands on: about 12 on the way
- * forward, 15 on the way back, some at the ends. The same model as above, a rounding for a term. */
+/* Storage of 16 bits rounds every tensor that a block keeps or hands on: about 12 in the forward,
+ * 15 in the backward, and some at the ends. The model of errors is the same as above, with a
+ * rounding for each term. */
 static double half_tolerance(const rp_test_golden *golden, rp_dtype dtype)
 {
     const double k = 6;
@@ -258,7 +262,7 @@ Test(exec_matrix, half_precision_storage)
     }
 }
 
-/* Weights of several versions are none of the executor's; it must not train with wrong ones. */
+/* The executor cannot keep several versions of weights, and must not train with a wrong version. */
 Test(exec_matrix, schedules_that_are_simulated_only_are_refused)
 {
     static const char *const names[] = {"pipedream", "pipedream-2bw"};

@@ -1,6 +1,6 @@
-/* Training in bf16 and fp16: the same bits for every schedule that sums in the same order, close to
- * fp32, half the bytes; and with fp16 the scale of the loss, with steps that an overflow prevents
- * (executor.md section 3, 1 and 14; 1.8; 5.2). */
+/* Training in bf16 and fp16: the same bits in every schedule that sums in the same order, close to
+ * fp32, half the bytes; with fp16 also the scale of the loss, and steps that are skipped after an
+ * overflow (executor.md section 3, 1 and 14; 1.8; 5.2). */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
@@ -25,7 +25,7 @@ static rp_resolved work_of(const char *schedule, uint32_t gpus, bool asynchronou
     return work;
 }
 
-/* In plain loops; what runs with resident weights is always synchronous. */
+/* Trains in plain loops. A run with resident weights is always synchronous. */
 static void run_single(const rp_model *config, const rp_resolved *work, const rp_test_twist *twist,
                        rp_test_run *run)
 {
@@ -47,8 +47,8 @@ static void compare(const rp_model *config, const rp_resolved *work, const rp_te
 {
     rp_test_run plain;
     rp_test_run run;
-    /* First, since its driver lets OpenBLAS use one thread: with more, large products sum
-     * otherwise. */
+    /* This run goes first, since its driver limits OpenBLAS to a single thread; with more threads
+     * large products are summed in another order. */
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, &run), RP_OK));
     run_single(config, work, twist, &plain);
     cr_expect(rp_test_same(&run, &plain, work->iterations) && same_scaler(&run.state, &plain.state),
@@ -77,7 +77,7 @@ Test(exec_mixed, schedules_train_alike)
     }
 }
 
-/* Gradients of a step that is split into calls go up and are added to in 16 bits. */
+/* The gradients of a step that is split into calls are uploaded and added to in 16 bits. */
 Test(exec_mixed, split_steps_train_alike)
 {
     rp_model config = rp_test_decoder(LAYERS, true, false);
@@ -90,7 +90,7 @@ Test(exec_mixed, split_steps_train_alike)
     }
 }
 
-/* One microbatch, of which the head adds up two chunks: in fp32 as well. */
+/* The head adds up two chunks of a single microbatch, in fp32 as well. */
 Test(exec_mixed, chunks_of_the_loss_train_alike)
 {
     rp_model config = rp_test_decoder(1, false, false);
@@ -101,12 +101,12 @@ Test(exec_mixed, chunks_of_the_loss_train_alike)
     compare(&config, &work, &twist);
 }
 
-/* A chunk has as many tokens as the model is wide, within its limits, where fp32 has 512. */
+/* In 16 bits a chunk has as many tokens as the model is wide, within limits; in fp32 it has 512. */
 Test(exec_mixed, chunks_are_as_long_as_the_model_is_wide)
 {
     static const struct {
         uint32_t hidden;
-        uint64_t tokens[2]; /* of 10,000: fp32, 16 bits */
+        uint64_t tokens[2]; /* of 10,000: in fp32, in 16 bits */
     } cases[] = {{64, {512, 512}}, {768, {512, 768}}, {8192, {512, 4096}}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const rp_model config = {.hidden = cases[i].hidden};
@@ -130,7 +130,7 @@ Test(exec_mixed, long_chunks_of_the_loss_train_alike)
     compare(&config, &work, &twist);
 }
 
-/* Data-parallel systems sum over GPUs: the order of the microbatches is another one. */
+/* Data-parallel systems sum over GPUs, so the order of the microbatches is different. */
 Test(exec_mixed, data_parallel_systems_train_almost_alike)
 {
     static const char *const names[] = {"zero2",        "zero3",         "fsdp",
@@ -154,8 +154,9 @@ Test(exec_mixed, data_parallel_systems_train_almost_alike)
 
 /* ---- close to fp32 --------------------------------------------------------------------------- */
 
-/* Each tensor by itself: the root mean square of the error by the invariant's tolerance, single
- * elements by twice as much (the weights themselves have been rounded), and the angle. */
+/* Each tensor by itself: the root mean square of the error must be within the invariant's
+ * tolerance, the errors of single elements within twice as much (the weights themselves have been
+ * rounded), and the angle must be small. */
 static void expect_close(const rp_test_run *run, const rp_test_run *right, double tolerance)
 {
     for (uint32_t i = 0; i < right->model.layer_count; i++) {
@@ -216,8 +217,8 @@ Test(exec_mixed, losses_and_gradients_are_close_to_fp32)
 
 Test(exec_mixed, all_but_token_ids_halves)
 {
-    /* Ids and labels, which stay as they are, go up to the embedding's forward; with RoundPipe to
-     * the head and the embedding's backward, too. */
+    /* Ids and labels keep their size. They are uploaded for the embedding's forward; in RoundPipe
+     * also for the head and for the embedding's backward. */
     static const struct {
         const char *name;
         uint32_t ids;
@@ -252,7 +253,7 @@ Test(exec_mixed, the_scale_halves_doubles_and_stays_in_its_range)
         rpexec_scaler_step(&s, false);
     }
     cr_expect(eq(flt, s.scale, 65536.0f));
-    rpexec_scaler_step(&s, true); /* 1999 clean steps count for nothing */
+    rpexec_scaler_step(&s, true); /* the 1999 steps without overflow count for nothing */
     cr_expect(eq(flt, s.scale, 32768.0f));
     for (int i = 0; i < 2000; i++) {
         cr_expect(eq(flt, s.scale, 32768.0f));
@@ -279,7 +280,7 @@ Test(exec_mixed, overflows_are_found_wherever_they_are)
     static const uint16_t bad[] = {0x7c00, 0xfc00, 0x7e00, 0xfe01};
     static const size_t places[] = {0, 17, 4095, 4096, COUNT - 1};
     for (size_t i = 0; i < COUNT; i++) {
-        values[i] = i % 2 == 0 ? 0x7bff : 0x8001; /* the largest and the smallest */
+        values[i] = i % 2 == 0 ? 0x7bff : 0x8001; /* the largest and the smallest value */
     }
     cr_expect(rpexec_all_finite(RP_DTYPE_F16, COUNT, values));
     cr_expect(rpexec_unscale(RP_DTYPE_F16, COUNT, values, 0x1p16f, false, to));
@@ -294,7 +295,7 @@ Test(exec_mixed, overflows_are_found_wherever_they_are)
     }
 }
 
-/* A run that begins with this scale, and has the same tokens in every iteration. */
+/* Begins a run with this scale, and with the same tokens in every iteration. */
 static void prepare(void *context, rp_arena *in, rp_test_run *run)
 {
     (void)in;
@@ -305,7 +306,7 @@ static void prepare(void *context, rp_arena *in, rp_test_run *run)
     }
 }
 
-/* The smallest scale with which the first step overflows. */
+/* @return the smallest scale with which the first step overflows */
 static float first_overflow(const rp_model *config, const rp_resolved *work)
 {
     rp_resolved one = *work;
@@ -323,8 +324,8 @@ static float first_overflow(const rp_model *config, const rp_resolved *work)
 }
 
 /* 14: an overflow changes no parameter, no moment and no step count; the scale halves, slots are
- * cleared, the next step proceeds: what comes after it equals a run that begins with what the scale
- * is then. With the asynchronous optimizer the second step has the old scale, too. */
+ * cleared, and the next step proceeds. The steps after it equal a run that begins with the halved
+ * scale. With the asynchronous optimizer the second step still has the old scale. */
 static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, float overflow)
 {
     rp_model config = rp_test_decoder(LAYERS, false, true);
@@ -337,7 +338,7 @@ static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, 
     rp_test_run run;
     rp_test_run fresh;
     uint64_t values;
-    /* Nothing but overflows: all is as it was. */
+    /* After overflows only, the state is unchanged. */
     work.iterations = late ? 2 : 1;
     cr_assert(
         eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &skipped), RP_OK));
@@ -352,7 +353,7 @@ static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, 
     cr_expect(memcmp(skipped.state.working, untouched.state.working, 2 * values) == 0);
     cr_expect(memcmp(skipped.state.m, untouched.state.m, 4 * values) == 0);
     cr_expect(memcmp(skipped.state.v, untouched.state.v, 4 * values) == 0);
-    /* One step more: the first one of a run with half the scale. */
+    /* The further step equals the first step of a run with half the scale. */
     work.iterations++;
     cr_assert(
         eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
@@ -367,7 +368,7 @@ static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, 
     run.norms += work.iterations - 1;
     cr_expect(rp_test_same(&run, &fresh, 1), "%s on %u GPUs, %s: the step after an overflow",
               schedule, gpus, asynchronous ? "async" : "sync");
-    /* And plain loops skip the same steps. */
+    /* Plain loops skip the same steps. */
     twist.context = &overflow;
     work.iterations = 6;
     compare(&config, &work, &twist);
@@ -388,7 +389,7 @@ Test(exec_mixed, an_overflow_skips_the_step)
     }
 }
 
-/* Ranks of data-parallel systems agree, too, whether they step on GPUs or on the host. */
+/* Ranks of data-parallel systems agree as well, on GPUs and on the host. */
 Test(exec_mixed, ranks_agree_on_skipping)
 {
     static const char *const names[] = {"zero2",        "zero3",         "fsdp",
@@ -410,7 +411,7 @@ Test(exec_mixed, ranks_agree_on_skipping)
     }
 }
 
-/* bf16 has fp32's range: nothing is scaled, nothing is looked at, a NaN goes its way. */
+/* bf16 has fp32's range: gradients are not scaled and not checked, and a NaN passes through. */
 Test(exec_mixed, bf16_skips_nothing)
 {
     static uint16_t nan = 0x7fc0;
@@ -420,8 +421,8 @@ Test(exec_mixed, bf16_skips_nothing)
     cr_expect(isnan(to));
 }
 
-/* A GPU that had to do work of the next step before it may agree would wait for ever: no schedule
- * that runs is so, hence a program is made so here. */
+/* A GPU that had to do work of the next step before it could agree would wait for ever. No schedule
+ * of the executor is like that, so the test makes such a program. */
 Test(exec_mixed, gpus_that_cannot_agree_are_refused)
 {
     rp_model config = rp_test_decoder(LAYERS, false, true);

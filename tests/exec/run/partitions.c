@@ -1,5 +1,6 @@
-/* Partitions with stages that have no transformer layer, as `even` makes them for more GPUs than
- * layers: every stage that needs the embedding's output gets it. The same bits as plain loops. */
+/* Partitions with stages that have no transformer layer, as `even` makes them if there are more
+ * GPUs than layers: every stage that needs the embedding's output gets it. The bits are those of
+ * plain loops. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
@@ -51,8 +52,8 @@ Test(exec_partitions, stages_without_layers_change_nothing)
     }
 }
 
-/* A pipeline's first stage may have the embedding alone as well; with Mobius it goes up and down.
- */
+/* A pipeline's first stage may have only the embedding; in Mobius the stage is uploaded and
+ * downloaded. */
 Test(exec_partitions, pipelines_without_layers_in_front)
 {
     rp_model config = rp_test_decoder(LAYERS, true, true);
@@ -62,12 +63,12 @@ Test(exec_partitions, pipelines_without_layers_in_front)
     work.partition = &partition;
     work.recompute = RP_RECOMPUTE_WAIT;
     compare(&config, &work, "1f1b");
-    work = rp_test_work("mobius", 3, 1, STEPS); /* one microbatch: no order of additions */
+    work = rp_test_work("mobius", 3, 1, STEPS); /* a single microbatch: no order of additions */
     work.partition = &partition;
     compare(&config, &work, "mobius");
 }
 
-/* The paper's 8 GPUs and a model of 12 layers: the last of its backward stages has none. */
+/* The paper's 8 GPUs and a model of 12 layers: the last backward stage has no layer. */
 Test(exec_partitions, even_on_more_gpus_than_layers_allow)
 {
     rp_model config = rp_test_decoder(12, true, true);
@@ -75,7 +76,7 @@ Test(exec_partitions, even_on_more_gpus_than_layers_allow)
     compare(&config, &work, "even");
 }
 
-/* Nobody would have the embedding's output. */
+/* No stage would have the embedding's output. */
 Test(exec_partitions, one_forward_for_all_and_an_embedding_alone)
 {
     char message[512] = "";

@@ -1,5 +1,5 @@
-/* Boundary tensors that GPUs send to each other on the host backend: the same bits as through host
- * memory, and the bytes of the closed form. */
+/* Boundary tensors that GPUs send to each other on the host backend: the bits are the same as
+ * through host memory, and the bytes are those of the closed form. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
@@ -28,7 +28,8 @@ static void run_it(const rp_model *config, const rp_resolved *work, const rp_tes
               "%s", work->schedule->name);
 }
 
-/* All peers, and pairs: then boundaries between pairs go through the host. With random delays. */
+/* Peers are all GPUs, or pairs: then boundaries between pairs go through the host. Delays are
+ * random. */
 Test(exec_peers, sent_boundaries_give_the_same_bits)
 {
     static const char *const names[] = {"gpipe", "1f1b",  "interleaved-1f1b", "zb-h1",
@@ -46,7 +47,8 @@ Test(exec_peers, sent_boundaries_give_the_same_bits)
         run_it(&config, &work, &twist, &sent);
         cr_expect(rp_test_same(&host, &sent, STEPS), "%s on %u GPUs", work.schedule->name,
                   work.gpus);
-        /* Boundaries that are not sent go down and up. Token ids come up too, and nothing else. */
+        /* Boundaries that are not sent are downloaded and uploaded. Apart from them only token ids
+         * are uploaded. */
         uint64_t ids = (uint64_t)STEPS * work.microbatches * SEQ_LEN * sizeof(int32_t);
         cr_expect(eq(u64, host.exchanged_bytes, 0));
         cr_expect(eq(u64, sent.exchanged_bytes + sent.downloaded_bytes, host.downloaded_bytes));
@@ -56,7 +58,7 @@ Test(exec_peers, sent_boundaries_give_the_same_bits)
     }
 }
 
-/* A boundary of each microbatch, there and back, between any two neighbours. */
+/* Each microbatch sends a boundary in each direction between any two neighbours. */
 Test(exec_peers, bytes_sent_equal_the_closed_form)
 {
     rp_model config = rp_test_decoder(LAYERS, false, true);

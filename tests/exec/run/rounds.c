@@ -1,6 +1,6 @@
-/* Rounds and calls of a step: RoundPipe's two readings (a round is a call, as in the library, or as
- * many microbatches as there are GPUs, as in the paper), several calls, overlapping ones, and
- * microbatches of different sizes (executor.md 1.1, 1.5; section 3, 5). */
+/* Rounds and calls of a step: RoundPipe's two readings (a round is a call, as in the library, or
+ * has as many microbatches as there are GPUs, as in the paper), several calls, overlapping calls,
+ * and microbatches of different sizes (executor.md 1.1, 1.5; section 3, 5). */
 #include "common/base/log.h"
 #include "exec/host/lane.h"
 #include "tests/support/assertions.h"
@@ -38,8 +38,8 @@ static void compare(const rp_model *config, const rp_resolved *work, const char 
               work->asynchronous ? "async" : "sync");
 }
 
-/* Rounds of N or fewer (the paper) and of a whole call (the library); a last one that is shorter,
- * more GPUs than stages, a single microbatch. */
+/* Rounds of N microbatches or fewer (the paper) and of a whole call (the library); a shorter last
+ * round, more GPUs than stages, a single microbatch. */
 Test(exec_rounds, round_sizes_train_as_plain_loops_do)
 {
     static const struct {
@@ -65,7 +65,8 @@ Test(exec_rounds, round_sizes_train_as_plain_loops_do)
     }
 }
 
-/* A stage on a GPU must not wait for a loss that comes after it there: more stages than GPUs. */
+/* A stage on a GPU must not wait for a loss that is computed later on the same GPU, if there are
+ * more stages than GPUs. */
 Test(exec_rounds, calls_of_many_stages_follow_each_other)
 {
     rp_model config = rp_test_decoder(LAYERS, false, true);
@@ -80,7 +81,7 @@ Test(exec_rounds, calls_of_many_stages_follow_each_other)
     }
 }
 
-/* The last call has what is left, and microbatches differ in size. */
+/* The last call has the rest of the microbatches, and microbatches differ in size. */
 Test(exec_rounds, calls_and_microbatches_of_different_sizes)
 {
     static const uint32_t sequences[] = {2, 1, 3, 1, 1, 2, 4, 1, 2, 1};
@@ -97,7 +98,8 @@ Test(exec_rounds, calls_and_microbatches_of_different_sizes)
 
 /* ---- overlapping calls ----------------------------------------------------------------------- */
 
-/* Gradients of the microbatches of one call alone, with the loss scaled as the whole step's is. */
+/* @return the gradients of the microbatches of a single call, with the loss scaled as for the whole
+ * step */
 static const float *gradients_of(const rp_model *config, const rp_test_run *whole,
                                  const rp_resolved *work, uint32_t call)
 {
@@ -110,7 +112,7 @@ static const float *gradients_of(const rp_model *config, const rp_test_run *whol
                                 .labels = whole->batches[0].labels + tokens,
                                 .valid_tokens = whole->batches[0].valid_tokens};
     first.calls = 1;
-    first.iterations = 0; /* nothing but an initial state */
+    first.iterations = 0; /* no more than the initial state */
     cr_assert(eq(int, rp_test_single(rp_test_arena, config, SEQ_LEN, &first, &run), RP_OK));
     cr_assert(eq(
         int,
@@ -134,8 +136,8 @@ static const float *gradients_of(const rp_model *config, const rp_test_run *whol
     return run.state.gradients;
 }
 
-/* RoundPipe with overlapping rounds: a call's gradients are summed alone, then the sums in the
- * order of calls, in fp32. */
+/* RoundPipe with overlapping rounds: the gradients of each call are summed by themselves, then the
+ * sums are added in the order of calls, in fp32. */
 Test(exec_rounds, overlapping_calls_are_summed_one_after_the_other)
 {
     rp_model config = rp_test_decoder(LAYERS, false, true);

@@ -1,6 +1,5 @@
-/* The executor against training in plain loops (exec/run/single.h): the same bits, whatever the
- * schedule, the number of GPUs, the recompute mode and the optimizer (executor.md section 3, 1, 2
- * and 9). */
+/* The executor against training in plain loops (exec/run/single.h): the same bits for any schedule,
+ * number of GPUs, recompute mode and optimizer (executor.md section 3, 1, 2 and 9). */
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
 #include "tests/support/test_arena.h"
@@ -46,8 +45,8 @@ Test(exec_runs, roundpipe_trains_as_plain_loops_do)
     }
 }
 
-/* Looped BFS and Mobius go back through the microbatches from the last one: other roundings of the
- * sums, in one step, and nothing else. */
+/* Looped BFS and Mobius go through the microbatches of a backward in descending order. In a single
+ * step only the roundings of the sums differ. */
 Test(exec_runs, descending_backwards_give_equal_sums)
 {
     static const char *const names[] = {"looped-bfs", "mobius"};
@@ -70,7 +69,7 @@ Test(exec_runs, descending_backwards_give_equal_sums)
     }
 }
 
-/* 5: the gradients of the first call come up again and are added to. */
+/* 5: the gradients of the first call are uploaded again and added to. */
 Test(exec_runs, a_step_split_into_calls_is_one_step)
 {
     rp_model config = rp_test_decoder(7, true, false);

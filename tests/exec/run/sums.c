@@ -16,7 +16,7 @@
 
 TestSuite(exec_sums, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
-/* Weights that the type can hold, and what is right for them. */
+/* Weights that the type can hold, and the right gradients for them. */
 typedef struct expected {
     slow_decoder decoder;
     slow_parameter *parameters;
@@ -68,7 +68,7 @@ static expected expected_of(const rp_model *m)
     return e;
 }
 
-/* The root mean square of the error of a tensor, relative to that of the tensor. */
+/* The root mean square of a tensor's error, relative to the root mean square of the tensor. */
 static double error_of(const rp_test_run *run, const expected *e, const slow_parameter *p)
 {
     const float *got = run->state.gradients + rp_test_offset_of(run, p->name);
@@ -85,21 +85,21 @@ static double error_of(const rp_test_run *run, const expected *e, const slow_par
 /*
  * Roundings on the way to a term of the gradient, in a model of two blocks. Each is at most u of a
  * value, evenly distributed: u / sqrt(3) as a root mean square, and independent of the others, so
- * that sums of many terms have the error of one. The gradient's own rounding comes on top.
- * Sixty-four roundings of a growing sum would be sqrt(32) of them, of values that lie anywhere
- * between two powers of two (0.41 u): 2.3 u beside all else.
+ * that sums of many terms have the error of a single term. The gradient's own rounding comes on
+ * top. If instead the growing sum were rounded sixty-four times, that would be sqrt(32) such
+ * roundings, of values that lie anywhere between two powers of two (0.41 u): 2.3 u beside all else.
  */
 static const struct {
     const char *name;
     double roundings;
 } paths[] = {
-    /* residuals 4, norm, logits, their gradient */
+    /* 4 residuals, norm, logits, and the logits' gradient */
     {"lm_head.weight", 7},
-    /* dlogits, dn, dx of the head, du and dx of block 1; u, n, gate, up, s */
+    /* 5: dlogits, dn, dx of the head, du and dx of block 1; and u, n, gate, up, s */
     {"model.layers.0.mlp.down_proj.weight", 10},
-    /* those 5, ds, dup; u, n, gate */
+    /* the first 5, ds, dup; u, n, gate */
     {"model.layers.0.mlp.up_proj.weight", 10},
-    /* those 5, du, do, dq, its rotation and norm; n and q, k before and after the norm, v, o */
+    /* the first 5, du, do, dq, its rotation and norm; n and q, k before and after the norm, v, o */
     {"model.layers.0.self_attn.q_proj.weight", 17},
 };
 

@@ -1,5 +1,5 @@
 /* Tensor parallelism (megatron-tp) on the host backend: ranks with slices of every layer train as
- * one device with all of it does, and exchange what the closed forms say. */
+ * one device does with the whole model, and exchange the bytes of the closed forms. */
 #include "common/base/log.h"
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"
@@ -16,8 +16,8 @@
 
 TestSuite(exec_slices, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
-/* Kinds of decoders, by the parts that they have, each in turn. 4 ranks share four heads on two kv
- * heads; the vocabulary of 97 has unequal parts. */
+/* Kinds of decoders, each with another part. Four ranks share four heads on two kv heads; the
+ * vocabulary of 97 has unequal parts. */
 enum { DENSE, NORMS, ADAPTERS, EXPERTS, ADAPTED_EXPERTS, ONE_KV_HEAD, BIASES, KINDS };
 
 static rp_model decoder_of(uint32_t kind, bool tied)
@@ -50,9 +50,9 @@ static void run_plain(const rp_model *config, const rp_resolved *work, const rp_
         eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK));
 }
 
-/* Distance between two runs' weights, relative to the way that they have come: rms. Adam's first
- * steps are as long for small gradients as for large ones, and a gradient of rounding has any sign.
- */
+/* Distance (rms) between two runs' weights, relative to their distance from the start. Adam's first
+ * steps are as long for small gradients as for large gradients, and a gradient that is only
+ * rounding may have either sign. */
 static double weight_distance(const rp_test_run *run, const rp_test_run *plain, uint64_t seed)
 {
     double apart = 0;
@@ -73,7 +73,7 @@ static double weight_distance(const rp_test_run *run, const rp_test_run *plain, 
 static void set_variant(uint32_t number, rp_resolved *work, rp_partition *partition)
 {
     static const rp_recompute modes[] = {RP_RECOMPUTE_WAIT, RP_RECOMPUTE_NONE, RP_RECOMPUTE_EARLY};
-    static uint32_t layers[] = {1, 3, 0}; /* the last stage is the head alone */
+    static uint32_t layers[] = {1, 3, 0}; /* the last stage has only the head */
     *partition = (rp_partition){.forward_count = 3, .forward_layers = layers};
     work->microbatches = work->gpus * (1 + number % 3);
     work->microbatch_size = 1 + number % 2;
@@ -82,7 +82,7 @@ static void set_variant(uint32_t number, rp_resolved *work, rp_partition *partit
     work->partition = number % 5 == 3 ? partition : NULL;
 }
 
-/* Gradients of a step; losses and weights of three. */
+/* Compares the gradients of a step, and the losses and weights of three steps. */
 Test(exec_slices, ranks_train_as_one_device_does)
 {
     for (uint32_t number = 0; number < KINDS * 6; number++) {
@@ -113,7 +113,8 @@ Test(exec_slices, ranks_train_as_one_device_does)
     }
 }
 
-/* Of 16 bits each rank rounds its parts of sums: a tensor's gradients differ by a few roundings. */
+/* In 16 bits each rank rounds its parts of sums, so a tensor's gradients differ by a few roundings.
+ */
 Test(exec_slices, sixteen_bits_differ_by_rounding)
 {
     static const rp_dtype dtypes[] = {RP_DTYPE_BF16, RP_DTYPE_F16};
@@ -144,7 +145,7 @@ Test(exec_slices, sixteen_bits_differ_by_rounding)
     }
 }
 
-/* Where a rank is late others wait inside of their ops. */
+/* If a rank is late, the others wait inside of their ops. */
 Test(exec_slices, random_delays_change_nothing)
 {
     for (uint32_t seed = 0; seed < 12; seed++) {
@@ -164,7 +165,7 @@ Test(exec_slices, random_delays_change_nothing)
     }
 }
 
-/* Bytes that all ranks together take from each other in the step of a dense model. */
+/* Bytes that all ranks together exchange in a step of a dense model. */
 static uint64_t exchanged_of(const rp_test_run *run, const rp_resolved *work)
 {
     const rp_model *m = run->model.config;
@@ -173,7 +174,7 @@ static uint64_t exchanged_of(const rp_test_run *run, const rp_resolved *work)
     uint64_t tokens = ranks * work->microbatch_size * SEQ_LEN;
     bool again = work->recompute != RP_RECOMPUTE_NONE;
     uint64_t sums = ((again ? 6 : 4) * LAYERS + 2) * tokens * m->hidden * groups;
-    /* Two numbers of each row, of every rank, in whole blocks of 16. */
+    /* Two numbers of each row, from every rank, in whole blocks of 16. */
     uint64_t told = groups * ranks * ((2 * tokens + 15) / 16 * 16);
     sums += m->qk_norm ? (uint64_t)2 * LAYERS * m->head_dim : 0;
     sums += ranks > m->kv_heads ? (uint64_t)2 * LAYERS * m->kv_heads * m->head_dim * m->hidden : 0;
@@ -193,7 +194,7 @@ Test(exec_slices, bytes_moved_equal_the_closed_form)
         work.layer_grain &= number < 9;
         run_it(&config, &work, NULL, &run);
         cr_expect(eq(u64, run.exchanged_bytes, exchanged_of(&run, &work)), "%u", number);
-        /* The program says what rpsim counts: boundaries alone. */
+        /* The program counts the same bytes as rpsim, boundaries only. */
         uint64_t reduces = (work.recompute != RP_RECOMPUTE_NONE ? 6 : 4) * LAYERS + 2;
         uint64_t boundary = (uint64_t)work.gpus * work.microbatch_size * SEQ_LEN * config.hidden;
         uint64_t groups = work.microbatches / work.gpus;
@@ -204,7 +205,7 @@ Test(exec_slices, bytes_moved_equal_the_closed_form)
     }
 }
 
-/* Bytes that ranks take from each other inside of their ops come over their links. */
+/* Bytes that ranks exchange inside of their ops go over their links. */
 Test(exec_slices, sums_are_as_slow_as_the_links)
 {
     rp_model config = decoder_of(NORMS, true);
@@ -226,8 +227,8 @@ Test(exec_slices, sums_are_as_slow_as_the_links)
     rp_test_forget(&run);
 }
 
-/* Weights, gradients and moments are cut: two ranks need little more than half of one. The
- * planned memory is enough, one byte less is refused. */
+/* Weights, gradients and moments are cut: each of two ranks needs little more than half of the
+ * memory of one GPU. The planned memory is enough, and one byte less is refused. */
 Test(exec_slices, memory_is_shared_and_stays_below_its_cap)
 {
     rp_model config = rp_test_decoder(16, false, true);
@@ -255,7 +256,7 @@ Test(exec_slices, memory_is_shared_and_stays_below_its_cap)
     }
 }
 
-/* The other ranks wait inside of their ops for the one that has failed. */
+/* The other ranks wait inside of their ops for the failed rank. */
 Test(exec_slices, injected_failures_end_the_run)
 {
     static const rp_op_kind kinds[] = {RP_OP_FORWARD, RP_OP_RECOMPUTE, RP_OP_BACKWARD,
@@ -311,7 +312,8 @@ static void continue_from(void *context, rp_arena *unused, rp_test_run *run)
     memcpy(run->state.master, from->state.master, floats * sizeof(float));
     memcpy(run->state.m, from->state.m, floats * sizeof(float));
     memcpy(run->state.v, from->state.v, floats * sizeof(float));
-    /* Checkpoints have no masters or moments of a tied head's table, which is the embedding's. */
+    /* Checkpoints have no masters or moments of a tied head's table, since it is the embedding's.
+     */
     uint64_t own = rpexec_state_own(&run->state, 0, run->model.layer_count);
     memset(run->state.master + own, 0xff, (floats - own) * sizeof(float));
     memset(run->state.m + own, 0xff, (floats - own) * sizeof(float));
@@ -322,8 +324,8 @@ static void continue_from(void *context, rp_arena *unused, rp_test_run *run)
     }
 }
 
-/* Ranks leave the whole model with its moments: other schedules go on from there, on one device and
- * on several, and ranks go on from the state that others have left. */
+/* Ranks leave the whole model with its moments. Other schedules go on from there, on one device and
+ * on several, and ranks go on from the state of other schedules. */
 Test(exec_slices, training_goes_on_with_another_schedule)
 {
     for (uint32_t kind = 0; kind < KINDS; kind++) {
@@ -350,7 +352,7 @@ Test(exec_slices, training_goes_on_with_another_schedule)
     }
 }
 
-/* Every value of the whole is in the slices, and comes back where it was. */
+/* The slices have every value of the whole, and put it back in its place. */
 static void check_layer(const rpexec_model *m, const rpexec_slice *slices, uint32_t ranks,
                         uint32_t layer, bool trained)
 {
@@ -405,8 +407,8 @@ Test(exec_slices, slices_make_the_whole_again)
 
 /* ---- the loss -------------------------------------------------------------------------------- */
 
-/* Parts of a vocabulary give the loss and the gradient of the whole; a row without a label, labels
- * in each part, logits that overflow where nobody subtracts the largest of all. */
+/* Parts of a vocabulary give the loss and the gradient of the whole: a row without a label, labels
+ * in each part, and logits that overflow unless the largest logit is subtracted. */
 static void check_parts_of_the_loss(float cap)
 {
     enum { ROWS = 5, VOCAB = 23, PARTS = 3, STRIDE = 16 };

@@ -1,6 +1,7 @@
-/* No op writes a tensor while another may use it: all other users of a tensor that a plan's op
- * writes come before it or after it in the program's own order, whatever the timing.
- * (A recompute once wrote its forward's output again while it was on its way to the next stage.) */
+/* No op writes a tensor while another op may use it: all other users of a tensor that an op writes
+ * come before it or after it in the program's own order, whatever the timing.
+ * (A recompute must not write its forward's output again while it is on its way to the next stage.)
+ */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/exec_case.h"
@@ -36,7 +37,7 @@ static bool is_compute(const rpexec_plan *plan, uint32_t op)
     return rp_op_kind_class((rp_op_kind)plan->program->ops[op].kind) == RP_CLASS_COMPUTE;
 }
 
-/* @return tensors that ops write. */
+/* @return number of forwards and recomputes checked */
 static uint32_t check_plan(const rpexec_plan *plan)
 {
     uint32_t checked = 0;

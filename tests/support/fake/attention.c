@@ -1,5 +1,5 @@
-/* The fake's cuDNN: it never computes, and says what the machine says. Asked out of turn, or about
- * a lane that is closed or has no plan for the shape, it fails. */
+/* The fake's cuDNN: it never computes, and reports whatever the machine is set to. It fails if it
+ * is asked at a wrong time, or about a lane that is closed or has no plan for the shape. */
 #include "tests/support/fake/cuda_internal.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ bool rp_fake_find_cudnn(const char **name_out, const char **why_out)
     return given != RP_FAKE_CUDNN_ABSENT;
 }
 
-/* As on a device: the lane's own part has to be entered, and nothing may be captured. */
+/* The rules of a device: the lane's own part has to be entered, and no capture may be on. */
 static bool may_be_asked(const rp_fake_lane *lane)
 {
     const rpexec_cuda_part *part = emulator_part_of(lane->stream);

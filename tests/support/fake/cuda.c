@@ -98,7 +98,7 @@ static void run_narrow(const void *arguments)
     rpexec_narrow(s->dtype, s->count, s->from, s->to);
 }
 
-/* All of it in the part's own memory. */
+/* Starts work on arrays that must both be in the part's own memory. */
 static int launch(const rpexec_cuda_part *part, void (*run)(const void *arguments), const sum *s,
                   void *stream)
 {
@@ -224,8 +224,8 @@ static rp_status attach(const rpexec_devices_config *config, rpexec_devices **de
     return rpexec_gpu_attach(&calls, config, devices_out, gpu_bytes_out);
 }
 
-/* Streams that were stuck need time to come to their end, and detaching gives back nothing that a
- * trial of peer access still uses. */
+/* Streams that were stuck need time to come to their end, since detaching does not free memory that
+ * a trial of peer access still uses. */
 static void detach(rpexec_devices *devices)
 {
     if (emulator_machine()->peer_copies == EMULATED_PEERS_HANG && !emulator_is_stuck()) {

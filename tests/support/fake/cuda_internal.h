@@ -1,4 +1,4 @@
-/** @file cuda_internal.h  Between the fake's table, operators and attention. */
+/** @file cuda_internal.h  Declarations shared by the fake's table, operators and attention. */
 #pragma once
 
 #include "exec/cuda/emulator/machine/machine_internal.h"
@@ -6,7 +6,7 @@
 #include "exec/operators/calls.h"
 #include "tests/support/fake/cuda.h"
 
-/** The parts of the table that are about attention (attention.c). */
+/** The functions of the table that deal with attention (attention.c). */
 bool rp_fake_find_cudnn(const char **name_out, const char **why_out);
 rp_status rp_fake_attention_plan(rpexec_lane *lane, rp_arena *arena,
                                  const rpexec_attention_sizes *sizes, const char **why_out);
@@ -16,13 +16,14 @@ void rp_fake_attention_own(rpexec_lane *lane);
 
 /** A lane of the host backend, and the stream in which its operators are performed. */
 typedef struct rp_fake_lane {
-    rpexec_call_taker taker; /**< rp_fake_taker; the first, see rpexec_noting_operators */
+    rpexec_call_taker taker; /**< rp_fake_taker; must be the first member, see
+                              * rpexec_noting_operators */
     struct rpexec_lane host;
     void *stream;
     rp_status status;
     bool is_closed;
-    uint32_t planned; /**< sequences of the largest shape that attention has a plan for; 0: none */
+    uint32_t planned; /**< sequences of the largest shape for which attention has a plan; 0: none */
 } rp_fake_lane;
 
-/** Has operators performed in the lane's stream. */
+/** Performs operators in the lane's stream. */
 extern const rpexec_call_taker rp_fake_taker;

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* An operator that is to be performed. */
+/* An operator that waits to be performed. */
 typedef struct operation {
     rp_fake_lane *lane;
     uint64_t call[RPEXEC_CALL_WORDS];
@@ -23,7 +23,7 @@ static int device_of(const rp_fake_lane *lane)
     return emulator_part_of(lane->stream)->device;
 }
 
-/* True where the lane is open and reaches all of the operator's addresses. */
+/* True if the lane is open and reaches all of the operator's addresses. */
 static bool can_perform(const void *arguments)
 {
     const operation *o = arguments;

@@ -47,7 +47,8 @@ static void write_key(const rp_config_field *field, FILE *stream)
     fprintf(stream, " | %s |\n", field->help);
 }
 
-/* The keys by their tables; NULL of a schema that has one table: no headings. */
+/* Writes the keys table by table, without headings for a schema with a single table (title NULL).
+ */
 static void write_keys(const rp_config_schema *schema, const char *const (*titles)[2], size_t count,
                        FILE *stream)
 {

@@ -3,7 +3,7 @@
  * Exit status 1: a row lacks its meaning, or a store has a column without a row. */
 #include "tests/tools/generated_docs/pages.h"
 
-#define DOCS_END ".md" /* of the name of a page */
+#define DOCS_END ".md" /* end of a page's name */
 
 static int failures = 0;
 

@@ -96,7 +96,7 @@ void docs_write_torch(FILE *stream)
 /* ---- operators --------------------------------------------------------------------------------
  */
 
-/* An operator: its arguments in the order of calls, a result behind "→". */
+/* An operator: its arguments in the order of calls, with a result after "→". */
 typedef struct operator_row {
     const char *name;
     const char *arguments;
@@ -106,7 +106,7 @@ typedef struct operator_row {
 #define OPERATOR(name, costs, ...) {#name, RPEXEC_EACH(ARGUMENT, __VA_ARGS__)},
 static const operator_row operators[] = {RPEXEC_OPERATOR_LIST(OPERATOR)};
 
-/* Where the comment before X(name, …) begins; NULL: another operator is between. */
+/* @return the beginning of the comment before X(name, …); NULL: another operator is between */
 static const char *find_comment(const char *source, const char *name)
 {
     char call[64];
@@ -124,7 +124,8 @@ static const char *find_comment(const char *source, const char *name)
     return NULL;
 }
 
-/* Blanks, ends of lines, and what continues macro and comment on the next line. */
+/* @return the length of blanks, ends of lines, and the marks that continue a macro and a comment on
+ * the next line */
 static size_t blanks_at(const char *text)
 {
     size_t length = strspn(text, " \\\n");
@@ -132,7 +133,7 @@ static size_t blanks_at(const char *text)
     return next_line && text[length] == '*' && text[length + 1] == ' ' ? length + 2 : length;
 }
 
-/* A comment on one line, parameters as code. */
+/* Writes a comment on a single line, with parameters as code. */
 static void write_comment(const char *text, FILE *stream)
 {
     static const char param[] = "@param ";

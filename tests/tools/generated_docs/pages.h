@@ -1,4 +1,5 @@
-/** @file pages.h  Pages of docs/generated, each from the rows that the programs themselves read. */
+/** @file pages.h  Pages of docs/generated, each made from the rows that the programs themselves
+ * read. */
 #pragma once
 
 #include <stddef.h>
@@ -9,17 +10,17 @@
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/** Says what is wrong with the rows; docs_pages then exits with 1. */
+/** Prints the fault of the rows; docs_pages then exits with 1. */
 void docs_fail(const char *what, const char *name);
 
-/** A key or a column; of a table's heading: `unit` NULL, its text in `meaning`. */
+/** A key or a column. In a heading of a table `unit` is NULL and `meaning` is the text. */
 typedef struct docs_output {
     const char *place;
     const char *unit;
     const char *meaning;
 } docs_output;
 
-/** Rows of an output_rows.inc, as docs_output. */
+/** Rows of an output_rows.inc as docs_output. */
 #define OUTPUT(heading, text) {heading, NULL, text},
 #define ITEM(place, unit, meaning) {place, unit, meaning},
 

@@ -1,4 +1,4 @@
-/* Options of each program, and keys and columns of what it prints. */
+/* Options of each program, and the keys and columns of its output. */
 #include "exec/rpexec/columns.h"
 #include "exec/rpexec/options_internal.h"
 #include "experiments/options.h"
@@ -32,7 +32,7 @@ void docs_write_outputs(const docs_output *rows, size_t count, FILE *stream)
     }
 }
 
-/* Key, unit, metric in stores and meaning of a column. */
+/* Writes a column's key, unit, metric in stores and meaning. */
 static void write_column(const char *key, const char *unit, const char *metric, const char *help,
                          FILE *stream)
 {
@@ -68,7 +68,7 @@ static void write_rpsim_columns(FILE *stream)
     fputs(".\n", stream);
 }
 
-/* Keys of an object of the explanation, each with words. */
+/* Writes the keys of an object of the explanation, each with its words. */
 static void write_explanation(FILE *stream)
 {
     static const char *const shares[][2] = {
@@ -91,7 +91,8 @@ static void write_explanation(FILE *stream)
     }
 }
 
-/* Keys of the settings behind the columns in JSON and in config_json of stores. */
+/* Writes the keys of the settings that follow the columns in JSON and are in config_json of stores.
+ */
 static void write_settings(const rp_options_program *program, FILE *stream)
 {
     uint32_t count = 0;

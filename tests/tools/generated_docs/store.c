@@ -29,8 +29,8 @@ static const struct {
 };
 static bool column_used[COUNT(columns)];
 
-/* The row of a column; of views and `results` also that of the column with this name, or of this
- * time in picoseconds. */
+/* @return the meaning from the row of a column. Columns of views and `results` may also have the
+ * row of the column with the same name, or with the same time in picoseconds. */
 static const char *meaning_of(const char *table, const char *column)
 {
     char in_ps[64];
@@ -85,7 +85,7 @@ static void write_table_columns(sqlite3 *database, const char *table, bool view,
     sqlite3_finalize(statement);
 }
 
-/* True of a view that has the columns of `summary`. */
+/* True if a view has the columns of `summary`. */
 static bool is_like_summary(sqlite3 *database, const char *table)
 {
     sqlite3_stmt *statement =
