@@ -1,5 +1,4 @@
-/* rpsim as a user meets it: bad command lines (tests/bad/commands.tsv), artefacts, --list, --help.
- */
+/* rpsim's command line: bad lines (tests/bad/commands.tsv), artefacts, --list, --help. */
 #include "common/schedule/schedule_type.h"
 #include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
@@ -18,7 +17,7 @@ TestSuite(cli, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 
 
 /* ---- bad command lines ----------------------------------------------------------------------- */
 
-/* Outputs are asked for in the same command: none may be left, under any name. */
+/* Each command also asks for outputs: a refused command leaves no file, under any name. */
 #define PREFIX "--fidelity stage --trace-out @DIR@/t.json --program-out @DIR@/p.txt"
 
 static rp_test_outcome run_with_outputs(const char *line)
@@ -31,7 +30,7 @@ Test(cli, bad_commands_are_refused)
     rp_test_refusals(COMMANDS, 60, run_with_outputs);
 }
 
-/* Names and arguments may hold anything: a message stays one line that no terminal obeys. */
+/* Whatever bytes an argument has, a message stays a line that no terminal obeys. */
 Test(cli, messages_are_one_short_line)
 {
     static const struct {
@@ -102,7 +101,7 @@ Test(cli, read_only_output_is_refused)
               "%s", result.messages);
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- everything else ------------------------------------------------------------------------- */
 
 Test(cli, lists_name_what_there_is)
 {
@@ -121,7 +120,7 @@ Test(cli, lists_name_what_there_is)
     }
 }
 
-/* Every option of the contract; those that do not exist yet are unknown and not in --help. */
+/* --help names every option of the contract, and none that does not exist yet. */
 Test(cli, help_names_every_option)
 {
     static const char *const options[] = {
@@ -147,7 +146,7 @@ Test(cli, help_names_every_option)
     cr_expect(strstr(rp_test_rpsim_well("--version").output, "rpsim ") != NULL);
 }
 
-/* Metrics of one iteration; the program file knows no more of them. */
+/* A program file gives the same metrics as the run that wrote it. */
 static void check_program_file(const char *schedule)
 {
     static const char *const keys[] = {
@@ -180,8 +179,7 @@ static void check_program_file(const char *schedule)
 Test(cli, program_files_run_again)
 {
     for (uint32_t s = 0; s < rp_schedule_count; s++) {
-        if (!rp_is_data_parallel(
-                &rp_schedules[s]->traits)) { /* these exist at hardware fidelity only */
+        if (!rp_is_data_parallel(&rp_schedules[s]->traits)) { /* only at hardware fidelity */
             check_program_file(rp_schedules[s]->name);
         }
     }

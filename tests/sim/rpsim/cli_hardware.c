@@ -1,4 +1,4 @@
-/* rpsim --fidelity hardware as a user runs it. */
+/* rpsim --fidelity hardware. */
 #include "common/base/log.h"
 #include "common/schedule/schedule_type.h"
 #include "tests/support/ask_store.h"
@@ -18,7 +18,7 @@ static json_t *run(const char *line)
     return rp_test_rpsim_rows("--fidelity hardware --format json", line);
 }
 
-/* The contract of cli.md: hardware where nothing is said. */
+/* cli.md: hardware is the default. */
 Test(cli_hardware, is_the_default)
 {
     rp_test_outcome outcome = rp_test_rpsim_well("--schedule roundpipe --gpus 8 --format json");
@@ -32,9 +32,8 @@ Test(cli_hardware, is_the_default)
     json_decref(said);
 }
 
-/* The library's pieces where nothing is said. Each of the 28 layers, of 96 MiB and the norms, goes
- * up twice, and the table, of 594 MiB, three times: 56 + 3 x 3 pieces, or 56 x 4 + 3 x 19 of 32
- * MiB. */
+/* The default is the library's piece. Each of the 28 layers (96 MiB and norms) goes up twice, the
+ * table (594 MiB) three times: 56 + 3 x 3 pieces, or 56 x 4 + 3 x 19 of 32 MiB. */
 Test(cli_hardware, pieces_are_the_librarys_or_smaller)
 {
     static const char *const lines[] = {"", "--piece-mb 256", "--piece-mb 32"};
@@ -83,9 +82,9 @@ Test(cli_hardware, every_schedule)
     json_decref(rows);
 }
 
-/* Two GPUs without peers, M microbatches of 4 sequences of 2048 tokens: ids up, four boundaries (an
- * activation and a gradient, down and up, of 2 x 2048 bytes per token) and no two transfers on one
- * link at a time; 20.97 GB/s. With one microbatch GPU 0 waits for all four of its boundaries. */
+/* Two GPUs without peer links, M microbatches of 4 sequences of 2048 tokens: ids up and four
+ * boundaries (activation and gradient, down and up) of 2 x 2048 bytes per token, in turn on a link
+ * of 20.97 GB/s. With a single microbatch GPU 0 waits for all four boundaries. */
 Test(cli_hardware, communication_of_two_gpus)
 {
     for (uint32_t m = 1; m <= 4; m *= 4) {
@@ -103,8 +102,8 @@ Test(cli_hardware, communication_of_two_gpus)
     }
 }
 
-/* Exposed communication is the time that --explain attributes to transfers, where no sums come
- * behind a GPU's last op. */
+/* --explain attributes exactly the exposed communication to transfers, unless sums follow a GPU's
+ * last op. */
 Test(cli_hardware, exposed_communication_is_the_attribution)
 {
     json_t *rows = run("--schedule roundpipe,zero2,fsdp --gpus 4 --iterations 1 --explain");
@@ -119,7 +118,7 @@ Test(cli_hardware, exposed_communication_is_the_attribution)
         }
         cr_expect(gt(dbl, sum, 0));
         double behind = rp_test_json_number(row, "comm_exposed_ms") - sum;
-        bool gathers = i == 1; /* zero2: all weights, when their shares are stepped */
+        bool gathers = i == 1; /* zero2 gathers all weights after the step */
         cr_expect(gt(dbl, behind, gathers ? 1 : -1e-6));
         cr_expect(le(dbl, behind, gathers ? rp_test_json_number(row, "drain_ms") : 1e-6));
     }
@@ -143,7 +142,7 @@ Test(cli_hardware, published_configuration)
     json_decref(rows);
 }
 
-/* A lowered program that is written, read and run again gives the same times. */
+/* A lowered program gives the same times after writing and reading. */
 Test(cli_hardware, program_round_trip)
 {
     for (size_t i = 0; i < rp_schedule_count; i++) {
@@ -166,7 +165,7 @@ Test(cli_hardware, program_round_trip)
     }
 }
 
-/* Of a program of two iterations everything but the rate is of both, and what is of one is null. */
+/* Only the rate is per iteration; values defined for a single iteration are null. */
 Test(cli_hardware, program_of_two_iterations)
 {
     char line[1024];
@@ -181,7 +180,7 @@ Test(cli_hardware, program_of_two_iterations)
     const json_t *two = json_array_get(read, 0);
     double makespan_ms = rp_test_json_number(two, "makespan_ms");
     cr_expect(gt(dbl, makespan_ms, 1.5 * rp_test_json_number(one, "makespan_ms")));
-    /* The second one begins where the first one has ended, up to what both lose at their ends. */
+    /* The second iteration begins as the first ends, except for both ends' loss. */
     double period_ms = rp_test_json_number(two, "iteration_ms");
     double tokens = 8.0 * 4 * 2048 / (period_ms * 1e-3);
     cr_expect(epsilon_eq(dbl, period_ms, makespan_ms / 2, 0.01 * makespan_ms));
@@ -215,8 +214,8 @@ Test(cli_hardware, program_of_two_iterations)
     sqlite3_close(database);
 }
 
-/* 16 microbatches of 4 sequences of 2048 tokens: tokens/s follow the iteration, never the makespan;
- * of one asynchronous iteration both are unknown, a synchronous one is its makespan. */
+/* 16 microbatches of 4 sequences of 2048 tokens: tokens/s follow the iteration, never the makespan.
+ * A single asynchronous iteration gives neither, a synchronous iteration is its makespan. */
 Test(cli_hardware, few_iterations)
 {
     static const char *const schedules[] = {"pipedream", "1f1b", "roundpipe"};
@@ -271,7 +270,7 @@ Test(cli_hardware, unknown_period)
     rp_test_outcome noise = rp_test_rpsim(line);
     cr_expect(eq(int, noise.status, 2));
     cr_expect(ne(ptr, strstr(noise.messages, "has no period"), NULL), "%s", noise.messages);
-    /* Unknown ones have no rank; with --schedule all nobody has one here. */
+    /* Unknown rows have no rank; here all of --schedule all are unknown. */
     json_t *rows = run("--schedule all --optimizer async --gpus 4 --iterations 1");
     for (size_t i = 0; i < json_array_size(rows); i++) {
         bool unknown = json_is_null(json_object_get(json_array_get(rows, i), "rank"));
@@ -280,7 +279,7 @@ Test(cli_hardware, unknown_period)
     json_decref(rows);
 }
 
-/* Systems whose program is the same with either optimizer are refused with async, and say why. */
+/* async is refused, with the reason, if it does not change a system's program. */
 Test(cli_hardware, optimizer_modes_without_effect)
 {
     char line[1024];
@@ -308,7 +307,7 @@ Test(cli_hardware, optimizer_modes_without_effect)
                  "--schedule %s --gpus 4 --microbatches 8 --iterations 2 --program-out %s/sync.txt",
                  name, folder);
         rp_test_rpsim_well(line);
-        /* Beyond the word in the header: ops or waits. */
+        /* Not only the header differs, but ops or waits. */
         char path[512];
         snprintf(path, sizeof path, "%s/async.txt", folder);
         char *async = strdup(rp_test_tool_read(path));
@@ -321,7 +320,7 @@ Test(cli_hardware, optimizer_modes_without_effect)
     }
 }
 
-/* Longer sequences and slower steps: monotone where it must be. */
+/* Longer sequences and larger batches take longer steps. */
 Test(cli_hardware, monotone_in_length_and_batch)
 {
     double before = 0;
@@ -338,7 +337,7 @@ Test(cli_hardware, monotone_in_length_and_batch)
     }
 }
 
-/* A chart of several iterations shows all of them; the store keeps what is modelled. */
+/* The chart shows all iterations; the store keeps the modelled ops. */
 Test(cli_hardware, artefacts)
 {
     char line[1024];
@@ -359,7 +358,7 @@ Test(cli_hardware, artefacts)
     cr_expect(ne(ptr, strstr(rp_test_tool_read(path), "host"), NULL)); /* the optimizer's row */
 }
 
-/* A platform that does not say what hardware fidelity needs is refused, all that lacks by name. */
+/* A platform without the keys of hardware fidelity is refused; the message names all of them. */
 Test(cli_hardware, platform_without_rates)
 {
     char path[512];
@@ -390,7 +389,7 @@ Test(cli_hardware, platform_without_rates)
     cr_expect(ne(ptr, strstr(outcome.messages, "valid are platform files"), NULL));
 }
 
-/* Adapters of experts: the host's work is in RoundPipe's times alone, and the others say so. */
+/* Only RoundPipe's times include the host's work for adapters of experts; other rows say so. */
 Test(cli_hardware, missing_host_work_is_said)
 {
     static const struct {
@@ -422,8 +421,7 @@ static char *rows_of(const char *line)
     return text;
 }
 
-/* Files of rank 32: what the option gives equals them; of another rank there is no file and no
- * measured table. */
+/* --lora-rank 32 equals the files of that rank. Rank 8 has neither file nor measured table. */
 Test(cli_hardware, lora_rank_is_the_file_with_adapters)
 {
     static const char *const models[] = {"qwen3-1.7b", "qwen3-235b"};

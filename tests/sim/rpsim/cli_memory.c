@@ -1,5 +1,5 @@
-/* Memory and --max-seqlen as a user sees them, and the published longest sequences with their gate
- * (experiments/prediction.md says what it rests on). */
+/* Memory, --max-seqlen, and the published longest sequences with their gate
+ * (experiments/prediction.md). */
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/model.h"
@@ -21,7 +21,7 @@ static json_t *run(const char *line)
     return rp_test_rpsim_rows("--fidelity hardware --format json", line);
 }
 
-/* Known for all systems at hardware fidelity, null at stage fidelity. */
+/* Known at hardware fidelity, null at stage fidelity. */
 Test(cli_memory, keys)
 {
     json_t *rows =
@@ -38,7 +38,7 @@ Test(cli_memory, keys)
             cr_expect(lt(dbl, peak, 25.32e9));
         }
         double host = rp_test_json_number(row, "peak_host_bytes");
-        cr_expect(i == 2 ? host == 0 : host > 0); /* FSDP has nothing there */
+        cr_expect(i == 2 ? host == 0 : host > 0); /* FSDP keeps nothing there */
         cr_expect(eq(ptr, json_object_get(row, "max_seqlen"), NULL));
     }
     json_decref(rows);
@@ -53,7 +53,7 @@ Test(cli_memory, keys)
     json_decref(rows);
 }
 
-/* The options are short for changes of the platform, which say so in its name. */
+/* The options are short for changes of the platform, shown in its name. */
 Test(cli_memory, memories_of_the_machine)
 {
     static const char *const pairs[][2] = {
@@ -75,7 +75,7 @@ Test(cli_memory, memories_of_the_machine)
     cr_expect(ne(ptr, strstr(negative.messages, "--gpu-memory: '-1' is not valid"), NULL));
 }
 
-/* Usable memory is what the platform says, less what it reserves (sim/model.md section 4). */
+/* Usable memory is the platform's less its reserve (sim/model.md section 4). */
 Test(cli_memory, limits_beside_peaks)
 {
     json_t *rows = run("--schedule roundpipe --gpus 4 --iterations 1 --intervals off --columns "
@@ -86,7 +86,7 @@ Test(cli_memory, limits_beside_peaks)
     json_decref(rows);
 }
 
-/* 16 B per parameter: 20.9 billion do not fit eight 24 GB cards. */
+/* 16 B per parameter: 20.9 billion do not fit eight cards of 24 GB. */
 Test(cli_memory, what_does_not_fit_says_so)
 {
     json_t *rows = run("--schedule 1f1b --model gpt-oss-20b");
@@ -103,7 +103,7 @@ Test(cli_memory, what_does_not_fit_says_so)
     cr_expect(ne(ptr, strstr(table.output, " of 25.3 GB on GPU "), NULL));
 }
 
-/* A page has one figure of a run's memory: that of JSON, which decides whether it fits. */
+/* A page shows JSON's figure, which decides whether the run fits. */
 Test(cli_memory, pages_have_the_same_figure)
 {
     static const char *const lines[] = {
@@ -168,9 +168,9 @@ static bool fits(const json_t *row)
     return json_is_true(json_object_get(row, "fits"));
 }
 
-/* 20 B per parameter (executor.md 1.6) of 32.8 billion and its stages' inputs is what RoundPipe has
- * on the host; ZeRO-Infinity 22, pinned ones rounded up (sim/run/memory/host.h), and its processes.
- * With a byte less than the peak it does not fit. */
+/* On the host RoundPipe has 20 B for each of 32.8 billion parameters (executor.md 1.6) and stage
+ * inputs. ZeRO-Infinity has 22 B, pinned buffers rounded up (sim/run/memory/host.h), and its
+ * processes. A byte less than the peak does not fit. */
 Test(cli_memory, host_memory_is_a_limit)
 {
     char line[256];
@@ -218,7 +218,7 @@ Test(cli_memory, host_memory_is_a_limit)
     cr_expect(eq(dbl, stored(line, "fits"), 1));
 }
 
-/* Runs that the host cannot hold have no rank, and a sequence may be too long for it alone. */
+/* Runs beyond host memory have no rank, and host memory alone can limit a sequence. */
 Test(cli_memory, host_memory_counts_everywhere)
 {
     json_t *rows = run("--schedule all --recompute wait --gpus 4 --iterations 1 --set "
@@ -250,7 +250,7 @@ Test(cli_memory, host_memory_counts_everywhere)
             cr_expect(fits(row));
             double limit = small == 0 ? 800e9 : 60e9;
             cr_expect(le(dbl, rp_test_json_number(row, "peak_host_bytes"), limit));
-            /* Mobius runs out of GPU memory before. */
+            /* Mobius reaches the limit of GPU memory first. */
             cr_expect(small == 0 || (i == 0 ? found < longest[i] : found == longest[i]));
             longest[i] = found;
         }
@@ -258,7 +258,7 @@ Test(cli_memory, host_memory_counts_everywhere)
     }
 }
 
-/* Memory of the host is that of all servers that the GPUs are in. */
+/* Host memory counts in all servers with GPUs in use. */
 Test(cli_memory, host_memory_of_several_servers)
 {
     static const uint32_t gpus[][2] = {{1, 1}, {8, 1}, {9, 2}, {64, 8}};
@@ -279,7 +279,7 @@ Test(cli_memory, host_memory_of_several_servers)
     json_decref(rows);
 }
 
-/* A file that does not say it: nobody claims that a run fits, but that it does not. */
+/* Without this key a run may be said not to fit, but never to fit. */
 Test(cli_memory, host_memory_unknown)
 {
     char line[512];
@@ -301,8 +301,7 @@ Test(cli_memory, host_memory_unknown)
               text);
 }
 
-/* A program that is read holds what it held when it was written: a slot for the gradients of each
- * call, where calls overlap. */
+/* A read program holds as much as the written: a gradient slot per call, where calls overlap. */
 Test(cli_memory, host_memory_of_programs)
 {
     char line[512];
@@ -324,7 +323,7 @@ Test(cli_memory, host_memory_of_programs)
     }
 }
 
-/* A list is one cell of CSV. */
+/* A list is a single cell of CSV. */
 Test(cli_memory, csv)
 {
     rp_test_outcome csv =
@@ -348,8 +347,8 @@ Test(cli_memory, max_seqlen)
     json_decref(rows);
 }
 
-/* -1 where the store has no such metric. */
-/* The store has what the row says; at stage fidelity, where nothing is known, it has nothing. */
+/* -1: the store lacks the metric. */
+/* The store has the row's values, and none at stage fidelity. */
 Test(cli_memory, stored)
 {
     static const char *const lines[] = {"--schedule 1f1b", "--schedule 1f1b --max-seqlen"};
@@ -415,8 +414,8 @@ Test(cli_memory, bad_combinations_are_refused)
     cr_expect(ne(ptr, strstr(outcome.messages, "zb-h1 recomputes nothing unless"), NULL));
 }
 
-/* Two minutes under sanitizers, for figures that do not depend on them; the other tests here take
- * the same paths on shorter searches. */
+/* Two minutes under sanitizers, which do not change figures; other tests take the same paths in
+ * shorter searches. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 static json_t *run_at(const char *what, double seq_len)
 {
@@ -447,8 +446,8 @@ static void expect_agreement(const char *what)
     json_decref(rows);
 }
 
-/* The length that the search finds is that of runs by themselves: it fits, one step more does not.
- * That holds for any length at which the search may end, also where longer ones fit again. */
+/* A run of the found length fits, and a step more does not. That holds wherever the search may end,
+ * even if longer sequences fit again. */
 Test(cli_memory, max_seqlen_agrees_with_runs)
 {
     static const char *const lines[] = {
@@ -469,10 +468,10 @@ Test(cli_memory, max_seqlen_agrees_with_runs)
     }
 }
 
-/* As prediction.accuracy_gates: what has been reached can only get better. */
-/* experiments/prediction.md: what the published partition of llama3.1-8b lacks is not the logits'.
- * The first GPU has none; of its 4 layers and table Megatron holds 20 B per parameter while it
- * steps in fp16, and 18 B all the time in bf16. */
+/* Like prediction.accuracy_gates: results can only improve. */
+/* experiments/prediction.md: the published partition of llama3.1-8b does not lack memory for
+ * logits. The first GPU has none. For its 4 layers and table Megatron holds 20 B per parameter
+ * while stepping in fp16, and 18 B always in bf16. */
 Test(cli_memory, published_partition_of_megatron)
 {
     const uint64_t layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336 + 2 * 4096;

@@ -1,4 +1,4 @@
-/* Several servers, MPT models and FSDP's reductions as a user sees them. */
+/* Several servers, MPT models and FSDP's reductions. */
 #include "common/base/text.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/model.h"
@@ -33,7 +33,7 @@ static double number(const char *options, const char *line, const char *key)
     return value;
 }
 
-/* A share of the rate is a rate. */
+/* A network efficiency of 0.5 equals half the rate. */
 Test(cli_nodes, the_network_reaches_a_share_of_its_rate)
 {
     static const char *const two = FSDP "--platform h100x8 --nodes 2 --gpus 2 --intervals off";
@@ -46,8 +46,7 @@ Test(cli_nodes, the_network_reaches_a_share_of_its_rate)
     cr_expect(gt(dbl, half, whole));
 }
 
-/* V h + s h + L (12 h^2 + 13 h) + 2 h: MosaicML's published counts, for every length of sequences.
- */
+/* V h + s h + L (12 h^2 + 13 h) + 2 h: MosaicML's published counts, at every sequence length. */
 Test(cli_nodes, mpt_parameters)
 {
     static const struct {
@@ -85,7 +84,7 @@ Test(cli_nodes, gpus_count_per_server)
         cr_expect(eq(dbl, number(FSDP, cases[i].line, "nodes"), cases[i].nodes), "%s",
                   cases[i].line);
     }
-    /* As many GPUs in fewer servers do no less. */
+    /* The same GPUs in fewer servers are at least as fast. */
     double together = number(FSDP, "--platform a100-80x8 --nodes 2 --gpus 8", "tokens_per_s");
     double apart = number(FSDP, "--platform a100-80x8 --nodes 8 --gpus 2", "tokens_per_s");
     cr_expect(ge(dbl, together, apart));
@@ -111,22 +110,22 @@ Test(cli_nodes, refusals)
     }
 }
 
-/* Bytes of the collectives of one kind, all GPUs together, in a program's text. */
+/* Bytes of a kind of collective in a program's text, summed over GPUs. */
 static uint64_t bytes_of(const char *program, const char *kind)
 {
     uint64_t sum = 0;
     for (const char *at = strstr(program, kind); at != NULL; at = strstr(at + 1, kind)) {
         const char *end = at + strlen(kind);
-        end += strspn(end, "0123456789"); /* its microbatch */
+        end += strspn(end, "0123456789"); /* skips its microbatch */
         bool op = strncmp(end, " bytes ", strlen(" bytes ")) == 0;
         sum += op ? strtoull(end + strlen(" bytes "), NULL, 10) : 0;
     }
     return sum;
 }
 
-/* One step of m microbatches per GPU: each gathers the blocks twice and the root once, and reduces
- * everything once, or the step does; (n - 1) / n of the bytes pass each GPU. The tied table counts
- * at both ends. */
+/* Each microbatch gathers the blocks twice and the root once. Everything is reduced once per
+ * microbatch or step. Each GPU passes on (n - 1) / n of the bytes. The tied table counts at both
+ * ends. */
 Test(cli_nodes, bytes_of_collectives)
 {
     static const struct {
@@ -168,7 +167,7 @@ Test(cli_nodes, bytes_of_collectives)
     }
 }
 
-/* Hidden rows are of these kinds: more of anything that takes time takes more of it. */
+/* Faster machines are faster, and more work takes longer: the same order as in hidden rows. */
 Test(cli_nodes, times_are_plausible)
 {
     static const char *const platforms[] = {"a100-40x8", "a100-80x8", "h100x8"};
@@ -182,7 +181,7 @@ Test(cli_nodes, times_are_plausible)
         before = rate;
     }
 #define LONG "--schedule fsdp --dtype bf16 --iterations 2 --format json --platform a100-80x8 "
-    /* As many tokens in longer sequences, more layers, recompute: each costs. */
+    /* The same tokens in longer sequences, recompute, more layers: each costs time. */
     const char *lines[] = {"--model mpt-1b --microbatch-size 8 --seq-len 2048 --recompute none",
                            "--model mpt-1b --microbatch-size 2 --seq-len 8192 --recompute none",
                            "--model mpt-1b --microbatch-size 2 --seq-len 8192 --recompute wait",
@@ -194,7 +193,7 @@ Test(cli_nodes, times_are_plausible)
     }
 }
 
-/* Gradients that each microbatch reduces need no room for a whole model between microbatches. */
+/* Reducing in each microbatch needs no room for a whole model's gradients. */
 Test(cli_nodes, memory_of_reductions)
 {
     double peaks[2];

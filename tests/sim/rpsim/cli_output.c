@@ -1,4 +1,4 @@
-/* Output of rpsim: JSON, CSV and key=value, each key and value. */
+/* rpsim's JSON, CSV and key=value: every key and value. */
 #include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
@@ -20,7 +20,7 @@ typedef enum value_type {
     WHOLE,
     NUMBER,
     NUMBER_OR_NULL,
-    ROUND,   /* a number, "all", or null where the schedule has no rounds */
+    ROUND,   /* a number, "all", or null for a schedule without rounds */
     NOTHING, /* null at stage fidelity */
 } value_type;
 
@@ -129,7 +129,7 @@ Test(cli_output, default_run_is_the_documented_one)
     json_decref(rows);
 }
 
-/* 3.6 million tokens take 1000 / (tokens/s) hours; without --tokens nothing is said of either. */
+/* 3.6 million tokens take 1000 / (tokens/s) hours; without --tokens there is neither key. */
 Test(cli_output, hours_and_cost_of_tokens)
 {
     json_t *rows = rp_test_rpsim_json("--schedule roundpipe,1f1b --tokens 3.6M --usd-per-hour 2.5");
@@ -146,8 +146,7 @@ Test(cli_output, hours_and_cost_of_tokens)
     json_decref(rows);
 }
 
-/* Scripts compare outputs byte for byte: what differs from run to run is there when it is asked
- * for. */
+/* Scripts compare outputs byte for byte, so values that vary between runs must be asked for. */
 Test(cli_output, only_timings_differ_from_run_to_run)
 {
     static const char *const formats[] = {"--format json", "--format csv"};
@@ -197,7 +196,7 @@ Test(cli_output, csv_equals_json)
 
 /* ---- key=value ------------------------------------------------------------------------------- */
 
-/* formats.md 4, in order; the column of the published table, "" where it has none. */
+/* formats.md 4, in order, with the published table's column or "". */
 static const struct {
     const char *key;
     const char *column;
@@ -222,8 +221,8 @@ static const struct {
     {"output", ""},
 };
 
-/* "key=value", four decimals, a '%' where it is a ratio. Both sides round binary fractions: where
- * the fifth decimal is a five, the fourth may differ by one. */
+/* "key=value", four decimals, '%' for ratios. Both sides round binary fractions: if the fifth
+ * decimal is a five, the fourth may differ by 1. */
 static void check_kv_line(const char *line, const char *key, const char *published)
 {
     size_t length = strlen(key);
@@ -274,7 +273,7 @@ Test(cli_output, kv_equals_the_published_log)
     }
 }
 
-/* The legend is of the columns that stand above it: few at 80 columns, all where there is place. */
+/* The legend explains shown columns only: few at 80 columns, all on a wide terminal. */
 Test(cli_output, legend_is_of_the_columns_that_are_shown)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* rpsim --flows: the golden scenarios (exact rational arithmetic, shared/golden), the forms of
- * input and output, and mistakes. */
+/* rpsim --flows: golden scenarios (exact rational arithmetic, shared/golden), input, output,
+ * mistakes. */
 #include "sim/rpsim/flows.h"
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
@@ -26,7 +26,7 @@ static void begin(void)
 
 TestSuite(flows, .init = begin, .fini = rp_test_tool_end, .timeout = 120);
 
-/* Output of --flows for a file; NULL where it is refused (with `messages`). */
+/* Output of --flows for a file; NULL if refused (with `messages`). */
 static json_t *solve_file(const char *name)
 {
     char *text = NULL;
@@ -63,7 +63,7 @@ static double end_s(const json_t *flows, size_t index)
     return json_number_value(json_object_get(json_array_get(flows, index), "end_s"));
 }
 
-/* One scenario of the file against its result. */
+/* Compares a golden scenario with a result. */
 static void compare_scenario(const json_t *golden, const json_t *result)
 {
     const char *name = rp_test_json_text(golden, "name");
@@ -100,7 +100,7 @@ Test(flows, golden_scenarios)
     json_decref(golden);
 }
 
-/* Each scenario by itself, in the form of cli.md. */
+/* A file may hold a single scenario (cli.md). */
 Test(flows, one_scenario_is_a_file_too)
 {
     json_t *golden = json_load_file(GOLDEN, 0, NULL);
@@ -114,7 +114,7 @@ Test(flows, one_scenario_is_a_file_too)
     json_decref(golden);
 }
 
-/* Ids default to places, starts to 0; order in the file is no order in time. */
+/* Ids default to places, starts to 0; the file's order is not that in time. */
 Test(flows, defaults_and_order)
 {
     json_t *result = solve("{\"link_capacity_Bps\":{\"a\":1e9,\"b\":2},\"flows\":["
@@ -134,7 +134,7 @@ Test(flows, defaults_and_order)
     json_decref(result);
 }
 
-/* A scenario of ten days: coarser ticks, still within 1e-11 of it. */
+/* Ten days have coarser ticks, still within 1e-11 of the scenario. */
 Test(flows, long_scenarios)
 {
     json_t *result = solve("{\"link_capacity_Bps\":{\"a\":3},\"flows\":["

@@ -1,4 +1,4 @@
-/* --intervals: keys, kinds, off, undecided quantities; throughput is never the makespan's. */
+/* --intervals: keys, kinds, off, undecided quantities; throughput never comes from the makespan. */
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
@@ -77,7 +77,7 @@ Test(intervals, keys)
     json_decref(off);
 }
 
-/* One draw is the run; another seed draws otherwise, and less of what is known. */
+/* A single draw equals the run. Another seed changes the draws, not the run. */
 Test(intervals, draws_and_seeds)
 {
     json_t *one = run("--schedule gpipe --format json --intervals 1");
@@ -92,7 +92,7 @@ Test(intervals, draws_and_seeds)
     json_decref(b);
 }
 
-/* Factors of 1 leave every schedule as it was: what is drawn is what was run. */
+/* The first draw has factors of 1, and repeats the run, for every schedule. */
 Test(intervals, one_draw_of_every_schedule)
 {
     json_t *rows =
@@ -107,8 +107,8 @@ Test(intervals, one_draw_of_every_schedule)
     json_decref(rows);
 }
 
-/* GPUs nobody measured: moved or computed layer times, and an interval at least twice as wide as
- * the same schedule's where they were measured. */
+/* On GPUs that nobody measured, layer times are moved or computed, and the interval is at least
+ * twice as wide. */
 Test(intervals, gpus_nobody_measured)
 {
     static const char *const platforms[] = {"rtx3090x8", "rtx5090x8", "a800x8", "h100x8", "h200x8"};
@@ -131,7 +131,7 @@ Test(intervals, gpus_nobody_measured)
         }
         json_decref(known);
     }
-    /* Where the host's part matters most the interval of the RTX 4090 is wide itself. */
+    /* Here the host matters most, and the RTX 4090's interval is wide itself. */
     json_t *known = run("--schedule roundpipe --format json --model qwen3-32b --iterations 1");
     json_t *rows = run("--schedule roundpipe --format json --model qwen3-32b --iterations 1 "
                        "--platform rtx3090x8");
@@ -171,8 +171,8 @@ Test(intervals, refusals_and_stage)
     cr_expect(ne(int, rp_test_tool_cell(&table, 0, "tokens_per_s_p90")[0], '\0'));
 }
 
-/* Where everything is moved or assumed some neighbours of the ranking are open; two that are far
- * apart are not. */
+/* With moved or assumed times some neighbours of the ranking are undecided; distant pairs are
+ * decided. */
 Test(intervals, what_is_not_decided)
 {
     rp_test_outcome open = rp_test_rpsim_well("--schedule all --platform h100x8 --intervals 8");
@@ -189,8 +189,8 @@ Test(intervals, what_is_not_decided)
     cr_expect(strstr(off.output, " draws") == NULL, "%s", off.output);
 }
 
-/* Of less than a steady state tokens_per_s is an estimate or nothing: never a step's tokens over
- * the makespan, and near what 16 iterations say. */
+/* Without a steady state tokens_per_s is an estimate or null: never a step's tokens over the
+ * makespan, and near the rate of 16 iterations. */
 Test(intervals, short_asynchronous_runs)
 {
     static const char *const schedules[] = {"roundpipe", "pipedream"};

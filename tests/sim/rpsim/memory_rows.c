@@ -1,5 +1,5 @@
-/* Memory that others have measured (tests/golden/memory_rows.csv), and that DeepSpeed estimates,
- * predicted from a command line. */
+/* Memory measured by others (tests/golden/memory_rows.csv) and estimated by DeepSpeed, against
+ * rpsim. */
 #include "common/base/text.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
@@ -16,7 +16,8 @@ static double number(const rp_csv *rows, uint32_t row, const char *header)
     return strtod(rp_test_tool_cell(rows, row, header), NULL);
 }
 
-/* A config.json: hidden and intermediate size, layers, heads, key-value heads, vocabulary. */
+/* Writes a config.json: hidden and intermediate size, layers, heads, key-value heads, vocabulary.
+ */
 static const char *write_model(const char *family, const char *const shape[6])
 {
     static char path[256];
@@ -33,7 +34,7 @@ static const char *write_model(const char *family, const char *const shape[6])
     return path;
 }
 
-/* Bytes that the row's `what` means. */
+/* The run's bytes that `what` names. */
 static double predicted_of(const json_t *run, const char *what)
 {
     const json_t *gpus = json_object_get(run, "peak_gpu_bytes");
@@ -88,7 +89,7 @@ Test(memory_rows, predictions_are_within_their_gates)
     }
 }
 
-/* Peak of a GPU beside what is there before any buffer (traces/platforms/b200x8.yaml). */
+/* A GPU's peak less memory taken before any buffer (traces/platforms/b200x8.yaml). */
 static double states_of(const char *model, const char *schedule, uint32_t gpus, double *parameters)
 {
     char line[256];
@@ -105,10 +106,10 @@ static double states_of(const char *model, const char *schedule, uint32_t gpus, 
     return bytes;
 }
 
-/* DeepSpeed 0.17.5, estimate_zero2_model_states_mem_needs: 2 P + 18 P / N; it leaves out the flat
- * copy that step() makes, 2 P / N. estimate_zero3_model_states_mem_needs: 18 P / N and two copies
- * of the largest layer; it takes a step of the whole shard and leaves out 16-bit gradients and the
- * flat copy, 2 P / N each, which sub-groups of 1e9 bound from there on: 6e9 in place of 6 P / N. */
+/* DeepSpeed 0.17.5, estimate_zero2_model_states_mem_needs: 2 P + 18 P / N, without step()'s flat
+ * copy, 2 P / N. estimate_zero3_model_states_mem_needs: 18 P / N and two copies of the largest
+ * layer. That steps the whole shard, and lacks 16-bit gradients and the flat copy, 2 P / N each;
+ * from 1e9 parameters on sub-groups bound these: 6e9 in place of 6 P / N. */
 Test(memory_rows, states_are_deepspeeds_estimates_and_what_these_leave_out)
 {
     static const char *const shapes[][6] = {
@@ -129,7 +130,7 @@ Test(memory_rows, states_are_deepspeeds_estimates_and_what_these_leave_out)
             double live = 16 * p / n + 2e9 + bucket;
             double most = live > estimate ? live : estimate;
             cr_expect(ge(dbl, zero3, 0.999 * most), "%zu on %u", i, n);
-            /* a large head or embedding while it runs, where the step is smaller */
+            /* if the step is small, a running large head or embedding needs more */
             cr_expect(le(dbl, zero3, 1.001 * (p / n < 1e9 ? most + 4e9 : most)), "%zu on %u", i, n);
         }
     }

@@ -1,6 +1,6 @@
-/* Numbers of every text that is read: where one stands too large, or negative, the reader refuses
- * it with its line, or what was read has it exactly. None wraps. Plain tests put each value in each
- * kind of place once; with RP_LONG in every place. */
+/* Numbers in every text format: a value that is too large or negative is refused with its line, or
+ * read exactly. None wraps. Plain tests put each value once in each kind of place, RP_LONG in every
+ * place. */
 #include "common/base/log.h"
 #include "common/inputs/costs.h"
 #include "common/inputs/model.h"
@@ -35,11 +35,11 @@ static const char *const values[] = {"2147483648",
                                      "1e30"};
 
 static char messages[4096];
-static rp_program *program; /* of the timeline that is read */
+static rp_program *program; /* of the timeline being read */
 
 TestSuite(numbers, .init = rp_test_tool_begin, .fini = rp_test_tool_end);
 
-/* ---- readers, which write again what they have read ------------------------------------------ */
+/* ---- readers, which write the read text again ------------------------------------------------ */
 
 typedef rp_status (*reread)(const char *text, size_t length, FILE *again);
 
@@ -47,7 +47,7 @@ static rp_status read_program(const char *text, size_t length, FILE *again)
 {
     rp_program *read = NULL;
     RP_TRY(rp_program_read("numbers", text, length, &read));
-    double bytes = 0; /* of what may be added up */
+    double bytes = 0; /* of all that a reader may sum */
     for (uint32_t i = 0; i < read->buffer_count; i++) {
         bytes += (double)read->buffers[i].bytes;
     }
@@ -69,7 +69,7 @@ static rp_status read_timeline(const char *text, size_t length, FILE *again)
     return RP_OK;
 }
 
-/* Without its program, as rpdiff reads it: from a file. */
+/* From a file, without its program, as in rpdiff. */
 static rp_status read_rows(const char *text, size_t length, FILE *again)
 {
     rp_read_timeline read = {0};
@@ -117,7 +117,7 @@ static rp_status read_model(const char *text, size_t length, FILE *again)
 
 /* ---- every place of a text ------------------------------------------------------------------- */
 
-/* A number: where it is, its line, and what stands in its place in other lines of the kind. */
+/* A number: position, line, and the key shared by all lines of its kind. */
 typedef struct place {
     size_t begin, end, line;
     char key[96];
@@ -128,7 +128,7 @@ static bool is_number_byte(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Lines of a kind are equal but for their digits. */
+/* Lines of a kind differ in digits only. */
 static void name_place(const char *text, size_t begin_of_line, place *p)
 {
     size_t used = 0;
@@ -174,7 +174,7 @@ static const char *with(const char *text, const place *p, const char *value)
     return copy;
 }
 
-/* True where `again` has the value, as it was put or as the double that it is. */
+/* True if `again` has the value, as text or as the same double. */
 static bool has_value(const char *again, const char *value)
 {
     char number[64];
@@ -286,7 +286,7 @@ Test(numbers, of_models_platforms_and_costs)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* A program with `count` more buffers of so many bytes. */
+/* Reads a program with `count` more buffers of `bytes` each. */
 static rp_status read_buffers(uint32_t count, uint64_t bytes, rp_program **program_out)
 {
     rp_program *small = NULL;
@@ -309,8 +309,8 @@ static rp_status read_buffers(uint32_t count, uint64_t bytes, rp_program **progr
     return status;
 }
 
-/* As many as there may be are added up exactly, with the most that an allocator may take; one more
- * is refused where it stands. */
+/* The highest allowed count is summed exactly, with the most that an allocator may take. The next
+ * buffer is refused at its place. */
 Test(numbers, sums_of_buffers)
 {
     rp_program *p = NULL;
@@ -336,9 +336,9 @@ Test(numbers, sums_of_buffers)
               "%s", messages);
 }
 
-/* ---- files that are no text, and JSON -------------------------------------------------------- */
+/* ---- binary files and JSON ------------------------------------------------------------------- */
 
-/* Two nodes of a rank, one after the other, with an attribute of a value each. */
+/* Two consecutive nodes of a rank, each with an attribute. */
 static rp_status run_chakra(const char *name, rpsim_chakra_type type, uint64_t value,
                             int64_t *makespan_ps)
 {
@@ -375,17 +375,17 @@ static rp_status run_chakra(const char *name, rpsim_chakra_type type, uint64_t v
     return status;
 }
 
-/* Times of traces: both nodes take the GPU, or the link of 1e12 bytes per second, in turn. All
- * nodes together take at most 4e18 ps. */
+/* Times of traces: both nodes in turn take the GPU, or the link of 1e12 bytes per second. All nodes
+ * together take at most 4e18 ps. */
 Test(numbers, of_chakra)
 {
     static const struct {
         const char *name;
         rpsim_chakra_type type;
-        double ps; /* of one */
+        double ps; /* of a node */
         int turns;
     } numbers[] = {{"duration", RPSIM_CHAKRA_COMP, 1e6, 2},
-                   {"rp_ns", RPSIM_CHAKRA_COMP, 1e3, 1}, /* as it happened: beside each other */
+                   {"rp_ns", RPSIM_CHAKRA_COMP, 1e3, 1}, /* as recorded: side by side */
                    {"tensor_size", RPSIM_CHAKRA_MEM_LOAD, 1, 2}};
     for (size_t i = 0; i < COUNT(numbers); i++) {
         for (size_t v = 0; v < COUNT(values); v++) {
@@ -418,7 +418,7 @@ static rp_test_outcome run_file(const char *program_name, const char *options, c
                             program_name, line);
 }
 
-/* One flow alone on its link: it starts, and takes bytes / capacity. */
+/* A flow alone on its link takes bytes / capacity. */
 Test(numbers, of_flows)
 {
     static const double plain[] = {8, 1, 4}; /* capacity, start, bytes */
@@ -452,7 +452,7 @@ Test(numbers, of_flows)
     }
 }
 
-/* One GPU's plan of three layers in one stage: its workload is all their times (planner.md). */
+/* A GPU's plan of three layers in a stage: its workload is their sum (planner.md). */
 Test(numbers, of_plans)
 {
     for (size_t v = 0; v < COUNT(values); v++) {

@@ -1,5 +1,5 @@
-/* Types and accumulations of runs: the sweep over all platforms, models and types; executed FLOP
- * against published formulas; what is asked for, and what is refused. */
+/* Types and accumulations: all platforms, models and types; executed FLOP against published
+ * formulas; requests and refusals. */
 #include "common/base/log.h"
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"
@@ -24,12 +24,12 @@ TestSuite(types, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout 
 
 typedef struct answer {
     double tokens_per_s;
-    double share; /* of the peak */
+    double share; /* of the peak rate */
     rp_arithmetic arithmetic;
-    bool computed; /* times that nobody has measured on any GPU */
+    bool computed; /* not measured on any GPU */
 } answer;
 
-/* The answer of a command line of rpsim, in this process. */
+/* rpsim's answer to a command line, in this process. */
 static answer ask(const char *line)
 {
     char text[512];
@@ -43,7 +43,7 @@ static answer ask(const char *line)
         words[count++] = word;
     }
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
-    char messages[2048]; /* of adapters on experts */
+    char messages[2048]; /* takes those about adapters on experts */
     rp_log_capture_begin(messages, sizeof messages);
     cr_assert(eq(int, rp_test_study_of(count, words, arena, &study), RP_OK), "%s", line);
     cr_assert(eq(int, rpsim_study_run(&study, NULL), RP_OK), "%s", line);
@@ -59,14 +59,14 @@ static answer ask(const char *line)
     return found;
 }
 
-/* Slower by what peaks say at most, and never faster. */
+/* Never faster, and slower by at most the ratio of the peaks. */
 static void expect_between(const char *line, double speed, double of, double least)
 {
     cr_expect(le(dbl, speed, of * (1 + ROUNDING)), "%s: %g, %g", line, speed, of);
     cr_expect(ge(dbl, speed, of * least * (1 - ROUNDING)), "%s: %g, %g", line, speed, of);
 }
 
-/* @param bound products limit the run */
+/* @param bound whether products limit the run */
 static void check_types(const char *base, const rp_platform *p, bool bound)
 {
     static const struct {
@@ -100,8 +100,8 @@ static void check_types(const char *base, const rp_platform *p, bool bound)
     cr_expect(eq(dbl, plain.tokens_per_s, expected->tokens_per_s), "%s", base);
 }
 
-/* bf16 is not free, LoRA does not beat the peak, and fp32 is fp32: with full training and adapters,
- * times that were measured, moved and computed. A sample; with RP_LONG all of them. */
+/* bf16 is not free, LoRA does not beat the peak, fp32 is fp32: full training and adapters, with
+ * measured, moved and computed times. A sample; all with RP_LONG. */
 Test(types, every_platform_model_and_type)
 {
     const char **models = NULL;
@@ -123,7 +123,7 @@ Test(types, every_platform_model_and_type)
         }
         cr_assert(eq(int, rp_model_load(name, arena, &model), RP_OK));
         cr_assert(eq(int, rp_platform_load(platforms[place], arena, &p), RP_OK));
-        bool one = k % 2 != 0; /* a pipeline of small layers waits for its host, or for memory */
+        bool one = k % 2 != 0; /* small layers wait for the host or for memory */
         bool bound = one && model.hidden >= 1024;
         bool adapts = model.lora_rank == 0 && !model.plain_mlp;
         snprintf(line, sizeof line,
@@ -145,7 +145,7 @@ static const json_t *first(const json_t *rows)
     return json_array_get(rows, 0);
 }
 
-/* FLOP of a token by what a run says of itself. */
+/* FLOP per token, from the run's own figures. */
 static double flop_per_token(const json_t *row)
 {
     return 1e12 * rp_test_json_number(row, "tflops_per_gpu") * rp_test_json_number(row, "gpus") /
@@ -153,8 +153,8 @@ static double flop_per_token(const json_t *row)
 }
 
 /* Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
- * Megatron-LM" (2021), equation 3, with every layer computed again:
- * F = 96 B s l h^2 (1 + s / 6 h + V / 16 l h). Parts of a step are spread over any GPUs. */
+ * Megatron-LM" (2021), equation 3, with every layer recomputed:
+ * F = 96 B s l h^2 (1 + s / 6 h + V / 16 l h). A step's parts may be on any GPUs. */
 Test(types, executed_flop_of_a_gpt)
 {
     static const char *const layouts[] = {
@@ -180,8 +180,9 @@ Test(types, executed_flop_of_a_gpt)
     }
 }
 
-/* Hu et al., "LoRA" (2021), section 4: gradients of frozen matrices are not computed. Of qwen3-1.7b
- * by its config.json; attention is causal: half of 4 s H h per token, backward 2.5 times that. */
+/* Hu et al., "LoRA" (2021), section 4: gradients of frozen matrices are not computed. Sizes from
+ * qwen3-1.7b's config.json. Causal attention takes half of 4 s H h per token, and 2.5 times that
+ * backward. */
 Test(types, executed_flop_of_adapters)
 {
     double d = 2048, q = 2048, kv = 1024, f = 6144, layers = 28, vocab = 151936, rank = 8;
@@ -208,7 +209,7 @@ Test(types, executed_flop_of_adapters)
     }
 }
 
-/* ---- as a user says it ----------------------------------------------------------------------- */
+/* ---- types on the command line --------------------------------------------------------------- */
 
 static void write_costs(const char *name, const char *more)
 {
@@ -236,8 +237,8 @@ static void expect_type(const char *line, const char *dtype, const char *accumul
     json_decref(rows);
 }
 
-/* A table that is given says the type of its run; one that does not is any, aloud where it is of
- * another one than all before. */
+/* A given table sets the run's type. A table without a type serves any type, with a warning unless
+ * it is the former default. */
 Test(types, tables_that_are_given)
 {
     write_costs("brain.yaml", "dtype: bf16\n");
@@ -256,7 +257,7 @@ Test(types, tables_that_are_given)
     cr_expect(eq(str, (char *)(uintptr_t)outcome.messages, ""));
 }
 
-/* A table of times that no GPU reaches is used, and doubted. */
+/* A table of times beyond any GPU's peak is used, with a doubt. */
 Test(types, a_table_above_the_peak)
 {
     rp_test_outcome outcome = rp_test_rpsim(
@@ -264,10 +265,10 @@ Test(types, a_table_above_the_peak)
     cr_expect(eq(int, outcome.status, 0), "%s", outcome.messages);
     const char *said = strstr(outcome.messages, "of their peak of 330.3 TFLOP/s (fp16 with fp16");
     cr_assert(ne(ptr, (void *)(uintptr_t)said, NULL), "%s", outcome.messages);
-    cr_expect(eq(ptr, strstr(said, "warning"), NULL), "%s", outcome.messages); /* once */
+    cr_expect(eq(ptr, strstr(said, "warning"), NULL), "%s", outcome.messages); /* not twice */
 }
 
-/* The answer says what it is for. */
+/* The answer names its type. */
 Test(types, answers_say_it)
 {
     rp_test_outcome outcome = rp_test_rpsim_well("--schedule 1f1b --intervals off");
