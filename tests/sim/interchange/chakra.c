@@ -1,5 +1,5 @@
-/* Chakra execution traces: what is exported runs as it ran; traces of other programs
- * (tests/golden/chakra) and mistakes. checks.chakra holds the export against Google's library. */
+/* Chakra execution traces: our runs exported and imported, other programs' traces
+ * (tests/golden/chakra), mistakes. checks.chakra reads exports with Google's library. */
 #include "sim/interchange/chakra.h"
 #include "common/base/log.h"
 #include "sim/run/case.h"
@@ -115,13 +115,13 @@ Test(chakra, traces_of_other_programs)
     /* 2 (n - 1) / n of 1 MiB through each of 4 ranks at 4 GB/s */
     cr_expect(eq(i64, run_golden("all_reduce", 4), 393216000));
     cr_expect(eq(i64, ranks[3].collective_ps, 393216000));
-    /* worked out in chakra.py, microseconds */
+    /* as computed in chakra.py, microseconds */
     cr_expect(eq(i64, run_golden("pipe", 2), 375000000));
     cr_expect(eq(i64, ranks[0].compute_ps, 150000000));
     cr_expect(eq(i64, ranks[0].send_ps, 25000000));
     cr_expect(eq(i64, ranks[1].compute_ps, 230000000));
     cr_expect(eq(i64, ranks[1].cpu_ps, 20000000));
-    /* two loads, 3 GB at 10 GB/s, and a store beside them */
+    /* two loads of 3 GB at 10 GB/s, and a store beside them */
     cr_expect(eq(i64, run_golden("memory", 1), 300000000000));
     cr_expect(eq(i64, ranks[0].memory_ps, 400000000000));
 }
@@ -144,8 +144,7 @@ static void export_all(const rp_timeline *timeline, int64_t hop_ps)
     }
 }
 
-/* All start and end times, not only the makespan, hang on the dependencies: each rank ends when its
- * GPU does. */
+/* Compares all start and end times: each rank must end with its GPU. */
 static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t microbatches,
                        rp_recompute recompute)
 {
@@ -210,12 +209,12 @@ Test(chakra, every_schedule_runs_as_it_ran)
 
 /* ---- mistakes -------------------------------------------------------------------------------- */
 
-/* A trace is a list of messages; in these texts each is behind its length. */
+/* A trace is a list of messages, each after its length. */
 #define METADATA                                                                                   \
     "\x07\x0a\x05"                                                                                 \
     "0.0.4"
 #define FILE_OF(text) METADATA text
-/* COMP node of an id from 1 to 127, waiting for another. */
+/* COMP node with an id from 1 to 127 that waits for another. */
 #define COMP(id) "\x04\x08" id "\x18\x04"
 #define COMP_AFTER(id, parent) "\x07\x08" id "\x18\x04\x2a\x01" parent
 /* SEND or RECV node with src, dst and tag 1 */
@@ -331,9 +330,9 @@ Test(chakra, bad_traces)
 /* A ring, and the form of its nodes. */
 typedef struct ring {
     uint32_t ranks;
-    bool names_source; /* of RECVs as well as SENDs, likewise destinations */
+    bool names_source; /* in RECVs as well as SENDs; destinations likewise */
     bool names_destination;
-    bool names_tag;   /* the step; otherwise none has one */
+    bool names_tag;   /* the step; otherwise there are no tags */
     bool packed;      /* dependencies */
     uint32_t integer; /* field of the attributes' values */
 } ring;
@@ -361,7 +360,7 @@ static void put_dependency(rp_protobuf_writer *node, const ring *r, uint64_t id)
     rp_protobuf_writer_fini(&list);
 }
 
-/* A part goes to the next rank in each step, which sends it on. Ids: 2 step, 2 step + 1. */
+/* In each step a rank sends the part that it has just received. Ids: 2 step, 2 step + 1. */
 static void put_step(rp_protobuf_writer *file, const ring *r, uint32_t rank, uint32_t step,
                      bool sends)
 {
@@ -409,9 +408,9 @@ static int64_t run_ring(const ring *r)
     return run_trace();
 }
 
-/* An all-reduce of a ring takes 2 (n - 1) steps of a part each (Patarasuk and Yuan, Bandwidth
- * optimal all-reduce algorithms, 2009). ASTRA-sim's custom collectives (examples/system/
- * custom_collectives) name the other end alone: it is the same ring. */
+/* A ring's all-reduce takes 2 (n - 1) steps of a part each (Patarasuk and Yuan, Bandwidth optimal
+ * all-reduce algorithms, 2009). Nodes of ASTRA-sim's custom collectives (examples/system/
+ * custom_collectives) name the other end only, and mean the same ring. */
 Test(chakra, rings_that_name_one_end)
 {
     static const uint32_t integers[] = {RPSIM_CHAKRA_ATTRIBUTE_INT32, RPSIM_CHAKRA_ATTRIBUTE_INT64,
@@ -445,7 +444,7 @@ static json_t *imported(void)
     return root;
 }
 
-/* At hardware fidelity, where transfers take turns and hosts launch late, to the picosecond. */
+/* At hardware fidelity, where transfers queue and hosts launch late: equal to the picosecond. */
 Test(chakra_cli, runs_as_it_ran)
 {
     static const char *const cases[] = {
@@ -473,7 +472,7 @@ Test(chakra_cli, runs_as_it_ran)
     }
 }
 
-/* The bytes that Google's library has read and would write (tests/golden/chakra/README.md). */
+/* Google's library reads and would write these bytes (tests/golden/chakra/README.md). */
 Test(chakra_cli, writes_the_golden_bytes)
 {
     rp_test_rpsim_well("--schedule 1f1b --gpus 2 --microbatches 2 --fidelity stage --chakra-out "

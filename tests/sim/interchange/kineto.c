@@ -1,5 +1,5 @@
-/* rpimport --kineto: the ranges of PyTorch's own traces (tests/golden/kineto), made-up traces of
- * GPUs, and mistakes. */
+/* rpimport --kineto: ranges of PyTorch's traces (tests/golden/kineto), made-up traces of GPUs,
+ * mistakes. */
 #include "sim/interchange/kineto.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
@@ -68,7 +68,7 @@ static const rpsim_range_summary *find(uint32_t stage, const char *type, const c
     return NULL;
 }
 
-/* Counts, medians, least, means and deviations are those that Python finds. */
+/* Counts, medians, minima, means and deviations equal Python's. */
 Test(kineto, traces_of_pytorch)
 {
     static const char *const names[] = {"zb1p-p2v1m4", "dualpipev-p2v2m4"};
@@ -131,8 +131,8 @@ static rp_status read_text(const char *text)
 #define CPU(name, us, call) RANGE("user_annotation", name, us, call)
 #define TRACE(events) "{\"schemaVersion\":1,\"traceEvents\":[" events "]}"
 
-/* Ranges of the GPU, of which one has work on two streams; the CPU's are left out, as are other
- * events, other ranges and other phases. */
+/* Only ranges of the GPU count, here with work on two streams in one case; the CPU's, other events,
+ * ranges and phases do not. */
 Test(kineto, ranges_of_the_gpu)
 {
     const char *text = TRACE(CPU("PP:0F0", "5", "1") "," GPU("PP:0F0", "100.5", "1") "," GPU(
@@ -187,7 +187,7 @@ Test(kineto, stages_are_layers_without_a_partition)
     cr_assert(eq(u32, costs.layers, 2));
     cr_expect(eq(i64, costs.fwd_ps[0], 10000000));
     cr_expect(eq(i64, costs.bwd_ps[0], 20000000));
-    cr_expect(eq(i64, costs.bwd_input_ps[0], 10000000)); /* half: not measured */
+    cr_expect(eq(i64, costs.bwd_input_ps[0], 10000000)); /* not measured: half */
     cr_expect(eq(i64, costs.fwd_ps[1], 12000000));
     cr_expect(eq(i64, costs.bwd_ps[1], 25000000));
     cr_expect(eq(i64, costs.bwd_input_ps[1], 14000000));
@@ -195,8 +195,8 @@ Test(kineto, stages_are_layers_without_a_partition)
     cr_expect(eq(i64, costs.head_bwd_ps, 0));
 }
 
-/* Stages 0 and 1: 5 us a layer forward, 10 backward. The last one has 2 layers and takes 17 and
- * 27: 7 of both are the head's. */
+/* Stages 0 and 1 take 5 us a layer forward, 10 backward. The last stage has 2 layers and takes 17
+ * and 27: the head takes 7 of both. */
 Test(kineto, the_head_is_what_the_last_stage_takes_longer)
 {
     rp_costs costs;
@@ -215,13 +215,13 @@ Test(kineto, the_head_is_what_the_last_stage_takes_longer)
     cr_expect(eq(u32, costs.layers, 6));
     cr_expect(eq(i64, costs.head_fwd_ps, 17000000));
     cr_expect(eq(i64, costs.head_bwd_ps, 27000000));
-    /* A picosecond that cannot be shared goes to the first layer; the sum is what was measured. */
+    /* The picosecond of remainder goes to the first layer; the sum stays as measured. */
     cr_assert(eq(int, table_of(TRACE(STAGE("0", "0.000007", "0.000009")), "3", &costs), RP_OK));
     cr_expect(eq(i64, costs.fwd_ps[0], 3));
     cr_expect(eq(i64, costs.fwd_ps[0] + costs.fwd_ps[1] + costs.fwd_ps[2], 7));
 }
 
-/* The pair takes 24 where 10 and 20 are 30: 6 of the shorter's 10. */
+/* The pair takes 24 in place of 10 + 20: a saving of 6 of the shorter's 10. */
 Test(kineto, pairs_give_the_saving)
 {
     rp_costs costs;
@@ -296,8 +296,7 @@ static rp_test_outcome run(const char *line)
     return rp_test_tool_run(RPIMPORT_PATH, "rpimport", line);
 }
 
-/* The table runs, and in a pipeline with one stage per layer the stages take the medians: with one
- * GPU and one microbatch the sum of all. */
+/* With a layer per stage the stages take the medians: on a GPU with a microbatch, their sum. */
 Test(kineto_cli, makes_a_table_that_runs)
 {
     const char *line = NULL;

@@ -1,5 +1,5 @@
-/* rpimport on what the RoundPipe library prints and annotates: times that tests/golden/roundpipe's
- * make.py has planned, ranges by name, and mistakes. */
+/* rpimport on the RoundPipe library's output and annotations: times planned by
+ * tests/golden/roundpipe's make.py, ranges by name, mistakes. */
 #include "sim/interchange/roundpipe.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
@@ -68,8 +68,8 @@ Test(roundpipe, names_of_ranges)
     }
 }
 
-/* A group's backward of 12 ms, its layers' recomputes 1 and 3 ms; a second one of layers of which
- * nothing else is known: halves. */
+/* A group's backward takes 12 ms, its layers' recomputes 1 and 3 ms. Of the second group only the
+ * sum is known: halves. */
 Test(roundpipe, groups_are_shared_by_recompute)
 {
     const char *text = "[{\"ph\":\"X\",\"name\":\"L[0]B[0]Re\",\"dur\":1000},"
@@ -148,8 +148,8 @@ static void expect_line(const char *text, const char *line)
     cr_expect(strstr(text, line) != NULL, "%s in %s", line, text);
 }
 
-/* Of updates with 1.01, 1.02 and 1.03 of the planned times the middle counts, rounded to a
- * microsecond by the library; the embedding's time is the first block's. */
+/* Updates take 1.01, 1.02 and 1.03 of the planned times. The median counts, rounded to a
+ * microsecond by the library; the embedding's time counts in the first block. */
 Test(roundpipe_cli, timer_lines_become_a_table)
 {
     rp_test_outcome made = run("--timer " GOLDEN "timer.log --microbatch-size 4 --seq-len 2048 "
@@ -172,8 +172,8 @@ Test(roundpipe_cli, timer_lines_become_a_table)
     json_decref(runs);
 }
 
-/* The trace has the same times without rounding, and more of them on the CPU, which do not count.
- * Gzip or not: the same bytes. */
+/* The trace has unrounded times, and more ranges on the CPU, which do not count. Gzipped traces
+ * give the same bytes. */
 Test(roundpipe_cli, ranges_become_a_table)
 {
     rp_test_outcome made =
@@ -237,7 +237,7 @@ Test(roundpipe_cli, damaged_gzip)
     cr_assert(eq(int, rp_text_read_file(GOLDEN "trace.json.gz", SIZE_MAX, &packed), RP_OK));
     const struct {
         size_t length;
-        size_t flip; /* a byte; 0: none */
+        size_t flip; /* a byte's index; 0: none */
         const char *message;
     } cases[] = {{packed.length - 9, 0, "the compressed file ends in its middle"},
                  {3, 0, "the compressed file ends in its middle"},

@@ -1,5 +1,5 @@
-/* The side-car of a schedule CSV: what is written comes back as the same program, and what is
- * wrong is refused. */
+/* A schedule CSV's side-car: written and read, it gives the same program; wrong side-cars are
+ * refused. */
 #include "sim/interchange/torch_sidecar.h"
 #include "common/base/log.h"
 #include "common/schedule/build.h"
@@ -37,7 +37,7 @@ static void end(void)
 
 TestSuite(torch_sidecar, .init = begin, .fini = end);
 
-/* Two forward stages and three backward ones on two ranks. */
+/* Two forward and three backward stages on two ranks. */
 #define NAME "{\"x-rpsim-schedule\": 2, \"schedule\": \"mine\", \"recompute\": \"wait\", "
 #define PLACED "\"placement\": \"offload\", \"versions\": \"one\", "
 #define HEAD NAME PLACED "\"traits\": [\"one-dispatcher\"], "
@@ -126,7 +126,7 @@ Test(torch_sidecar, bad_ones_are_refused)
         {HEAD "\"microbatches\": 2, \"layers\": 4, " FORWARD BACKWARD RANKS, ROWS,
          "2 microbatches, and s.csv has 1"},
         {HEAD SIZES FORWARD BACKWARD RANKS, "0F0,2B0\n1F0,3B0\n", "5 stages, and s.csv has 4"},
-        /* The CSV, under what the side-car says of its stages. */
+        /* The CSV contradicts the side-car's stages. */
         {HEAD SIZES FORWARD BACKWARD RANKS, "0F0,2F0,4B0\n1F0,3B0\n",
          "s.csv:1: row 1, column 3: 4B0 is of stage 4, and stage 2 has 0 backwards"},
         {HEAD SIZES FORWARD BACKWARD RANKS, "0F0,2B0,2F0,4B0\n1F0,3B0\n",
@@ -148,7 +148,7 @@ Test(torch_sidecar, bad_ones_are_refused)
     }
 }
 
-/* Forward and backward stages apart, on several ranks: written and read, the cells are the same. */
+/* Separate forward and backward stages on several ranks: the cells read are those written. */
 static bool cells_come_back(const rp_schedule_type *type, uint32_t gpus, uint32_t microbatches)
 {
     rp_costs costs;
@@ -226,12 +226,12 @@ static const char *file(const char *name)
     return rp_test_tool_read(path);
 }
 
-/* With its side-car a schedule comes back as the same program to the byte, at both fidelities. */
+/* With its side-car a schedule gives the same program, byte for byte, at both fidelities. */
 Test(torch_sidecar_cli, the_same_program_comes_back)
 {
     static const struct {
         const char *schedule; /* as exported */
-        const char *beside;   /* what no file says */
+        const char *beside;   /* options that no file has */
     } cases[] = {
         {"roundpipe --fidelity stage", "--fidelity stage"},
         {"roundpipe --fidelity stage --recompute wait --gpus 4 --microbatches 10",
