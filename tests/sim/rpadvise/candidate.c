@@ -1,4 +1,4 @@
-/* Candidates as setups of a study and as command lines: what is usual is left out. */
+/* Candidates as setups of a study and as command lines without defaults. */
 #include "sim/rpadvise/candidate.h"
 #include "sim/study/study.h"
 #include "tests/support/assertions.h"
@@ -76,12 +76,12 @@ Test(candidate, everything_else_is_said)
         "--accumulate 3 --global-batch 60 "
         "--recompute early --grain layer --partition '1,2|2,1' --seed 7";
     cr_expect(eq(str, (char *)command_of(&all, &c), (char *)said));
-    c.run.zero = 1; /* what the search does not vary yet stands last */
+    c.run.zero = 1; /* settings that the search does not vary stand last */
     cr_expect(eq(int, strncmp(command_of(&all, &c), said, strlen(said)), 0));
     cr_expect(eq(str, (char *)command_of(&all, &c) + strlen(said), " --zero 1"));
 }
 
-/* A trial is a run of the candidate's command; what is run for the search alone says so. */
+/* A trial runs the candidate's command, with its own iterations, batch and explanation. */
 Test(candidate, manners)
 {
     rpsim_setup batch = work_of(models);
@@ -101,7 +101,7 @@ Test(candidate, manners)
     rpsim_study_fini(&study);
 }
 
-/* No text is read that would refuse them. */
+/* Values set in code bypass the options' parser. */
 Test(candidate, sizes_out_of_range_are_refused)
 {
     const rpsim_setup work = work_of(models);
@@ -140,7 +140,7 @@ Test(candidate, equal_in_all_decisions)
     for (int i = 0; i < 10; i++) {
         cr_expect(eq(int, rpadvise_candidate_equal(&a, &b[i]), 0), "%d", i);
     }
-    char word[] = "auto"; /* texts are compared, not their places */
+    char word[] = "auto"; /* compares texts, not pointers */
     a.run.partition = word;
     cr_expect(rpadvise_candidate_equal(&a, &b[4]));
 }

@@ -1,6 +1,5 @@
-/* rpadvise as a program: its rows, their commands, what it refuses, and how wide it is.
- * Thousands of simulations, whose code other tests run under sanitizers (search.c).
- */
+/* rpadvise: its rows, their commands, refusals, and the width of its output.
+ * Sanitized builds leave out these thousands of simulations; search.c runs the same code. */
 #include "common/base/hash.h"
 #include "common/base/text.h"
 #include "tests/support/assertions.h"
@@ -34,7 +33,7 @@ static const char *text(const json_t *row, const char *key)
     return value;
 }
 
-/* The command of a row, run by rpsim, prints the row's tokens per second, to the digit. */
+/* rpsim prints exactly the row's tokens per second for the row's command. */
 static void replay(const json_t *row)
 {
     char command[2048];
@@ -91,8 +90,8 @@ static void write_config(const char *name, const char *type)
     cr_assert(eq(int, fclose(file), 0));
 }
 
-/* The type is the model's own, as transformers 4 and 5 write it, or as asked; commands repeat it.
- */
+/* The type is the requested or the model's own, as transformers 4 and 5 write it; commands repeat
+ * it. */
 Test(advise_cli, types)
 {
     static const struct {
@@ -131,8 +130,7 @@ Test(advise_cli, types)
     }
 }
 
-/* Three servers in place of two are at most half as fast again, but for rounding of microbatches.
- */
+/* Except for rounding of microbatches, a third server adds at most half the speed. */
 Test(advise_cli, one_server_more)
 {
     rp_test_outcome outcome = advise("--model qwen3-1.7b --platform h100x8 --gpus 2 --nodes 2 "
@@ -166,7 +164,7 @@ static const char *drawn(uint64_t *state, const char *const *values, uint32_t co
     drawn(state, (const char *const[]){__VA_ARGS__},                                               \
           sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
-/* The first is one whose schedule plans with times: with faster links it planned a slower order. */
+/* Question 0 has a schedule that plans with times: with faster links it planned a slower order. */
 static void draw_question(uint32_t number, char *line, size_t size)
 {
     uint64_t state = number;
@@ -202,7 +200,7 @@ static json_t *answer_to(const char *line, uint32_t seed)
     return rows;
 }
 
-/* Additions to a server need not be used: with none is the best run slower. */
+/* Additions to a server may stay unused, so that no addition makes the best run slower. */
 static void expect_gains(const char *line, const json_t *best)
 {
     const json_t *changes = json_object_get(json_object_get(best, "answer"), "changes");
@@ -213,7 +211,7 @@ static void expect_gains(const char *line, const json_t *best)
     }
 }
 
-/* Seeds are of the intervals alone: the answer is the same for all. */
+/* Seeds change intervals only; the answer stays. */
 Test(advise_cli, additions_never_slow_down_and_seeds_decide_nothing)
 {
     bool all = getenv("RP_LONG") != NULL;
@@ -275,7 +273,7 @@ Test(advise_cli, as_wide_as_asked)
     (void)unsetenv("COLUMNS");
 }
 
-/* A server with so much host memory, in GB. */
+/* Writes a server with so much host memory, in GB. */
 static const char *server_with(const char *host_gb)
 {
     const char *key = "host_memory_gb: ";
@@ -295,8 +293,8 @@ static const char *server_with(const char *host_gb)
     return path;
 }
 
-/* Full training of a model whose state host memory does not hold: how much is missing, and what
- * would fit instead. */
+/* Full training, with more state than host memory: the answer names the gap and changes that fit.
+ */
 Test(advise_cli, nothing_fits)
 {
     (void)server_with("16");
@@ -318,8 +316,7 @@ Test(advise_cli, nothing_fits)
     cr_expect(ne(ptr, (void *)strstr(outcome.messages, "nothing fits"), NULL));
 }
 
-/* Options that ask for the change; NULL: there are none, of memory and of a server with more GPUs.
- */
+/* Options for the change; NULL for memory and larger servers, which have none. */
 static const char *options_of(const json_t *change)
 {
     static char options[64];
@@ -340,7 +337,7 @@ static const char *options_of(const json_t *change)
     return NULL;
 }
 
-/* A step's sequences are those of its microbatches. */
+/* A step has the sequences of its microbatches. */
 static void expect_batches(const json_t *changes)
 {
     for (size_t i = 0; i < json_array_size(changes); i++) {
@@ -351,8 +348,8 @@ static void expect_batches(const json_t *changes)
     }
 }
 
-/* The array has the nearest run, with what is missing (cli.md); its command prints the same; and
- * with each change that is said to help something does fit, if that is asked instead. */
+/* The array has the nearest run and its gap (cli.md); its command prints the same. With each
+ * proposed change some run fits. */
 static void check_nothing(const char *line, const char *others, double host_limit, size_t changes)
 {
     char whole[512];
@@ -407,9 +404,9 @@ Test(advise_cli, nothing_fits_has_the_nearest_and_what_helps)
 }
 
 /* DeepSpeed's ZeRO divides a batch equally among all GPUs (deepspeed/runtime/config.py: train_batch
- * is micro_batch times accumulation times world size): one sequence a step is none of its runs. The
- * adapters that are said to help fit if they are asked for, at least as fast; and one line names
- * all schedules that the system has not. */
+ * is micro_batch times accumulation times world size), so a sequence a step is impossible. The
+ * proposed adapters fit, at least as fast; a single line names all schedules that the system lacks.
+ */
 Test(advise_cli, nothing_fits_of_a_system)
 {
     static const char line[] = "--model qwen3-1.7b --gpus 2 --platform @DIR@/server.yaml --seq-len "
@@ -435,8 +432,8 @@ Test(advise_cli, nothing_fits_of_a_system)
     json_decref(asked);
 }
 
-/* Of what is slower the speed is one of a run as long as the winner's: short ones of PipeDream end
- * before its pipeline is full of weight versions. */
+/* Slower systems' speeds come from runs as long as the winner's: short runs of PipeDream end before
+ * its pipeline is full of weight versions. */
 Test(advise_cli, slower_is_slower)
 {
     rp_test_outcome outcome = advise("--model qwen3-8b --lora-rank 16 --platform rtx3090x8 "
@@ -457,7 +454,7 @@ Test(advise_cli, slower_is_slower)
     json_decref(rows);
 }
 
-/* A small budget answers, and says of what: the schedules that it left out are named. */
+/* With a small budget the answer names the schedules left out. */
 Test(advise_cli, small_budget)
 {
     rp_test_outcome outcome = advise("--model qwen3-1.7b --gpus 2 --budget 40");
@@ -475,7 +472,7 @@ Test(advise_cli, budget_too_small)
     cr_expect(ne(ptr, (void *)strstr(outcome.messages, "--budget: within 2 simulations"), NULL));
 }
 
-/* With a little more memory it fits, and says that the host's is nearly all taken. */
+/* With a little more memory it fits, and nearly fills the host. */
 Test(advise_cli, host_memory_is_a_limit)
 {
     (void)server_with("40");

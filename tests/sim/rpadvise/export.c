@@ -1,5 +1,5 @@
-/* Exports of configurations: files of each system beside golden ones, names of options beside lists
- * that the packages gave (golden/exports/packages.py), sizes, rpexec's command, and the folder. */
+/* Exports of configurations: golden files of each system, option names against the packages' own
+ * lists (golden/exports/packages.py), sizes, rpexec's command, the folder. */
 #include "sim/rpadvise/export/export.h"
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
@@ -64,7 +64,7 @@ static const char *in_folder(const char *name)
     return print("%s/%s", rp_test_tool_folder(), name);
 }
 
-/* Number of entries of a folder; -1: there is none. */
+/* Number of entries; -1: no such folder. */
 static int entries(const char *path)
 {
     DIR *folder = opendir(path);
@@ -79,7 +79,7 @@ static int entries(const char *path)
     return count - 2;
 }
 
-/* Lines of golden/exports/lines.tsv: name and rpsim's line. */
+/* Names and lines of rpsim. */
 static rp_csv golden_lines(void)
 {
     return rp_test_tool_table("lines.tsv", rp_test_tool_read(GOLDEN "/lines.tsv"), '\t');
@@ -142,7 +142,7 @@ static const char *exported(const char *line, const char *file)
     return access(path, R_OK) == 0 ? rp_test_tool_read(path) : NULL;
 }
 
-/* Words that begin with "--" are options; what follows is no concern here. */
+/* Checks words that begin with "--", not their values. */
 static uint32_t expect_arguments(const char *text)
 {
     char words[4096];
@@ -178,7 +178,8 @@ Test(export, arguments_are_megatrons)
     }
 }
 
-/* Keys of an object, and of the objects in it by their own lists; the first is a comment. */
+/* Checks the keys of an object and, by their own lists, of its objects; the first key is a comment.
+ */
 static void expect_keys(json_t *object, const char *of)
 {
     const char *key;
@@ -207,7 +208,7 @@ Test(export, keys_are_deepspeeds)
         json_t *config = json_loads(exported(lines[i], "deepspeed.json"), 0, NULL);
         cr_assert(config != NULL, "%s", lines[i]);
         expect_keys(config, "key");
-        /* DeepSpeed's own rule: the batch is micro * accumulation * replicas. */
+        /* DeepSpeed's rule: the batch is micro * accumulation * replicas. */
         double replicas = json_object_get(config, "pipeline") != NULL ? 1 : 8;
         cr_expect(eq(dbl, rp_test_json_number(config, "train_batch_size"),
                      rp_test_json_number(config, "train_micro_batch_size_per_gpu") *
@@ -245,9 +246,9 @@ Test(export, names_are_roundpipes_and_fsdps)
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-/* Texts that stand in each system's file for a type, and texts that do not. Names of types are
- * PyTorch's; loss scaling is needed in fp16, whose least number is 2^-24 (IEEE 754), and is
- * DeepSpeed's and Megatron-LM's own. */
+/* Texts that must and must not be in each system's file for a type. Types have PyTorch's names.
+ * fp16, whose least number is 2^-24 (IEEE 754), needs loss scaling, which DeepSpeed and Megatron-LM
+ * do themselves. */
 static const struct {
     const char *system, *file, *open; /* of its first comment */
     const char *there[RP_DTYPE_COUNT][2];
@@ -329,7 +330,7 @@ static void expect_type(const rpadvise_rule *rule, rp_dtype dtype, const char *l
     cr_expect(0, "%s has no types here", rule->system);
 }
 
-/* A line of rpsim that the rule allows. */
+/* A line of rpsim that satisfies the rule. */
 static const char *line_of_rule(const rpadvise_rule *rule, rp_dtype dtype)
 {
     static char line[256];
@@ -346,8 +347,8 @@ static const char *line_of_rule(const rpadvise_rule *rule, rp_dtype dtype)
     return line;
 }
 
-/* Every system x schedule x type of systems.csv: the type that is written is the run's, and nothing
- * is left to a default that can ruin a training. A sample has a schedule of each system. */
+/* Every system x schedule x type of systems.csv: the file has the run's type, and no default that
+ * can ruin a training. A sample has a schedule per system. */
 Test(export, types_are_the_runs)
 {
     rpadvise_systems systems;
@@ -370,7 +371,7 @@ Test(export, types_are_the_runs)
 
 /* ---- rpexec ---------------------------------------------------------------------------------- */
 
-/* The command trains, and its program is the one that rpsim simulates, byte for byte. */
+/* The command trains with the program that rpsim simulates, byte for byte. */
 Test(export, rpexec_runs_the_command)
 {
     static const char *const lines[] = {
@@ -400,7 +401,7 @@ Test(export, rpexec_runs_the_command)
     }
 }
 
-/* A checkpoint is a model for the search and weights for the training, from any folder. */
+/* The search takes its model, and training its weights, from a checkpoint in any folder. */
 Test(export, rpexec_starts_from_weights)
 {
     const char *dir = in_folder("run");
@@ -460,7 +461,7 @@ Test(export, a_folder_with_files_is_refused)
     cr_expect(eq(int, entries(rp_test_tool_folder()), 1));
 }
 
-/* Orders that cannot be built: files of DeepSpeed and Megatron-LM are written by then. */
+/* An order that cannot be built, when files of DeepSpeed and Megatron-LM are already written. */
 Test(export, all_files_or_none)
 {
     rpsim_study study = study_of(LINE);

@@ -1,5 +1,4 @@
-/* The search against everything that it could have tried, on models and servers small enough for
- * that. */
+/* The search against exhaustive trials of small models and servers. */
 #include "common/compile/compile.h"
 #include "sim/rpadvise/search_internal.h"
 #include "tests/support/assertions.h"
@@ -58,7 +57,7 @@ static rpadvise_search run(scene *s)
     return search;
 }
 
-/* Minutes under sanitizers; the tests below take the same paths on shorter searches. */
+/* Minutes under sanitizers; the tests below take the same paths in shorter searches. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 /* Every schedule, optimizer, recompute, grain and size at N, 2 N and 4 N microbatches. */
 static double best_of_all(scene *s)
@@ -107,7 +106,7 @@ static void compare_with_all(const char *model)
     }
 }
 
-/* Every layout of so many servers, with recompute and without, at P, 2 P and 4 P microbatches. */
+/* Every layout of `nodes` servers, with and without recompute, at P, 2 P and 4 P microbatches. */
 static double best_layout(scene *s, uint32_t nodes, uint32_t *alike_out)
 {
     static rpadvise_trial trials[MOST_TRIALS];
@@ -144,7 +143,7 @@ static double best_layout(scene *s, uint32_t nodes, uint32_t *alike_out)
     return best;
 }
 
-/* `composes`: whether the best layout has copies, or GPUs that share a layer. */
+/* @param composes whether the best layout has copies, or GPUs that share a layer */
 static void compare_layouts(const char *model, const char *platform, uint32_t gpus, uint32_t nodes,
                             uint32_t max_step_tokens, bool composes)
 {
@@ -197,7 +196,7 @@ Test(search, finds_the_best_of_all_where_little_fits)
 }
 #endif
 
-/* Budget and seed decide, not the machine: twice the same. */
+/* Budget and seed decide, not the machine. */
 Test(search, the_same_again)
 {
     scene s;
@@ -240,7 +239,7 @@ Test(search, restricted_to_a_mode_and_a_system)
     }
 }
 
-/* A limit below a sequence per GPU holds, too. */
+/* A limit of less than a sequence per GPU holds too. */
 Test(search, a_step_of_three_sequences)
 {
     scene s;
@@ -253,9 +252,9 @@ Test(search, a_step_of_three_sequences)
     }
 }
 
-/* 1F1B holds the activations of as many microbatches as there are stages (Narayanan et al., 2019):
- * long sequences fit that do not with a microbatch per GPU. Pipelines of all GPUs, that is: copies
- * and GPUs that share a layer make them shorter. */
+/* 1F1B holds activations of as many microbatches as stages (Narayanan et al., 2019), so fewer
+ * microbatches than GPUs allow longer sequences. That is for pipelines of all GPUs: copies and
+ * shared layers shorten them. */
 Test(search, fewer_microbatches_than_gpus)
 {
     static const char *only[] = {"1f1b"};
@@ -289,7 +288,7 @@ Test(search, nothing_fits)
     }
 }
 
-/* PipeDream flushes with the synchronous optimizer and is 1F1B then (Narayanan et al., SOSP 2019,
+/* With the synchronous optimizer PipeDream flushes and is 1F1B (Narayanan et al., SOSP 2019,
  * section 3.2): the same tokens per second and memory, listed once. */
 Test(search, schedules_that_are_one_program_are_tried_once)
 {
@@ -322,15 +321,15 @@ Test(search, schedules_that_are_one_program_are_tried_once)
         cr_expect(gt(dbl, trials[i].outcome.tokens_per_s, 0));
         cr_expect(eq(dbl, trials[i].outcome.tokens_per_s, trials[1].outcome.tokens_per_s));
     }
-    s.options.schedule_count = 1; /* asked for by itself it is there */
+    s.options.schedule_count = 1; /* it is there if requested alone */
     s.options.budget = 50;
     search = run(&s);
     cr_assert(search.found_count > 0);
     cr_expect(eq(str, (char *)search.found[0].candidate.schedule->name, "pipedream"));
 }
 
-/* A neighbour whose short run is 2 % behind the best one's wins in full: a search that kept those
- * within 1 % ended elsewhere. RP_LONG, as it takes 7 s, sanitized two minutes. */
+/* The winner's short run is 2 % behind the best: a search that kept those within 1 % missed it.
+ * RP_LONG only: 7 s, sanitized two minutes. */
 Test(search, runs_neighbours_in_full_that_short_runs_put_second)
 {
     static const char *both[] = {"roundpipe", "roundpipe-overlap"};

@@ -1,5 +1,5 @@
-/* Systems that can run a configuration: the table beside what the executor, PyTorch's CSV and the
- * schedules say of themselves, and each condition. */
+/* Systems that can run a configuration: the table against executor, PyTorch's CSV and schedules,
+ * and each condition. */
 #include "sim/rpadvise/export/systems.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
@@ -24,7 +24,7 @@ static void load(void)
     cr_assert(eq(int, rpadvise_systems_load(rp_test_arena, &systems), RP_OK));
 }
 
-/* The study of a line of rpsim; words are separated by single blanks. */
+/* The study of a line of rpsim, words separated by single blanks. */
 static rpsim_study study_of(const char *line)
 {
     static char words[512];
@@ -40,7 +40,7 @@ static rpsim_study study_of(const char *line)
     return study;
 }
 
-/* The executor's own answer, of a small program that it lowers and plans. */
+/* The executor itself lowers and plans a small program. */
 Test(systems, rpexec_is_what_the_executor_runs)
 {
     load();
@@ -59,8 +59,8 @@ Test(systems, rpexec_is_what_the_executor_runs)
     }
 }
 
-/* PyTorch's CSV holds the orders of pipelines with resident weights of one version and one process
- * per GPU; a schedule that another system publishes under its own name is that system's. */
+/* PyTorch's CSV holds orders of pipelines with resident weights of a single version and a process
+ * per GPU; schedules that another system publishes under its own name belong to that system. */
 Test(systems, torch_pipelining_is_what_its_csv_holds)
 {
     load();
@@ -86,8 +86,8 @@ Test(systems, torch_pipelining_is_what_its_csv_holds)
     }
 }
 
-/* Rows that differ in one thing from a row that runs. Partitions are of the 28 layers of
- * qwen3-1.7b. */
+/* Each row differs in a single setting from a row that runs. Partitions are of qwen3-1.7b's 28
+ * layers. */
 static const struct {
     const char *system;
     const char *line;
@@ -141,8 +141,8 @@ Test(systems, each_condition_decides)
     }
 }
 
-/* Families of Hugging Face: what Megatron-LM's options, as they are written, and the executor
- * cover. NULL: they do. */
+/* Families of Hugging Face that Megatron-LM's exported options and the executor cover (NULL) or
+ * refuse. */
 Test(systems, families_are_covered_or_refused)
 {
     static const struct {
@@ -187,7 +187,7 @@ Test(systems, layout_of_tensor_parallelism_counts_whole_microbatches)
     rpsim_study_fini(&study);
 }
 
-/* The same table: ZeRO-2 has 2 sequences per GPU and microbatch, and 32 of these in a step. */
+/* The same table: per GPU ZeRO-2 has 2 sequences a microbatch, and 32 microbatches a step. */
 Test(systems, layout_of_replicas_counts_those_of_a_gpu)
 {
     rpsim_study study = study_of("--schedule zero2 --config paper");
@@ -199,7 +199,7 @@ Test(systems, layout_of_replicas_counts_those_of_a_gpu)
     rpsim_study_fini(&study);
 }
 
-/* A type that a system does not train in is named. */
+/* The message names a type that a system cannot train in. */
 Test(systems, types_that_are_not_supported_are_refused_by_name)
 {
     static const char table[] =
