@@ -1,5 +1,5 @@
-/* Constants of the predictions: as many as the gate allows, each within its range, and each that is
- * set on a cell named there (traces/configs, paper-figures/published). */
+/* The predictions' constants: as many as the gate allows, each in its range, and set only on cells
+ * named there (traces/configs, paper-figures/published). */
 #include "sim/rppredict/constants.h"
 #include "common/formats/csv.h"
 #include "common/inputs/data.h"
@@ -47,7 +47,7 @@ static double of_platform(const rpsim_constant *c)
     rp_platform platform;
     cr_assert(eq(int, rp_platform_load(c->platform, arena, &platform), RP_OK));
     const double *rate = rp_platform_rate(&platform, c->key);
-    return rate != NULL ? *rate : platform.launch_queue_depth; /* the only count */
+    return rate != NULL ? *rate : platform.launch_queue_depth; /* the only integer */
 }
 
 static double of_model(const char *name, const rpsim_constant *c)
@@ -59,7 +59,7 @@ static double of_model(const char *name, const rpsim_constant *c)
     return step ? model.step_host_ms : model.host_launch_us;
 }
 
-/* Every model of a family has a key of its own: mpt-125m to mpt-70b. */
+/* Each model of a family, mpt-125m to mpt-70b, has its own key. */
 static void expect_family(const rpsim_constant *c)
 {
     const char **names = NULL;
@@ -83,7 +83,7 @@ Test(constants, lie_in_their_ranges)
         double high = strtod(c->high, NULL);
         cr_expect(gt(dbl, low, 0), "%s", c->name);
         cr_expect(gt(dbl, high, low), "%s", c->name);
-        double value = RPSIM_UNFUSED_LOSS_BYTES; /* the only one in the code */
+        double value = RPSIM_UNFUSED_LOSS_BYTES; /* the only constant in code */
         if (c->platform[0] != '\0') {
             value = of_platform(c);
         } else if (c->model[0] != '\0') {
@@ -111,7 +111,7 @@ static bool is_set(const char *key)
     return false;
 }
 
-/* The column `sets` of a table names KEY or KEY@GPUS. */
+/* A table's column `sets` names KEY or KEY@GPUS. */
 static uint32_t expect_sets(const char *path)
 {
     rp_csv csv;
@@ -131,7 +131,7 @@ static uint32_t expect_sets(const char *path)
     return found;
 }
 
-/* No cell sets what is not declared, and nothing that is declared as set is set nowhere. */
+/* Cells set only declared constants, and every constant declared as set is set somewhere. */
 Test(constants, are_set_on_named_cells)
 {
     uint32_t roundpipe = 0;

@@ -1,5 +1,5 @@
-/* rppredict --fit: constants with which the simulator itself has made runs are found again; those
- * that runs do not show stay; those that leave their range are held. */
+/* rppredict --fit on runs made by the simulator: their constants are found again; those that the
+ * runs do not show stay; those beyond their range are held. */
 #include "sim/rppredict/fit.h"
 #include "common/base/log.h"
 #include "common/inputs/platform_write.h"
@@ -57,7 +57,7 @@ static double error_of(const rpsim_fit_row *row)
 
 /* ---- constants that made the runs ------------------------------------------------------------ */
 
-/* Systems whose runs are simulated in milliseconds, and rest on different constants. */
+/* Systems whose runs are simulated in milliseconds, and depend on different constants. */
 static const struct {
     const char *framework;
     uint32_t gpus;
@@ -70,13 +70,13 @@ static const struct {
 #define SYSTEMS COUNT(systems)
 #define ROUNDPIPES (32u | 64u) /* the last two, as bits */
 
-/* A constant that is another than the platform file's. */
+/* A constant's change from the platform file. */
 typedef struct change {
     const char *key; /* NULL: none */
     double factor;
 } change;
 
-#define LINK "link" /* the key that the platform has of its host link */
+#define LINK "link" /* key of the platform's host link */
 
 static const change changes[] = {{"layer_time_factor", 1.15},
                                  {"layer_time_factor", 1.4},
@@ -87,7 +87,7 @@ static const change changes[] = {{"layer_time_factor", 1.15},
                                  {"host_optimizer_gb_per_s", 1.7},
                                  {"collective_gb_per_s", 1.2}};
 
-/* The tables of runs: which systems are to be fitted, as bits. */
+/* Sets of systems to fit, as bits. */
 static const unsigned fitted_sets[] = {1,  2,  4,  8,  16, 32, 64, 3, 9,
                                        17, 24, 33, 36, 80, 96, 57, 61};
 
@@ -147,8 +147,8 @@ static const change *change_of(const truth *t, const char *key)
     return NULL;
 }
 
-/* By itself a constant that the runs were made with is found again, whatever else might explain
- * them, and with it the runs that it was not looked for on are predicted. */
+/* Fits only the constant that made the runs: its value is found, whatever else might explain the
+ * runs, and runs outside the fit are predicted. */
 static void find_again(const char *key, double factor)
 {
     rpsim_fit fit;
@@ -166,7 +166,7 @@ static void find_again(const char *key, double factor)
     }
     double before = fit.rows[SYSTEMS - 1].before_tokens_per_s;
     cr_expect(gt(dbl, fabs(before / fit.rows[SYSTEMS - 1].measured_tokens_per_s - 1),
-                 0.03)); /* it was needed */
+                 0.03)); /* the fit was needed */
     cr_expect(eq(dbl, *rp_platform_rate(&fit.platform, key), c->value));
 }
 
@@ -176,7 +176,7 @@ Test(fit, finds_the_host_rate_again)
     find_again("host_optimizer_gb_per_s", 1.37);
 }
 
-/* No host is as slow as the one that made these runs: it is said, and nothing is set. */
+/* No host can be as slow as in these runs: nothing is set, with a message. */
 Test(fit, leaves_what_ends_at_its_edge)
 {
     static const char *const host = "host_optimizer_gb_per_s";
@@ -192,19 +192,18 @@ Test(fit, leaves_what_ends_at_its_edge)
               "%s", messages);
 }
 
-/* True where a change makes runs slower. */
+/* True if a change makes runs slower. */
 static bool slows(const change *c)
 {
     return (strcmp(c->key, "layer_time_factor") == 0) == (c->factor > 1);
 }
 
-/* Constants that are set are those that made the runs; a part of another change of the same runs
- * may be in them. Runs of several systems show what their constants are. No run that was only
- * predicted comes out worse than without the fit, unless two changes have made up for each other
- * there. */
+/* Only constants that made the runs are set, though each may include part of another change. Runs
+ * of several systems show the constants' values. No run outside the fit gets worse, unless two
+ * changes had cancelled out there. */
 static void check_fit(const truth *t, const rpsim_fit *fit, const char *what)
 {
-    bool several = t->fitted == 57 || t->fitted == 61; /* one of each limit */
+    bool several = t->fitted == 57 || t->fitted == 61; /* a system per limit */
     bool alike = t->changes[1].key == NULL || slows(&t->changes[0]) == slows(&t->changes[1]);
     for (uint32_t i = 0; i < fit->constant_count; i++) {
         const rpsim_fit_constant *c = &fit->constants[i];
@@ -240,8 +239,8 @@ static void try_truth(const truth *t)
     check_fit(t, &fit, what);
 }
 
-/* Each constant, and each two, of each platform, shown by the runs of one or of several systems. A
- * plain test has a few of them. */
+/* Each constant and each pair of each platform, shown by runs of one or several systems; a plain
+ * test samples them. */
 Test(fit, sets_nothing_but_what_made_the_runs)
 {
     static const char *const platforms[] = {"h100x8", "a100-80x8", "rtx4090x8"};
@@ -263,7 +262,7 @@ Test(fit, sets_nothing_but_what_made_the_runs)
     }
 }
 
-/* One system that waits for its collectives as much as it computes: either may be slow. */
+/* This system waits for collectives as long as it computes: either may be slow. */
 Test(fit, refuses_what_two_constants_explain)
 {
     rpsim_fit fit;
@@ -285,8 +284,8 @@ Test(fit, refuses_what_two_constants_explain)
 }
 
 /* Benchmarks of pytorch/torchtitan (December 2024): Llama 3.1 8B under FSDP2 on 8 H100, eager and
- * compiled. No NVLink between 0.3 of its data sheet's rate and all of it makes runs so slow: the
- * passes do. */
+ * compiled. No NVLink from 0.3 to 1 of its data sheet's rate explains such slow runs; slow passes
+ * do. */
 Test(fit, slow_passes_are_no_slow_nvlink)
 {
     rpsim_fit fit;
@@ -303,14 +302,14 @@ Test(fit, slow_passes_are_no_slow_nvlink)
     cr_expect(eq(dbl, fit.platform.collective_gb_per_s, 295));
 }
 
-/* ---- runs that must not be believed ---------------------------------------------------------- */
+/* ---- misleading runs ------------------------------------------------------------------------- */
 
-/* A row of the table, with the throughput that the platform's constants predict times a factor. */
+/* A row with the throughput that the platform's constants predict times a factor. */
 typedef struct made_row {
-    size_t system; /* of systems[] */
+    size_t system; /* index in systems[] */
     double factor;
     const char *use;
-    const char *rest; /* of the columns from model to sequence_slices; NULL: as systems[] */
+    const char *rest; /* columns from model to sequence_slices; NULL: those of systems[] */
 } made_row;
 
 static void write_made(const made_row *rows, uint32_t count, const rpsim_answer *answers)
@@ -361,9 +360,9 @@ static bool sets_any(const rpsim_fit *fit)
     return any;
 }
 
-/* 70 billion parameters in shards on 8 of 80 GB: 16 bytes of each are 140 GB per GPU (Rajbhandari
- * et al., ZeRO, 2020, section 3). Such rows change nothing, whatever they say and wherever they
- * are. */
+/* 70 billion parameters in shards on 8 GPUs of 80 GB: 16 bytes per parameter are 140 GB per GPU
+ * (Rajbhandari et al., ZeRO, 2020, section 3). Such rows change nothing, whatever their values and
+ * places. */
 #define TOO_LARGE "llama3.1-70b,4k,8,64,8,1,layer,1"
 
 Test(fit, leaves_out_what_does_not_fit)
@@ -392,9 +391,8 @@ Test(fit, leaves_out_what_does_not_fit)
     cr_expect(strstr(messages, ":1: no row to fit fits into memory") != NULL, "%s", messages);
 }
 
-/* Runs of the same configuration, one faster and one slower by a factor: where one of them stays
- * further off than any draw of ranges.csv's run, nothing is set. Factors of 1.05 are runs that
- * vary. */
+/* The same configuration, once faster and once slower by a factor. Nothing is set if a run remains
+ * further off than any draw of ranges.csv's. A factor of 1.05 is normal variation. */
 Test(fit, sets_nothing_on_runs_that_contradict_each_other)
 {
     static const char *const platforms[] = {"h100x8", "a100-80x8"};
@@ -412,7 +410,7 @@ Test(fit, sets_nothing_on_runs_that_contradict_each_other)
     }
 }
 
-/* Layers that are slow in one system's runs and not in another's. */
+/* Layers are slow only in one system's runs. */
 Test(fit, warns_that_one_system_may_be_slow_itself)
 {
     rpsim_fit fit;
@@ -458,7 +456,7 @@ static rp_test_outcome run(const char *line)
     return rp_test_tool_run(RP_BINARY_ROOT "/rppredict", "rppredict", line);
 }
 
-/* The column tokens_per_s, the seventh. */
+/* The seventh column, tokens_per_s. */
 static double tokens_of(const char *row)
 {
     for (int column = 1; column < 7; column++) {
@@ -469,7 +467,7 @@ static double tokens_of(const char *row)
     return strtod(row, NULL);
 }
 
-/* The file that is written predicts what the table says. */
+/* The written file predicts the table's values. */
 Test(fit_cli, the_platform_predicts_as_the_fit_does)
 {
     write_file("runs.csv", HEAD "roundpipe-sync,qwen3-1.7b,2048,,,,,,52000,fit\n"
@@ -493,7 +491,7 @@ Test(fit_cli, the_platform_predicts_as_the_fit_does)
     cr_expect(eq(int, check.status, 0), "%s", check.messages);
 }
 
-/* One's own table of layer times takes the place of the platform's: twice as slow. */
+/* A user's table of layer times, twice as slow, replaces the platform's. */
 Test(fit_cli, own_cost_tables)
 {
     write_file("cells.csv", HEAD "roundpipe,qwen3-1.7b,2048,,,,,,1,fit\n");
@@ -530,7 +528,7 @@ Test(fit_cli, own_cost_tables)
               out.messages);
 }
 
-/* GeForce cards add up products of bf16 in fp32, at half the rate (RTX 4090: Ada's white paper). */
+/* GeForce cards sum products of bf16 in fp32, at half the rate (RTX 4090: Ada's white paper). */
 Test(fit_cli, runs_have_a_type)
 {
     write_file("cells.csv", "framework,model,seq_len,global_batch,microbatches,calls,grain,"

@@ -1,5 +1,5 @@
 /* MPT models under FSDP on A100 servers: gates that can only tighten (tests/golden/fsdp_gates.csv),
- * and what must hold whatever the numbers are. A plain run has four draws, RP_LONG eight. */
+ * and rules for any numbers. A plain run has four draws, RP_LONG eight. */
 #include "sim/rppredict/fsdp.h"
 #include "common/formats/csv.h"
 #include "tests/support/assertions.h"
@@ -67,7 +67,8 @@ static void hold_gates(void)
     cr_expect(eq(u32, covered, fsdp.count));
 }
 
-/* Rows that set nothing are off by at most 6 % on one server and 8 % on several, on average. */
+/* Rows that set no constant are off by at most 6 % on a single server and 8 % on several, on
+ * average. */
 static void hold_errors_by_servers(void)
 {
     double sums[2] = {0, 0};
@@ -84,7 +85,7 @@ static void hold_errors_by_servers(void)
     cr_expect(le(dbl, sums[1] / counts[1], 8));
 }
 
-/* All of these have run. More servers do more, as measured. */
+/* All rows have run, so all fit. More servers are faster, as measured. */
 static void expect_rows_fit_and_scale(void)
 {
     uint32_t pairs = 0;
@@ -103,7 +104,7 @@ static void expect_rows_fit_and_scale(void)
     cr_expect(eq(u32, pairs, 20)); /* 8, 16, 32, 64 and 128 GPUs, two models */
 }
 
-/* At most three constants, each on one row. */
+/* At most three constants, each set on a single row. */
 static void expect_few_constants(void)
 {
     rp_csv csv;
@@ -119,7 +120,7 @@ static void expect_few_constants(void)
     cr_expect(le(u32, count, 3));
 }
 
-/* Each interval is about its prediction; they count with the rows that set nothing. */
+/* Each interval contains its prediction; rows that set no constant count. */
 static void expect_intervals(void)
 {
     rpsim_calibration c = {.cells = 50, .inside = 40, .below = 7};
@@ -140,7 +141,7 @@ static void expect_intervals(void)
     cr_expect(ge(dbl, (double)inside, 0.65 * 25));
 }
 
-/* One test, since each would simulate all rows again. */
+/* A single test, since each would simulate all rows again. */
 Test(fsdp, published_rows)
 {
     hold_gates();

@@ -1,5 +1,5 @@
 /* Least squares against NIST's Statistical Reference Datasets, nonlinear regression, Misra1a
- * (Misra, D., NBS, 1978): data, and certified parameters with their deviations. */
+ * (Misra, D., NBS, 1978): data, certified parameters, deviations. */
 #include "sim/rppredict/least_squares.h"
 #include "tests/support/assertions.h"
 
@@ -23,7 +23,7 @@ static const struct {
 
 static uint32_t calls;
 
-/* y = b1 (1 - exp(-b2 x)), the unknowns being logarithms over a start of b1 = 500, b2 = 0.0001. */
+/* y = b1 (1 - exp(-b2 x)); the unknowns are logarithms relative to b1 = 500, b2 = 0.0001. */
 static rp_status misra(void *context, const double *x, double *r)
 {
     (void)context;
@@ -68,7 +68,7 @@ Test(least_squares, certified_values)
     cr_expect(le(dbl, fabs(deviation[1] * RESIDUAL_DEVIATION * B2 / B2_DEVIATION - 1), 0.01));
 }
 
-/* At a bound: the other unknown is the best there. Fixed: where it starts. */
+/* With an unknown at its bound, the other is the best there; a fixed unknown keeps its start. */
 Test(least_squares, bounds)
 {
     const double near[] = {-0.5, -5};
@@ -109,7 +109,7 @@ static rp_status one_sum(void *context, const double *x, double *r)
     return RP_OK;
 }
 
-/* The pull divides a sum that the residuals leave open, and the deviation is huge. */
+/* Residuals fix only a sum: the pull divides it, and the deviation is huge. */
 Test(least_squares, says_what_is_open)
 {
     rpsim_least_squares p = problem();
@@ -127,5 +127,5 @@ Test(least_squares, says_what_is_open)
     p.enough = 2;
     double stays[2] = {0};
     cr_assert(eq(int, rpsim_least_squares_run(&p, stays, &sum), RP_OK));
-    cr_expect(eq(dbl, stays[0], 0)); /* that is enough */
+    cr_expect(eq(dbl, stays[0], 0)); /* close enough */
 }

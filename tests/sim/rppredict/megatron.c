@@ -46,8 +46,8 @@ Test(megatron, accuracy_gates)
     cr_expect(eq(u32, covered, megatron.count));
 }
 
-/* Kendall's tau of the layouts of one model on as many GPUs with the same batch
- * (experiments/prediction.md). */
+/* Kendall's tau over layouts of a model with the same GPUs and batch (experiments/prediction.md).
+ */
 Test(megatron, layouts_have_the_measured_order)
 {
     double agree = 0;

@@ -1,6 +1,5 @@
-/* Counts of intervals, on made up cells, and the memory of predictions: rp_test_tool_end expects
- * that none is left. The accuracy that has been reached is a gate of checks.figures_10, which has
- * rppredict's report. */
+/* Counts of intervals on made-up cells, and no leaks of predictions (rp_test_tool_end checks). The
+ * accuracy reached is a gate of checks.figures_10, which has rppredict's report. */
 #include "sim/rppredict/prediction.h"
 #include "common/base/log.h"
 #include "common/inputs/load/platforms.h"
@@ -16,7 +15,7 @@
 
 TestSuite(prediction, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 60);
 
-/* Ten cells at their p50, of which some are moved out, in a group that counts or not. */
+/* Ten cells at their p50, some then moved out, in groups that count or do not. */
 Test(prediction, calibration_counts)
 {
     rpsim_cell cells[12];
@@ -59,7 +58,7 @@ static rp_status predict(const char *throughput, rpsim_prediction *prediction_ou
     return rpsim_predict(rp_test_tool_folder(), 4, rp_test_tool_arena(), prediction_out);
 }
 
-/* A cell that fits, whose inputs are drawn, and one that does not. The rates are nobody's. */
+/* A cell that fits, with drawn inputs, and a cell that does not. The rates are made up. */
 Test(prediction, of_cells_leaves_no_memory)
 {
     rpsim_prediction prediction;
@@ -90,7 +89,7 @@ Test(prediction, that_is_refused_leaves_no_memory)
     cr_expect(ne(ptr, strstr(messages, "unknown model 'qwen3-1.8b'"), NULL), "%s", messages);
 }
 
-/* A table of 28 layers for a model of 32 is refused while cells are answered. */
+/* Refused while cells are answered: a table of 28 layers for a model of 32. */
 Test(prediction, that_fails_leaves_no_memory)
 {
     rp_costs costs;
