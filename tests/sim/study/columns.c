@@ -1,4 +1,4 @@
-/* Rows of rpsim's columns: the units in their names. */
+/* Units in the names of rpsim's columns. */
 #include "sim/study/columns.h"
 #include "tests/support/assertions.h"
 
@@ -13,7 +13,6 @@ static bool ends_with(const char *text, const char *end)
     return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
 }
 
-/* Units are in the names; the store has picoseconds. */
 Test(columns, units_are_in_the_names)
 {
     static const struct {

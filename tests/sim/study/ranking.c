@@ -1,4 +1,4 @@
-/* --schedule all: order and ranks, what cannot run and why, exit status, and what flips say. */
+/* --schedule all: order, ranks, reasons of those that cannot run, exit status, and flips. */
 #include "sim/study/ranking.h"
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
@@ -26,7 +26,7 @@ static bool same_text(const json_t *a, const json_t *b, const char *key)
     return strcmp(rp_test_json_text(a, key), rp_test_json_text(b, key)) == 0;
 }
 
-/* Fails unless `below` may stand right behind `above`: ranks count faster rows only. */
+/* Fails unless `below` may follow `above`: ranks count faster rows only. */
 static void check_neighbours(const json_t *above, const json_t *below, uint32_t place)
 {
     double faster = rp_test_json_number(above, "tokens_per_s");
@@ -95,7 +95,7 @@ Test(ranking, rows_are_in_order)
     json_decref(rows);
 }
 
-/* Reasons stand below the table, and what is refused by its own rule is a warning, too. */
+/* Reasons stand below the table; a schedule's own rule also gives a warning. */
 Test(ranking, reasons)
 {
     rp_test_outcome all = rp_test_rpsim_well("--schedule all --gpus 8 --microbatches 17 "
@@ -131,7 +131,7 @@ static void write_platform(const char *name, const char *without)
     fclose(to);
 }
 
-/* A server on which nobody has measured collectives: some systems cannot run, the others do. */
+/* Without measured collectives some systems cannot run on a server; the others do. */
 Test(ranking, one_that_fails_does_not_stop_the_others)
 {
     const char *path = rp_test_path(rp_test_tool_folder(), "rtx4090x8.yaml");
@@ -156,8 +156,8 @@ Test(ranking, nothing_allowed_is_bad_usage)
     cr_expect(strstr(none.messages, "no schedule allows these sizes") != NULL, "%s", none.messages);
 }
 
-/* The schedule that a flip calls best stands first in a run with the flip's options; JSON and CSV
- * know nothing of flips. */
+/* The schedule that a flip calls best leads a run with the flip's options; JSON and CSV have no
+ * flips. */
 Test(ranking, flips_agree_with_runs)
 {
     static const struct {
@@ -188,7 +188,7 @@ Test(ranking, flips_agree_with_runs)
     }
     cr_expect(strstr(all.output, "\n  hops for twice the time ") != NULL);
     cr_expect(strstr(all.output, "\n  receive placement ") != NULL);
-    const char *gap = strstr(all.output, "\n\n   1 "); /* the first row follows its headings */
+    const char *gap = strstr(all.output, "\n\n   1 "); /* row 1 is right below */
     const char *early = gap != NULL ? strstr(gap, " early ") : NULL;
     cr_expect(early != NULL && early < strchr(gap + 2, '\n'),
               "no line between the recompute modes: %s", all.output);
@@ -197,7 +197,7 @@ Test(ranking, flips_agree_with_runs)
     cr_expect(strstr(csv.output, "flips") == NULL);
     rp_csv table = rp_test_tool_table("csv", csv.output, ',');
     cr_expect(eq(str, (char *)rp_test_tool_cell(&table, 0, "rank"), "1"));
-    /* Several schedules that somebody has named are compared, not ranked. */
+    /* Named schedules are compared, not ranked. */
     rp_test_outcome two = rp_test_rpsim_well("--schedule gpipe,1f1b --fidelity stage");
     cr_expect(strstr(two.output, "flips") == NULL);
 }
@@ -205,7 +205,7 @@ Test(ranking, flips_agree_with_runs)
 #define SERVER "--schedule all --model llama3.1-8b --platform rtx4090x8 --gpus 4 --iterations 2 "
 #define SETTING SERVER "--recompute wait --intervals off --global-batch 32 "
 
-/* The name of the best of what fits, and its rate. */
+/* The name of the best fitting row, and its rate. */
 static const char *best_row(const json_t *rows, double *tokens_out)
 {
     cr_assert(not(is_null(json_array_get(rows, 0), "rank")), "something fits");
@@ -224,7 +224,7 @@ static bool fits_in(const json_t *rows, const char *schedule)
     return false;
 }
 
-/* True where a line lists `name` behind `heading`, before the next ';' or its end. */
+/* True if a line lists `name` after `heading`, before the next ';' or the end. */
 static bool lists(const char *line, const char *heading, const char *name)
 {
     const char *at = strstr(line, heading);
@@ -244,8 +244,8 @@ static bool lists(const char *line, const char *heading, const char *name)
     return false;
 }
 
-/* A flip's line says what a run with its options does: who is best, by how much, who fits now.
- * `moves`: somebody fits now, or does not any more. */
+/* A flip's line gives the result of a run with its options: the best, its lead, and those that fit
+ * only then. @param moves whether fits change */
 static void check_setting(const rp_test_outcome *all, const json_t *base, const char *what,
                           const char *options, bool moves)
 {
@@ -279,7 +279,7 @@ static void check_setting(const rp_test_outcome *all, const json_t *base, const 
     json_decref(rows);
 }
 
-/* Every step has the 32 sequences that were asked for. */
+/* Every step has the requested 32 sequences. */
 Test(ranking, flips_of_settings_agree_with_runs)
 {
     rp_test_outcome all = rp_test_rpsim_well(SETTING);
@@ -309,8 +309,8 @@ Test(ranking, settings_held_fixed_are_said)
     cr_expect(strstr(stage.output, "rpadvise") == NULL, "it knows hardware fidelity only");
 }
 
-/* More microbatches than a run has, on many GPUs, take long; one asynchronous iteration has no
- * period. */
+/* Left out: more microbatches than the run's on many GPUs, which take long, and a single
+ * asynchronous iteration, which has no period. */
 Test(ranking, flips_that_are_left_out)
 {
     rp_test_outcome all =
@@ -322,7 +322,7 @@ Test(ranking, flips_that_are_left_out)
     cr_expect(strstr(all.output, "\n  optimizer async") == NULL);
 }
 
-/* By hand: a 10 % ahead of b falls 20 % behind; b against c is a tie, then not; d does not fit. */
+/* By hand: a leads b by 10 % then trails by 20 %; b ties with c, then not; d does not fit. */
 Test(ranking, reversals)
 {
     rpsim_standing base[] = {{"a", 110}, {"b", 100}, {"c", 100}, {"d", 0}, {"e", 99}};
@@ -338,7 +338,7 @@ Test(ranking, reversals)
     cr_expect(eq(u32, found[0].behind, 1));
     cr_expect(epsilon_eq(dbl, found[0].lead, 0.1, 1e-12));
     cr_expect(epsilon_eq(dbl, found[0].loss, 0.2, 1e-12));
-    /* The lesser of lead and loss: c 1.01 % ahead of e, a 11.1 % but then 1 % behind. */
+    /* By the lesser of lead and loss: c 1.01 % ahead of e; a 11.1 %, but then 1 % behind. */
     cr_expect(eq(u32, found[1].ahead, 2));
     cr_expect(eq(u32, found[2].ahead, 0));
     cr_expect(epsilon_eq(dbl, found[2].loss, 0.01, 1e-12));

@@ -1,4 +1,4 @@
-/* Command lines that share a session: each gives the record that it gives by itself. */
+/* Each command line gives the same record in a shared session as alone. */
 #include "sim/study/session.h"
 #include "common/base/log.h"
 #include "common/store/record.h"
@@ -13,7 +13,7 @@
 
 TestSuite(session, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
 
-/* "--key value" and so on as values. */
+/* Reads "--key value ...". */
 static rp_status read_setup(const char *line, rp_arena *arena, rpsim_setup *setup)
 {
     const char *copy = NULL;
@@ -57,7 +57,7 @@ static void expect_same_record(const rp_store_run *a, const rp_store_run *b, con
     }
 }
 
-/* Twice each: from the file, then from the session. */
+/* Each twice: from the file, then from the session. */
 Test(session, gives_what_each_command_line_gives_alone)
 {
     static const char *const lines[] = {
@@ -101,7 +101,7 @@ static const char *messages_of(rpsim_session *session, const char *line)
     return text;
 }
 
-/* Bad input says the same each time: it is not kept. */
+/* Bad input is not kept, and gives the same message each time. */
 Test(session, refusals_are_those_of_each_command_line)
 {
     static const char *const lines[] = {

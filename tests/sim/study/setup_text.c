@@ -1,4 +1,4 @@
-/* Values of runs and setups as texts: the inverse of what reads them, for each row. */
+/* Texts of runs and setups, row by row: the inverse of their parsers. */
 #include "common/base/text.h"
 #include "sim/study/setup.h"
 #include "tests/support/assertions.h"
@@ -9,7 +9,7 @@
 
 TestSuite(setup_text, .init = rp_test_log_begin, .fini = rp_test_log_end);
 
-/* Texts of each row, in the form in which they are written. What is usual is no text. */
+/* Texts of each row as written. Defaults have no text. */
 static const struct {
     const char *name;
     const char *texts[4];
@@ -84,7 +84,7 @@ static const char *text_of(const rp_option *row, const void *object)
     return text;
 }
 
-/* Of an object in which nothing is given yet. */
+/* Starts from an object without given values. */
 static void there_and_back(const rp_option *row, const char *text, void *object)
 {
     cr_expect(eq(ptr, (void *)text_of(row, object), NULL), "%s is not given", row->name);
@@ -128,7 +128,7 @@ Test(setup_text, setups)
     }
 }
 
-/* One copy is what no copies are. */
+/* A single copy equals no copies. */
 Test(setup_text, what_is_usual_is_no_text)
 {
     static const char *const usual[][2] = {
@@ -141,7 +141,7 @@ Test(setup_text, what_is_usual_is_no_text)
     }
 }
 
-/* Quoting as POSIX's shell language has it: 2.2.2, no character is special within single quotes. */
+/* Quoting by POSIX's shell language, 2.2.2: within single quotes no character is special. */
 Test(setup_text, command_lines)
 {
     static const char *words[] = {"a b", "it's", "", "$HOME", "1,2|2,1", "x=1*2", "plain-1.0/x@y"};
