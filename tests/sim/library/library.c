@@ -1,5 +1,5 @@
-/* The library's typed interface gives what its command lines give, and refuses what it cannot do.
- */
+/* The library's typed interface gives the results of command lines, and refuses impossible
+ * requests. */
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/version.h"
@@ -60,7 +60,7 @@ static rp_simulation *simulate(const rp_settings *settings)
     return simulation;
 }
 
-/* The cause of a failure names `needle`. */
+/* The failure's cause names `needle`. */
 static void expect_refused(rp_code code, const char *needle)
 {
     cr_expect(eq(int, code, RP_CODE_BAD_INPUT), "%s", needle);
@@ -255,9 +255,8 @@ static void expect_fact(const rp_input *input, const char *key, double expected)
     cr_expect(eq(dbl, number, expected), "%s", key);
 }
 
-/* Shapes of Qwen3-8B: its config.json and model card. An RTX 4090 reads 1008 GB/s, says its
- * datasheet; the table's sums are those of its file, 28 layers of 7.429 ms and 22.0655 ms for the
- * head. */
+/* Shapes of Qwen3-8B from its config.json and model card. An RTX 4090 reads 1008 GB/s by its
+ * datasheet; the table sums its file's 28 layers of 7.429 ms and 22.0655 ms for the head. */
 Test(library, inputs_say_what_their_files_say)
 {
     rp_input *model = load(RP_KIND_MODEL, "qwen3-8b");
@@ -335,8 +334,8 @@ static const rp_timed_op *ops_of(rp_simulation *s, uint32_t *count_out)
     return ops;
 }
 
-/* Every op starts behind the one that it waited for. At stage fidelity, where nothing but ops and
- * hops takes time, the chain from the last op back to the beginning has no gaps.
+/* Every op starts after the op that it waited for. At stage fidelity only ops and hops take time,
+ * so the chain from the last op back to the beginning has no gaps.
  * @param hop_ms below 0: hardware fidelity */
 static void expect_chain(const rp_timed_op *ops, uint32_t count, double hop_ms)
 {
@@ -434,7 +433,7 @@ Test(library, calls_at_the_wrong_time_are_refused)
     expect_freed();
 }
 
-/* A caller in C has set a setting, and typed no option. */
+/* A caller in C sets settings and types no option. */
 Test(library, messages_name_settings_by_their_keys)
 {
     static const char *const sizes[] = {"--schedule", "gpipe", "--microbatches", "3000000"};
@@ -482,7 +481,7 @@ Test(library, settings_that_cannot_be_are_refused_in_the_words_of_rpsim)
     expect_freed();
 }
 
-/* A program that was compiled with fewer members. */
+/* As if compiled with fewer members. */
 Test(library, settings_of_an_older_header_are_understood)
 {
     rp_settings s = RP_SETTINGS_INIT;
@@ -511,7 +510,7 @@ Test(library, arguments_that_are_none_are_refused)
 Test(library, messages_are_those_of_the_last_call)
 {
     static const char *const bad[] = {"--schedule", "gpip"};
-    static const char *const fast = "costs.fwd_ms*0.1,costs.bwd_ms*0.1"; /* than a GPU can be */
+    static const char *const fast = "costs.fwd_ms*0.1,costs.bwd_ms*0.1"; /* faster than any GPU */
     const char *const warned[] = {"--schedule", "gpipe", "--set", fast, "--intervals", "off"};
     char *json = NULL;
     expect_refused((rp_code)rp_run_json(2, bad, &json), "unknown schedule");

@@ -1,5 +1,5 @@
-/* Settings of the library are values: they have the limits and rules of rpsim's options, and are
- * not read again as its command line. */
+/* Settings of the library have the limits and rules of rpsim's options, but their values are not
+ * parsed again. */
 #include "common/store/store.h"
 #include "sim/library/rpsim.h"
 #include "tests/support/assertions.h"
@@ -33,7 +33,7 @@ static rp_simulation *simulate(const rp_settings *settings)
     return simulation;
 }
 
-/* The cause of a failure names `needle`. */
+/* The failure's cause names `needle`. */
 static void expect_refused(rp_code code, const char *needle)
 {
     cr_expect(eq(int, code, RP_CODE_BAD_INPUT), "%s", needle);
@@ -41,7 +41,7 @@ static void expect_refused(rp_code code, const char *needle)
     cr_expect(strchr(rp_last_error(), '\n') == NULL, "%s", rp_last_error());
 }
 
-/* Numbers have the limits of the options of the same name, and its words. */
+/* Numbers have the limits and messages of the options with the same names. */
 Test(settings, numbers_beyond_their_limits_are_refused_in_the_words_of_rpsim)
 {
     static const struct {
@@ -69,7 +69,7 @@ Test(settings, numbers_beyond_their_limits_are_refused_in_the_words_of_rpsim)
     expect_freed();
 }
 
-/* Decisions that hardware fidelity alone knows are refused of settings as of options. */
+/* At stage fidelity settings for hardware fidelity are refused, as are options. */
 Test(settings, settings_that_contradict_each_other_are_refused)
 {
     rp_simulation *simulation = NULL;
@@ -86,7 +86,7 @@ Test(settings, settings_that_contradict_each_other_are_refused)
     expect_freed();
 }
 
-/* An input is a value: its path is not read as an option's list. */
+/* A path is a value, not an option's list. */
 Test(settings, a_model_may_have_a_comma_in_its_path)
 {
     char path[] = "/tmp/library_XXXXXX,b.yaml";
@@ -114,7 +114,7 @@ Test(settings, a_model_may_have_a_comma_in_its_path)
     expect_freed();
 }
 
-/* A store has the settings as a command line, then the options. */
+/* A store has a command line of the settings, then of the options. */
 Test(settings, a_store_has_settings_as_a_command)
 {
     char path[] = "/tmp/library_XXXXXX.db";
