@@ -1,5 +1,5 @@
-/* The search behind --partition tuned: its space and its optimum against enumerations that share no
- * code with it, its determinism, and what rpsim does with it. */
+/* The search behind --partition tuned: space and optimum against enumerations without shared code,
+ * determinism, and its use in rpsim. */
 #include "sim/run/case.h"
 #include "sim/tune/tune_internal.h"
 #include "tests/support/assertions.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Sanitized builds are ten times slower; what a long search finds is the release build's matter. */
+/* Sanitized builds are ten times slower, so only release builds test long searches' results. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LONG_SEARCH 4000u
 #else
@@ -52,7 +52,7 @@ static rp_status makespan(const void *context, const rp_schedule_config *config,
     return RP_OK;
 }
 
-/* Random layer times on 3 GPUs, 4 microbatches; the reference is a stage per layer. */
+/* Random layer times on 3 GPUs, 4 microbatches; the reference has a stage per layer. */
 static void make(instance *c, const char *schedule, uint32_t layers, uint64_t seed)
 {
     rp_random random = {seed};
@@ -107,9 +107,9 @@ static void make_pipeline(instance *c, uint32_t layers, uint64_t seed)
     c->in.start_count = 1;
 }
 
-/* ---- the same spaces once more --------------------------------------------------------------- */
+/* ---- the same spaces, enumerated ------------------------------------------------------------- */
 
-/* Every way to write `layers` as a list of parts is a bit pattern: a set bit ends a part. */
+/* A bit pattern stands for a composition of `layers`: a set bit ends a part. */
 static bool composition(uint32_t bits, uint32_t layers, uint32_t most, uint32_t *parts,
                         uint32_t *count)
 {
@@ -188,7 +188,7 @@ static slow_best slow_pipeline(const instance *c)
         uint32_t layers[MOST_LAYERS] = {0};
         uint32_t stages = c->in.stage_counts[i];
         rp_partition p = {stages, layers, 0, NULL};
-        for (bool more = true; more;) { /* an odometer over all digits 0 .. layers */
+        for (bool more = true; more;) { /* counts through all digits 0 .. layers */
             uint32_t sum = 0;
             for (uint32_t s = 0; s < stages; s++) {
                 sum += layers[s];
@@ -281,7 +281,7 @@ Test(tune, the_point_has_the_objective_it_is_said_to_have)
     }
 }
 
-/* Enumerated (budget beyond the space) and searched. */
+/* Enumerated, with a budget beyond the space, and searched. */
 Test(tune, threads_do_not_matter)
 {
     static const uint32_t layers[] = {5, 12};
@@ -325,7 +325,7 @@ static rp_status refuse_tenth(const void *context, const rp_schedule_config *con
     (void)config;
     *ps_out = 1;
     uint32_t before = atomic_fetch_add((_Atomic uint32_t *)context, 1);
-    if (before > 9) { /* the other thread's failure needs time to be seen */
+    if (before > 9) { /* time to see the other thread's failure */
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return before == 9 ? RP_NO_MEMORY : RP_OK;
@@ -333,7 +333,7 @@ static rp_status refuse_tenth(const void *context, const rp_schedule_config *con
 
 Test(tune, a_failing_objective_ends_the_search)
 {
-    static const uint32_t budgets[] = {20000, UINT32_MAX}; /* a tenth is a generous delay */
+    static const uint32_t budgets[] = {20000, UINT32_MAX}; /* a tenth is ample */
     for (size_t i = 0; i < 2; i++) {
         instance c;
         rpsim_tune_result result;
@@ -348,8 +348,8 @@ Test(tune, a_failing_objective_ends_the_search)
     }
 }
 
-/* Every move leads to a point of the space, or says that it does not, and every point can be
- * reached: a walk at random meets all of a small one. */
+/* Every move stays in the space or fails, and reaches every point: a random walk meets all of a
+ * small space. */
 Test(tune, moves_stay_in_the_space_and_reach_all_of_it)
 {
     instance c;
@@ -370,8 +370,7 @@ Test(tune, moves_stay_in_the_space_and_reach_all_of_it)
         }
         rpsim_tune_candidate_copy(&trial, &at);
         cr_assert(rpsim_tune_holds(&c.in, &at.partition));
-        uint32_t hash =
-            5 * (at.round * 2 + at.start) + 4; /* digits to the base of 5; 4 ends a list */
+        uint32_t hash = 5 * (at.round * 2 + at.start) + 4; /* base 5; 4 ends a list */
         for (uint32_t i = 0; i < at.partition.forward_count; i++) {
             hash = hash * 5 + at.partition.forward_layers[i];
         }
@@ -435,9 +434,8 @@ Test(tune, every_schedule_is_at_least_as_good_as_without)
     }
 }
 
-/* Published makespans of RoundPipe at 8 GPUs, 16 microbatches; the bound is the one that needs
- * nothing but the work: all of it, spread evenly. A plain run has the first and the fourth of five
- * models. */
+/* RoundPipe's published makespans at 8 GPUs, 16 microbatches; the bound is all the work, spread
+ * evenly. A plain run has the first and fourth of five models. */
 Test(tune, roundpipe_gets_below_the_published_makespans)
 {
     rp_csv published = rp_test_tool_table(PUBLISHED, rp_test_tool_read(PUBLISHED), ',');
@@ -474,7 +472,7 @@ Test(tune, the_seed_decides)
     cr_expect(eq(str, (char *)rp_test_tool_cell(&first, 0, "seed"), "3"));
 }
 
-/* The table has no column for it. */
+/* The table has no such column. */
 Test(tune, the_table_says_what_was_found)
 {
     rp_test_outcome run = rp_test_rpsim_well("--schedule 1f1b --gpus 2 --fidelity stage "
