@@ -1,4 +1,4 @@
-/* rpdiff: errors worked out by hand, and what must hold for timelines of rpsim. */
+/* rpdiff: errors computed by hand, and invariants of rpsim's timelines. */
 #include "exec/rpexec/report.h"
 #include "sim/rpdiff/runs.h"
 #include "tests/support/assertions.h"
@@ -91,8 +91,8 @@ Test(diff, errors_worked_out_by_hand)
     cr_expect(strstr(table, "\n1F0, GPU 1       20.000      25.000 -20.0%\n") != NULL, "%s", table);
 }
 
-/* A run equals itself, as a file and out of the store; with all times multiplied it is that much
- * off everywhere. */
+/* A run equals itself, from a file and from the store; scaled times are off by the factor
+ * everywhere. */
 Test(diff, timelines_of_rpsim)
 {
     static const char *const schedules[] = {"gpipe", "roundpipe", "interleaved-1f1b"};
@@ -135,11 +135,11 @@ Test(diff, timelines_of_rpsim)
     }
 }
 
-/* Stores that lack what is asked for, or have what no program wrote. */
+/* Stores that lack the requested data, or have data that no program wrote. */
 Test(diff, stores_without_it_are_refused)
 {
     static const struct {
-        const char *sql; /* before */
+        const char *sql; /* runs first */
         const char *line;
         const char *expected;
     } rows[] = {
@@ -161,7 +161,7 @@ Test(diff, stores_without_it_are_refused)
     }
 }
 
-/* Both timelines on one trace: processes of their own, every op once in each. */
+/* A trace has both timelines, each with its own processes and every op once. */
 Test(diff, one_trace_has_both)
 {
     rp_test_rpsim_well(
@@ -216,7 +216,7 @@ static rp_store_prediction prediction(const char *schedule, uint32_t gpus, doubl
                                  .measured_ms = measured_ms};
 }
 
-/* Adds a run of gpipe that was predicted at 10 ms and measured at `measured_ms`. */
+/* Adds a run of gpipe, predicted at 10 ms and measured at `measured_ms`. */
 static void store_run(rp_store *store, const char *settings, const char *recompute,
                       double measured_ms)
 {
@@ -238,8 +238,8 @@ static void store_run(rp_store *store, const char *settings, const char *recompu
     cr_assert(eq(int, rp_store_add_run(store, &run, NULL), RP_OK));
 }
 
-/* Only runs whose times should be the same are one configuration, and only schedules that differ in
- * nothing else are put in an order. */
+/* A configuration has runs that should take the same time; an order has schedules that differ in
+ * nothing else. */
 Test(diff, other_settings_are_other_configurations)
 {
     static const char *const expected[] = {"|recompute=early", "|", "|partition=1,1", "bind=1|",
@@ -282,8 +282,7 @@ Test(diff, other_settings_are_other_configurations)
     cr_expect(ne(ptr, (void *)quoted, NULL), "%s", csv.output);
 }
 
-/* A run of rpexec with nothing given has no settings to name; pieces that were the default once are
- * named like any others. */
+/* A default run of rpexec names no settings; pieces that were the default once are named. */
 Test(diff, defaults_are_no_settings)
 {
     char *arguments[][4] = {{"rpexec", "--backend", "host", NULL}, {"rpexec", "--piece-mb", "32"}};
@@ -314,8 +313,8 @@ Test(diff, defaults_are_no_settings)
     rp_store_close(store);
 }
 
-/* a: 100, 102 and 110 measured; b 120, c 118 (within b's spread of 4), d 200 though it was thought
- * the fastest. Of the pairs of 2 GPUs ab and ac (both apart), ad, bd, cd count, bc does not. */
+/* a: 100, 102 and 110 measured; b 120, c 118 (within b's spread of 4), d 200 though predicted
+ * fastest. The pairs of 2 GPUs ab and ac (both apart), ad, bd, cd count, bc does not. */
 Test(diff, order_of_schedules_by_hand)
 {
     const rp_store_prediction runs[] = {prediction("a", 2, 95, 110),  prediction("a", 2, 170, 100),
@@ -342,7 +341,7 @@ Test(diff, order_of_schedules_by_hand)
     cr_expect(epsilon_eq(dbl, r.mean_absolute_error, absolute, 1e-12));
     cr_expect(epsilon_eq(dbl, r.worst_error, 0.55, 1e-12));
     cr_assert(eq(u32, r.order_count, 2));
-    /* a is 18 from b and 16 from c; its own spread is 10 of 102, of the larger time 11.8, 11.6. */
+    /* a is 18 from b and 16 from c; its own spread, 10 of 102, is 11.8 and 11.6 of their times. */
     cr_expect(eq(u32, r.orders[0].pairs, 5));
     cr_expect(epsilon_eq(dbl, r.orders[0].tau, (2.0 - 3.0) / 5, 1e-12));
     cr_expect(eq(u32, r.orders[1].pairs, 0));
