@@ -1,4 +1,4 @@
-/* rpplan as a user meets it, and rpsim --partition auto. */
+/* rpplan's command line, and rpsim --partition auto. */
 #include "tests/support/assertions.h"
 #include "tests/support/make_program.h"
 #include "tests/support/run_tool.h"
@@ -66,7 +66,7 @@ Test(planner_cli, golden_file)
     json_decref(root);
 }
 
-/* An example and its input alone, by option, as an argument, from standard input, in a list. */
+/* A whole example, or its input, by option, argument, standard input, or in a list. */
 Test(planner_cli, ways_to_give_an_instance)
 {
     json_t *root = golden();
@@ -97,7 +97,7 @@ Test(planner_cli, ways_to_give_an_instance)
 #define REST "'memory_limit':100,'min_stages':1,'threshold_num':11,'threshold_den':10}"
 #define MODE "{'mode':'fused',"
 
-/* `text` with double quotes for single ones, as a file. */
+/* Writes `text` to a file, with double quotes for single ones. */
 static void write_quoted(const char *text)
 {
     char quoted[1024];
@@ -162,7 +162,7 @@ Test(planner_cli, bad_instances_are_refused)
     }
 }
 
-/* null: no limit; infer needs no backward lists, and the empty list is a list of no instances. */
+/* null is no limit; infer needs no backward lists; an empty list has no instances. */
 Test(planner_cli, unusual_instances)
 {
     write_quoted("{'mode':'infer','fwd_time':[1,2],'fwd_bytes':[5,6],'memory_limit':null,"
@@ -234,7 +234,7 @@ Test(planner_cli, bad_usage_is_refused)
     }
 }
 
-/* Example qwen3_1p7b_4090 of the golden file, but for the embedding's time: 4 + 11 stages. */
+/* Example qwen3_1p7b_4090 of the golden file without the embedding's time: 4 + 11 stages. */
 Test(planner_cli, plan_of_a_model)
 {
     json_t *plan = run_json("--model qwen3-1.7b --platform rtx4090x8 --gpus 8 --format json");
@@ -277,7 +277,7 @@ Test(planner_cli, memory_limits)
     cr_expect(eq(dbl, limit_of("0"), 0));
 }
 
-/* A raised limit is said; modes and tolerance do what they are called. */
+/* A raised limit gives a warning; modes and tolerance have their effect. */
 Test(planner_cli, options_change_the_plan)
 {
     rp_test_outcome raised = run("--model qwen3-235b");
@@ -361,7 +361,7 @@ Test(planner_cli, pipelines_get_the_even_partition)
     }
 }
 
-/* Without a model no sizes are known: no limit, no embedding in a stage of its own. */
+/* Without a model sizes are unknown: no limit, and no separate stage for the embedding. */
 Test(planner_cli, rpsim_without_a_model)
 {
     json_t *rows = NULL;
