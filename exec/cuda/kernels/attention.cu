@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(BLOCK)
     for (; key <= p.token; key++) {
         uint64_t at = ((p.first + key) * s.kv_heads + kv_head) * h;
         load_row(k + at, h, other);
-        float score = capped(dot(query, other) * scale, s.cap);
+        float score = capped(dot(query, other) * scale, MUTATE(scores_without_cap, s.cap, 0));
         float now = fmaxf(most, score);
         float shrink = expf(most - now);
         float weight = expf(score - now);
@@ -114,7 +114,8 @@ __global__ void __launch_bounds__(BLOCK)
     for (uint64_t row = (uint64_t)blockIdx.x * (BLOCK / 32) + threadIdx.x / 32; row < rows;
          row += (uint64_t)gridDim.x * (BLOCK / 32)) {
         float sum = 0;
-        for (uint32_t column = lane * N; column < head_dim; column += 32 * N) {
+        for (uint32_t column = lane * N; column < head_dim;
+             column += MUTATE(first_columns_only, 32 * N, head_dim)) {
             float a[N], b[N];
             load<N>(o + row * head_dim + column, head_dim - column, whole, a);
             load<N>(d_o + row * head_dim + column, head_dim - column, whole, b);
@@ -127,8 +128,8 @@ __global__ void __launch_bounds__(BLOCK)
             sums[row] = sum;
         } else if (lane == 0) {
             uint64_t at = row % heads * (rows / heads) + row / heads;
-            sums[at] = logsumexp[row] * RPEXEC_LOG2_E;
-            sums[rows + at] = sum;
+            sums[at] = logsumexp[row] * MUTATE(logsumexp_of_e, RPEXEC_LOG2_E, 1);
+            sums[rows + MUTATE(sums_by_token, at, row)] = sum;
         }
     }
 }
@@ -155,7 +156,7 @@ __global__ void __launch_bounds__(BLOCK)
         load_row(k + at, h, other);
         load_row(v + at, h, value);
         float score = capped(dot(query, other) * scale, s.cap);
-        float slope = scale * slope_of_cap(score, s.cap);
+        float slope = scale * slope_of_cap(score, MUTATE(dq_without_slope, s.cap, 0));
         float weight = expf(score - logsumexp[row]);
         blend(sum, 1.0f, other, weight * (dot(gradient, value) - sums[row]) * slope);
     }
@@ -190,8 +191,8 @@ __global__ void __launch_bounds__(BLOCK, 5)
             load_row(d_o + at * h, h, gradient);
             float score = capped(dot(other, key) * scale, s.cap);
             float weight = expf(score - logsumexp[at]);
-            float slope =
-                weight * (dot(gradient, value) - sums[at]) * scale * slope_of_cap(score, s.cap);
+            float slope = weight * (dot(gradient, value) - sums[at]) * scale *
+                          slope_of_cap(score, MUTATE(dk_without_slope, s.cap, 0));
             blend(to_value, 1.0f, gradient, weight);
             blend(to_key, 1.0f, other, slope);
         }
@@ -210,7 +211,7 @@ __global__ void __launch_bounds__(BLOCK)
     for (uint64_t row = (uint64_t)blockIdx.x * (BLOCK / 32) + threadIdx.x / 32; row < rows;
          row += (uint64_t)gridDim.x * (BLOCK / 32)) {
         float keys = logsumexp[row];
-        float sink = widen(sinks[row % heads]);
+        float sink = widen(sinks[MUTATE(sink_of_token, row, row / heads) % heads]);
         float most = fmaxf(keys, sink);
         float all = most + logf(expf(keys - most) + expf(sink - most));
         float share = expf(keys - all);
@@ -240,7 +241,9 @@ __global__ void __launch_bounds__(BLOCK)
         }
         sum = warp_sum(sum);
         if (lane == 0) {
-            slopes[row] = -expf(widen(sinks[row % heads]) - logsumexp[row]) * sum;
+            slopes[row] =
+                MUTATE(sinks_other_sign, -expf, expf)(widen(sinks[row % heads]) - logsumexp[row]) *
+                sum;
         }
     }
 }
@@ -307,7 +310,8 @@ static cudaError_t sum_rows(const rpexec_cuda_target *target, const rpexec_atten
         uint64_t rows = (uint64_t)sizes->sequences * sizes->seq_len * sizes->heads;
         bool by_four = sizes->head_dim > 64;
         uint32_t lane = by_four ? 4 : 2;
-        bool whole = aligned(lane * sizeof(T), o, d_o) && sizes->head_dim % lane == 0;
+        bool whole = aligned(lane * sizeof(T), o, MUTATE(d_o_unaligned, d_o, o)) &&
+                     sizes->head_dim % lane == 0;
         return launch(by_four ? attention_sums<T, 4> : attention_sums<T, 2>,
                       blocks_for(target, rows, BLOCK / 32), BLOCK, 0, target->stream, rows,
                       sizes->heads, sizes->head_dim, static_cast<const T *>(o),

@@ -38,7 +38,7 @@ __device__ inline void join_block(float scores[KEYS / 8][4], float scale_log2, s
                 sum += scores[n][i];
             }
         }
-        rows->sum[half] = rows->sum[half] * shrink + sum;
+        rows->sum[half] = rows->sum[half] * MUTATE(sum_does_not_shrink, shrink, 1) + sum;
         rows->most[half] = now;
 #pragma unroll
         for (int n = 0; n < HEAD / 8; n++) {
@@ -91,7 +91,8 @@ __global__ void __launch_bounds__(BLOCK)
     for (; key < end; key += KEYS) {
         float scores[KEYS / 8][4] = {};
         copies_wait<0>();
-        __syncthreads(); /* the keys are there, and nobody reads the values before any more */
+        /* the keys are there, and nobody reads the values before any more */
+        MUTATE(values_overwritten, __syncthreads(), );
         fetch<KEYS, HEAD, BLOCK>(v + h.kv_at, h.kv_pitch, key, end, 0, HEAD, true, values);
         copies_commit();
         multiply_lines<HEAD, KEYS>(queries, keys, scores);
@@ -115,7 +116,8 @@ __global__ void __launch_bounds__(BLOCK)
         inverse[half] = 1.0f / sum;
         uint32_t line = query + lane / 4 + half * 8;
         if (line < end && lane % 4 == 0) {
-            logsumexp[h.row_at + (uint64_t)line * h.heads] = rows.most[half] * scale + logf(sum);
+            logsumexp[h.row_at + (uint64_t)line * MUTATE(tokens_of_one_head, h.heads, 1)] =
+                rows.most[half] * MUTATE(logsumexp_without_scale, scale, 1) + logf(sum);
         }
     }
     store_lines<HEAD>(out, inverse, query, end, h.q_pitch, o + h.q_at);
@@ -130,7 +132,7 @@ extern "C" cudaError_t rpexec_cuda_attention_half(const rpexec_cuda_target *targ
         using T = decltype(zero);
         uint32_t head = sizes->head_dim;
         dim3 grid((sizes->seq_len + QUERIES - 1) / QUERIES, sizes->heads, sizes->sequences);
-        if (!are_computed(sizes) || !aligned(16, q, k, v, o)) {
+        if (!are_computed(sizes) || !aligned(16, q, k, v, MUTATE(o_unaligned, o, q))) {
             return cudaErrorInvalidValue;
         }
         return launch(head == 64 ? attention_forward<64, T> : attention_forward<128, T>, grid,

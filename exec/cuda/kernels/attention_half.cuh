@@ -28,8 +28,9 @@ __device__ inline head_view<T> view_of(const rpexec_attention_sizes &s, uint32_t
     h.kv_pitch = (uint64_t)s.kv_heads * s.head_dim;
     h.q_at = token * h.q_pitch + (uint64_t)head * s.head_dim;
     h.kv_at = token * h.kv_pitch + (uint64_t)(head / (s.heads / s.kv_heads)) * s.head_dim;
-    h.row_at = token * s.heads + head;
-    h.by_head_at = (uint64_t)head * s.sequences * s.seq_len + token;
+    h.row_at = token * s.heads + MUTATE(logsumexp_of_first_head, head, 0);
+    h.by_head_at =
+        (uint64_t)head * MUTATE(heads_without_sequences, s.sequences, 1) * s.seq_len + token;
     h.heads = s.heads;
     return h;
 }
@@ -47,14 +48,16 @@ __device__ inline bool sees_all(const head_view<T> &h, uint32_t query, uint32_t 
                                 uint32_t key, uint32_t keys)
 {
     return query + queries <= h.seq_len && key + keys <= query + 1 &&
-           (h.window == 0 || query + queries - 1 - key < h.window);
+           (h.window == 0 || query + queries - MUTATE(last_key_of_window, 1, 2) - key < h.window);
 }
 
 /** The first key, rounded down to whole blocks, that a query sees. */
 template <typename T>
 __device__ inline uint32_t first_key(const head_view<T> &h, uint32_t query, uint32_t block)
 {
-    return h.window == 0 || query < h.window ? 0 : (query + 1 - h.window) / block * block;
+    return h.window == 0 || query < h.window
+               ? 0
+               : (query + MUTATE(first_key_of_window, 1, 2) - h.window) / block * block;
 }
 
 /** A warp's 16 lines of a tile from `row` on, as operands of products along the lines. */

@@ -36,7 +36,7 @@ __device__ inline void keep_tiles(const T *a, const T *b, uint64_t pitch, uint32
     __syncthreads();
     keep_lines<HEAD>(tiles, row, kept_a);
     keep_lines<HEAD>(tiles + 2 * passing<HEAD>::tile, row, kept_b);
-    __syncthreads();
+    MUTATE(kept_tiles_overwritten, __syncthreads(), );
 }
 
 /* Begins to copy a block of queries of a head, their gradients, and their floats. */
@@ -62,7 +62,7 @@ __device__ inline void weights_of_keys(const head_view<T> &h, float scale, uint3
                                        float dp[LINES / 8][4])
 {
     uint32_t lane = threadIdx.x % 32;
-    if (!sees_all(h, query, LINES, key, 16)) {
+    if (!sees_all(h, query, MUTATE(mask_of_half_the_queries, LINES, LINES / 2), key, 16)) {
 #pragma unroll
         for (int n = 0; n < LINES / 8; n++) {
 #pragma unroll
@@ -85,7 +85,8 @@ __device__ inline void weights_of_keys(const head_view<T> &h, float scale, uint3
                 float score = p[n][half * 2 + i] * (scale * RPEXEC_LOG2_E);
                 float weight = power_of_two(score - l);
                 p[n][half * 2 + i] = weight;
-                dp[n][half * 2 + i] = weight * (dp[n][half * 2 + i] - sum) * scale;
+                dp[n][half * 2 + i] =
+                    weight * (dp[n][half * 2 + i] - sum) * MUTATE(dk_without_scale, scale, 1);
             }
         }
     }
@@ -103,8 +104,9 @@ __global__ void __launch_bounds__(BLOCK)
     uint32_t key = blockIdx.x * ROWS;
     uint32_t key_end = key + ROWS < s.seq_len ? key + ROWS : s.seq_len;
     uint32_t row = key + threadIdx.x / 32 * 16; /* the warp's first key */
-    uint32_t end =
-        s.window == 0 || s.seq_len - key_end < s.window ? s.seq_len : key_end + s.window - 1;
+    uint32_t end = s.window == 0 || s.seq_len - key_end < s.window
+                       ? s.seq_len
+                       : key_end + s.window - MUTATE(last_query_of_window, 1, 2);
     uint32_t group = s.heads / s.kv_heads;
     uint32_t head = blockIdx.y * group;
     uint32_t query = key;
@@ -124,11 +126,13 @@ __global__ void __launch_bounds__(BLOCK)
         float p[LINES / 8][4] = {}, dp[LINES / 8][4] = {};
         head += last;
         if (head < (blockIdx.y + 1) * group) {
-            fetch_queries<HEAD>(view_of<T>(s, blockIdx.z, head), later, q, d_o, rows,
-                                stages + (stage ^ 1) * 2 * TILE, floats + (stage ^ 1) * 2 * LINES);
+            fetch_queries<HEAD>(
+                view_of<T>(s, blockIdx.z, MUTATE(first_head_of_group, head, blockIdx.y * group)),
+                later, q, d_o, rows, stages + (stage ^ 1) * 2 * TILE,
+                floats + MUTATE(floats_of_stage_before, (stage ^ 1), stage) * 2 * LINES);
         }
         copies_commit();
-        copies_wait<1>();
+        copies_wait<MUTATE(waits_too_late, 1, 2)>();
         __syncthreads();
         multiply_lines<HEAD, LINES>(keys, queries, p);
         multiply_lines<HEAD, LINES>(values, gradients, dp);
@@ -136,9 +140,11 @@ __global__ void __launch_bounds__(BLOCK)
         multiply_weights<HEAD, LINES>(p, gradients, to_values);
         multiply_weights<HEAD, LINES>(dp, queries, to_keys);
         query = later;
-        __syncthreads(); /* the next round fills this stage again */
+        /* the next round fills this stage again */
+        MUTATE(key_stages_overwritten, __syncthreads(), );
     }
-    store_lines<HEAD>(to_keys, one, row, key_end, h.kv_pitch, dk + h.kv_at);
+    store_lines<HEAD>(to_keys, one, row, MUTATE(keys_beyond_sequence, key_end, key_end + 1),
+                      h.kv_pitch, dk + h.kv_at);
     store_lines<HEAD>(to_values, one, row, key_end, h.kv_pitch, dv + h.kv_at);
 }
 
@@ -149,7 +155,7 @@ __device__ inline void slopes_of_queries(const head_view<T> &h, float scale, uin
                                          const float p[LINES / 8][4], float dp[LINES / 8][4])
 {
     uint32_t lane = threadIdx.x % 32;
-    bool all = sees_all(h, query, 16, key, LINES);
+    bool all = sees_all(h, query, 16, key, MUTATE(mask_of_half_the_keys, LINES, LINES / 2));
 #pragma unroll
     for (int n = 0; n < LINES / 8; n++) {
 #pragma unroll
@@ -158,7 +164,8 @@ __device__ inline void slopes_of_queries(const head_view<T> &h, float scale, uin
                 all || sees(h, query + lane / 4 + i / 2 * 8, key + n * 8 + lane % 4 * 2 + i % 2);
             float score = p[n][i] * (scale * RPEXEC_LOG2_E);
             float weight = seen ? power_of_two(score - l[i / 2]) : 0.0f;
-            dp[n][i] = weight * (dp[n][i] - sum[i / 2]) * scale;
+            dp[n][i] = weight * (dp[n][i] - sum[MUTATE(sums_of_other_half, i / 2, 0)]) *
+                       MUTATE(dq_without_scale, scale, 1);
         }
     }
 }
@@ -197,8 +204,9 @@ __global__ void __launch_bounds__(BLOCK)
         T *now = stages + stage * 2 * TILE;
         T *next = stages + (stage ^ 1) * 2 * TILE;
         if (key + LINES < end) {
-            fetch<LINES, HEAD, BLOCK>(k + h.kv_at, h.kv_pitch, key + LINES, end, 0, HEAD, true,
-                                      next);
+            fetch<LINES, HEAD, BLOCK>(k + h.kv_at, h.kv_pitch, key + LINES,
+                                      MUTATE(last_block_without_last_key, end, end - 1), 0, HEAD,
+                                      true, next);
             fetch<LINES, HEAD, BLOCK>(v + h.kv_at, h.kv_pitch, key + LINES, end, 0, HEAD, true,
                                       next + TILE);
         }
@@ -209,7 +217,8 @@ __global__ void __launch_bounds__(BLOCK)
         multiply_lines<HEAD, LINES>(gradients, now + TILE, dp);
         slopes_of_queries(h, scale, row, key, l, sum, p, dp);
         multiply_weights<HEAD, LINES>(dp, now, to_queries);
-        __syncthreads(); /* the next round fills this stage again */
+        /* the next round fills this stage again */
+        MUTATE(query_stages_overwritten, __syncthreads(), );
     }
     store_lines<HEAD>(to_queries, one, row, end, h.q_pitch, dq + h.q_at);
 }
@@ -243,7 +252,8 @@ extern "C" cudaError_t rpexec_cuda_attention_half_backward(const rpexec_cuda_tar
         using T = decltype(zero);
         uint32_t head = sizes->head_dim;
         uint64_t rows = (uint64_t)sizes->sequences * sizes->seq_len * sizes->heads;
-        if (!are_computed(sizes) || !aligned(16, q, k, v, d_o, dq, dk, dv)) {
+        if (!are_computed(sizes) ||
+            !aligned(16, q, k, v, d_o, dq, dk, MUTATE(dv_unaligned, dv, dk))) {
             return cudaErrorInvalidValue;
         }
         return (head == 64 ? run<64, T>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/cuda/kernels/kernels.h"
+#include "exec/cuda/kernels/mutants.h"
 
 #include <machine.cuh>
 
@@ -20,7 +21,7 @@ template <typename T, int N> struct alignas(N * sizeof(T)) pack {
 /** c tanh(x / c), or x without a cap (0). */
 __device__ inline float capped(float x, float cap)
 {
-    return cap > 0.0f ? cap * tanhf(x / cap) : x;
+    return cap > 0.0f ? MUTATE(caps_that_cut, cap * tanhf(x / cap), fminf(x, cap)) : x;
 }
 
 /** Its derivative where the capped value is y. */
@@ -114,7 +115,7 @@ template <int THREADS, typename F> __device__ inline F group_sum(F x, F *parts)
 /** e^x / (1 + e^x). */
 __device__ inline float sigmoid(float x)
 {
-    return reciprocal(1.0f + expf(-x));
+    return reciprocal(1.0f + expf(MUTATE(sigmoid_other_sign, -x, x)));
 }
 
 /* ---- on the host ----------------------------------------------------------------------------- */

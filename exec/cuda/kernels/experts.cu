@@ -276,7 +276,7 @@ __device__ inline bool clamp_up(float limit, float *up)
 {
     bool moves = limit == 0.0f || (!(*up > limit) && !(*up < -limit));
     *up = moves ? *up : *up > 0 ? limit : -limit;
-    *up += limit == 0.0f ? 0.0f : 1.0f;
+    *up += limit == 0.0f ? 0.0f : MUTATE(up_without_one, 1.0f, 0.0f);
     return moves;
 }
 
@@ -298,7 +298,8 @@ __global__ void __launch_bounds__(BLOCK)
         for (int k = 0; k < N; k++) {
             clamp_gate(limit, &g[k]);
             clamp_up(limit, &u[k]);
-            g[k] = r.weights[row] * (g[k] * sigmoid(alpha * g[k]) * u[k]);
+            g[k] = MUTATE(swiglu_without_weights, r.weights[row], 1) *
+                   (g[k] * sigmoid(alpha * g[k]) * u[k]);
         }
         store<N>(g, width - j, whole, s + at);
     }
@@ -327,9 +328,12 @@ __global__ void __launch_bounds__(ROW_BLOCK, 8)
                 float sigma = sigmoid(alpha * g[k]);
                 float slope = sigma * (1.0f + alpha * g[k] * (1.0f - sigma));
                 float weighted = d[k] * weight;
-                sum += (double)(d[k] * g[k] * sigma * u[k]);
-                to_gate[k] = gate_moves ? weighted * u[k] * slope : 0.0f;
-                to_up[k] = up_moves ? weighted * g[k] * sigma : 0.0f;
+                sum += (double)(MUTATE(own_gradient_with_weight, d[k], weighted) * g[k] * sigma *
+                                u[k]);
+                to_gate[k] =
+                    MUTATE(gates_beyond_limit, gate_moves, true) ? weighted * u[k] * slope : 0.0f;
+                to_up[k] =
+                    up_moves ? MUTATE(dup_without_weight, weighted, d[k]) * g[k] * sigma : 0.0f;
             }
             store<N>(to_gate, width - j, whole, dgate + at);
             store<N>(to_up, width - j, whole, dup + at);
@@ -364,7 +368,12 @@ __global__ void __launch_bounds__(BLOCK)
         uint64_t row = i / packs;
         uint32_t j = (uint32_t)(i % packs) * N;
         float b[N];
-        load<N>(bias + (uint64_t)expert_of(r, row) * width + j, width - j, whole, b);
+        load<N>(bias +
+                    (uint64_t)MUTATE(bias_of_expert_behind, expert_of(r, row),
+                                     ((expert_of(r, row) + 1) % r.experts)) *
+                        width +
+                    j,
+                width - j, whole, b);
         for (int k = 0; k < N; k++) {
             b[k] = weighted ? r.weights[row] * b[k] : b[k];
         }
@@ -392,7 +401,7 @@ __global__ void __launch_bounds__(ROW_BLOCK)
         }
         sum = group_sum<ROW_BLOCK>(sum, parts);
         if (threadIdx.x == 0) {
-            dweights[row] += (float)sum;
+            MUTATE(weight_gradients_lost, dweights[row] += (float)sum, dweights[row] = (float)sum);
         }
     }
 }
@@ -411,7 +420,7 @@ __global__ void __launch_bounds__(BLOCK)
     for (uint64_t row = r.begins[blockIdx.y] + warp;
          row < r.begins[blockIdx.y + 1] && column < width; row += BLOCK / 32) {
         float d = widen(dy[row * width + column]);
-        sum += weighted ? r.weights[row] * d : d;
+        sum += MUTATE(bias_without_weights, weighted, false) ? r.weights[row] * d : d;
     }
     sums[warp][lane] = sum;
     __syncthreads();
@@ -524,7 +533,8 @@ extern "C" cudaError_t rpexec_cuda_experts_swiglu_backward(const rpexec_cuda_tar
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        bool whole = aligned(16, gate, up, ds, dgate, dup) && width % per_pack<T>::count == 0;
+        bool whole = aligned(16, gate, up, ds, dgate, MUTATE(dup_unaligned, dup, dgate)) &&
+                     width % per_pack<T>::count == 0;
         return launch(experts_swiglu_backward<T>,
                       blocks_for(target, routing->tokens * routing->active, 1), ROW_BLOCK, 0,
                       target->stream, *routing, width, alpha, limit, static_cast<const T *>(gate),

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(BLOCK)
             load<N>(from + j, width - j, whole, in);
             load<N>(weight + j, width - j, whole, w);
             for (int i = 0; i < N; i++) {
-                in[i] = in[i] * scale * (w[i] + one);
+                in[i] = in[i] * scale * (w[i] + MUTATE(weights_without_one, one, 0));
             }
             store<N>(in, width - j, whole, y + row * width + j);
         }
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(BLOCK)
             load<N>(weight + j, width - j, whole, w);
             load<N>(dy + at + j, width - j, whole, from);
             for (int i = 0; i < N; i++) {
-                sum += from[i] * (w[i] + one) * in[i];
+                sum += from[i] * (w[i] + MUTATE(sums_without_one, one, 0)) * in[i];
             }
         }
         float scale = r[row];
@@ -70,8 +70,9 @@ __global__ void __launch_bounds__(BLOCK)
             load<N>(x + at + j, width - j, whole, in);
             load<N>(weight + j, width - j, whole, w);
             load<N>(dy + at + j, width - j, whole, from);
-            if (base != nullptr) {
-                load<N>(base + at + j, width - j, whole, old);
+            if (MUTATE(norm_base_lost, base != nullptr, false)) {
+                load<N>(MUTATE(dx_for_base, base, dx) + MUTATE(first_row_of_base, at, 0) + j,
+                        width - j, whole, old);
             }
             for (int i = 0; i < N; i++) {
                 old[i] += scale * from[i] * (w[i] + one) - in[i] * pull;
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(BLOCK)
     float sum[2] = {};
     for (uint64_t row = first + warp; row < end && column < width; row += BLOCK / 32) {
         float in[2] = {1.0f, 1.0f}, from[2];
-        float factor = 1.0f;
+        float factor = MUTATE(bias_scaled, 1.0f, 2.0f);
         load<2>(dy + row * width + column, width - column, whole, from);
         if (x != nullptr) {
             load<2>(x + row * width + column, width - column, whole, in);
@@ -132,19 +133,22 @@ __global__ void __launch_bounds__(SUM_WARPS * 32)
     float sum = 0;
     if (column < width) {
 #pragma unroll 8
-        for (uint32_t i = warp; i < count; i += SUM_WARPS) {
+        for (uint32_t i = warp; i < count;
+             i += MUTATE(parts_added_twice, MUTATE(first_part_of_each_warp, SUM_WARPS, count),
+                         SUM_WARPS / 2)) {
             sum += parts[(uint64_t)i * width + column];
         }
     }
     sums[warp][lane] = sum;
     for (uint32_t half = SUM_WARPS / 2; half > 0; half /= 2) {
-        __syncthreads();
+        MUTATE(tree_without_barriers, __syncthreads(), );
         if (warp < half) {
             sums[warp][lane] += sums[warp + half][lane];
         }
     }
     if (warp == 0 && column < width) {
-        narrow(widen(dweight[column]) + sums[0][lane], &dweight[column]);
+        narrow(MUTATE(old_gradient_lost, widen(dweight[column]), 0) + sums[0][lane],
+               &dweight[column]);
     }
 }
 
@@ -176,7 +180,8 @@ extern "C" cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *targ
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        bool whole = aligned(16, x, weight, dy, base, dx) && width % per_pack<T>::count == 0;
+        bool whole = aligned(16, x, weight, dy, MUTATE(norm_base_unaligned, base, dx), dx) &&
+                     width % per_pack<T>::count == 0;
         bool by_warp = width <= LONGEST_OF_A_WARP;
         uint32_t blocks = blocks_for(target, rows, by_warp ? BLOCK / 32 : 1);
         return launch(by_warp ? norm_input<T, 32> : norm_input<T, BLOCK>, blocks, BLOCK, 0,
@@ -207,11 +212,13 @@ static cudaError_t add_parts(const rpexec_cuda_target *target, uint64_t rows, ui
         return cudaSuccess;
     }
     if (wide) {
-        return launch(norm_weight_sum<float>, (width + 31) / 32, SUM_WARPS * 32, 0, target->stream,
-                      count, width, parts, static_cast<float *>(static_cast<void *>(sums)));
+        return launch(
+            norm_weight_sum<MUTATE(wide_norm_sums_as_half, float, T)>, (width + 31) / 32,
+            SUM_WARPS * 32, 0, target->stream, count, width, parts,
+            static_cast<MUTATE(wide_norm_sums_as_half, float, T) *>(static_cast<void *>(sums)));
     }
-    return launch(norm_weight_sum<T>, (width + 31) / 32, SUM_WARPS * 32, 0, target->stream, count,
-                  width, parts, sums);
+    return launch(norm_weight_sum<T>, (width + MUTATE(columns_beyond_32, 31, 30)) / 32,
+                  SUM_WARPS * 32, 0, target->stream, count, width, parts, sums);
 }
 
 extern "C" cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *target, uint64_t rows,

@@ -53,7 +53,9 @@ __global__ void __launch_bounds__(BLOCK)
             uint64_t n = t.n + column + j;
             if (m < t.m_end && n < t.n_end) {
                 uint64_t at = first + m * c_pitch + n;
-                p.c[at] = base != nullptr ? base[at] + sum[i][j] : sum[i][j];
+                p.c[at] = MUTATE(base_lost, base != nullptr, false)
+                              ? MUTATE(result_for_base_fp32, base, p.c)[at] + sum[i][j]
+                              : sum[i][j];
             }
         }
     }

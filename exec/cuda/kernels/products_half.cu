@@ -62,7 +62,8 @@ __device__ inline void put(T *to, float first, float second, const T *base, bool
     if (pairs && left > 1) {
         if (base != nullptr) {
             uint32_t old = *wide<const uint32_t>(base);
-            first = widen(T{(uint16_t)old}) + first;
+            first = widen(T{(uint16_t)MUTATE(halves_exchanged, old, (old >> 16))}) +
+                    MUTATE(rounded_before_base, first, MUTATE_ROUNDED(T, first));
             second = widen(T{(uint16_t)(old >> 16)}) + second;
         }
         *wide<uint32_t>(to) = pair(T(), first, second);
@@ -72,7 +73,9 @@ __device__ inline void put(T *to, float first, float second, const T *base, bool
         narrow(base != nullptr ? widen(base[0]) + first : first, &to[0]);
     }
     if (left > 1) {
-        narrow(base != nullptr ? widen(base[1]) + second : second, &to[1]);
+        narrow(MUTATE(last_column_without_base, base != nullptr, false) ? widen(base[1]) + second
+                                                                        : second,
+               &to[1]);
     }
 }
 
@@ -85,7 +88,7 @@ __device__ inline void put(float *to, float first, float second, const float *ba
         float old[2];
         load<2>(base, left, pairs, old);
         from[0] += old[0];
-        from[1] += old[1];
+        from[1] += MUTATE(every_other_sum_anew, old[1], 0);
     }
     store<2>(from, left, pairs, to);
 }
@@ -134,9 +137,14 @@ __global__ void __launch_bounds__(BLOCK)
                 uint64_t m = t.m + row + i * 16 + lane / 4 + half * 8;
                 uint64_t n = t.n + column + j * 8 + lane % 4 * 2;
                 if (m < t.m_end && n < t.n_end) {
-                    uint64_t at = (weight ? t.matrix : 0) + m * c_pitch + n;
-                    put(p.c + at, sum[i][j][half * 2], sum[i][j][half * 2 + 1],
-                        base != nullptr ? base + at : nullptr, p.pairs, t.n_end - n);
+                    uint64_t at =
+                        (weight ? MUTATE(first_matrix_for_all, t.matrix, 0) : 0) + m * c_pitch + n;
+                    put(p.c + at,
+                        MUTATE(wide_sums_rounded, sum[i][j][half * 2],
+                               MUTATE_ROUNDED(T, sum[i][j][half * 2])),
+                        sum[i][j][half * 2 + 1],
+                        base != nullptr ? MUTATE(result_for_base, base, p.c) + at : nullptr,
+                        p.pairs, t.n_end - n);
                 }
             }
         }
@@ -153,14 +161,12 @@ static cudaError_t products_of(const rpexec_cuda_target *target,
     uint64_t out = products->out;
     bool whole = aligned(16, a, b) && in % 8 == 0 && out % 8 == 0 && products->stride % 8 == 0;
     uint64_t columns = products->which == RPEXEC_CUDA_FORWARD ? out : in;
-    bool pairs = aligned(2 * sizeof(S), c, products->base) && columns % 2 == 0 &&
-                 products->stride % 2 == 0;
-    product<T, S> p = {*products,
-                       static_cast<const T *>(a),
-                       static_cast<const T *>(b),
-                       static_cast<S *>(c),
-                       whole,
-                       pairs};
+    bool pairs = aligned(2 * sizeof(MUTATE(wide_pairs_aligned_as_half, S, T)), c,
+                         MUTATE(base_unaligned, products->base, c)) &&
+                 columns % 2 == 0 && products->stride % 2 == 0;
+    product<T, S> p = {
+        *products, static_cast<const T *>(a), static_cast<const T *>(b), static_cast<S *>(c), whole,
+        pairs};
     dim3 grid = product_grid(products, SIZE);
     size_t shared = STAGES * 2 * TILE * sizeof(T);
     cudaStream_t stream = target->stream;
@@ -184,7 +190,8 @@ extern "C" cudaError_t rpexec_cuda_products_half(const rpexec_cuda_target *targe
 {
     return for_half_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return products->wide ? products_of<T, float>(target, products, a, b, c)
-                              : products_of<T, T>(target, products, a, b, c);
+        return MUTATE(never_wide, products->wide, false)
+                   ? products_of<T, float>(target, products, a, b, c)
+                   : products_of<T, T>(target, products, a, b, c);
     });
 }

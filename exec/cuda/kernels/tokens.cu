@@ -16,9 +16,10 @@ __global__ void __launch_bounds__(BLOCK)
         float row[N] = {};
         int32_t id = ids[t];
         if (id >= 0) {
-            load<N>(table + (uint64_t)id * width + j, width - j, whole, row);
+            load<N>(table + (uint64_t)MUTATE(row_of_first_token, id, ids[0]) * width + j, width - j,
+                    whole, row);
         }
-        store<N>(row, width - j, whole, x + t * width + j);
+        store<N>(row, MUTATE(tail_of_row_as_pack, width - j, N), whole, x + t * width + j);
     }
 }
 
@@ -86,7 +87,8 @@ __global__ void __launch_bounds__(BLOCK)
             parts[warp] = (uint32_t)__popc(bits);
         }
         __syncthreads();
-        uint32_t place = at + (uint32_t)__popc(bits & lower);
+        uint32_t place = at + MUTATE(warps_tokens_descending, (uint32_t)__popc(bits & lower),
+                                     (uint32_t)__popc(bits & ~lower) - mine);
         for (uint32_t i = 0; i < BLOCK / 32; i++) {
             place += i < warp ? parts[i] : 0;
             at += parts[i];
@@ -94,7 +96,7 @@ __global__ void __launch_bounds__(BLOCK)
         if (mine) {
             bins.order[place] = (uint32_t)t;
         }
-        __syncthreads();
+        MUTATE(counts_overwritten, __syncthreads(), );
     }
 }
 
@@ -102,7 +104,8 @@ __global__ void __launch_bounds__(BLOCK)
 __device__ inline bool seen_before(const int32_t *ids, const uint32_t *order, uint32_t begin,
                                    uint32_t place, int32_t id)
 {
-    for (uint32_t first = begin; first < place; first += BLOCK) {
+    for (uint32_t first = begin; first < place;
+         first += MUTATE(seen_among_first_256, BLOCK, place)) {
         uint32_t at = first + threadIdx.x;
         if (__syncthreads_or(at < place && ids[order[at]] == id)) {
             return true;
@@ -136,7 +139,7 @@ __global__ void __launch_bounds__(BLOCK)
     float sum[N] = {};
     S *row = dtable + (uint64_t)id * width + column;
     load<N>(row, left, whole, sum);
-    for (uint32_t first = place; first < end; first += BLOCK) {
+    for (uint32_t first = place; first < end; first += MUTATE(first_256_of_bin, BLOCK, end)) {
         uint32_t at = first + threadIdx.x;
         uint32_t bits = __ballot_sync(0xffffffffu, at < end && ids[bins.order[at]] == id);
         if (threadIdx.x % 32 == 0) {
@@ -144,12 +147,20 @@ __global__ void __launch_bounds__(BLOCK)
         }
         __syncthreads();
         for (uint32_t word = 0; word < BLOCK / 32; word++) {
-            for (uint32_t rest = matches[word]; rest != 0; rest &= rest - 1) {
-                uint64_t from = bins.order[first + word * 32 + (uint32_t)(__ffs((int)rest) - 1)];
+            for (uint32_t rest = matches[MUTATE(descending_tokens, word, BLOCK / 32 - 1 - word)];
+                 rest != 0; rest &= rest - 1) {
+                uint64_t from =
+                    bins.order[first +
+                               MUTATE(descending_tokens, word, (BLOCK / 32 - 1 - word)) * 32 +
+                               (uint32_t)(__ffs((int)rest) - 1)];
                 float in[N];
                 load<N>(dx + from * width + column, left, whole, in);
                 for (int i = 0; i < N; i++) {
-                    sum[i] += in[i];
+                    MUTATE(rounded_after_each_token,
+                           sum[i] += MUTATE(
+                               first_token_twice, in[i],
+                               (first == place && word == 0 && rest == matches[0] ? 2 : 1) * in[i]),
+                           sum[i] = MUTATE_ROUNDED(T, sum[i] + in[i]));
                 }
             }
         }
@@ -179,7 +190,8 @@ __device__ inline void gradient_of(const T *z, uint32_t j, uint32_t vocab, float
     load_logits<N>(z, j, vocab, cap, whole, to);
     for (int i = 0; i < N; i++) {
         float slope = slope_of_cap(to[i], cap);
-        to[i] = (expf(to[i] - most) * factor - (j + i == label ? own : 0.0f)) * slope;
+        to[i] = (expf(to[i] - most) * factor - (j + i == label ? own : 0.0f)) *
+                MUTATE(loss_without_slope, slope, 1);
     }
 }
 
@@ -195,14 +207,15 @@ __device__ inline void share(const T *z, uint32_t vocab, float cap, bool whole, 
         float here = most;
         load_logits<N>(z, j, vocab, cap, whole, in);
         for (int i = 0; i < N; i++) {
-            here = j + i < vocab ? fmaxf(here, in[i]) : here;
+            here =
+                MUTATE(largest_beyond_vocabulary, j + i < vocab, true) ? fmaxf(here, in[i]) : here;
         }
         if (here > most) {
-            sum *= expf(most - here);
+            sum *= MUTATE(loss_sum_does_not_shrink, expf(most - here), 1);
             most = here;
         }
         for (int i = 0; i < N; i++) {
-            sum += j + i < vocab ? expf(in[i] - most) : 0.0f;
+            sum += MUTATE(sum_beyond_vocabulary, j + i < vocab, true) ? expf(in[i] - most) : 0.0f;
         }
     }
     *most_out = most;
@@ -221,12 +234,13 @@ __device__ inline double row_sum(const T *z, uint32_t vocab, float cap, bool who
     if (threadIdx.x % 32 == 0) {
         mosts[threadIdx.x / 32] = most;
     }
-    __syncthreads();
+    MUTATE(largest_of_warps_to_come, __syncthreads(), );
     for (int i = 0; i < LOSS_BLOCK / 32; i++) {
         most = fmaxf(most, mosts[i]);
     }
     *most_out = most;
-    return group_sum<LOSS_BLOCK>((double)sum * (double)expf(mine - most), sums);
+    return group_sum<LOSS_BLOCK>((double)sum * (double)expf(MUTATE(own_largest, mine - most, 0.0f)),
+                                 sums);
 }
 
 template <typename T>
@@ -256,7 +270,9 @@ __global__ void __launch_bounds__(LOSS_BLOCK)
             store<N>(out, vocab - j, whole, z + j);
         }
         if (threadIdx.x == 0) {
-            losses[row] = ignored ? 0.0 : log(total) + (double)most - (double)own;
+            losses[row] = ignored ? 0.0
+                                  : log(total) + (double)most -
+                                        (double)MUTATE(label_overwritten, own, widen(z[label]));
         }
     }
 }
@@ -289,7 +305,8 @@ __device__ inline double join_parts(uint32_t parts, const float *statistics, uin
         most = fmaxf(most, statistics[i * stride]);
     }
     for (uint32_t i = 0; i < parts; i++) {
-        total += (double)statistics[i * stride + 1] * (double)expf(statistics[i * stride] - most);
+        total += (double)statistics[i * stride + 1] *
+                 (double)expf(MUTATE(own_largest_of_parts, statistics[i * stride] - most, 0.0f));
     }
     *most_out = most;
     return total;
@@ -307,10 +324,11 @@ __global__ void __launch_bounds__(LOSS_BLOCK)
         bool ignored = labels[row] == RPEXEC_IGNORED;
         int64_t label = (int64_t)labels[row] - first;
         bool mine = label >= 0 && label < vocab; /* one that is ignored is negative */
-        float most, own = mine ? capped(widen(z[label]), cap) : 0.0f;
+        float most, own = mine ? capped(widen(z[label]), MUTATE(label_without_cap, cap, 0)) : 0.0f;
         double total = join_parts(parts, statistics + 2 * row, stride, &most);
         float factor = (float)((double)scale / total);
-        __syncthreads(); /* everybody has read the label's logit */
+        /* everybody has read the label's logit */
+        MUTATE(label_being_overwritten, __syncthreads(), );
         for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
             float out[N] = {};
             if (!ignored) {
@@ -336,7 +354,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
     sum = group_sum<BLOCK>(sum, parts);
     if (threadIdx.x == 0) {
-        *loss += sum;
+        MUTATE(loss_so_far_lost, *loss += sum, *loss = sum);
     }
 }
 
@@ -401,9 +419,12 @@ extern "C" cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target
         constexpr uint32_t N = per_pack<T>::count;
         dim3 grid((uint32_t)tokens, (width + BLOCK * N - 1) / (BLOCK * N));
         if (wide) {
-            bool whole = aligned(16, dx) && aligned(sizeof(pack<float, N>), dtable);
-            return launch(embed_weight<T, float>, grid, BLOCK, 0, target->stream, width, near, bins,
-                          static_cast<const T *>(dx), static_cast<float *>(dtable),
+            bool whole =
+                aligned(16, dx) && aligned(sizeof(pack<float, N>),
+                                           MUTATE(wide_table_unaligned, dtable, (void *)nullptr));
+            return launch(embed_weight<T, MUTATE(wide_table_as_half, float, T)>, grid, BLOCK, 0,
+                          target->stream, width, near, bins, static_cast<const T *>(dx),
+                          static_cast<MUTATE(wide_table_as_half, float, T) *>(dtable),
                           whole && width % N == 0);
         }
         return launch(embed_weight<T, T>, grid, BLOCK, 0, target->stream, width, near, bins,

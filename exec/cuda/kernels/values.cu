@@ -35,7 +35,9 @@ template <typename T>
 __global__ void swiglu(uint64_t count, const T *gate, const T *up, T *s, bool whole)
 {
     for_packs<T, 1>(count, whole, gate, up, nullptr, s, nullptr,
-                    [](float g, float u, float, float *y, float *) { *y = g * sigmoid(g) * u; });
+                    [](float g, float u, float, float *y, float *) {
+                        *y = g * sigmoid(g) * MUTATE(swiglu_without_up, u, 1);
+                    });
 }
 
 /* All of a pack is read before any of it is written: dgate or dup may be ds. */
@@ -46,7 +48,9 @@ __global__ void swiglu_backward(uint64_t count, const T *gate, const T *up, cons
     for_packs<T, 2>(count, whole, gate, up, ds, dgate, dup,
                     [](float g, float u, float d, float *to_gate, float *to_up) {
                         float sigma = sigmoid(g);
-                        *to_gate = d * u * (sigma * (1.0f + g * (1.0f - sigma)));
+                        *to_gate =
+                            d * u *
+                            (sigma * (1.0f + g * MUTATE(slope_of_sigmoid, (1.0f - sigma), sigma)));
                         *to_up = d * g * sigma;
                     });
 }
@@ -66,7 +70,9 @@ __global__ void geglu(uint64_t count, const T *gate, const T *up, T *s, bool who
 {
     for_packs<T, 1>(
         count, whole, gate, up, nullptr, s, nullptr,
-        [](float g, float u, float, float *y, float *) { *y = g * gelu_sigmoid(g) * u; });
+        [](float g, float u, float, float *y, float *) {
+            *y = g * MUTATE(geglu_without_cube, gelu_sigmoid(g), sigmoid(GELU_SLOPE * g)) * u;
+        });
 }
 
 template <typename T>
@@ -76,7 +82,8 @@ __global__ void geglu_backward(uint64_t count, const T *gate, const T *up, const
     for_packs<T, 2>(count, whole, gate, up, ds, dgate, dup,
                     [](float g, float u, float d, float *to_gate, float *to_up) {
                         float sigma = gelu_sigmoid(g);
-                        float slope = GELU_SLOPE * (1.0f + 3.0f * GELU_CUBE * g * g);
+                        float slope = GELU_SLOPE *
+                                      (1.0f + MUTATE(slope_of_cube, 3.0f, 1) * GELU_CUBE * g * g);
                         *to_gate = d * u * (sigma * (1.0f + g * (1.0f - sigma) * slope));
                         *to_up = d * g * sigma;
                     });
@@ -101,12 +108,12 @@ __global__ void add_bias(uint64_t count, uint32_t width, const T *bias, const T 
             load<N>(base + i, count - i, whole, sum);
         }
         if (whole) { /* rows are whole packs */
-            load<N>(bias + column, N, true, from);
+            load<N>(bias + MUTATE(first_bias_for_all, column, 0), N, true, from);
         }
         for (int j = 0; j < N; j++) {
             if (!whole && i + j < count) {
                 from[j] = widen(bias[column]);
-                column = column + 1 < width ? column + 1 : 0;
+                column = column + 1 < width ? column + 1 : MUTATE(bias_beyond_row, 0, column + 1);
             }
             sum[j] += from[j];
         }
@@ -124,9 +131,11 @@ __global__ void add_sums(uint64_t count, const float *sums, T *gradients, bool w
         load<N>(sums + i, count - i, whole, from);
         load<N>(gradients + i, count - i, whole, to);
         for (int j = 0; j < N; j++) {
-            to[j] += from[j];
+            MUTATE(gradients_replaced,
+                   to[j] += MUTATE(sums_rounded, from[j], MUTATE_ROUNDED(T, from[j])),
+                   to[j] = from[j]);
         }
-        store<N>(to, count - i, whole, gradients + i);
+        store<N>(to, MUTATE(tail_of_sums_as_pack, count - i, N), whole, gradients + i);
     }
 }
 
@@ -142,20 +151,22 @@ template <typename T, int N, typename I>
 __global__ void rotate(I groups, uint32_t seq_len, uint32_t heads, uint32_t head_dim,
                        uint32_t turned, const float *cosines, const float *sines, float sign, T *x)
 {
-    uint32_t half = turned / 2;
+    uint32_t half = MUTATE(partners_half_a_head_away, turned, head_dim) / 2;
     uint32_t per_head = half / N;
     for (uint64_t at = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; at < groups;
          at += (uint64_t)gridDim.x * BLOCK) {
         I head = (I)at / per_head;
-        uint32_t i = (uint32_t)((I)at % per_head) * N;
-        uint64_t angle = (uint64_t)(head / heads % seq_len) * half + i;
+        uint32_t i = (uint32_t)((I)at % per_head) * MUTATE(packs_as_pairs, N, 1);
+        uint64_t angle =
+            (uint64_t)(head / heads % MUTATE(angles_beyond_sequence, seq_len, UINT32_MAX)) * half +
+            i;
         T *first = x + (uint64_t)head * head_dim + i;
         float a[N], b[N], turned_a[N], turned_b[N];
         load<N>(first, N, true, a);
         load<N>(first + half, N, true, b);
         for (int j = 0; j < N; j++) {
             float c = cosines[angle + j];
-            float s = sign * sines[angle + j];
+            float s = MUTATE(inverse_turns_forward, sign, 1) * sines[angle + j];
             turned_a[j] = a[j] * c - b[j] * s;
             turned_b[j] = b[j] * c + a[j] * s;
         }
@@ -304,7 +315,8 @@ static cudaError_t gated(const rpexec_cuda_target *target, bool gelu, uint64_t c
         return launch(gelu ? geglu<T> : swiglu<T>,
                       blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
                       target->stream, count, static_cast<const T *>(gate),
-                      static_cast<const T *>(up), static_cast<T *>(s), aligned(16, gate, up, s));
+                      static_cast<const T *>(up), static_cast<T *>(s),
+                      aligned(16, gate, MUTATE(up_unaligned, up, s), s));
     });
 }
 
@@ -379,7 +391,7 @@ extern "C" cudaError_t rpexec_cuda_add_sums(const rpexec_cuda_target *target, ui
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
         bool whole = aligned(sizeof(pack<float, per_pack<T>::count>), sums) &&
-                     aligned(16, gradients);
+                     aligned(16, MUTATE(gradients_unaligned, gradients, sums));
         return launch(add_sums<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
                       target->stream, count, sums, static_cast<T *>(gradients), whole);
     });
@@ -420,7 +432,6 @@ extern "C" cudaError_t rpexec_cuda_squares(const rpexec_cuda_target *target, uin
         return launch(squares<T>, blocks, BLOCK, 0, target->stream, count,
                       static_cast<const T *>(x), parts, aligned(16, x));
     });
-    return error != cudaSuccess
-               ? error
-               : launch(add_parts, 1, 32, 0, target->stream, blocks, parts);
+    return error != cudaSuccess ? error
+                                : launch(add_parts, 1, 32, 0, target->stream, blocks, parts);
 }
