@@ -1,6 +1,6 @@
-/* Collectives between servers, by ring, trees and hierarchically: their times in closed form
+/* Collectives between servers, by ring, trees and hierarchically: closed forms of their times
  * (Thakur, Rabenseifner, Gropp 2005; Sanders, Speck, Träff 2009), alone, over an oversubscribed
- * spine and beside other traffic. Programs have an op for each GPU; one that stands for all takes
+ * spine and beside other traffic. Programs have an op per GPU, and a GPU that stands for all takes
  * as long. */
 #include "common/machine/machine.h"
 #include "sim/engine/hardware_engine.h"
@@ -41,7 +41,7 @@ static rp_machine machine_of(uint32_t adapters, uint32_t leaf_nodes, bool rails,
                         .peer_pcie = true};
 }
 
-/* One all-reduce of each of `gpus` GPUs, and boundary tensors from GPUs to others. */
+/* An all-reduce per GPU of `gpus`, and boundary tensors between GPUs. */
 typedef struct traffic {
     bool reduces;
     uint32_t send_count;
@@ -99,8 +99,8 @@ static void simulate(const rp_machine *m, const rp_layout *layout, uint32_t gpus
     rp_timeline_destroy(timeline);
 }
 
-/* An all-reduce of BYTES by groups of all `gpus` GPUs; their program, and one GPU that stands for
- * all. */
+/* Time of an all-reduce of BYTES by groups of all `gpus` GPUs, in their own program and with a GPU
+ * that stands for all. */
 static double all_reduce_s(rp_machine m, uint32_t gpus, rp_collectives algorithm)
 {
     const rp_layout layout = {.data_parallel = gpus, .collectives = algorithm};
@@ -126,16 +126,16 @@ static double all_reduce_s(rp_machine m, uint32_t gpus, rp_collectives algorithm
 Test(collectives, rings)
 {
     rp_machine m = machine_of(1, 0, false, 1);
-    double n = OF_NODE; /* in one node: 2 (n - 1) / n of the bytes, 2 (n - 1) hops */
+    double n = OF_NODE; /* in a node: 2 (n - 1) / n of the bytes, 2 (n - 1) hops */
     EXPECT_S(all_reduce_s(m, OF_NODE, RP_COLLECTIVES_RING),
              2 * (n - 1) / n * BYTES / BUS + 1e-6 * (LATENCY_US + 2 * (n - 1) * NEAR_US));
     n = GPUS; /* over all nodes, at the rate of a node's network */
     double hops = 2 * ((NODES - 1) * FAR_US + (n - NODES) * NEAR_US);
     double ring_s = 2 * (n - 1) / n * BYTES / NET + 1e-6 * (LATENCY_US + hops);
     EXPECT_S(all_reduce_s(m, GPUS, RP_COLLECTIVES_RING), ring_s);
-    m.adapters = OF_NODE; /* each carries a part of it */
+    m.adapters = OF_NODE; /* each carries a part */
     EXPECT_S(all_reduce_s(m, GPUS, RP_COLLECTIVES_RING), ring_s);
-    m.network_Bps = 8 * NET; /* what passes a GPU is the bottleneck */
+    m.network_Bps = 8 * NET; /* the GPU's own traffic limits */
     EXPECT_S(all_reduce_s(m, GPUS, RP_COLLECTIVES_RING),
              2 * (n - 1) / n * BYTES / BUS + 1e-6 * (LATENCY_US + hops));
 }
@@ -148,7 +148,7 @@ Test(collectives, trees)
     double depth = 2 * 3 * FAR_US + 2 * 2 * NEAR_US; /* of 8 nodes, of 4 GPUs */
     EXPECT_S(all_reduce_s(m, GPUS, RP_COLLECTIVES_TREE),
              2 * BYTES / NET + 1e-6 * (LATENCY_US + depth));
-    /* two nodes exchange a half twice, as a ring of them does */
+    /* as a ring of two nodes does, they exchange a half twice */
     EXPECT_S(all_reduce_s(m, 2 * OF_NODE, RP_COLLECTIVES_TREE),
              BYTES / NET + 1e-6 * (LATENCY_US + 2 * FAR_US + 2 * 2 * NEAR_US));
     EXPECT_S(all_reduce_s(m, 2, RP_COLLECTIVES_TREE), all_reduce_s(m, 2, RP_COLLECTIVES_RING));
@@ -166,8 +166,8 @@ Test(collectives, hierarchical)
              all_reduce_s(m, OF_NODE, RP_COLLECTIVES_RING));
 }
 
-/* The uplinks of a leaf switch of two nodes carry a ring once: no limit until they have less than a
- * node; then they divide the bandwidth. */
+/* Below a leaf switch are two nodes. A ring passes its uplinks once, so they limit it only if they
+ * have less bandwidth than a node. */
 Test(collectives, rings_over_an_oversubscribed_spine)
 {
     double n = GPUS;
@@ -201,9 +201,9 @@ static double send_s(rp_machine m, const traffic *t)
     return got;
 }
 
-/* Everybody below a leaf switch sends to the next one: its uplinks are the sum over the
- * oversubscription. Within it, and with rails to the adapter of the same number, they do not
- * matter. */
+/* Everybody below a leaf switch sends to the next switch, so the uplinks' total over the
+ * oversubscription is the limit. It does not matter within the switch, nor on rails to the adapter
+ * of the same number. */
 Test(collectives, an_oversubscribed_spine_divides_the_bandwidth)
 {
     double each = NET / OF_NODE;
@@ -218,18 +218,18 @@ Test(collectives, an_oversubscribed_spine_divides_the_bandwidth)
         m = machine_of(OF_NODE, 2, true, over);
         EXPECT_S(send_s(m, &leaf), 1e9 / each * over);
         EXPECT_S(send_s(m, &node), 1e9 / each);
-        /* another rail: one of the two adapters below the leaf switch sends over its uplinks */
+        /* another rail: of the leaf switch's two adapters only this sends over the uplinks */
         EXPECT_S(send_s(m, &turned), 1e9 / each * (over > 2 ? over / 2 : 1));
     }
-    rp_machine one = machine_of(1, 2, false, 1); /* one adapter: whoever sends has all of it */
+    rp_machine one = machine_of(1, 2, false, 1); /* the sender has all of the single adapter */
     traffic single = sends(1, OF_NODE, 0);
     EXPECT_S(send_s(one, &single), 1e9 / NET);
     one.adapters = OF_NODE;
     EXPECT_S(send_s(one, &single), 1e9 / each);
 }
 
-/* A boundary tensor leaves GPU 0 for the first one of the next node while the ring passes both: of
- * the adapters that they use, each has a half until the tensor is there. */
+/* GPU 0 sends a boundary tensor to the next node's first GPU while the ring passes both. Each has
+ * half of the shared adapters until the tensor has arrived. */
 Test(collectives, rings_share_adapters_with_boundary_tensors)
 {
     const rp_layout layout = {.data_parallel = GPUS};
@@ -251,7 +251,7 @@ Test(collectives, rings_share_adapters_with_boundary_tensors)
     EXPECT_S(reduced_s[0], (ring + t.sent) / each);
     EXPECT_S(reduced_s[OF_NODE], (ring + t.sent) / each);
     EXPECT_S(reduced_s[1], ring / each);
-    m.adapters = 1; /* the four of a node and the tensor share what all of it have */
+    m.adapters = 1; /* the node's four GPUs and the tensor share it */
     simulate(&m, &layout, GPUS, ring * OF_NODE, &t, reduced_s, &sent_s);
     EXPECT_S(sent_s, t.sent / (NET / (OF_NODE + 1)));
     EXPECT_S(reduced_s[0], (OF_NODE * ring + t.sent) / NET);

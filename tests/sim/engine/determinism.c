@@ -1,5 +1,5 @@
-/* Same input, same bytes: hashes of programs and timelines equal the committed ones in every build,
- * optimised or not, sanitized or not, with any compiler. */
+/* Same input, same bytes: hashes of programs and timelines equal the committed hashes in every
+ * build, optimised or sanitized, with any compiler. */
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "tests/support/assertions.h"

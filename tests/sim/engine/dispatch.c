@@ -1,4 +1,4 @@
-/* Dispatch by one host: counts against sim/model.md, closed forms, and what must not change. */
+/* Dispatch by a single host: counts against sim/model.md, closed forms, invariants. */
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
 #include "common/schedule/schedule_type.h"
@@ -14,7 +14,7 @@
 
 TestSuite(dispatch, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
-/* One step of RoundPipe on a machine whose links take no time to speak of. */
+/* A step of RoundPipe on a machine whose links take almost no time. */
 typedef struct bench {
     rp_model model;
     rp_program *program;
@@ -88,8 +88,8 @@ static int64_t last_end(const bench *b)
 
 #define QWEN_1_7B "7,7,7|7,7,7,7"
 
-/* Modules and trained tensors as counted in a layer of Hugging Face's implementation with PEFT's
- * adapters on all linear layers; of gpt-oss four experts run (sim/model.md section 10). */
+/* Modules and trained tensors of a layer of Hugging Face's implementation with PEFT's adapters on
+ * all linear layers; of gpt-oss four experts run (sim/model.md section 10). */
 Test(dispatch, counts_of_the_moe_models)
 {
     rp_stage stage = {.layer_begin = 3, .layer_end = 4, .roles = RP_STAGE_FORWARD_LAYERS};
@@ -114,9 +114,8 @@ Test(dispatch, counts_of_the_moe_models)
     cr_expect(eq(u32, c.layer_tensors, 11));
 }
 
-/* In a single step, a queue that never fills, and cloning and tensors that take no time, change
- * nothing, to the bit.
- */
+/* A queue that never fills, and cloning and tensors that take no time, do not change a single step,
+ * to the bit. */
 Test(dispatch, without_limits_it_is_as_if_it_were_not_there)
 {
     for (uint32_t gpus = 1; gpus <= 8; gpus++) {
@@ -133,7 +132,8 @@ Test(dispatch, without_limits_it_is_as_if_it_were_not_there)
     }
 }
 
-/* Where nothing but cloning takes time, a step takes all of it, on however many GPUs: one host. */
+/* If only cloning takes time, a step takes all of it on any number of GPUs, as there is a single
+ * host. */
 Test(dispatch, the_host_is_serial)
 {
     for (uint32_t gpus = 1; gpus <= 8; gpus++) {
@@ -143,7 +143,7 @@ Test(dispatch, the_host_is_serial)
         every_compute_op(&b, 0, 1);
         b.machine.module_ps = INT64_C(100000000);
         int64_t cloning = 0;
-        for (uint32_t s = 0; s < b.program->stage_count; s++) { /* each stage is one job a step */
+        for (uint32_t s = 0; s < b.program->stage_count; s++) { /* each stage is a job per step */
             cloning += 2 * b.machine.module_ps * b.costs.dispatch.modules[s];
         }
         uint32_t last = b.program->backward_chain[b.program->backward_count - 1];
@@ -157,7 +157,7 @@ Test(dispatch, the_host_is_serial)
     }
 }
 
-/* The first op of each kind of a stage on the only GPU. */
+/* The first op of a kind and stage on the only GPU. */
 static uint32_t find(const rp_program *p, rp_op_kind kind, uint32_t stage, uint32_t microbatch)
 {
     for (uint32_t i = 0; i < p->op_count; i++) {
@@ -170,8 +170,8 @@ static uint32_t find(const rp_program *p, rp_op_kind kind, uint32_t stage, uint3
     return 0;
 }
 
-/* A compute op of 6 chunks, two of which may be in flight: its last one is issued when 4 are done,
- * and only then the weights of the next job. */
+/* Of a compute op's 6 chunks two may be in flight: the last is issued when 4 are done, and only
+ * then the next job's weights. */
 Test(dispatch, nothing_runs_ahead_of_a_full_queue)
 {
     for (uint32_t depth = 512; depth <= 4096; depth *= 2) {
@@ -197,8 +197,8 @@ Test(dispatch, nothing_runs_ahead_of_a_full_queue)
     }
 }
 
-/* A quarter of a job's cloning comes when its kernels are issued, before the next job's: of two
- * jobs on one GPU whose ops take no time, the second begins after 4/4 and 3/4 of them. */
+/* A quarter of a job's cloning comes as its kernels are issued, before the next job's. Of two jobs
+ * on a GPU whose ops take no time, the second begins after 4/4 and 3/4 of them. */
 Test(dispatch, giving_clones_up_takes_its_time)
 {
     bench b;
@@ -216,7 +216,7 @@ Test(dispatch, giving_clones_up_takes_its_time)
     fini(&b);
 }
 
-/* The first job of a step is handed out when its layers are refreshed. Then the process walks twice
+/* A step's first job is handed out when its layers are refreshed. Then the process walks twice
  * through all modules, and clones. */
 Test(dispatch, a_call_begins_after_the_refresh)
 {
@@ -250,8 +250,8 @@ Test(dispatch, a_call_begins_after_the_refresh)
     fini(&b);
 }
 
-/* Refresh and collection of a layer go through its modules and tensors one by one, Adam through the
- * tensors of all layers; then come the bytes. */
+/* Refresh and collection of a layer go through its modules and tensors, Adam through all layers'
+ * tensors; then come the bytes. */
 Test(dispatch, host_ops_take_time_for_each_object)
 {
     bench b;
@@ -278,7 +278,7 @@ Test(dispatch, host_ops_take_time_for_each_object)
     fini(&b);
 }
 
-/* Where the host waits for routing it has issued the last chunk when all others are done. */
+/* A host that waits for routing issues the last chunk when all others are done. */
 Test(dispatch, routing_leaves_one_chunk_in_flight)
 {
     bench b;
@@ -301,10 +301,10 @@ static int64_t start_of(const bench *b, rp_op_kind kind, uint32_t stage, uint32_
     return b->timeline->start_ps[find(b->program, kind, stage, microbatch)];
 }
 
-/* A recompute has the counts that its forward saved: nothing that is issued waits for it. Of ops of
- * one chunk the queue has room for a whole stage's, so that the next stage's upload begins as soon
- * as there is memory for it: with the first recompute. Forwards are waited for: an upload begins
- * with the last one before it, not with the first. */
+/* A recompute reuses its forward's counts, so the host does not wait for it. With ops of a single
+ * chunk the queue has room for a whole stage's, and the next stage's upload begins as soon as
+ * memory is free: with the first recompute. The host waits for forwards, so an upload begins with
+ * the last forward before it. */
 Test(dispatch, recompute_does_not_wait_for_routing)
 {
     for (uint32_t routing = 0; routing < 2; routing++) {
@@ -328,9 +328,9 @@ Test(dispatch, recompute_does_not_wait_for_routing)
     }
 }
 
-/* While a job is cloned nobody launches: a GPU in the middle of an op stops when it has run what
- * was issued. GPU 0 runs the first job's op from the time its clone is done; the second job's
- * clone, longer than that op, begins at the same time. */
+/* Nobody launches while a job is cloned: a GPU stops within an op when it has run all issued
+ * chunks. GPU 0 runs the first job's op when its clone is done, as the second job's longer clone
+ * begins. */
 Test(dispatch, cloning_stops_every_gpu)
 {
     bench b;
@@ -348,15 +348,15 @@ Test(dispatch, cloning_stops_every_gpu)
     int64_t held = b.timeline->held_ps[op];
     int64_t taken = b.timeline->end_ps[op] - b.timeline->start_ps[op];
     cr_expect(eq(i64, taken - held, op_ps));
-    /* The upload before the op takes some nanoseconds of links without limits. */
+    /* The op's upload takes some nanoseconds of links without limits. */
     int64_t expected = clone_ps - op_ps / 3;
     cr_expect(le(i64, llabs(held - expected), INT64_C(10000000)), "%ld %ld", (long)held,
               (long)expected);
     fini(&b);
 }
 
-/* In every case an op takes its time and what it was held; cloning is done one after the
- * other; and a slower host never makes a step of these shorter. */
+/* An op always takes its time plus its hold; clones never overlap; a slower host never makes these
+ * steps shorter. */
 Test(dispatch, holds_account_for_all_that_ops_take_longer)
 {
     rp_random random = {77};

@@ -1,5 +1,4 @@
-/* The engine of hardware fidelity: closed forms, conservation, and what must hold on any timeline.
- */
+/* The engine of hardware fidelity: closed forms, conservation, and invariants of any timeline. */
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
 #include "common/lower/lower.h"
@@ -68,7 +67,8 @@ static rp_program *lower_case(const rp_random_case *c, const rp_lower_config *lo
     return program;
 }
 
-/* A random case that can be lowered: one iteration or several, no recompute that waits. */
+/* A random case that can be lowered, of a single iteration or several, without recompute that
+ * waits. */
 static void draw(rp_random *random, rp_random_case *c)
 {
     rp_random_case_draw(random, 600, c);
@@ -98,8 +98,8 @@ static uint32_t share(void)
     return getenv("RP_LONG") != NULL ? 1 : 2;
 }
 
-/* Where tensors take no time, a pipeline with resident weights and without recompute is exactly
- * what the stage engine makes of it with a hop of nothing. */
+/* If tensors take no time, a pipeline with resident weights and without recompute equals the stage
+ * engine's with a hop of 0. */
 Test(hardware, without_transfers_it_is_the_stage_engine)
 {
     rp_random random = {4090};
@@ -137,8 +137,8 @@ typedef struct busy_until {
     int64_t download;
 } busy_until;
 
-/* Nothing starts before what it waits for, queues keep their order, and no transfer beats its link.
- */
+/* Nothing starts before ops that it waits for, queues keep their order, and no transfer beats its
+ * link. */
 static void check_timeline(const rp_timeline *t, const rp_machine *machine, uint32_t number)
 {
     const rp_program *p = t->program;
@@ -169,7 +169,7 @@ static int compare_starts(const void *a, const void *b)
                                : (left[1] > right[1]) - (left[1] < right[1]);
 }
 
-/* One copy engine per GPU and direction: its transfers never overlap. */
+/* Transfers of a GPU's copy engine for a direction never overlap. */
 static void check_copies(const rp_timeline *t, uint32_t number)
 {
     const rp_program *p = t->program;
@@ -229,8 +229,8 @@ Test(hardware, any_timeline_keeps_the_rules)
     free(c);
 }
 
-/* A switch for each GPU is a link of its uplink's rate; switches whose uplinks carry all their
- * links change nothing; a narrow uplink does. */
+/* A switch per GPU acts as a link of its uplink's rate. Uplinks that carry all their links change
+ * nothing; a narrow uplink does. */
 Test(hardware, switches_at_their_extremes)
 {
     rp_random random = {3090};
@@ -271,10 +271,9 @@ Test(hardware, switches_at_their_extremes)
     cr_expect(gt(u32, slower, 40));
 }
 
-/* qwen3-1.7b with the published configuration on one GPU. Compute-bound: when the links are a
- * thousand times faster, a step takes the sum of its compute times, to a promille. Link-bound: when
- * they are a thousand times slower, it takes at least the bytes through the busier direction and
- * little more. */
+/* qwen3-1.7b with the published configuration on a single GPU. With links a thousand times faster,
+ * a step is compute-bound and takes the sum of its compute times, to a promille. A thousand times
+ * slower, it takes at least the bytes through the busier direction and little more. */
 static double period_s(double link_scale, rp_platform *platform, double *bytes_up,
                        double *compute_s)
 {
@@ -318,14 +317,14 @@ Test(hardware, compute_bound_and_link_bound)
     cr_expect(le(dbl, fast, compute_s * 1.001), "%g s for %g s of compute", fast, compute_s);
     double slow = period_s(0.001, &platform, &bytes_up, &compute_s);
     double link_s = bytes_up / (platform.link_effective_gb_per_s * 1e9);
-    cr_expect(gt(dbl, slow, link_s * 0.98)); /* nothing is prefetched at the end of the run */
+    cr_expect(gt(dbl, slow, link_s * 0.98)); /* no prefetch at the end of the run */
     cr_expect(le(dbl, slow, link_s * 2.1), "%g s for %g s of uploads", slow, link_s);
 }
 
-/* Transfers that take no time: the token ids of one microbatch go up, it goes through two GPUs and
- * back, over the host, which is seven changes of queues; it turns around in the second GPU's queue,
- * and in the first one's the update comes last. Several on one GPU follow each other in its queue,
- * and the update follows them. */
+/* Transfers take no time. A microbatch's token ids go up, and it goes through two GPUs and back
+ * over the host, with seven changes of queues; it turns around in the second GPU's queue, and the
+ * update comes last in the first. Microbatches on a single GPU follow each other in its queue, then
+ * the update. */
 Test(hardware, starting_takes_its_time)
 {
     const int64_t gap_ps = 3000000, wake_ps = 50000000;

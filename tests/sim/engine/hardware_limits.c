@@ -1,4 +1,4 @@
-/* A run that takes longer than the clock's 106 days says so, whichever op takes so long. */
+/* A run of more than the clock's 106 days is refused, whichever op takes so long. */
 #include "common/base/log.h"
 #include "common/timeline/metrics.h"
 #include "tests/support/assertions.h"
@@ -17,7 +17,7 @@ static void make(const char *schedule)
     rp_test_bench_make(&bench, schedule, 4, 1, false);
     rp_test_bench_sizes(&bench, 1000000, 1000000000);
     rp_test_bench_lower(&bench);
-    rp_test_bench_run(&bench); /* as it is, it runs */
+    rp_test_bench_run(&bench); /* unchanged, it runs */
 }
 
 static void expect_refused(const char *why, const char *what)
@@ -87,7 +87,7 @@ Test(hardware_limits, cloning)
     }
 }
 
-/* The run fits the clock, the time of all GPUs together does not. */
+/* The run fits the clock, but not the sum over GPUs. */
 Test(hardware_limits, gpu_time)
 {
     make("1f1b");
@@ -103,7 +103,7 @@ Test(hardware_limits, gpu_time)
     rp_test_bench_fini(&bench);
 }
 
-/* Programs from a file may say any number of bytes. */
+/* Programs from a file may have any number of bytes. */
 Test(hardware_limits, bytes)
 {
     static const rp_op_kind kinds[] = {RP_OP_UPLOAD_ACT, RP_OP_DOWNLOAD_ACT, RP_OP_OPTIMIZER};
@@ -119,7 +119,7 @@ Test(hardware_limits, bytes)
     }
 }
 
-/* Counts of models as large as model files may be do not wrap around. */
+/* Counts of the largest model that files allow do not wrap. */
 Test(hardware_limits, counts_of_the_largest_model)
 {
     rp_stage stage = {.layer_end = RP_MAX_LAYERS, .roles = RP_STAGE_FORWARD_LAYERS};

@@ -1,5 +1,5 @@
-/* The engine of hardware fidelity against a slow and obvious one (tests/reference/slow_hardware.h):
- * random lowered programs on random machines, every start and end the same picosecond. */
+/* The engine of hardware fidelity against a slow, simple engine (tests/reference/slow_hardware.h):
+ * random lowered programs on random machines, every start and end equal to the picosecond. */
 #include "tests/reference/slow_hardware.h"
 #include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
@@ -33,7 +33,7 @@ enum {
     OUT = 6 * GPUS, /* to peers */
     IN = 7 * GPUS,
     HOST = 8 * GPUS,
-    OWN,            /* of Adam, refresh and collection where they have rates of their own */
+    OWN,            /* of Adam, refresh and collection with rates of their own */
     DRAM = OWN + 3, /* of each socket of each node */
     NET_OUT = DRAM + MAX_NODES * MAX_SOCKETS,
     NET_IN = NET_OUT + MAX_NODES,
@@ -74,7 +74,7 @@ static void draw_machine(rp_random *random, rp_machine *m)
     m->op_wake_ps = rp_random_between(random, 0, 1) * INT64_C(3456789);
 }
 
-/* Sizes and times such that hardly anything happens at the same instant by chance. */
+/* With such sizes and times hardly any two events coincide by chance. */
 static void draw_bench(rp_random *random, rp_test_bench *b)
 {
     static const char *const schedules[] = {"1f1b", "gpipe", "zb-h1", "interleaved-1f1b",
@@ -133,8 +133,7 @@ static void add_way(const rp_machine *m, uint32_t from, uint32_t to, slow_hardwa
     }
 }
 
-/* Parameters and their gradients take turns over the sockets; everything else is where the GPU that
- * wrote it is. */
+/* Parameters and gradients alternate between sockets; all else is at the GPU that wrote it. */
 static uint32_t memory_of(const rp_test_bench *b, uint32_t number, const rp_queue *queue)
 {
     const rp_program *p = b->program;
@@ -194,7 +193,7 @@ static void route_peers(const rp_machine *m, uint32_t from, uint32_t to, slow_ha
     add_way(m, socket_of(m, from), socket_of(m, to), op);
 }
 
-/* Every socket does its part, all at the same time. */
+/* All sockets do their parts at the same time. */
 static void route_host(const rp_machine *m, rp_op_kind kind, slow_hardware_op *op)
 {
     const double own[] = {m->adam_Bps, m->refresh_Bps, m->collect_Bps};

@@ -1,5 +1,5 @@
-/* Layer costs against closed forms: what a loss in chunks adds, and what does not shrink with the
- * tokens. */
+/* Layer costs against closed forms: additions by a loss in chunks, and parts that do not shrink
+ * with the tokens. */
 #include "sim/engine/layer_costs.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/sizes.h"
@@ -14,7 +14,7 @@ TestSuite(layer_costs, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .
 
 #define MEMORY_BPS 1e12
 
-/* Times of the first layer with the head, for `sequences` of 2048 tokens, by op kind. */
+/* Times of the first layer and the head for `sequences` of 2048 tokens, by op kind. */
 static void times(const char *name, const rpsim_gpu_rates *rates, uint32_t sequences, bool head,
                   int64_t *ps_out)
 {
@@ -45,15 +45,15 @@ static void times(const char *name, const rpsim_gpu_rates *rates, uint32_t seque
 static const rpsim_gpu_rates plain = {
     .attention_fwd_flops = 145e12, .attention_bwd_flops = 130e12, .memory_bytes_per_s = MEMORY_BPS};
 
-/* Bytes that chunks add to a head's backward, written out chunk by chunk. */
+/* Bytes that chunks add to a head's backward, chunk by chunk. */
 static double chunked_bytes(double tokens, double hidden, double trained)
 {
     double bytes = 0;
     double all = tokens * hidden * 2; /* of the gradient of the head's input */
     uint32_t chunks = (uint32_t)ceil(tokens / RP_LOSS_CHUNK_TOKENS);
     for (uint32_t k = 0; k < chunks; k++) {
-        bytes += all * (chunks - 1) / chunks;         /* zeros in the place of the others */
-        bytes += 2 * all;                             /* one tensor of all: read, written */
+        bytes += all * (chunks - 1) / chunks;         /* zeros in place of other chunks */
+        bytes += 2 * all;                             /* all in a tensor: read, written */
         bytes += k > 0 ? 3 * (all + trained * 2) : 0; /* sums of two tensors */
     }
     return bytes + 2 * (all + trained * 2); /* times the gradient of the loss */
@@ -85,9 +85,9 @@ Test(layer_costs, chunks_of_the_loss)
     }
 }
 
-/* Launches of experts are there for any number of tokens; those of dense layers are hidden. The
- * table has 4 sequences: with fewer a layer takes longer by the launches' share, with more it takes
- * less. */
+/* Launches of experts stay for any number of tokens; those of dense layers are hidden. The table
+ * has 4 sequences: fewer make a layer take longer than in proportion by the launches' share, more
+ * make it take less. */
 Test(layer_costs, launches_do_not_shrink)
 {
     static const struct {
@@ -117,7 +117,7 @@ Test(layer_costs, launches_do_not_shrink)
     }
 }
 
-/* A platform's factor is one of every time of a pass. */
+/* A platform's factor scales every time of a pass. */
 Test(layer_costs, factor_of_all_times)
 {
     rpsim_gpu_rates slow = plain;
