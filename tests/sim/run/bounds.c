@@ -1,5 +1,5 @@
-/* Lower bounds at stage fidelity: never above what any schedule of their class takes, and equal to
- * it where a closed form says so. */
+/* Lower bounds at stage fidelity: never above any schedule of their class, and equal to closed
+ * forms. */
 #include "common/base/log.h"
 #include "sim/run/run_bounds.h"
 #include "tests/support/assertions.h"
@@ -43,7 +43,7 @@ static int64_t draw_ps(rp_random *random, uint32_t kind)
     return kind == 1 ? 100 : (int64_t)rp_random_between(random, 1, 1000);
 }
 
-/* Equal layers, layers of all lengths, and some that take no time. */
+/* Equal layers, layers of all lengths, or layers some of which take no time. */
 static void draw_costs(rp_random *random, rp_costs *costs)
 {
     uint32_t kind = rp_random_between(random, 0, 2);
@@ -75,7 +75,7 @@ static void check_terms(const rpsim_bounds *bounds, int64_t makespan_ps, const c
     }
 }
 
-/* Every registered schedule, also those that are added later. */
+/* Includes schedules that are added later. */
 Test(bounds, no_schedule_beats_them)
 {
     rp_random random = {20};
@@ -118,7 +118,7 @@ Test(bounds, no_schedule_beats_them)
     cr_expect(gt(u32, ramps, CASES), "the ramp hardly ever matters: %u", ramps);
 }
 
-/* ---- one bound for all schedules of a class -------------------------------------------------- */
+/* ---- a bound for all schedules of a class ---------------------------------------------------- */
 
 static void draw_layers(rp_random *random, uint32_t layers, uint32_t stages, uint32_t *out)
 {
@@ -134,7 +134,7 @@ typedef struct drawn_partition {
     uint32_t backward[MAX_LAYERS + 2];
 } drawn_partition;
 
-/* With a fused head stage, with one that recomputes, or with the head alone. */
+/* With a head stage that is fused, recomputed, or the head alone. */
 static void draw_partition(rp_random *random, uint32_t layers, drawn_partition *d)
 {
     uint32_t head = rp_random_between(random, 0, layers);
@@ -162,7 +162,7 @@ static rp_status run(const char *name, const rp_costs *costs, const rp_partition
     return rpsim_case_run(rp_schedule_find(name), &config, result, NULL);
 }
 
-/* Any partition, fused or not, both schedules: one bound, below all of them. */
+/* A single bound lies below both schedules with any partition, fused or not. */
 Test(bounds, same_semantics_bounds_every_partition)
 {
     static const char *const names[] = {"roundpipe", "roundpipe-overlap"};
@@ -202,7 +202,7 @@ Test(bounds, same_semantics_bounds_every_partition)
     cr_expect(gt(u32, fused, CASES));
 }
 
-/* Pipelines: every cut into stages, empty ones too, and every order with one GPU per layer. */
+/* Pipelines: every cut into stages, also empty, and every order with a GPU per layer. */
 Test(bounds, same_semantics_bounds_every_pipeline)
 {
     static const char *const names[] = {"gpipe", "1f1b", "eager-1f1b", "looped-bfs"};
@@ -235,10 +235,10 @@ Test(bounds, same_semantics_bounds_every_pipeline)
     }
 }
 
-/* ---- closed forms: nothing is lost ----------------------------------------------------------- */
+/* ---- closed forms without loss --------------------------------------------------------------- */
 
-/* One layer per GPU: (M + N - 1)(F + R + B) with hops on the way there and back. GPipe and 1F1B
- * reach it without hops (schedules.md 1), so no partition and no order can do better. */
+/* A layer per GPU: (M + N - 1)(F + R + B) with hops there and back. GPipe and 1F1B reach it without
+ * hops (schedules.md 1), so no partition and no order is better. */
 Test(bounds, a_pipeline_of_equal_layers_is_optimal)
 {
     for (uint32_t n = 1; n <= 9; n++) {
@@ -263,9 +263,9 @@ Test(bounds, a_pipeline_of_equal_layers_is_optimal)
     }
 }
 
-/* The same with backwards in two parts, F = I = W = 1: the last GPU cannot begin before N - 1 and
- * has 3 M to do; ZB-H1 needs 3 M + N - 1 (schedules.md 2). A weight part may end a GPU's work, so
- * there is no drain. */
+/* Backwards in two parts, F = I = W = 1: the last GPU begins at N - 1 at the earliest and has 3 M
+ * to do; ZB-H1 needs 3 M + N - 1 (schedules.md 2). A weight part may come last, so there is no
+ * drain. */
 Test(bounds, zero_bubble_of_equal_layers_is_optimal)
 {
     for (uint32_t n = 2; n <= 8; n++) {
@@ -282,9 +282,9 @@ Test(bounds, zero_bubble_of_equal_layers_is_optimal)
     }
 }
 
-/* RoundPipe in one round, stages of one layer that all take t, as many GPUs as microbatches and N
- * dividing the stages: GPUs are full but for a fill and a drain of one stage per place in the
- * rotation, (M S / N + N - 1) t with S = 2 L stages. The area with these ramps is exactly that. */
+/* RoundPipe in a round, stages of a layer of time t, as many GPUs as microbatches, N dividing the
+ * stages. GPUs are full except for a fill and a drain of a stage per place in the rotation: (M S /
+ * N + N - 1) t with S = 2 L stages, exactly the area with these ramps. */
 Test(bounds, roundpipe_of_equal_stages_is_optimal)
 {
     for (uint32_t n = 1; n <= 8; n++) {
@@ -293,7 +293,7 @@ Test(bounds, roundpipe_of_equal_stages_is_optimal)
         rp_costs costs;
         rpsim_result result;
         rp_test_equal_costs(arena, layers, 100, 100, &costs);
-        ones[0] = 0; /* the head alone takes no time, but a place in the rotation */
+        ones[0] = 0; /* the head alone takes a place, but no time */
         for (uint32_t i = 1; i <= layers; i++) {
             ones[i] = 1;
         }
@@ -307,7 +307,7 @@ Test(bounds, roundpipe_of_equal_stages_is_optimal)
     }
 }
 
-/* One GPU: the work. One microbatch without hops: its chain. */
+/* On a single GPU: the work. A microbatch without hops: its chain. */
 Test(bounds, work_and_chain_are_exact)
 {
     for (uint32_t s = 0; s < rp_schedule_count; s++) {
@@ -343,7 +343,7 @@ Test(bounds, work_and_chain_are_exact)
     }
 }
 
-/* Nine microbatches of one layer on eight GPUs: some GPU runs two of the nine longest ops. */
+/* Nine microbatches of a layer on eight GPUs: some GPU runs two of the nine longest ops. */
 Test(bounds, pigeons)
 {
     rp_costs costs;
@@ -352,13 +352,13 @@ Test(bounds, pigeons)
     rpsim_bound_work work = {.gpus = 8, .sizes = &size, .size_count = 1, .busy_ps = 990};
     rpsim_bounds bounds = {{0}};
     cr_assert(eq(int, rpsim_bounds_of_work(&work, &bounds), RP_OK));
-    cr_expect(eq(i64, bounds.ps[RPSIM_BOUND_WORK], 200)); /* the work itself gives only 124 */
+    cr_expect(eq(i64, bounds.ps[RPSIM_BOUND_WORK], 200)); /* the work gives only 124 */
     cr_expect(eq(i64, bounds.ps[RPSIM_BOUND_CHAIN], 110));
-    cr_expect(eq(i64, bounds.ps[RPSIM_BOUND_RAMP], 0)); /* nothing is known of rounds */
+    cr_expect(eq(i64, bounds.ps[RPSIM_BOUND_RAMP], 0)); /* rounds are unknown */
 }
 
-/* The published case of schedules.md 7: at one microbatch the makespan of 717.387 ms lies below
- * the physical critical path, so the bounds must use the published edges. */
+/* The published case of schedules.md 7: at a single microbatch the makespan of 717.387 ms is below
+ * the physical critical path, so bounds must use the published edges. */
 Test(bounds, published_edges)
 {
     rp_costs *costs = NULL;

@@ -1,4 +1,4 @@
-/* Lower bounds at hardware fidelity: never above the makespan of any schedule on any machine. */
+/* Lower bounds at hardware fidelity: never above any schedule's makespan on any machine. */
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
@@ -37,7 +37,7 @@ static void load(server *s)
     cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &s->platform), RP_OK));
 }
 
-/* Everything that the bounds look at, and what they do not. */
+/* Draws all that the bounds depend on, and more. */
 static void draw_server(rp_random *random, server *s)
 {
     rp_platform *p = &s->platform;
@@ -90,7 +90,7 @@ Test(bounds_hardware, no_schedule_beats_them)
     rp_random random = {99};
     uint32_t runs[64] = {0};
     uint32_t limited = 0;                   /* runs with a bound by memory */
-    uint32_t best[RPSIM_BOUND_COUNT] = {0}; /* how often a term is its class's bound */
+    uint32_t best[RPSIM_BOUND_COUNT] = {0}; /* how often a term sets its class's bound */
     cr_assert(lt(u32, rp_schedule_count, 64));
     for (uint32_t i = 0; i < 24; i++) {
         server s;
@@ -123,15 +123,14 @@ Test(bounds_hardware, no_schedule_beats_them)
         cr_expect(gt(u32, runs[k], 5), "%s", rp_schedules[k]->name);
     }
     cr_expect(gt(u32, limited, 100));
-    /* MEMORY, an average over the step, is below OPS or TRANSFERS in all of these cases. */
+    /* The average MEMORY is below OPS or TRANSFERS in all these cases. */
     for (int t = 0; t < RPSIM_BOUND_COUNT; t++) {
         bool needed = t != RPSIM_BOUND_CHAIN && t != RPSIM_BOUND_LINKS && t != RPSIM_BOUND_MEMORY;
         cr_expect(gt(u32, best[t] + (needed ? 0 : 1), 0), "%s never counts", keys[t]);
     }
 }
 
-/* One GPU with a link so slow that nothing else matters: most of the step is what has to go
- * up. */
+/* A GPU with a very slow link: uploads take most of the step. */
 Test(bounds_hardware, links_are_tight)
 {
     server s;

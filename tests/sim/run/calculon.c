@@ -1,8 +1,8 @@
 /* Closed forms of Calculon: Isaev et al., "Calculon: a Methodology and Tool for High-Level
  * Co-Design of Systems and Large Language Models", SC 2023. With p stages in v chunks and m
- * microbatches GPUs idle for (p - 1) / (m v) of the time that they compute. Each microbatch crosses
- * a boundary once in each direction, b s h elements, of which each GPU of a tensor group has a t-th
- * where the group scatters and gathers. Sums of tensor groups and copies: layouts.c, copies.c. */
+ * microbatches GPUs idle for (p - 1) / (m v) of their compute time. Each microbatch crosses a
+ * boundary once in each direction, with b s h elements, or a t-th of these per GPU of a tensor
+ * group that scatters and gathers. For sums of tensor groups and copies see layouts.c, copies.c. */
 #include "sim/run/hardware_case.h"
 #include "tests/support/assertions.h"
 #include "tests/support/study_case.h"
@@ -12,7 +12,7 @@
 
 TestSuite(calculon, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
 
-/* Stages of the same time, transfers and steps of none. */
+/* Stages of equal time; transfers and steps take none. */
 static void expect_bubble(const char *schedule, bool chunked, uint32_t data, uint32_t tensor,
                           uint32_t m)
 {

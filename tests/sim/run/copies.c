@@ -1,4 +1,4 @@
-/* Copies of a pipeline: when their collectives start, what they move, what they leave in memory. */
+/* Copies of a pipeline: starts of their collectives, bytes moved, bytes in memory. */
 #include "tests/support/assertions.h"
 #include "tests/support/study_case.h"
 
@@ -19,7 +19,7 @@ TestSuite(copies, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout
     "--schedule 1f1b --model gpt:512x8x8 --platform a100-80x8 --gpus 4 --data-parallel 4 "         \
     "--seq-len 1024 --microbatch-size 4 --microbatches 2 --iterations 1 "
 
-/* Times of one stage's last backward and the reductions of its gradients. */
+/* A stage's last backward and its gradients' reductions. */
 typedef struct reductions {
     int64_t layer_end_ps[LAYERS + 2]; /* [layer, from 1; LAYERS + 1: head] */
     uint32_t count;
@@ -55,15 +55,15 @@ static reductions reductions_of(const char *more)
     return r;
 }
 
-/* A ring of four moves 2 x 3/4 of the bytes at 230 GB/s, each reduction of a bucket after 8.4 us
- * and six hops of 3.4 us (traces/platforms/a100-80x8.yaml). */
+/* After 8.4 us and six hops of 3.4 us a ring of four moves 2 x 3/4 of a bucket's bytes at 230 GB/s
+ * (traces/platforms/a100-80x8.yaml). */
 static int64_t reduction_ps(double bytes, double calls, double link)
 {
     return (int64_t)(1e12 * bytes * 1.5 / (230e9 * link) + calls * 1e6 * (8.4 + 6 * 3.4));
 }
 
-/* Buckets of at least `mib`: gradients come from the head down to the table. A reduction begins
- * when its last layer's gradients are there and the one before it is done. */
+/* Buckets of at least `mib` fill from the head down to the table. A reduction begins when its last
+ * layer's gradients are ready and the reduction before it is done. */
 static void expect_buckets(const reductions *r, double mib, double link)
 {
     double most = mib * (1 << 20);
@@ -78,7 +78,7 @@ static void expect_buckets(const reductions *r, double mib, double link)
         }
         int64_t ready_ps = r->layer_end_ps[layer];
         for (int part = 0; part < 1 + (last && bytes >= most ? 1 : 0); part++) {
-            /* The table's gradients come with the first layer's, in a bucket that is not full. */
+            /* The table's gradients come with the first layer's, in the last, partial bucket. */
             double all = last && (bytes < most || part == 1) ? TABLE_BYTES : 0;
             all += part == 0 ? bytes : 0;
             double calls = all >= most ? (double)(uint64_t)(all / most) : 1;
@@ -113,18 +113,19 @@ Test(copies, reductions_start_with_their_buckets)
     }
 }
 
-/* Reductions that start later, and those that do not, when one thing changes. */
+/* Changes of bucket, link and backward, and the reductions that they delay. */
 Test(copies, exposed_reductions_move_with_bucket_link_and_backward)
 {
     reductions small = reductions_of("--bucket-mb 13");
     reductions large = reductions_of("--bucket-mb 64");
     cr_assert(ge(u32, small.count, 4));
     cr_assert(ge(u32, large.count, 2));
-    /* The head's 49 MiB fill small buckets; the large one also needs three layers of 6 MiB. */
+    /* The head's 49 MiB fill a small bucket; the large also needs three layers of 6 MiB. */
     cr_expect(eq(i64, small.start_ps[0], small.layer_end_ps[LAYERS + 1]));
     cr_expect(eq(i64, large.start_ps[0], large.layer_end_ps[LAYERS - 2]));
     cr_expect(eq(i64, large.layer_end_ps[LAYERS + 1], small.layer_end_ps[LAYERS + 1]));
-    /* A link a thousandth as fast: the first starts as before, all others behind one another. */
+    /* On a link with a thousandth of the rate the first reduction starts as before, and the others
+     * queue. */
     reductions slow = reductions_of("--bucket-mb 13 --set platform.collective_gb_per_s*0.001");
     expect_buckets(&slow, 13, 0.001);
     cr_expect(eq(i64, slow.start_ps[0], small.start_ps[0]));
@@ -132,7 +133,7 @@ Test(copies, exposed_reductions_move_with_bucket_link_and_backward)
         cr_expect(eq(i64, slow.start_ps[i], slow.end_ps[i - 1]));
         cr_expect(gt(i64, slow.start_ps[i], small.start_ps[i]));
     }
-    /* A GPU half as fast: each starts with its layer, later than before. */
+    /* A GPU with half the rate: each reduction starts with its layer, later than before. */
     reductions late = reductions_of("--bucket-mb 13 --set platform.gemm_fp32_acc_efficiency*0.5");
     expect_buckets(&late, 13, 1);
     for (uint32_t i = 0; i < late.count; i++) {
@@ -141,8 +142,8 @@ Test(copies, exposed_reductions_move_with_bucket_link_and_backward)
     cr_expect(eq(i64, late.start_ps[0], late.layer_end_ps[LAYERS + 1]));
 }
 
-/* comm_exposed_ms is what no pass of the GPU runs beside: of one stage, the ways from the last
- * pass's end to each end of what copies do behind it, shares of weights included. */
+/* comm_exposed_ms is time without a pass of the GPU: with a single stage, the way from the last
+ * pass's end to the end of all that copies do after it, including shares of weights. */
 Test(copies, sums_behind_the_last_backward_are_exposed)
 {
     static const char *const more[] = {"", "--zero 1", "--bucket-mb 13", "--zero 2 --bucket-mb 13",
@@ -153,14 +154,14 @@ Test(copies, sums_behind_the_last_backward_are_exposed)
         rp_test_run run = rp_test_run_line(line);
         const rp_program *p = run.program;
         const rp_timeline *t = run.timeline;
-        int64_t idle_ps[2] = {0, 0}; /* of each iteration, from the end of its last backward on */
+        int64_t idle_ps[2] = {0, 0}; /* of each iteration, after its last backward */
         int64_t exposed_ps = 0;
         for (uint32_t i = 0; i < p->op_count; i++) {
             int64_t *from_ps = &idle_ps[p->ops[i].iteration];
             bool pass = rp_op_kind_is_pass((rp_op_kind)p->ops[i].kind);
             *from_ps = pass && t->end_ps[i] > *from_ps ? t->end_ps[i] : *from_ps;
         }
-        for (uint32_t i = 0; i < p->op_count; i++) { /* one after the other, in one queue */
+        for (uint32_t i = 0; i < p->op_count; i++) { /* in turn, in a queue */
             int64_t from_ps = idle_ps[p->ops[i].iteration];
             bool sum = p->queues[rp_program_queue_of(p, i)].kind == RP_QUEUE_DATA;
             int64_t start_ps = t->start_ps[i] > from_ps ? t->start_ps[i] : from_ps;
@@ -174,9 +175,7 @@ Test(copies, sums_behind_the_last_backward_are_exposed)
     }
 }
 
-/* ---- bytes that ZeRO moves and leaves
- * ---------------------------------------------------------------
- */
+/* ---- bytes that ZeRO moves and keeps --------------------------------------------------------- */
 
 typedef struct zero_case {
     uint32_t zero;
@@ -186,7 +185,7 @@ typedef struct zero_case {
     bool single; /* --reduce-dtype fp32 */
 } zero_case;
 
-/* Units that use weights: forwards and backwards, or their input parts. */
+/* Passes that use weights: forwards and backwards, or their input parts. */
 static double uses_of(const rp_program *p)
 {
     return (double)(p->forward_count + p->backward_count) * p->microbatch_count;
@@ -201,15 +200,15 @@ static void expect_zero(const rpsim_row *row, const zero_case *c)
     const rp_program *p = run.program;
     const char *name = row->schedule_name;
     cr_assert(eq(int, rp_program_check(p), RP_OK), "%s", name);
-    double rows = c->tensor == 1 ? 393 : c->tensor == 2 ? 197 : 99; /* of 128, of 50257 / tensor */
+    double rows = c->tensor == 1 ? 393 : c->tensor == 2 ? 197 : 99; /* of 128, for 50257 / tensor */
     double cut = 12 * h * h / c->tensor + 7 * h / c->tensor + 6 * h;
     double table = 128 * rows * h;
     double both = layers * cut + 2 * h + 2 * table + row->run.seq_len * h;
     double once =
-        both - (rp_test_ends_meet(p) ? table : 0); /* a GPU with both ends has their table once */
+        both - (rp_test_ends_meet(p) ? table : 0); /* a GPU with both ends has a single table */
     double gradient = c->single ? 4 : 2;
-    /* Rajbhandari et al., ZeRO, SC 2020, section 5: 2 + 2 + 12 bytes per parameter, of which the
-     * optimizer's, the gradients' and the weights' are divided. */
+    /* Rajbhandari et al., ZeRO, SC 2020, section 5: 2 + 2 + 12 bytes per parameter, with shared
+     * optimizer, gradients and weights. */
     double slack = 3.0 * c->data * p->gpu_count;
     double shares = c->zero >= 3 ? copies : 1;
     cr_expect(epsilon_eq(dbl, rp_test_lasting_bytes(p, RP_BUFFER_WEIGHT), 2 * once / shares, slack),
@@ -222,8 +221,8 @@ static void expect_zero(const rpsim_row *row, const zero_case *c)
     cr_expect(
         epsilon_eq(dbl, rp_test_lasting_bytes(p, RP_BUFFER_OPTIMIZER), 12 * once / shares, slack),
         "%s", name);
-    /* Section 7: what is reduced and scattered or gathered passes (n - 1) / n times through each
-     * GPU; an all-reduce is both. With microbatches each may be reduced, and is gathered for. */
+    /* Section 7: a reduce-scatter or gather passes (n - 1) / n of the bytes through each GPU, an
+     * all-reduce twice that. Microbatches may each be reduced, and gather. */
     double microbatches = p->microbatch_count;
     double reduced = gradient * both * (c->each ? microbatches : 1);
     double gathered = c->zero == 0   ? reduced
@@ -252,7 +251,7 @@ static void expect_zero_of(const rp_schedule_type *schedule, const zero_case *c,
     rpsim_study_fini(&study);
 }
 
-/* Every pipeline that can step synchronously. */
+/* Every pipeline with a synchronous step. */
 Test(copies, bytes_in_memory_and_on_links)
 {
     bool all = getenv("RP_LONG") != NULL;
@@ -275,7 +274,7 @@ Test(copies, bytes_in_memory_and_on_links)
     }
 }
 
-/* Weights of at most two units are gathered at a time, gradients of two are on their way. */
+/* Most buffers at a time: weights of two gathered units, gradients of two on their way. */
 static double most_at_a_time(const rp_test_run *run, uint32_t gpu, rp_buffer_kind kind,
                              double of_stage)
 {
@@ -289,7 +288,7 @@ static double most_at_a_time(const rp_test_run *run, uint32_t gpu, rp_buffer_kin
             bool there =
                 run->timeline->start_ps[b->alloc_op] <= run->timeline->start_ps[at->alloc_op] &&
                 run->timeline->end_ps[b->free_op] > run->timeline->start_ps[at->alloc_op];
-            bool boundary = b->bytes < 1u << 20; /* gradients of these, too */
+            bool boundary = b->bytes < 1u << 20; /* gradients, too */
             sum += there && b->kind == kind && b->place == gpu && !boundary ? (double)b->bytes : 0;
         }
         most = sum > most ? sum : most;
@@ -297,9 +296,9 @@ static double most_at_a_time(const rp_test_run *run, uint32_t gpu, rp_buffer_kin
     return most / of_stage;
 }
 
-/* Two stages of two layers each on a slow link; the second has the head. Beyond the shares of four
- * copies a GPU has weights of two units. Of gradients it has two units' with ZeRO-2. With ZeRO-3
- * the weights of the next backward come behind the reduction of these. */
+/* Two stages of two layers on a slow link, the second with the head. Besides the shares of four
+ * copies a GPU has two units' weights, with ZeRO-2 two units' gradients. With ZeRO-3 the next
+ * backward's weights follow the reduction of these. */
 Test(copies, whole_weights_and_gradients_come_and_go)
 {
     static const double weights[] = {0, 1, 1, 2.25};
@@ -324,7 +323,7 @@ Test(copies, whole_weights_and_gradients_come_and_go)
     }
 }
 
-/* A shared step takes a D-th of the time; the gather comes after it. */
+/* A shared step takes a D-th of the time, then gathers. */
 Test(copies, a_step_is_shared_and_gathered)
 {
     const char *line = "--schedule 1f1b --model gpt:512x8x4 --platform a100-80x8 --seq-len 1024 "

@@ -1,5 +1,5 @@
-/* Emulated GPUs, whose ops share the cores of a host (machine.h): closed forms, and a slow
- * simulation of processor sharing that shares nothing with the engine. */
+/* Emulated GPUs, whose ops share a host's cores (machine.h): closed forms, and a slow simulation of
+ * processor sharing without the engine's code. */
 #include "sim/run/run_bounds.h"
 #include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
@@ -11,7 +11,7 @@
 
 TestSuite(cores, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 200);
 
-/* Picoseconds of a core that an op takes, from the bytes and rates of the bench. */
+/* Core picoseconds of an op, from the bench's bytes and rates. */
 static double work_of(const rp_test_bench *b, uint32_t queue, uint32_t op)
 {
     const rp_program *p = b->program;
@@ -22,7 +22,7 @@ static double work_of(const rp_test_bench *b, uint32_t queue, uint32_t op)
         return (double)rpsim_op_ps(&b->costs, p, op);
     case RP_CLASS_TRANSFER:
         cr_assert(ne(int, p->queues[queue].kind, RP_QUEUE_RECEIVE));
-        return 1e12 * bytes / m->upload_Bps; /* the bench's downloads are as fast */
+        return 1e12 * bytes / m->upload_Bps; /* downloads are as fast in the bench */
     case RP_CLASS_HOST:
         return 1e12 * bytes / m->host_Bps * (m->host_threads > 0 ? m->host_threads : 1);
     case RP_CLASS_COLLECTIVE:
@@ -70,7 +70,7 @@ static void make(rp_test_bench *b, const char *schedule, double cores, uint32_t 
     b->machine.host_threads = host_threads;
 }
 
-/* One core is never idle before the end, whatever the schedule. */
+/* A single core never idles before the end, whatever the schedule. */
 Test(cores, one_core_takes_the_sum_of_all_work)
 {
     for (size_t i = 0; i < SCHEDULES; i++) {
@@ -83,7 +83,7 @@ Test(cores, one_core_takes_the_sum_of_all_work)
     }
 }
 
-/* Bound to one core of many, GPUs take the sum of their work; the host may work beside them. */
+/* GPUs bound to one core of many take the sum of their work; the host may work beside them. */
 Test(cores, gpus_bound_to_one_core_take_the_sum_of_their_work)
 {
     for (size_t i = 0; i < SCHEDULES; i++) {
@@ -106,7 +106,7 @@ Test(cores, gpus_bound_to_one_core_take_the_sum_of_their_work)
     }
 }
 
-/* Half a core takes twice as long, one op alone takes no less than its work. */
+/* Half a core takes twice as long; an op alone never beats its work. */
 Test(cores, time_is_inverse_to_less_than_a_core)
 {
     for (size_t i = 0; i < SCHEDULES; i++) {
@@ -119,8 +119,8 @@ Test(cores, time_is_inverse_to_less_than_a_core)
     }
 }
 
-/* Where every thread has a core, ops take what they take alone: the engine without cores says the
- * same where nothing is transferred. */
+/* With a core per thread, ops take their own time, as in the engine without cores if nothing is
+ * transferred. */
 Test(cores, enough_cores_change_nothing)
 {
     for (size_t i = 0; i < SCHEDULES; i++) {
@@ -142,8 +142,8 @@ Test(cores, enough_cores_change_nothing)
 
 typedef struct slow {
     const rp_test_bench *b;
-    uint32_t *next; /* [queue] */
-    double *left;   /* [queue] work of its op that is left for each thread; < 0: it has not begun */
+    uint32_t *next;   /* [queue] */
+    double *left;     /* [queue] remaining work of its op per thread; < 0: not begun */
     double *begin_ps; /* [op] */
     double *end_ps;
 } slow;
@@ -159,7 +159,7 @@ static bool can_begin(const slow *s, uint32_t op)
     return true;
 }
 
-/* Begins what can, until nothing of no work is left. */
+/* Begins ops until all running ops have work left. */
 static void begin_all(slow *s, double now_ps)
 {
     const rp_program *p = s->b->program;
@@ -185,7 +185,7 @@ static void begin_all(slow *s, double now_ps)
     }
 }
 
-/* The core that a queue's thread stays on; UINT32_MAX: on none. */
+/* The core to which a queue's thread is bound; UINT32_MAX: none. */
 static uint32_t bound_to(const slow *s, uint32_t q)
 {
     const rp_queue *queue = &s->b->program->queues[q];
@@ -193,8 +193,8 @@ static uint32_t bound_to(const slow *s, uint32_t q)
     return bound ? queue->gpu % s->b->machine.bound_cores : UINT32_MAX;
 }
 
-/* Share of a core for each thread of a working queue: all shares rise together, until a thread has
- * a core of its own, its core is full, or all cores are. `rate` < 0: it is still rising. */
+/* A core's share for each thread of a working queue. All shares rise together until a thread has a
+ * core, its core is full, or all cores are. `rate` < 0: still rising. */
 static uint32_t share_out(const slow *s, double *rate)
 {
     uint32_t queues = s->b->program->queue_count;
@@ -219,7 +219,7 @@ static uint32_t share_out(const slow *s, double *rate)
             }
             level = threads > 0 ? fmin(level, left / threads) : level;
         }
-        for (uint32_t q = 0; q < queues; q++) { /* full: no room above the level */
+        for (uint32_t q = 0; q < queues; q++) { /* no room above the level */
             double left[2] = {s->b->machine.cores, 1};
             for (uint32_t k = 0; k < queues; k++) {
                 double used = s->left[k] < 0
@@ -302,7 +302,7 @@ Test(cores, as_a_slow_simulation_has_it)
     cr_expect(gt(u32, compared, 5000));
 }
 
-/* Lower bounds stay below what happens. */
+/* Lower bounds stay below the simulated time. */
 Test(cores, bounds_are_below)
 {
     for (size_t i = 0; i < SCHEDULES; i++) {

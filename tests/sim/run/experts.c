@@ -1,4 +1,4 @@
-/* Copies that share experts: bytes of tokens and gradients, memory, and what is refused. */
+/* Copies that share experts: bytes of tokens and gradients, memory, refusals. */
 #include "common/inputs/load/models.h"
 #include "common/inputs/sizes.h"
 #include "common/roofline/roofline.h"
@@ -44,20 +44,20 @@ static void expect_bytes(const rpsim_row *row, const expert_case *c)
     double replicas = c->data * tensor / sharing / shares;
     double data = c->data;
     double microbatches = p->microbatch_count;
-    /* Lepikhin et al., GShard (2020), section 3.2: each token goes to k experts, of which
-     * (E - 1) / E are elsewhere, and comes back; gradients do the same, and a recompute. */
+    /* Lepikhin et al., GShard (2020), section 3.2: each token goes to k experts, (E - 1) / E of
+     * them elsewhere, and comes back; gradients and a recompute repeat this. */
     double tokens = (double)row->run.global_batch * row->run.seq_len;
     double ways = p->recompute == RP_RECOMPUTE_NONE ? 4 : 6;
     double moved = ways * LAYERS * 2 * tokens * HIDDEN * ACTIVE * (shares - 1) / shares;
     cr_expect(eq(dbl, rp_test_queue_bytes(p, RP_QUEUE_EXPERT), moved / tensor), "%s", name);
-    /* A gather and a scatter around attention (Korthikanti et al., 2022), of one behind the
-     * embedding and one before the head; where GPUs share an expert, around it, of all k copies of
-     * each token (Megatron Core's MoEAlltoAllTokenDispatcher). */
+    /* A gather and a scatter around attention (Korthikanti et al., 2022), half of that after the
+     * embedding and before the head. GPUs that share an expert gather and scatter around it all k
+     * copies of each token (Megatron Core's MoEAlltoAllTokenDispatcher). */
     double passes = ways * LAYERS + 4 + (sharing > 1 ? ways * LAYERS * ACTIVE : 0);
     cr_expect(eq(dbl, rp_test_queue_bytes(p, RP_QUEUE_TENSOR),
                  passes * 2 * tokens * HIDDEN * (tensor - 1) / tensor),
               "%s", name);
-    /* Attention, router and norms; experts; what is not in blocks. */
+    /* Attention, router and norms; experts; weights outside of blocks. */
     double dense = LAYERS * ((2 * HIDDEN * HIDDEN + 2 * HIDDEN * 32) / tensor + EXPERTS * HIDDEN +
                              2 * HIDDEN + 2 * 16) +
                    2 * TABLE / tensor + HIDDEN;
@@ -73,7 +73,7 @@ static void expect_bytes(const rpsim_row *row, const expert_case *c)
     cr_expect(epsilon_eq(dbl, rp_test_lasting_bytes(p, RP_BUFFER_OPTIMIZER),
                          12 * once / share(c, 1, data) + 12 * own / share(c, 1, replicas), slack),
               "%s", name);
-    /* Experts are added up over the copies that have the same ones. */
+    /* Experts are summed over copies that have the same experts. */
     double reduced = c->zero >= 2 ? microbatches : 1;
     double gathered = c->zero == 3 ? 2 * microbatches : 1;
     double rounded = 4 * microbatches * (p->forward_count + p->backward_count) * (LAYERS + 2);
@@ -95,7 +95,7 @@ Test(experts, bytes_in_memory_and_on_links)
         bool resident = rp_schedules[i]->traits.placement == RP_PLACEMENT_RESIDENT;
         bool endless = rp_schedules[i]->traits.versions != RP_VERSIONS_ONE;
         for (uint32_t k = 0; resident && !endless && k < 72; k++) {
-            /* Without tensor groups; with them, of which each shares experts; has them whole. */
+            /* Without tensor groups; with groups that share each expert; with whole experts. */
             uint32_t sharing = k / 24 == 1 ? 2 : 1;
             uint32_t most = 4u << (k % 3 == 2 || k / 3 % 2 == 1);
             const expert_case c = {.experts = 2u << k % 3,
@@ -126,9 +126,9 @@ Test(experts, bytes_in_memory_and_on_links)
     }
 }
 
-/* Two microbatches on one stage, without recompute: an all-to-all of two layers' tokens, each way,
- * behind each forward and each backward; on one server each GPU sends 230 GB/s after 8.4 us and a
- * step of 3.4 us (traces/platforms/a100-80x8.yaml). */
+/* Two microbatches on a single stage, without recompute: an all-to-all of two layers' tokens, each
+ * way, after each forward and backward. On a single server each GPU sends 230 GB/s after 8.4 us and
+ * a step of 3.4 us (traces/platforms/a100-80x8.yaml). */
 Test(experts, tokens_take_their_time)
 {
     const char *line = "--schedule 1f1b --model tiny-moe --platform a100-80x8 --gpus 4 "
@@ -153,8 +153,8 @@ Test(experts, tokens_take_their_time)
     cr_expect(eq(dbl, rp_test_row_number(shared, "expert_parallel"), 4));
 }
 
-/* Experts that GPUs have whole are the same on GPUs of a tensor group, which add up their gradients
- * although there is one copy: an all-reduce over 2 of 4 GPUs, 2 bytes per parameter. */
+/* Whole experts are replicated within a tensor group, which sums their gradients even with a single
+ * copy: an all-reduce over 2 of 4 GPUs, 2 bytes per parameter. */
 Test(experts, one_copy_has_replicas_of_whole_experts)
 {
     const char *line = "--schedule 1f1b --model tiny-moe --platform a100-80x8 --gpus 8 "
@@ -168,8 +168,8 @@ Test(experts, one_copy_has_replicas_of_whole_experts)
     rp_test_run_fini(&run);
 }
 
-/* Ranks of Megatron Core 0.19.2, RankGenerator in the order tp-cp-ep-dp-pp: of expert tensor
- * parallelism 2 and 1, the first groups that share experts, and that have the same ones. */
+/* Ranks of Megatron Core 0.19.2, RankGenerator in the order tp-cp-ep-dp-pp, with expert tensor
+ * parallelism 2 and 1: the first groups that share experts, and that have the same experts. */
 Test(experts, groups_are_those_of_megatron)
 {
     static const struct {
@@ -199,8 +199,8 @@ Test(experts, groups_are_those_of_megatron)
     }
 }
 
-/* A forward of one stage: gathers and scatters over NVLink, behind them tokens' ways; nothing of it
- * overlaps. 230 GB/s after 8.4 us and 3.4 us a step (traces/platforms/a100-80x8.yaml). */
+/* A stage's forward: gathers and scatters over NVLink, then the tokens' ways, without overlap. 230
+ * GB/s after 8.4 us and 3.4 us a step (traces/platforms/a100-80x8.yaml). */
 Test(experts, groups_take_turns)
 {
     const char *line = "--schedule 1f1b --model tiny-moe --platform a100-80x8 --gpus 4 "
@@ -220,7 +220,7 @@ Test(experts, groups_take_turns)
             before_ps = t->end_ps[i];
         } else if (forward && seen < 2 &&
                    p->queues[rp_program_queue_of(p, i)].kind ==
-                       RP_QUEUE_TENSOR) { /* and one beside a block */
+                       RP_QUEUE_TENSOR) { /* and another beside a block */
             double calls = 2 * LAYERS + 1;
             double bytes = (LAYERS + 1 + LAYERS * ACTIVE) * boundary / 2;
             cr_expect(epsilon_eq(dbl, ps, 1e12 * bytes / 230e9 + calls * 1e6 * (8.4 + 3.4), 4));
@@ -239,8 +239,8 @@ Test(experts, groups_take_turns)
     rp_test_run_fini(&run);
 }
 
-/* Shared experts are an MLP of every token: a gather and a scatter around it as without experts.
- * Qwen1.5-MoE-A2.7B's shapes: 24 layers, hidden 2048, 4 experts of a token. */
+/* Shared experts are an MLP for every token, with a gather and a scatter around it as without
+ * experts. Qwen1.5-MoE-A2.7B's shapes: 24 layers, hidden 2048, 4 experts per token. */
 Test(experts, shared_experts_keep_the_sums_of_an_mlp)
 {
     const char *line = "--schedule 1f1b --model " RP_SOURCE_ROOT
@@ -250,13 +250,13 @@ Test(experts, shared_experts_keep_the_sums_of_an_mlp)
                        "--recompute none --iterations 1";
     rp_test_run run = rp_test_run_line(line);
     double boundary = 2.0 * 2 * 512 * 2048;      /* of both microbatches */
-    double passes = 4 * 24 * 2 + 4 + 4 * 24 * 4; /* attention and shared ones; ends; ways */
+    double passes = 4 * 24 * 2 + 4 + 4 * 24 * 4; /* attention and shared experts; ends; ways */
     cr_expect(eq(dbl, rp_test_queue_bytes(run.program, RP_QUEUE_TENSOR), passes * boundary / 2));
     rp_test_run_fini(&run);
 }
 
-/* Whole experts of a T-th of the tokens, or a T-th of experts of all of them: 2 t k 3 h f / T
- * products; GPUs that share experts keep the inputs of all tokens, 2 t k h bytes, others a T-th. */
+/* Whole experts for a T-th of the tokens, or a T-th of the experts for all: 2 t k 3 h f / T
+ * products. GPUs that share experts keep all tokens' inputs, 2 t k h bytes, others a T-th. */
 Test(experts, both_ways_have_the_same_products)
 {
     rp_model model;

@@ -1,5 +1,5 @@
-/* --explain: the attribution sums to all GPU time, the critical path to the makespan, and what is
- * made slower is what is blamed. */
+/* --explain: the attribution sums to all GPU time, the critical path to the makespan, and a slowed
+ * part gets the blame. */
 #include "sim/run/explain/explain.h"
 #include "sim/run/case.h"
 #include "tests/support/assertions.h"
@@ -45,7 +45,7 @@ static void check_sums(const rpsim_explanation *e, const char *text)
     cr_assert(eq(i64, blame, waits), "%s", text);
 }
 
-/* Compute, fill and drain are what the timeline says, however the gaps between are explained. */
+/* Compute, fill and drain equal the timeline's, however the gaps between are explained. */
 static void check_parts(const rpsim_explanation *e, const rp_timeline *t, const char *text)
 {
     const rp_program *p = t->program;
@@ -74,7 +74,7 @@ static void check_parts(const rpsim_explanation *e, const rp_timeline *t, const 
               text);
 }
 
-/* @param late ops may begin after all that the program says they wait for */
+/* @param late ops may begin after all that they wait for in the program */
 static void check_path(const rpsim_explanation *e, const rp_timeline *t, bool late,
                        const char *text)
 {
@@ -114,7 +114,7 @@ static void explain(const rpsim_explain_case *c, const char *text, rpsim_explana
 
 /* ---- stage fidelity -------------------------------------------------------------------------- */
 
-/* Hops are charged to transfers between GPUs, at most what the engine says they delay. */
+/* Hops are charged to transfers between GPUs, at most with the engine's delays. */
 Test(explain, random_programs_at_stage_fidelity)
 {
     rp_random random = {28};
@@ -255,8 +255,8 @@ static void slow_down_each_link(rp_test_bench *b, uint32_t begin_gpu, uint32_t e
     }
 }
 
-/* 1 GB over a 20 GB/s link takes 50 ms, a stage's forward 4 ms. The first and the last GPU have
- * half the traffic of the others, so that their links are no bottleneck even when they are slow. */
+/* 1 GB over a link of 20 GB/s takes 50 ms, a stage's forward 4 ms. The first and last GPU have half
+ * the others' traffic, so that their links are no bottleneck even when slow. */
 Test(explain, slow_link_of_a_pipeline)
 {
     rp_test_bench b;
@@ -267,15 +267,15 @@ Test(explain, slow_link_of_a_pipeline)
     rp_test_bench_fini(&b);
 }
 
-/* Weights of 2 GB per layer take 100 ms, a stage over 4 microbatches at most 48 ms for 4 of them.
- * Nine stages on four GPUs: over four steps every GPU has had every stage. */
+/* Weights of 2 GB per layer take 100 ms, a stage at most 48 ms for 4 microbatches. With nine stages
+ * on four GPUs every GPU has had every stage after four steps. */
 Test(explain, slow_link_of_roundpipe)
 {
     rp_test_bench b;
     rp_test_bench_make(&b, "roundpipe", 4, 8, true);
     rp_test_bench_sizes(&b, 1000000, 2000000000);
     for (uint32_t i = 0; i < LAYERS + 2; i++) {
-        b.lower.sizes.parameters[i] = 0; /* the host has nothing to do */
+        b.lower.sizes.parameters[i] = 0; /* no work for the host */
     }
     rp_test_bench_lower(&b);
     slow_down_each_link(&b, 0, GPUS, "roundpipe");
@@ -337,8 +337,8 @@ Test(explain, slow_gpu)
 
 /* ---- elasticities ---------------------------------------------------------------------------- */
 
-/* All times scale with all speeds, so the elasticities of all resources sum to 1; the one that
- * everything waits for has all of it. */
+/* All times scale with all speeds, so elasticities sum to 1; the resource that everything waits for
+ * has all of it. */
 Test(explain, elasticities_of_extremes)
 {
     static const char *const schedules[] = {"1f1b", "roundpipe"};
@@ -367,9 +367,8 @@ Test(explain, elasticities_of_extremes)
     }
 }
 
-/* A row of GPUs and one microbatch: forwards with hops between, then backwards with hops. GPU g
- * waits for the forwards (4 ms), the backwards (8 ms) and the hops (3 ms, there and back) behind
- * it. */
+/* GPUs in a row and a microbatch: forwards with hops between, then backwards with hops. GPU g waits
+ * for the later GPUs' forwards (4 ms), backwards (8 ms) and hops (3 ms, there and back). */
 Test(explain, elasticities_at_stage_fidelity)
 {
     rp_test_bench b;
@@ -386,7 +385,7 @@ Test(explain, elasticities_at_stage_fidelity)
     rpsim_sensitivity s;
     explain(&given, "gpipe", &e);
     cr_assert(eq(int, rpsim_explain_sensitivity(&given, arena, &s, NULL), RP_OK));
-    double work = LAYERS * 3.0;         /* ms: every layer once forward and once backward */
+    double work = LAYERS * 3.0;         /* ms: each layer's forward and backward */
     double hops = 2 * (GPUS - 1) * 3.0; /* ms: there and back */
     cr_expect(eq(i64, e.share_ps[RPSIM_SHARE_DEPENDENCY], (3 + 2 + 1) * INT64_C(12000000000)));
     cr_expect(eq(i64, e.share_ps[RPSIM_SHARE_PEER], (3 + 2 + 1) * INT64_C(6000000000)));
@@ -400,7 +399,7 @@ Test(explain, elasticities_at_stage_fidelity)
     rp_test_bench_fini(&b);
 }
 
-/* The same with 1 GB boundaries: 50 ms down and 50 ms up at each. */
+/* The same with boundaries of 1 GB: 50 ms down and 50 ms up each. */
 Test(explain, closed_form_at_hardware_fidelity)
 {
     rp_test_bench b;

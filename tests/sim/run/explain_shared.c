@@ -1,4 +1,4 @@
-/* --explain names links that GPUs share: what is made slower is the first cause. */
+/* --explain names shared links: the slowed link is the first cause. */
 #include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/run_tool.h"
@@ -32,8 +32,8 @@ static void expect_cause(rp_test_bench *b, rpsim_resource_kind kind, uint32_t nu
     cr_expect(gt(dbl, cause.group_elasticity, 0.5), "%s: %g", text, cause.group_elasticity);
 }
 
-/* 50 MB take 2.5 ms over a link, a stage's forward takes 4 ms: links have time to spare. The uplink
- * of all GPUs has 12 boundaries per microbatch to carry. */
+/* 50 MB take 2.5 ms over a link, a stage's forward 4 ms: links have time to spare. The common
+ * uplink carries 12 boundaries per microbatch. */
 Test(explain_shared, slow_uplink_of_all)
 {
     rp_test_bench b;
@@ -52,16 +52,15 @@ Test(explain_shared, slow_uplink_of_all)
     rp_test_bench_fini(&b);
 }
 
-/* Shared resources that carry much: two of each kind, one of them 20 % slower. Weights of 2 GB
- * per layer take 100 ms over a link of 20 GB/s, but uplinks of 25 GB/s have two GPUs behind each.
- */
+/* Two busy shared resources of each kind, one 20 % slower. Weights of 2 GB per layer take 100 ms
+ * over a link of 20 GB/s, but two GPUs share each uplink of 25 GB/s. */
 static void slow_down_each(rp_shared kind, const rp_machine *machine)
 {
     rp_test_bench b;
     rp_test_bench_make(&b, "roundpipe", 4, 8, true);
     rp_test_bench_sizes(&b, 1000000, 2000000000);
     for (uint32_t i = 0; i < RP_TEST_BENCH_LAYERS + 2; i++) {
-        b.lower.sizes.parameters[i] = 0; /* the host has nothing to do */
+        b.lower.sizes.parameters[i] = 0; /* no work for the host */
     }
     rp_test_bench_lower(&b);
     b.machine = *machine;
@@ -96,7 +95,7 @@ Test(explain_shared, slow_root_complex)
     slow_down_each(RP_SHARED_ROOT, &m);
 }
 
-/* Two sockets, each with half of the DRAM, which two GPUs read. */
+/* Two sockets, each with half of the DRAM, read by two GPUs. */
 Test(explain_shared, slow_dram)
 {
     rp_machine m = base;
@@ -106,7 +105,7 @@ Test(explain_shared, slow_dram)
     slow_down_each(RP_SHARED_DRAM, &m);
 }
 
-/* Half of what a node's GPUs upload is in the other node's memory. */
+/* Half of a node's uploads come from the other node's memory. */
 Test(explain_shared, slow_network)
 {
     rp_machine m = base;
@@ -115,8 +114,8 @@ Test(explain_shared, slow_network)
     slow_down_each(RP_SHARED_NETWORK, &m);
 }
 
-/* Two nodes of two sockets. Half of the traffic within a node is between its sockets, but half of
- * all traffic is between nodes: the network is wide. */
+/* Two nodes of two sockets. Half of a node's own traffic is between its sockets, but half of all
+ * traffic is between nodes, so the network is wide. */
 Test(explain_shared, slow_links_between_sockets)
 {
     rp_machine m = base;

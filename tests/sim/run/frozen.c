@@ -1,8 +1,8 @@
-/* Weights that are not trained cost as many bytes as the run's type has, wherever they lie: no
- * master, no gradient, no state (Hu et al., LoRA, 2021, section 4.2: "we do not need to store the
- * optimizer states for the frozen parameters"; peft loads a base in the type that it runs in).
- * Of every schedule, type and way to share copies: what a frozen base adds to each GPU is at most
- * the stages or the share that this GPU has, and what it gathers or uploads at a time. */
+/* Frozen weights cost the bytes of the run's type, wherever they lie: no master, gradient or state
+ * (Hu et al., LoRA, 2021, section 4.2: "we do not need to store the optimizer states for the frozen
+ * parameters"; peft loads a base in the run's type).
+ * For every schedule, type and sharing of copies a frozen base adds to a GPU at most its stages or
+ * share, and the weights that it gathers or uploads at a time. */
 #include "common/lower/lower.h"
 #include "common/schedule/build.h"
 #include "sim/engine/hardware_engine.h"
@@ -16,7 +16,7 @@
 #define LAYERS 16u
 #define GPUS 4u
 #define BASE UINT64_C(1000000000) /* frozen parameters of a layer */
-#define ADAPTERS UINT64_C(3000)   /* trained ones */
+#define ADAPTERS UINT64_C(3000)   /* trained parameters */
 
 static rp_arena *arena;
 static rp_costs table;
@@ -146,7 +146,7 @@ static uint64_t allowed(const rp_program *p, uint32_t gpu, uint64_t layer)
     count_layers(p, gpu, &largest, &own);
     switch (p->traits.placement) {
     case RP_PLACEMENT_OFFLOAD:
-        return 2 * largest * layer; /* the stage that runs, and the next one */
+        return 2 * largest * layer; /* the running stage, and the next */
     case RP_PLACEMENT_RESIDENT: {
         bool shared = rp_layout_zero(&p->traits.layout) == 3;
         uint64_t copies = rp_layout_data(&p->traits.layout);
@@ -199,7 +199,7 @@ Test(frozen, a_base_costs_its_type_and_no_more)
     }
 }
 
-/* In host memory, too: 2 or 4 bytes per frozen parameter, 20 or 24 per trained one. */
+/* The host too has 2 or 4 bytes per frozen parameter, 20 or 24 per trained. */
 Test(frozen, the_host_has_no_states_of_a_base)
 {
     for (rp_dtype dtype = 0; dtype < RP_DTYPE_COUNT; dtype++) {

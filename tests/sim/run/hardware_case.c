@@ -1,4 +1,4 @@
-/* Runs that leave parts out, as searches make them: what is left is that of the whole run. */
+/* Partial runs, made by searches: each part equals the whole run's. */
 #include "sim/run/hardware_case.h"
 #include "sim/study/study.h"
 #include "tests/support/assertions.h"
@@ -82,8 +82,8 @@ Test(hardware_case, parts_that_are_left_out_change_no_other)
     }
 }
 
-/* Why a search may ask for two iterations of a synchronous run: the second is as long as all that
- * follow it, and holds as much. */
+/* Two iterations suffice for a search's synchronous run: the second is as long as all later
+ * iterations, and holds as much. */
 Test(hardware_case, synchronous_runs_repeat_themselves)
 {
     rpsim_study study;

@@ -1,5 +1,5 @@
-/* Memory of the host that DeepSpeed's offloading takes, over sizes and numbers of processes: what
- * its sources allocate (0.17.5), tensor by tensor, and what its own estimators ask for. */
+/* Host memory of DeepSpeed's offloading, over sizes and numbers of processes: allocations in its
+ * sources (0.17.5), tensor by tensor, and its own estimators. */
 #include "common/base/log.h"
 #include "common/schedule/schedule_type.h"
 #include "sim/run/memory/host.h"
@@ -26,8 +26,7 @@ static void end(void)
 
 TestSuite(host_memory, .init = begin, .fini = end, .timeout = 120);
 
-/* Parameters of a LlamaForCausalLM in the order of its modules (transformers, modeling_llama.py).
- */
+/* Parameters of a LlamaForCausalLM in module order (transformers, modeling_llama.py). */
 typedef struct parameters {
     uint64_t elements[MOST];
     uint32_t count;
@@ -99,7 +98,7 @@ static double rounded(double bytes)
 
 /* Stage 3 with both offloads. partition_parameters.py, _partition_param: a pinned tensor each;
  * stage3.py, _create_param_groups_fp16_flat_cpu_memory: one pinned; grad_partitions_flat_buffer:
- * one; initialize_optimizer_states: one fp32 per sub-group, cut by _create_fp16_sub_groups;
+ * one; initialize_optimizer_states: an fp32 tensor per sub-group, cut by _create_fp16_sub_groups;
  * _create_fp32_partitions and DeepSpeedCPUAdam: 4 + 8, pageable. */
 static double stage_3(const parameters *p, double gpus, bool pins)
 {
@@ -121,9 +120,9 @@ static double stage_3(const parameters *p, double gpus, bool pins)
     return gpus * (rounded(2 * share) + copies + flat + gradients + 12 * share + PROCESS);
 }
 
-/* Stage 2. stage_1_and_2.py: fp32 master pinned whatever is set, param_buffer_of_bit16, fp32
- * gradients (initialize_optimizer_states), moments, temp_grad_buffer_for_cpu_offload; with
- * accumulation accumulated_grads_in_cpu of each parameter on the rank that owns it. */
+/* Stage 2. stage_1_and_2.py: always a pinned fp32 master, param_buffer_of_bit16, fp32 gradients
+ * (initialize_optimizer_states), moments, temp_grad_buffer_for_cpu_offload; with accumulation
+ * accumulated_grads_in_cpu of each parameter on its owner's rank. */
 static double stage_2(const parameters *p, double gpus, bool pins, bool accumulates)
 {
     double share = 0;
@@ -156,7 +155,7 @@ Test(host_memory, deepspeed_by_its_sources)
         rp_model m = model_of(shapes[k]);
         cr_assert(eq(dbl, p->all, (double)m.total_parameters));
         for (uint32_t gpus = 1; gpus <= 64; gpus += gpus < 8 ? 1 : gpus) {
-            /* Norms are listed as one here: at most a power of two of each is missing. */
+            /* Norms are a single parameter here: at most a power of two is missing for each. */
             double slack = 16.0 * (double)(shapes[k][0] * shapes[k][2]) + 1e5 * gpus;
             for (int pins = 0; pins <= 1; pins++) {
                 double expected = stage_3(p, gpus, pins);
@@ -175,8 +174,8 @@ Test(host_memory, deepspeed_by_its_sources)
 }
 
 /* DeepSpeed's estimators (estimate_zero3_model_states_mem_needs, estimate_zero2_…) count 18 and 16
- * bytes per parameter, before a factor for buffers. Not less; nor more than if each pinned buffer
- * were just above a power of two: 12 + 2 x 10, and 8 + 2 x 12. */
+ * bytes per parameter, before a factor for buffers. That is the least. The most has each pinned
+ * buffer just above a power of two: 12 + 2 x 10, and 8 + 2 x 12. */
 Test(host_memory, between_the_estimators_and_twice_what_is_pinned)
 {
     for (size_t k = 0; k < SHAPES; k++) {
@@ -195,7 +194,7 @@ Test(host_memory, between_the_estimators_and_twice_what_is_pinned)
     }
 }
 
-/* Frozen weights: v bytes each, or the next power of two of each tensor. */
+/* Frozen weights take v bytes each, or each tensor's next power of two. */
 Test(host_memory, a_frozen_base_has_its_type)
 {
     for (rp_dtype dtype = 0; dtype < RP_DTYPE_COUNT; dtype++) {

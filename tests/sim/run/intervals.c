@@ -1,5 +1,5 @@
-/* Intervals: closed forms where one input is all, the same draws for everybody, no threads in the
- * numbers, one draw, and what a pair hangs on. */
+/* Intervals: closed forms with a single input, equal draws for all, independence of threads, a
+ * single draw, and causes of undecided pairs. */
 #include "sim/run/intervals.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
@@ -70,8 +70,8 @@ static const rpsim_input *input_of(const rpsim_intervals *i, rpsim_input_id id)
     return NULL;
 }
 
-/* One GPU, no transfers: the period is L layers + head + Adam, of which each input has a share. By
- * itself an input at its end changes its own share of the time and nothing else. */
+/* A GPU without transfers: the period is L layers + head + Adam, and each input has a share. An
+ * input at its end changes only its own share of the time. */
 Test(intervals, alone_is_a_closed_form)
 {
     bench b;
@@ -92,8 +92,8 @@ Test(intervals, alone_is_a_closed_form)
     rpsim_result_fini(&b.result);
 }
 
-/* A run that is nothing but layers follows their range, to the stratum: without the head's time and
- * with memory that takes none, p10 of the times is the range's low end. */
+/* A run of layers only follows their range, to the stratum: without the head's time and with free
+ * memory p10 of the times is the range's low end. */
 Test(intervals, one_input_is_all)
 {
     bench b;
@@ -105,13 +105,13 @@ Test(intervals, one_input_is_all)
     rpsim_intervals i = draw(&b, DRAWS, 0, 1);
     const rpsim_input *layers = input_of(&i, RPSIM_INPUT_LAYERS);
     const rpsim_input *run = input_of(&i, RPSIM_INPUT_RUN);
-    /* Two inputs: the interval is wider than either and narrower than both together. */
+    /* Two inputs: wider than either, narrower than both together. */
     cr_expect(lt(dbl, i.speed.p10, layers->at_high));
     cr_expect(gt(dbl, i.speed.p10, layers->at_high * run->at_low));
     cr_expect(gt(dbl, i.speed.p90, layers->at_low));
     cr_expect(lt(dbl, i.speed.p90, layers->at_low * run->at_high));
     double times[DRAWS];
-    for (uint32_t k = 0; k < DRAWS; k++) { /* the measurement taken out again */
+    for (uint32_t k = 0; k < DRAWS; k++) { /* without the measurement */
         double strata[DRAWS];
         cr_assert(eq(int, rpsim_noise_strata(0, RPSIM_INPUT_RUN, DRAWS, strata), RP_OK));
         times[k] = rpsim_range_factor(&run->range, strata[k]) / i.speeds[k];
@@ -149,7 +149,7 @@ Test(intervals, threads_and_seeds)
     rpsim_result_fini(&b.result);
 }
 
-/* A platform whose layer times are moved is worse known than the one where they were measured. */
+/* Moved layer times are less certain than layer times on the measured platform. */
 Test(intervals, kinds)
 {
     bench known;
@@ -163,7 +163,7 @@ Test(intervals, kinds)
     cr_expect(eq(int, input_of(&b, RPSIM_INPUT_LAYERS)->kind, RP_MOVED));
     cr_expect(eq(int, input_of(&b, RPSIM_INPUT_PEER)->kind, RP_ASSUMED));
     cr_expect(gt(dbl, b.speed.p90 - b.speed.p10, 2 * (a.speed.p90 - a.speed.p10)));
-    /* Times measured elsewhere, used as they are, are nobody's here. */
+    /* Times from elsewhere, used unchanged, count as nobody's here. */
     moved.costs = known.costs;
     rpsim_intervals c = draw(&moved, DRAWS, 0, 0);
     cr_expect(eq(int, input_of(&c, RPSIM_INPUT_LAYERS)->kind, RP_ASSUMED));
@@ -199,7 +199,7 @@ Test(intervals, strata)
 
 static const rpsim_range wide = {1 / 1.2, 1.2};
 
-/* Speeds that follow one input's factor to a power, and are noisy besides where `noise` says so. */
+/* Speeds that follow an input's factor to a power, with noise if `noise` is set. */
 static rpsim_intervals follow(double power, double noise, double *speeds)
 {
     double strata[DRAWS];
@@ -222,9 +222,9 @@ static rpsim_intervals follow(double power, double noise, double *speeds)
     return i;
 }
 
-/* a = f, b = 1 / 1.05: a is ahead where ln f > -ln 1.05. Uniform: of the stratified draws the share
- * is that of f above 1 / 1.05. To be ahead in 90 % the range has to shrink so that 1.28 standard
- * deviations are ln 1.05. */
+/* a = f, b = 1 / 1.05: a is ahead if ln f > -ln 1.05. Uniform: the share of stratified draws with f
+ * above 1 / 1.05. For a lead in 90 % the range must shrink until 1.28 standard deviations are ln
+ * 1.05. */
 Test(intervals, what_decides)
 {
     double speeds_a[DRAWS];
@@ -243,7 +243,7 @@ Test(intervals, what_decides)
     cr_expect(rpsim_decide(&b, 1, &a, 1 / 1.3).ahead >= RPSIM_DECIDED);
 }
 
-/* The same inputs move both: what is common decides nothing, however wide it is. */
+/* Common inputs move both, and decide nothing, however wide they are. */
 Test(intervals, what_is_common_cancels)
 {
     double speeds_a[DRAWS];
@@ -256,7 +256,7 @@ Test(intervals, what_is_common_cancels)
     cr_expect(eq(int, (int)tie.input, (int)RPSIM_INPUT_COUNT), "nothing would decide a tie");
 }
 
-/* Two inputs, each enough to leave the pair open: knowing one of them does not help. */
+/* Either of two inputs leaves the pair open: knowing only one does not help. */
 Test(intervals, no_single_input_decides)
 {
     double speeds_a[DRAWS];

@@ -1,4 +1,4 @@
-/* Programs kept from run to run: whatever ran before, a run's result is that of a run by itself. */
+/* Programs kept between runs: a run's result does not depend on earlier runs. */
 #include "sim/run/kept.h"
 #include "common/schedule/build.h"
 #include "sim/run/case.h"
@@ -50,7 +50,7 @@ static void change_times(rp_random *random, rp_random_case *c)
     c->costs.hop_ps += rp_random_between(random, 0, 100);
 }
 
-/* Other schedules, sizes and times follow each other; then times alone change, and change back. */
+/* Schedules, sizes and times change in turn; then only times change, and change back. */
 Test(kept, runs_do_not_depend_on_those_before)
 {
     static rp_random_case c;
@@ -85,7 +85,7 @@ typedef struct settings {
     int64_t bwd_input_ps[LAYERS];
 } settings;
 
-/* Points into itself. Two stages per GPU. */
+/* *s points into itself. Two stages per GPU. */
 static void make(settings *s)
 {
     *s = (settings){
@@ -134,11 +134,11 @@ static void expect_settings_to_count(rpsim_kept *kept, const char *name, bool se
     make(&base);
     if (separate) {
         base.partition = (rp_partition){3, base.forward, 3, base.backward};
-        base.config.gpus = 4; /* six stages do not come out even */
+        base.config.gpus = 4; /* six stages do not divide evenly */
     }
 #define VARY(statement)                                                                            \
     do {                                                                                           \
-        settings s = base; /* its pointers are the base's: nothing below writes through them */    \
+        settings s = base; /* shares the base's pointers: nothing below writes through them */     \
         uint64_t before = expect_same_program(kept, name, &base)->hash;                            \
         statement;                                                                                 \
         uint64_t after = expect_same_program(kept, name, &s)->hash;                                \
@@ -192,8 +192,7 @@ Test(kept, times_count_where_a_schedule_plans_with_them)
     rpsim_kept_destroy(kept);
 }
 
-/* Other times, the same program; times twice as long place RoundPipe's rounds as
- * before. */
+/* Other times keep the program; doubled times keep RoundPipe's rounds. */
 Test(kept, a_program_is_built_once)
 {
     settings s;
@@ -229,7 +228,7 @@ Test(kept, what_cannot_be_built_leaves_nothing)
     make(&s);
     cr_assert(eq(int, rpsim_kept_create(&kept), RP_OK));
     (void)expect_same_program(kept, "looped-bfs", &s);
-    s.forward[0] = 3; /* more layers than the model has */
+    s.forward[0] = 3; /* more layers than the model's */
     const rp_schedule_type *schedule = rp_schedule_find("looped-bfs");
     cr_expect(eq(int, rpsim_kept_stage(kept, schedule, &s.config, &program, NULL), RP_USAGE));
     s.forward[0] = 2;

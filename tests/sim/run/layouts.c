@@ -1,5 +1,5 @@
-/* Layouts: one GPU of a program stands for a tensor group times a data group of GPUs. Programs with
- * all of these GPUs are made here, and must take the same time, to the picosecond. */
+/* Layouts: a GPU of a program stands for a tensor group times a data group. Programs with all GPUs,
+ * made here, must take the same time, to the picosecond. */
 #include "common/machine/platform_machine.h"
 #include "common/program/assembly.h"
 #include "sim/run/hardware_case.h"
@@ -16,13 +16,13 @@ TestSuite(layouts, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeou
 /* ---- all GPUs -------------------------------------------------------------------------------- */
 
 typedef struct expansion {
-    const rp_program *program; /* a GPU of which stands for `copies` */
+    const rp_program *program; /* each of whose GPUs stands for `copies` */
     uint32_t copies;
     uint32_t tensor;
     uint32_t experts;
     uint32_t sharing; /* GPUs that share each expert */
     rp_strides strides;
-    rp_handle *handles; /* [op][copy]; of the host's ops all the same */
+    rp_handle *handles; /* [op][copy]; equal for the host's ops */
 } expansion;
 
 static bool on_gpu(const rp_program *p, uint32_t op)
@@ -40,7 +40,7 @@ static void wait(rp_assembly *a, rp_handle op, rp_handle target, bool control)
     cr_assert(eq(int, rp_assembly_wait(a, op, target, control), RP_OK));
 }
 
-/* Number of a copy's rank among those of a stage, neighbours first. */
+/* A copy's rank among those of its stage, neighbours first. */
 static uint32_t neighbour(const expansion *e, uint32_t copy)
 {
     uint32_t rank = copy % e->tensor;
@@ -48,7 +48,7 @@ static uint32_t neighbour(const expansion *e, uint32_t copy)
     return copies_first ? rank * (e->copies / e->tensor) + copy / e->tensor : copy;
 }
 
-/* A collective begins when all GPUs of its group have come to it. */
+/* A collective begins when its whole group has come. */
 static bool meets(const expansion *e, rp_queue_kind kind, uint32_t copy, uint32_t other)
 {
     uint32_t share = e->sharing * e->experts;
@@ -77,7 +77,7 @@ static void add_waits(const expansion *e, rp_assembly *a, uint32_t op, uint32_t 
     }
 }
 
-/* Number of the GPU that does the work of a GPU of the program for a copy's rank. */
+/* The GPU that does a program GPU's work for a copy. */
 static uint32_t place_of(const expansion *e, uint32_t gpu, uint32_t copy)
 {
     return gpu * e->strides.pipeline + copy / e->tensor * e->strides.data +
@@ -140,7 +140,7 @@ static rp_program *expand(expansion *e)
     return full;
 }
 
-/* Text and back. */
+/* Written and read. */
 static void expect_readable(const rp_program *program)
 {
     char *text = NULL;
@@ -200,8 +200,8 @@ static void expect_equal_times(const char *line)
 #define SCHEDULES "--schedule gpipe,1f1b,interleaved-1f1b,zb-h1,zbv,megatron-pp "
 #define RUN SCHEDULES "--iterations 2 --microbatches 8 --model "
 
-/* Copies in one server, tensor groups of a server, of two, pipelines over servers; GPUs that reach
- * each other, that NVLink joins in pairs, and that do not. */
+/* Copies in a server; tensor groups within and across servers; pipelines over servers; GPUs joined
+ * all to all, in pairs by NVLink, or not at all. */
 Test(layouts, one_of_all_that_do_the_same_takes_their_time)
 {
     expect_equal_times(RUN "gpt:512x8x16 --platform a100-80x8 --gpus 8 --tensor-parallel 2 "
@@ -265,8 +265,8 @@ Test(layouts, one_of_all_that_do_the_same_takes_their_time)
     }
 }
 
-/* A server with four adapters, on rails or not, leaf switches of two servers and a spine that is
- * oversubscribed. */
+/* A server with four adapters, with or without rails, leaf switches of two servers and an
+ * oversubscribed spine. */
 static const char *network_platform(const char *rails)
 {
     const char *from = rp_test_tool_read(RP_SOURCE_ROOT "/traces/platforms/a100-80x8.yaml");
@@ -287,15 +287,15 @@ static void expect_equal_on(const char *rails, const char *rest)
     expect_equal_times(line);
 }
 
-/* Two GPUs of a tensor group send a boundary each over the adapter that they share: 92.5 / 4 GB/s,
- * less than their PCIe links carry (traces/platforms/a100-80x8-hdr.yaml). */
+/* A tensor group's two GPUs send a boundary each over a shared adapter: 92.5 / 4 GB/s, less than
+ * their PCIe links (traces/platforms/a100-80x8-hdr.yaml). */
 Test(layouts, neighbours_share_an_adapter)
 {
     rp_test_run run = rp_test_run_line(
         "--schedule 1f1b --model gpt:1024x16x24 --platform a100-80x8-hdr --nodes 2 --iterations 1 "
         "--tensor-parallel 2 --microbatches 8 --microbatch-size 4 --seq-len 1024");
     const rp_program *p = run.program;
-    double longest_ps = 0; /* the gradient goes to the GPU before over NVLink */
+    double longest_ps = 0; /* the gradient uses NVLink */
     for (uint32_t i = 0; i < p->op_count; i++) {
         const rp_op *op = &p->ops[i];
         bool sent = op->kind == RP_OP_SEND && op->stage == 3 && op->microbatch == 0 &&
@@ -330,8 +330,8 @@ Test(layouts, one_of_all_takes_their_time_over_any_network)
     "--model llama3.1-70b --platform h100x1024 --tensor-parallel 8 --data-parallel 16 "            \
     "--microbatches 64 --microbatch-size 1 --seq-len 4096"
 
-/* 1,024 H100 in 128 servers: one iteration in less than ten seconds and 4 GiB. With RP_LONG the
- * program with all GPUs, too. */
+/* 1,024 H100 in 128 servers: an iteration in less than ten seconds and 4 GiB. RP_LONG includes the
+ * program with all GPUs. */
 Test(layouts, a_thousand_gpus)
 {
     json_t *rows = rp_test_rpsim_rows(
@@ -353,8 +353,8 @@ Test(layouts, a_thousand_gpus)
     }
 }
 
-/* Each schedule says what it cannot; those that compose say that heads do not divide, although no
- * cost table of a rank can be made. */
+/* Each schedule gives its own reason. For schedules that compose it is heads that do not divide,
+ * although there is no cost table of a rank. */
 Test(layouts, all_schedules_say_what_they_cannot)
 {
     rp_test_outcome outcome =
@@ -373,12 +373,12 @@ Test(layouts, all_schedules_say_what_they_cannot)
     }
 }
 
-/* ---- values that theory gives ---------------------------------------------------------------- */
+/* ---- values from theory ---------------------------------------------------------------------- */
 
-/* One stage cut over all GPUs is tensor parallelism, whose microbatches are written as one slice
- * per GPU; with latencies of collectives and without, in one server and in two. Only the step
- * differs: every GPU steps the norms, 7/8 of which megatron-tp has on other GPUs, and its part of
- * both tables is padded from 128256 / 8 rows to 126 x 128. */
+/* A single stage over all GPUs is tensor parallelism with microbatches written as a slice per GPU,
+ * with and without latencies of collectives, in one server and in two. Only the step differs: every
+ * GPU steps the norms, 7/8 of which megatron-tp has on other GPUs, and pads its part of both tables
+ * from 128256 / 8 rows to 126 x 128. */
 Test(layouts, one_stage_is_tensor_parallelism)
 {
     static const struct {
@@ -404,10 +404,10 @@ Test(layouts, one_stage_is_tensor_parallelism)
     }
 }
 
-/* Tensor groups: two all-reduces of a boundary tensor per layer and direction, two more for a
- * recompute, one each for embedding and head. Data groups: one all-reduce of all gradients; the
- * table is at both ends. Rings move 2 (n - 1) / n of the bytes, and half of that where a group
- * gathers what each of its GPUs has received a part of (megatron-pp). */
+/* Tensor groups: two all-reduces of a boundary tensor per layer and direction, two more per
+ * recompute, one each for embedding and head. Data groups: one of all gradients; both ends have the
+ * table. Rings move 2 (n - 1) / n of the bytes; a group that gathers parts received by its GPUs
+ * (megatron-pp) moves half. */
 static void expect_volumes(const rpsim_row *row, uint32_t tensor, uint32_t data)
 {
     const double h = 256;
@@ -424,7 +424,7 @@ static void expect_volumes(const rpsim_row *row, uint32_t tensor, uint32_t data)
         (2 * reduces + gathers) * boundary * row->run.global_batch * (tensor - 1) / tensor;
     cr_expect(epsilon_eq(dbl, rp_test_queue_bytes(program, RP_QUEUE_TENSOR), moved, 1e-6 * moved),
               "%s", row->schedule_name);
-    double rows = tensor == 1 ? 393 : tensor == 2 ? 197 : 99;  /* of 128, of 50257 / tensor */
+    double rows = tensor == 1 ? 393 : tensor == 2 ? 197 : 99;  /* of 128, for 50257 / tensor */
     double cut = 12 * h * h / tensor + 7 * h / tensor + 6 * h; /* biases of o and down: whole */
     double parameters = layers * cut + 2 * h + 2 * 128 * rows * h + row->run.seq_len * h;
     moved = 2 * parameters * 2 * (data - 1) / data;
@@ -461,9 +461,8 @@ Test(layouts, volumes_of_every_pipeline)
 }
 
 /* Two servers of eight GPUs, tensor groups of 8 and pipelines of two places. Groups of neighbours
- * stay in a server, 230 GB/s each. Groups of every second GPU are in both servers; the first one to
- * reduce has their 185 GB/s for itself (traces/platforms/a100-80x8.yaml). A ring enters and leaves
- * a server once. */
+ * stay in a server, 230 GB/s each. Groups of every second GPU span both; the first to reduce has
+ * all their 185 GB/s (traces/platforms/a100-80x8.yaml). A ring enters and leaves a server once. */
 Test(layouts, placement_decides_which_links_a_group_has)
 {
     static const struct {
@@ -498,16 +497,16 @@ Test(layouts, placement_decides_which_links_a_group_has)
     }
 }
 
-/* With one stage nothing overlaps with the reduction of the gradients: a ring of D GPUs moves
- * 2 (D - 1) / D of their bytes, after 2 (D - 1) hops (traces/platforms/a100-80x8.yaml). */
+/* With a single stage nothing overlaps the gradients' reduction: after 2 (D - 1) hops a ring of D
+ * GPUs moves 2 (D - 1) / D of their bytes (traces/platforms/a100-80x8.yaml). */
 Test(layouts, copies_add_their_reduction)
 {
     const char *one = "--schedule 1f1b --model gpt:512x8x4 --platform a100-80x8 --seq-len 1024 "
                       "--microbatch-size 2 --gpus 1 --microbatches 4";
     const char *four = "--schedule 1f1b --model gpt:512x8x4 --platform a100-80x8 --seq-len 1024 "
                        "--microbatch-size 2 --gpus 4 --microbatches 4 --data-parallel 4";
-    /* 4 layers of 12 h^2 + 13 h, the final norm, the table of 50304 rows as both ends move it, and
-     * 1024 positions */
+    /* 4 layers of 12 h^2 + 13 h, the final norm, the table's 50304 rows at both ends, 1024
+     * positions */
     double parameters = 4 * (12 * 512.0 * 512 + 13 * 512) + 2 * 512 + 50304 * 512.0 + 1024 * 512.0;
     double bytes = 2 * (parameters + 50304 * 512.0) * 2 * 3 / 4;
     double reduce_ms = 1e3 * bytes / 230e9 + 1e-3 * (8.4 + 2 * 3 * 3.4);
@@ -524,7 +523,7 @@ Test(layouts, copies_add_their_reduction)
     cr_expect(eq(dbl, rp_test_row_number(four, "gpus"), 4));
 }
 
-/* A program that is written and read takes the same time: it says its layout. */
+/* A written program names its layout, and takes the same time when read. */
 Test(layouts, programs_keep_their_layout)
 {
     const char *sizes =

@@ -1,5 +1,5 @@
-/* PyTorch's allocator by its rules, recorded layers against PyTorch itself, the library's jobs
- * against what they hold. */
+/* PyTorch's allocator by its rules, recorded layers against PyTorch, the library's jobs against
+ * their tensors. */
 #include "sim/run/memory/library_memory.h"
 #include "common/formats/csv.h"
 #include "common/inputs/load/models.h"
@@ -73,7 +73,7 @@ Test(library_memory, pages)
     }
 }
 
-/* A freed block is split, and whole again when all its parts are free. */
+/* A freed block is split, and joined when all its parts are free. */
 Test(library_memory, splits_and_joins)
 {
     rpsim_allocator a = make(UNLIMITED);
@@ -95,7 +95,7 @@ Test(library_memory, splits_and_joins)
     give(&a, part[2]);
     rpsim_block *whole = take(&a, 0, 60 * MIB);
     cr_expect(eq(u64, a.reserved_bytes, 100 * MIB));
-    rpsim_block *elsewhere = take(&a, 1, 30 * MIB); /* another stream's pool is empty */
+    rpsim_block *elsewhere = take(&a, 1, 30 * MIB); /* the other stream's pool is empty */
     cr_expect(eq(u64, a.reserved_bytes, 140 * MIB));
     cr_expect(eq(u64, a.live_bytes, 130 * MIB));
     give(&a, whole);
@@ -105,8 +105,8 @@ Test(library_memory, splits_and_joins)
     cr_expect(eq(u64, a.flushes, 0));
 }
 
-/* A free end grows by what is missing, as no segment of its own size could: n requests that rise by
- * a page each need the pages of the last one only. */
+/* A free end grows by the missing pages, which a segment of fixed size could not: n requests, each
+ * a page larger, need only the last request's pages. */
 Test(library_memory, grows_at_the_end)
 {
     rpsim_allocator a = make(UNLIMITED);
@@ -115,10 +115,10 @@ Test(library_memory, grows_at_the_end)
         cr_expect(eq(u64, a.reserved_bytes, pages * 20 * MIB));
     }
     rpsim_block *low = take(&a, 0, 400 * MIB);
-    rpsim_block *high = take(&a, 0, 300 * MIB); /* 200 are free behind it */
+    rpsim_block *high = take(&a, 0, 300 * MIB); /* before 200 free */
     cr_expect(eq(u64, a.reserved_bytes, 700 * MIB));
     give(&a, low);
-    rpsim_block *longer = take(&a, 0, 410 * MIB); /* 400 are free before it */
+    rpsim_block *longer = take(&a, 0, 410 * MIB); /* after 400 free */
     cr_expect(eq(u64, a.reserved_bytes, 1120 * MIB));
     give(&a, high);
     give(&a, longer);
@@ -126,8 +126,8 @@ Test(library_memory, grows_at_the_end)
     cr_expect(eq(u64, a.reserved_bytes, 1120 * MIB));
 }
 
-/* Where the GPU is full, free pages of all pools are given back; not those of a live block, nor
- * the free rest of its last page. */
+/* On a full GPU free pages of all pools are given back, except those of live blocks, including the
+ * free rest of the last page. */
 Test(library_memory, flushes)
 {
     rpsim_allocator a = make(100 * MIB);
@@ -137,7 +137,7 @@ Test(library_memory, flushes)
     cr_expect(eq(u64, a.reserved_bytes, 80 * MIB));
     cr_expect(eq(u64, a.flushes, 1));
     give(&a, large);
-    rpsim_block *first = take(&a, 1, 30 * MIB); /* a part of the 80, and its pages are two */
+    rpsim_block *first = take(&a, 1, 30 * MIB); /* part of the 80, and keeps two pages */
     rpsim_block *other = take(&a, 0, 60 * MIB);
     cr_expect(ne(ptr, other, NULL));
     cr_expect(eq(u64, a.reserved_bytes, 100 * MIB));
@@ -145,7 +145,7 @@ Test(library_memory, flushes)
     cr_expect(eq(u64, a.live_bytes, 90 * MIB));
     cr_expect(ne(ptr, take(&a, 1, 10 * MIB), NULL), "the rest of a page");
     give(&a, other);
-    rpsim_block *again = take(&a, 1, 60 * MIB); /* from the pages that a flush gives back */
+    rpsim_block *again = take(&a, 1, 60 * MIB); /* takes pages from a flush */
     cr_expect(ne(ptr, again, NULL));
     cr_expect(eq(u64, a.reserved_bytes, 100 * MIB));
     give(&a, first);
@@ -153,7 +153,7 @@ Test(library_memory, flushes)
     cr_expect(ne(ptr, take(&a, 0, 20 * MIB), NULL));
 }
 
-/* Holes that a flush has left are mapped again, the lowest first. */
+/* A flush's holes are mapped again, lowest first. */
 Test(library_memory, holes_are_mapped_again)
 {
     rpsim_allocator a = make(200 * MIB);
@@ -171,7 +171,7 @@ Test(library_memory, holes_are_mapped_again)
     cr_expect(eq(u64, a.reserved_bytes, 160 * MIB));
     give(&a, block[0]);
     give(&a, low);
-    rpsim_block *joined = take(&a, 0, 80 * MIB); /* the first hole was the one mapped */
+    rpsim_block *joined = take(&a, 0, 80 * MIB); /* the first hole was mapped */
     cr_expect(ne(ptr, joined, NULL));
     cr_expect(eq(u64, a.reserved_bytes, 160 * MIB));
     give(&a, block[2]);
@@ -181,8 +181,8 @@ Test(library_memory, holes_are_mapped_again)
     cr_expect(eq(u64, a.live_bytes, 200 * MIB));
 }
 
-/* Random requests of two streams, beside an allocator that only counts: blocks that live do not
- * exceed the pages, pages not the limit, and nothing is refused that is counted as enough. */
+/* Random requests of two streams, against an allocator that only counts: live blocks fit their
+ * pages, pages the limit, and no request is refused that the count allows. */
 Test(library_memory, random_requests)
 {
     rp_random random = {.state = 7};
@@ -244,7 +244,7 @@ static rpsim_layer_tensors load_tensors(const rp_model *model, uint64_t tokens)
     return tensors;
 }
 
-/* Bytes that live after the first `end` events, and the most before that. */
+/* Live bytes after `end` events, and the most before. */
 static uint64_t follow(const rpsim_layer_tensors *t, size_t end, uint64_t *peak_out)
 {
     uint64_t *bytes = NULL;
@@ -262,7 +262,7 @@ static uint64_t follow(const rpsim_layer_tensors *t, size_t end, uint64_t *peak_
     return live;
 }
 
-/* The golden numbers are of PyTorch running the layers with their real sizes, not of recordings. */
+/* Golden numbers are of PyTorch running layers of real size, not of recordings. */
 Test(library_memory, layers_are_pytorchs)
 {
     rp_csv csv;
@@ -279,7 +279,7 @@ Test(library_memory, layers_are_pytorchs)
         uint64_t peak = 0;
         uint64_t tape = follow(&t, t.backward, &peak);
         uint64_t left = follow(&t, t.count, &peak);
-        double near = 1e-4 * (double)golden[2]; /* of experts, tensors of a few bytes per token */
+        double near = 1e-4 * (double)golden[2]; /* a few bytes per token of experts */
         cr_expect(epsilon_eq(dbl, (double)tape, (double)golden[1], near), "%s", model.name);
         cr_expect(epsilon_eq(dbl, (double)peak, (double)golden[2], near), "%s", model.name);
         cr_expect(epsilon_eq(dbl, (double)left, (double)golden[3], near), "%s", model.name);
@@ -309,8 +309,8 @@ static rpsim_library_memory run_jobs(const rp_model *model, const char *plan, bo
     return memory;
 }
 
-/* Long sequences, few stages: the forward of the long stage holds most. One more layer in it is one
- * more input of two microbatches, and the layer's weights. */
+/* Long sequences, few stages: the long stage's forward holds most. Another layer in it adds an
+ * input of two microbatches and the layer's weights. */
 Test(library_memory, inner_inputs_of_two_microbatches)
 {
     rp_model model = load_model("qwen3-1.7b");
@@ -331,8 +331,7 @@ Test(library_memory, inner_inputs_of_two_microbatches)
         lt(u64, run_jobs(&model, plans[0], false, tokens, 4, UNLIMITED).peak_live_bytes, peaks[0]));
 }
 
-/* Tensors are never more than what is reserved; exactly what was reserved is enough, and with too
- * little it does not fit. */
+/* Tensors never exceed the reserved bytes; exactly these suffice, and less does not fit. */
 Test(library_memory, limits)
 {
     static const char *const models[] = {"qwen3-1.7b", "llama3.1-8b", "gpt-oss-20b",
@@ -351,8 +350,7 @@ Test(library_memory, limits)
     }
 }
 
-/* GPUs with the same kinds of jobs need the same memory, others do not; each GPU is its own like.
- */
+/* Only GPUs with the same kinds of jobs need the same memory; each GPU is like itself. */
 Test(library_memory, gpus_with_the_same_jobs)
 {
     rp_model model = load_model("llama3.1-8b");
@@ -391,8 +389,8 @@ Test(library_memory, gpus_with_the_same_jobs)
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* sim/model.md section 4: nvidia-smi's total less what the driver keeps; the context, and what a
- * system's software takes besides. */
+/* sim/model.md section 4: nvidia-smi's total less the driver's; the context, and a system's
+ * software. */
 Test(library_memory, limits_of_the_4090)
 {
     static const struct {
@@ -415,6 +413,6 @@ Test(library_memory, limits_of_the_4090)
     const rp_traits *traits = &rp_schedule_find("1f1b")->traits;
     cr_expect(eq(u64, rpsim_memory_limits_of(&platform, traits, 8).gpu_bytes, 25500000000));
     platform.usable_memory_gb = 0;
-    platform.memory_gb = 0.4; /* less than what is reserved */
+    platform.memory_gb = 0.4; /* less than the reserve */
     cr_expect(eq(u64, rpsim_memory_limits_of(&platform, traits, 8).gpu_bytes, 0));
 }

@@ -1,5 +1,5 @@
 /* Memory: buffers of lowered programs and bytes over time, against closed forms, a slow
- * recomputation and the invariants of executor.md section 3. */
+ * recomputation and executor.md section 3. */
 #include "sim/run/memory/memory.h"
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
@@ -34,7 +34,7 @@ static void end(void)
 
 TestSuite(memory, .init = begin, .fini = end, .timeout = 120);
 
-/* Sizes of our own, so that sums are told apart; costs of our own, so that ops take time. */
+/* Sizes that sums can be told apart by, and costs that take time. */
 typedef struct fixture {
     uint64_t weights[LAYERS + 2];
     uint64_t gradients[LAYERS + 2];
@@ -157,9 +157,9 @@ static bool lives(const rp_timeline *timeline, const rp_buffer *buffer, int64_t 
            timeline->end_ps[buffer->free_op] > time_ps;
 }
 
-/* 1F1B without recompute: rank r of P holds weights, gradients and optimizer of its layers all the
- * time and the tapes of P - r microbatches at most (the schedule's published property), and of as
- * many more as weight parts are deferred. */
+/* 1F1B without recompute: rank r of P always holds its layers' weights, gradients and optimizer,
+ * and at most the tapes of P - r microbatches (the schedule's published property), plus a tape per
+ * deferred weight part. */
 static void check_resident(const rp_schedule_type *type, bool asynchronous,
                            const uint32_t versions[GPUS], uint32_t deferred)
 {
@@ -193,7 +193,7 @@ Test(memory, resident_1f1b_closed_form)
     check_resident(rp_schedule_find("1f1b"), true, one, 0);
 }
 
-/* A tape is kept until the weight part: so many more of them as that comes later. */
+/* A tape stays until the weight part: each step of delay keeps another. */
 Test(memory, deferred_weight_parts_keep_tapes)
 {
     static const uint32_t one[GPUS] = {1, 1, 1, 1};
@@ -202,8 +202,8 @@ Test(memory, deferred_weight_parts_keep_tapes)
     }
 }
 
-/* PipeDream keeps a version of the weights for every microbatch in flight (SOSP 2019, section 3.3),
- * 2BW two (ICML 2021, section 3.1); flushed, one is enough. */
+/* PipeDream keeps a weight version per microbatch in flight (SOSP 2019, section 3.3), 2BW two (ICML
+ * 2021, section 3.1); with flushes a single version. */
 Test(memory, weight_versions)
 {
     static const uint32_t one[GPUS] = {1, 1, 1, 1};
@@ -215,8 +215,8 @@ Test(memory, weight_versions)
     check_resident(rp_schedule_find("pipedream-2bw"), false, one, 0);
 }
 
-/* The same with recompute: only stage inputs wait, one tape lives at a time; GPipe keeps all M
- * inputs, 1F1B P - r, and one more that has come in advance. */
+/* With recompute only stage inputs wait, and a single tape lives at a time. GPipe keeps all M
+ * inputs, 1F1B P - r, and an input that comes in advance. */
 Test(memory, inputs_kept_with_recompute)
 {
     static const char *const names[] = {"gpipe", "1f1b"};
@@ -238,7 +238,7 @@ Test(memory, inputs_kept_with_recompute)
                 }
                 most = count > most ? count : most;
             }
-            uint32_t kept = i == 0 ? 8 : GPUS - r; /* and one that has come in advance */
+            uint32_t kept = i == 0 ? 8 : GPUS - r; /* and an input in advance */
             cr_expect(ge(u32, most, kept), "%s, rank %u", names[i], r);
             cr_expect(le(u32, most, kept + 1), "%s, rank %u", names[i], r);
         }
@@ -247,7 +247,7 @@ Test(memory, inputs_kept_with_recompute)
     }
 }
 
-/* Peaks by the definition: at the start of each buffer, everything that lives then. */
+/* Peaks by definition: all live bytes at each buffer's start. */
 static void compare_with_slow(const rp_timeline *timeline)
 {
     const rp_program *p = timeline->program;
@@ -339,8 +339,8 @@ static uint32_t most_alive(const rp_timeline *timeline, uint32_t gpu,
     return most;
 }
 
-/* executor.md section 3, property 21: two stages' weights, two inputs, two outputs in flight,
- * whatever the links. Backward stages begin where forward stages do: no further outputs. */
+/* executor.md section 3, property 21: weights of two stages, two inputs, two outputs in flight,
+ * whatever the links. Backward stages begin where forward stages do, without further outputs. */
 Test(memory, roundpipe_residency)
 {
     static const double links[] = {1e9, 1e11, 1e12, 1e13, 1e15};
@@ -361,7 +361,7 @@ Test(memory, roundpipe_residency)
     }
 }
 
-/* Exactly what is needed fits; one byte less does not, and the reason says what, when, how much. */
+/* Exactly the needed bytes fit, a byte less does not; the reason names buffer, time and bytes. */
 Test(memory, oom_reason)
 {
     fixture f;
@@ -391,7 +391,7 @@ Test(memory, oom_reason)
     rp_program_destroy(program);
 }
 
-/* A buffer that is freed before it is allocated is refused. */
+/* Refused: a buffer that is freed before its allocation. */
 Test(memory, lifetimes_without_order_are_refused)
 {
     fixture f;
@@ -419,7 +419,7 @@ Test(memory, lifetimes_without_order_are_refused)
     rp_program_destroy(program);
 }
 
-/* True where `to` cannot begin before `from` has: by queue order and waits, in a plain search. */
+/* True if `to` cannot begin before `from` has, by queue order and waits, in a plain search. */
 static bool is_reachable(const rp_program *p, uint32_t from, uint32_t to, bool *seen,
                          uint32_t *stack)
 {
@@ -442,7 +442,7 @@ static bool is_reachable(const rp_program *p, uint32_t from, uint32_t to, bool *
     return seen[from];
 }
 
-/* The lifetime rule is sufficient: every pair of ops that it accepts is in that order. */
+/* The lifetime rule is sufficient: every accepted pair of ops has this order. */
 Test(memory, accepted_lifetimes_have_an_order)
 {
     fixture f;
@@ -534,8 +534,8 @@ Test(memory, grows_with_the_sequence)
     }
 }
 
-/* The length that is found fits, the next one does not; layer grain reaches further. By the
- * program's buffers, not by what the library takes. */
+/* The length found fits, the next does not; layer grain reaches further. Counts the program's
+ * buffers, not the library's. */
 Test(memory, longest_sequence)
 {
     machine m;
@@ -561,7 +561,7 @@ Test(memory, longest_sequence)
         rpsim_result_fini(&result);
     }
     cr_expect(gt(u32, longest[1].tokens, longest[0].tokens));
-    m.platform.usable_memory_gb = 0.9; /* not even one step fits */
+    m.platform.usable_memory_gb = 0.9; /* no step fits */
     rpsim_seqlen none = {.tokens = 1};
     rpsim_result result;
     cr_assert(

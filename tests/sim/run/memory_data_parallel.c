@@ -1,5 +1,5 @@
-/* Memory of data-parallel and tensor-parallel systems against closed forms: the table of
- * sim/model.md section 4, summed by hand for a small model. */
+/* Memory of data-parallel and tensor-parallel systems against sim/model.md section 4, summed by
+ * hand for a small model. */
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
 #include "common/lower/lower.h"
@@ -22,14 +22,14 @@
 #define EMBEDDING_WEIGHTS UINT64_C(50000)
 #define HEAD_WEIGHTS UINT64_C(70000)
 #define ALL_WEIGHTS (LAYERS * LAYER_WEIGHTS + EMBEDDING_WEIGHTS + HEAD_WEIGHTS)
-/* Gradients are as large as weights, and an optimizer three times: all are trained. */
+/* All is trained: gradients are as large as weights, an optimizer three times as large. */
 #define BOUNDARY UINT64_C(1000)
 #define TAPE UINT64_C(30000)
 #define HEAD_TAPE UINT64_C(200)
 #define TEMPORARY UINT64_C(5000)
 #define LOGITS UINT64_C(900000)
 
-/* sim/model.md section 4: DeepSpeed's bucket; what ZeRO-Infinity gathers. */
+/* sim/model.md section 4: DeepSpeed's bucket; weights gathered by ZeRO-Infinity. */
 #define ZERO_BUCKETS UINT64_C(1000000000)
 #define INFINITY_BUCKETS UINT64_C(1000000000)
 #define INFINITY_LIVE UINT64_C(2000000000)
@@ -172,7 +172,7 @@ static rpsim_memory measure(fixture *f, const char *name)
     return memory;
 }
 
-/* Peak of each GPU: all GPUs have the same. */
+/* Each GPU's peak, which must be equal. */
 static uint64_t peak(fixture *f, const char *name)
 {
     rpsim_memory memory = measure(f, name);
@@ -182,9 +182,9 @@ static uint64_t peak(fixture *f, const char *name)
     return memory.peak_gpu_bytes[0];
 }
 
-/* All layers' inputs wait; the loss's logits and the head's tape. */
+/* All layers' inputs wait, with the loss's logits and the head's tape. */
 #define HEAD_PEAK (EACH * (LAYERS * BOUNDARY + LOGITS + HEAD_TAPE))
-/* The last layer recomputed: its tape contains its own input, which is one of those that wait. */
+/* The last layer recomputed: its tape includes its input, which already waits. */
 #define BACKWARD_PEAK (EACH * (LAYERS * BOUNDARY + TAPE - BOUNDARY + TEMPORARY))
 
 Test(memory_sharded, zero2)
@@ -196,8 +196,8 @@ Test(memory_sharded, zero2)
     cr_expect(eq(u64, peak(&f, "zero2"), resident + BACKWARD_PEAK));
 }
 
-/* Stage grain: of three stages of two layers only the stages' inputs wait, and a backward has both
- * layers' tapes. Layer grain does not care how layers are cut into stages. */
+/* Stage grain: with three stages of two layers only stage inputs wait, and a backward has both
+ * layers' tapes. At layer grain the cut into stages does not matter. */
 Test(memory_sharded, grain)
 {
     fixture f = make();
@@ -211,8 +211,8 @@ Test(memory_sharded, grain)
     cr_expect(eq(u64, peak(&f, "zero2"), resident + EACH * (waiting + tapes + TEMPORARY)));
 }
 
-/* Gradients and optimizer are the host's, but for a buffer of the largest tensor (DeepSpeed 0.17.5,
- * stage_1_and_2.py, temp_grad_buffer_for_gpu_offload). */
+/* The host has gradients and optimizer, except for a buffer of the largest tensor (DeepSpeed
+ * 0.17.5, stage_1_and_2.py, temp_grad_buffer_for_gpu_offload). */
 Test(memory_sharded, zero_offload)
 {
     fixture f = make();
@@ -220,8 +220,8 @@ Test(memory_sharded, zero_offload)
     cr_expect(eq(u64, peak(&f, "zero-offload"), resident + HEAD_PEAK));
 }
 
-/* A small model is gathered whole; of a large one 2 GB stay, and a layer that is larger than that
- * comes on top while it runs, the head until its backward is over. */
+/* A small model is gathered whole. A large model keeps 2 GB, and adds a larger layer while it runs,
+ * the head until its backward is done. */
 Test(memory_sharded, zero_infinity)
 {
     fixture f = make();
@@ -240,7 +240,7 @@ Test(memory_sharded, zero_infinity)
         eq(u64, peak(&f, "zero-infinity"), 8 * INFINITY_LIVE + INFINITY_BUCKETS + EACH * BOUNDARY));
 }
 
-/* Times as large: states outweigh activations, which stay. */
+/* So large that states outweigh the unchanged activations. */
 static void enlarge(fixture *f, uint64_t factor)
 {
     for (uint32_t i = 0; i < LAYERS + 2; i++) {
@@ -250,9 +250,9 @@ static void enlarge(fixture *f, uint64_t factor)
     }
 }
 
-/* DeepSpeed 0.17.5, stage_1_and_2.py, step(): averaged gradients are a list, made flat (a copy),
- * made fp32 (another); the bucket has gone (_release_ipg_buffers). Long sequences have their peak
- * before. In fp32 .to() copies nothing. */
+/* DeepSpeed 0.17.5, stage_1_and_2.py, step(): a list of averaged gradients is made flat (a copy),
+ * then fp32 (another); the bucket is freed (_release_ipg_buffers). Long sequences peak earlier. In
+ * fp32 .to() copies nothing. */
 Test(memory_sharded, zero2_step)
 {
     fixture f = make();
@@ -261,7 +261,7 @@ Test(memory_sharded, zero2_step)
     const uint64_t all = 100000 * ALL_WEIGHTS;
     const uint64_t states = all + (1 + 3) * all / GPUS;
     cr_expect(eq(u64, peak(&f, "zero2"), states + (1 + 2) * all / GPUS));
-    f.logits = 3 * all / GPUS; /* of two sequences twice as much */
+    f.logits = 3 * all / GPUS; /* two sequences: twice that */
     cr_expect(eq(u64, peak(&f, "zero2"),
                  states + ZERO_BUCKETS + EACH * (LAYERS * BOUNDARY + f.logits + HEAD_TAPE)));
     f.logits = LOGITS;
@@ -269,9 +269,9 @@ Test(memory_sharded, zero2_step)
     cr_expect(eq(u64, peak(&f, "zero2"), states + all / GPUS));
 }
 
-/* DeepSpeed 0.17.5, stage3.py: shards of weights, gradients and states; gathered weights are gone
- * before the step (_partition_all_parameters), the bucket is not; a sub-group of 1e9 parameters has
- * a flat copy and an fp32 one (_prepare_fp32_grad_for_sub_group). */
+/* DeepSpeed 0.17.5, stage3.py: shards of weights, gradients and states. Gathered weights are freed
+ * before the step (_partition_all_parameters), the bucket is not. A sub-group of 1e9 parameters has
+ * a flat copy and an fp32 copy (_prepare_fp32_grad_for_sub_group). */
 Test(memory_sharded, zero3)
 {
     fixture f = make();
@@ -292,14 +292,14 @@ Test(memory_sharded, zero3)
         cr_expect(eq(u64, peak(&f, "zero3"), (1 + 1 + 3) * all / GPUS + most), "%ld", (long)layer);
     }
     uint64_t all = LAYERS * f.weights[1] + root;
-    for (uint32_t i = 0; i < LAYERS + 2; i++) { /* frozen but for 44 bytes */
+    for (uint32_t i = 0; i < LAYERS + 2; i++) { /* all but 44 bytes frozen */
         f.gradients[i] = i == LAYERS ? 44 : 0;
         f.optimizer[i] = 3 * f.gradients[i];
     }
     cr_expect(eq(u64, peak(&f, "zero3"), all / GPUS + 44 + INFINITY_LIVE + few));
 }
 
-/* Frozen weights: adapters are resident beside what is gathered. */
+/* Frozen weights: resident adapters, and gathered weights. */
 Test(memory_sharded, zero_infinity_with_adapters)
 {
     fixture f = make();
@@ -313,7 +313,7 @@ Test(memory_sharded, zero_infinity_with_adapters)
 }
 
 /* Optimizer shard and root unit: the last block is freed before the logits exist, and the
- * backward's first one is not gathered before there is a loss. */
+ * backward's first block is gathered after the loss. */
 Test(memory_sharded, fsdp)
 {
     fixture f = make();
@@ -325,7 +325,7 @@ Test(memory_sharded, fsdp)
                  optimizer - 3 * EMBEDDING_WEIGHTS / GPUS + HEAD_WEIGHTS + HEAD_PEAK));
 }
 
-/* With shards on the host none but the root unit lies beside the logits. */
+/* With shards on the host only the root unit lies beside the logits. */
 Test(memory_sharded, fsdp_offload)
 {
     fixture f = make();
@@ -333,9 +333,9 @@ Test(memory_sharded, fsdp_offload)
     cr_expect(eq(u64, peak(&f, "fsdp-offload"), root + HEAD_PEAK));
 }
 
-/* No activations: the most is there in the last unit's backward. The root unit's weights and
- * gradients whole, those of the layer too, shards of all other layers' gradients; with two
- * microbatches all layers' gradients have waited for the second. */
+/* Without activations the peak is in the last unit's backward: whole weights and gradients of root
+ * unit and layer, and shards of all other layers' gradients. With two microbatches all layers'
+ * gradients wait for the second. */
 Test(memory_sharded, fsdp_gradients)
 {
     fixture f = make();
@@ -347,14 +347,13 @@ Test(memory_sharded, fsdp_gradients)
     memset(f.tapes, 0, sizeof f.tapes);
     memset(f.temporaries, 0, sizeof f.temporaries);
     cr_expect(eq(u64, peak(&f, "fsdp"), optimizer + 2 * root + 2 * LAYER_WEIGHTS + others));
-    f.each =
-        2; /* the first backward ends with all gradients, the second begins with one gathered */
+    f.each = 2; /* two backwards: all gradients wait, another is gathered */
     uint64_t waiting = optimizer + 2 * root + LAYERS * LAYER_WEIGHTS;
     cr_expect(ge(u64, peak(&f, "fsdp"), waiting + LAYER_WEIGHTS));
     cr_expect(le(u64, peak(&f, "fsdp"), waiting + 2 * LAYER_WEIGHTS));
 }
 
-/* Everything is split over the ranks but layer inputs and norms: 20 h per token and the head's. */
+/* Everything is split over ranks except layer inputs and norms: 20 h per token and the head's. */
 Test(memory_sharded, megatron_tp)
 {
     fixture f = make();
@@ -368,9 +367,9 @@ Test(memory_sharded, megatron_tp)
     cr_expect(eq(u64, peak(&f, "megatron-tp"), state + backward));
 }
 
-/* Megatron-LM (megatron-core 0.19.2): bf16 forces gradients in fp32 (training/arguments.py), 4 B in
- * place of 2 all the time; fp16 ones are copied to fp32 for the step (optimizer/optimizer.py,
- * _copy_model_grads_to_main_grads), 4 B besides while nothing but the state is there. */
+/* Megatron-LM (megatron-core 0.19.2): bf16 forces fp32 gradients (training/arguments.py), always 4
+ * B in place of 2. fp16 gradients are copied to fp32 for the step (optimizer/optimizer.py,
+ * _copy_model_grads_to_main_grads), 4 B more while only the state is there. */
 Test(memory_sharded, megatron_gradients)
 {
     fixture f = make();
@@ -397,18 +396,18 @@ Test(memory_sharded, megatron_gradients)
     f.dtype = RP_DTYPE_BF16;
     memory = measure(&f, "megatron-pp");
     cr_expect(eq(u64, memory.peak_gpu_bytes[2], 6 * LAYER_WEIGHTS));
-    f.layout.data_parallel = 2; /* reduced in bf16: copies, and of shares where these are stepped */
+    f.layout.data_parallel = 2; /* reduced in bf16: copied, only shares if these are stepped */
     memory = measure(&f, "megatron-pp");
     cr_expect(eq(u64, memory.peak_gpu_bytes[2], 7 * LAYER_WEIGHTS));
     f.layout.zero = 1;
     memory = measure(&f, "megatron-pp");
     cr_expect(eq(u64, memory.peak_gpu_bytes[2], (2 + 3 / 2.0 + 2 / 2.0) * LAYER_WEIGHTS));
-    f.layout.gradient_bytes = sizeof(float); /* reduced in fp32: kept in it, and not copied */
+    f.layout.gradient_bytes = sizeof(float); /* reduced and kept in fp32: no copy */
     memory = measure(&f, "megatron-pp");
     cr_expect(eq(u64, memory.peak_gpu_bytes[2], (1 + 2 + 3 / 2.0) * LAYER_WEIGHTS));
 }
 
-/* Without recompute all layers' tapes wait; several layers in one stage change nothing. */
+/* Without recompute all layers' tapes wait; layers in the same stage change nothing. */
 Test(memory_sharded, without_recompute_and_with_large_stages)
 {
     fixture f = make();
@@ -422,7 +421,7 @@ Test(memory_sharded, without_recompute_and_with_large_stages)
 }
 
 /* Megatron's pipeline: 1F1B's last stage runs each backward right after its forward, so logits and
- * recomputed layers are not there together. */
+ * recomputed layers are never together. */
 Test(memory_sharded, megatron_pp_logits)
 {
     fixture f = make();
@@ -443,7 +442,7 @@ Test(memory_sharded, megatron_pp_logits)
     }
     cr_expect(eq(u32, logits, 2 * GPUS * f.each)); /* two steps */
     rp_program_destroy(program);
-    program = lower(&f, "gpipe"); /* all forwards first: logits wait for their backward */
+    program = lower(&f, "gpipe"); /* all forwards first: logits wait */
     for (uint32_t b = 0; b < program->buffer_count; b++) {
         const rp_buffer *buffer = &program->buffers[b];
         bool waits = program->ops[buffer->free_op].kind == RP_OP_RECOMPUTE;
@@ -456,8 +455,8 @@ Test(memory_sharded, megatron_pp_logits)
 static const char *const systems[] = {"fsdp-offload",  "zero2", "zero3",       "zero-offload",
                                       "zero-infinity", "fsdp",  "megatron-tp", "megatron-pp"};
 
-/* Never less than everything that lives at some time, whenever one looks; and links only move
- * when things come, not what is resident. */
+/* Never less than all live bytes at any time; and links move only arriving bytes, never the
+ * resident. */
 Test(memory_sharded, peaks_bound_every_instant)
 {
     static const double links[] = {1e8, 1e11};
@@ -525,7 +524,7 @@ static rpsim_memory memory_at(machine *m, uint32_t seq_len)
     return memory;
 }
 
-/* More tokens need more memory, and never less than what is there without any: NCCL, context. */
+/* More tokens need more memory, and always more than none: NCCL, context. */
 Test(memory_sharded, grows_with_the_sequence)
 {
     for (size_t k = 0; k < sizeof systems / sizeof systems[0]; k++) {
@@ -559,8 +558,8 @@ Test(memory_sharded, longest_sequence_is_the_longest)
     }
 }
 
-/* A sequence cut into slices: each GPU has as many tokens as with shorter sequences that are whole,
- * so as much memory; time grows only by the attention. */
+/* In slices each GPU has the tokens, and so the memory, of shorter whole sequences; time grows only
+ * by attention. */
 Test(memory_sharded, slices_of_a_sequence)
 {
     machine m;

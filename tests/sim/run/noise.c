@@ -1,5 +1,5 @@
-/* Monte Carlo over compute times: the factors' distribution, closed forms, and that neither seeds
- * nor threads do what they should not. Every statistical bound is five standard errors wide. */
+/* Monte Carlo over compute times: the factors' distribution, closed forms, seeds and threads. Every
+ * statistical bound is five standard errors wide. */
 #include "sim/run/noise.h"
 #include "common/schedule/build.h"
 #include "sim/study/replicas.h"
@@ -14,7 +14,7 @@
 
 TestSuite(noise, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
 
-/* One GPU, one stage, no recompute: 2 * microbatches compute ops in a row. */
+/* A GPU, a stage, no recompute: 2 * microbatches compute ops in a row. */
 typedef struct chain {
     uint32_t layers;
     rp_partition partition;
@@ -72,7 +72,8 @@ static double moment_of(const double *values, size_t count, int order)
     return sum / (double)count;
 }
 
-/* Mean and variance within five standard errors; that of the variance from the fourth moment. */
+/* Mean and variance, each within five standard errors; the variance's comes from the fourth moment.
+ */
 static void check_moments(const double *values, size_t count, double mean, double variance)
 {
     double m2 = moment_of(values, count, 2);
@@ -97,7 +98,7 @@ Test(noise, factors_have_the_mean_and_the_variance_asked_for)
     for (size_t i = 0; i < sizeof cvs / sizeof cvs[0]; i++) {
         rpsim_noise noise = {.cv = cvs[i], .replicas = 1, .seed = 7};
         cr_assert(eq(int, rpsim_noise_draw(&noise, 0, program, factors), RP_OK));
-        uint32_t computes = 0; /* they come first: the program's one compute queue */
+        uint32_t computes = 0; /* first: the program's only compute queue */
         while (computes < program->op_count &&
                rp_op_kind_class((rp_op_kind)program->ops[computes].kind) == RP_CLASS_COMPUTE) {
             computes++;
@@ -112,7 +113,7 @@ Test(noise, factors_have_the_mean_and_the_variance_asked_for)
     rp_program_destroy(program);
 }
 
-/* A chain's time is the sum of its ops: means add, and so do the variances (CV t)^2. */
+/* A chain's time is the sum of its ops: means and variances, (CV t)^2, add. */
 Test(noise, chain_of_equal_ops)
 {
     enum { REPLICAS = 4000, MICROBATCHES = 50 };
@@ -129,7 +130,8 @@ Test(noise, chain_of_equal_ops)
     free(ps);
 }
 
-/* Any configuration: with a CV of 0 every replica is the run without noise, to the picosecond. */
+/* With a CV of 0 every replica of any configuration equals the run without noise, to the
+ * picosecond. */
 Test(noise, none_is_the_run_itself)
 {
     rp_random random = {2027};
@@ -183,7 +185,7 @@ Test(noise, seeds_and_threads)
         replicate(&c->config, c->schedule->name, &noise, other);
         cr_expect(ne(int, memcmp(first, other, sizeof first), 0), "seed %zu", i);
     }
-    for (int i = 0; i < REPLICAS; i++) { /* and no two replicas are the same */
+    for (int i = 0; i < REPLICAS; i++) { /* all replicas differ */
         for (int k = 0; k < i; k++) {
             cr_expect(ne(dbl, first[i], first[k]));
         }
@@ -191,7 +193,7 @@ Test(noise, seeds_and_threads)
     free(c);
 }
 
-/* The order statistics of a short list, by hand: position (n - 1) q. */
+/* Order statistics of a short list, by hand: position (n - 1) q. */
 Test(noise, quantiles_and_beats)
 {
     static const double values[] = {5, 1, 3, 2, 4};
@@ -235,7 +237,7 @@ static json_t *run(const char *line)
     return rp_test_rpsim_rows("", line);
 }
 
-/* Both fidelities, every schedule: CV 0 has no spread and is the period itself. */
+/* Both fidelities, every schedule: CV 0 has no spread, and gives the period. */
 Test(noise, command_line_without_spread)
 {
     static const char *const fidelities[] = {"stage", "hardware"};
@@ -263,8 +265,8 @@ Test(noise, command_line_without_spread)
     }
 }
 
-/* P equal stages, no hops: a slow GPU's M ops in a row are the only ones that do not overlap, so
- * GPipe takes (M f + P - 1)(F + B) wherever the slow GPU is. Other factors are as without it. */
+/* P equal stages, no hops: only a slow GPU's M ops in a row do not overlap, so GPipe takes (M f + P
+ * - 1)(F + B) wherever the slow GPU is. Other factors stay. */
 Test(noise, slow_gpu_in_a_pipeline_of_equal_stages)
 {
     enum { GPUS = 5, MICROBATCHES = 7, LAYERS = 5 };
@@ -322,7 +324,7 @@ Test(noise, slow_gpu_leaves_the_other_draws)
             cr_expect(eq(dbl, uneven[i], hit ? even[i] * 1.5 : even[i]));
         }
     }
-    cr_expect(eq(u32, slower, 12)); /* six forwards and six backwards */
+    cr_expect(eq(u32, slower, 12)); /* six forwards, six backwards */
     free(uneven);
     free(even);
     rp_program_destroy(program);
@@ -342,8 +344,8 @@ Test(noise, command_line_with_a_slow_gpu)
     json_decref(rows);
 }
 
-/* Matrix of `beats`: probabilities of a pair sum to 1, no schedule is compared with itself, and 100
- * replicas are the default. */
+/* Matrix of `beats`: a pair's probabilities sum to 1, no schedule is compared with itself, the
+ * default is 100 replicas. */
 Test(noise, command_line_matrix)
 {
     json_t *rows =

@@ -1,5 +1,4 @@
-/* Ranges of inputs: what the shipped file covers, what is refused, and the factor of a probability.
- */
+/* Ranges of inputs: coverage of the shipped file, refusals, and a probability's factor. */
 #include "sim/run/ranges.h"
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
@@ -12,8 +11,8 @@
 
 TestSuite(ranges, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 60);
 
-/* A run may have any input from anywhere; the measurement itself is nobody's value, but wider where
- * layer times are moved. Assumed is never narrower than measured. */
+/* A run may have inputs from anywhere. The measurement itself is nobody's value, but wider for
+ * moved layer times. Assumed is never narrower than measured. */
 Test(ranges, shipped_file_has_all)
 {
     rpsim_ranges ranges;
@@ -33,8 +32,7 @@ Test(ranges, shipped_file_has_all)
     }
 }
 
-/* p10 and p90 are the file's, the median is the value, and nothing is beyond the ends' 1.25th
- * power. */
+/* p10 and p90 are the file's, the median is the value, the limits are the ends' 1.25th power. */
 Test(ranges, factors)
 {
     const rpsim_range r = {0.5, 1.5};
@@ -80,7 +78,7 @@ Test(ranges, rows)
     }
 }
 
-/* Data without ranges are no reason to give numbers without them. */
+/* Without the file of ranges numbers are refused. */
 Test(ranges, no_file)
 {
     rpsim_ranges ranges;

@@ -1,4 +1,4 @@
-/* The plan for a run's own sequence length. */
+/* The plan for a run's sequence length. */
 #include "sim/run/run_plan.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
@@ -37,8 +37,8 @@ static int64_t distance(int64_t a, int64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* For the sizes that it was measured with a table stays what it is, but for a picosecond and for
- * the loss, whose two chunks of 4096 tokens move 10 V h + 20 t h bytes (sim/model.md section 2). */
+/* At the sizes of its measurement a table stays, except for a picosecond and the loss, whose two
+ * chunks of 4096 tokens move 10 V h + 20 t h bytes (sim/model.md section 2). */
 Test(run_plan, the_tables_own_sizes_change_nothing)
 {
     rp_costs run;
@@ -56,8 +56,8 @@ Test(run_plan, the_tables_own_sizes_change_nothing)
     cr_expect(le(i64, distance(run.head_bwd_ps, costs.head_bwd_ps + chunks_ps), 2));
 }
 
-/* With as many tokens, a layer's forward grows by its attention, 2 H h s FLOP per token at the
- * platform's rate, and the head's not at all (sim/model.md section 2, term 1). */
+/* With the same tokens in longer sequences a layer's forward grows by its attention, 2 H h s FLOP
+ * per token at the platform's rate; the head's does not (sim/model.md section 2, term 1). */
 Test(run_plan, attention_grows_with_the_length)
 {
     rp_costs run;
@@ -80,8 +80,8 @@ static const char *plan_at(uint32_t seq_len)
     return text;
 }
 
-/* At 2048 tokens the head is worth nearly three layers and a backward stage holds three; where
- * attention dominates, no stage can hold two layers (2 > 1.1) and all are equal. */
+/* At 2048 tokens the head takes as long as almost three layers, and a backward stage has three. If
+ * attention dominates, no stage can hold two layers (2 > 1.1), and all are equal. */
 Test(run_plan, long_sequences_have_another_plan)
 {
     cr_expect(eq(int, strcmp(strchr(plan_at(2048), '|'), "|0,1,3,3,3,3,3,3,3,3,3"), 0));
@@ -107,8 +107,8 @@ static char *partition_of(const char *line)
     return (char *)text;
 }
 
-/* --partition auto plans for --seq-len, and --max-seqlen for the length it finds; the published
- * partition and the even one stay as they are. */
+/* --partition auto plans for --seq-len, and --max-seqlen for the length found; published and even
+ * partitions stay. */
 Test(run_plan, command_line)
 {
     static const char roundpipe[] = "--schedule roundpipe --microbatches 4 --microbatch-size 1 ";

@@ -1,4 +1,4 @@
-/* Sequence parallelism: memory and bytes that theory gives. */
+/* Sequence parallelism: memory and bytes by theory. */
 #include "common/inputs/load/models.h"
 #include "common/inputs/sizes.h"
 #include "common/roofline/roofline.h"
@@ -10,9 +10,9 @@
 
 TestSuite(sequence_parallel, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 300);
 
-/* Korthikanti et al. (2022), section 4: of 34 s b h bytes that a layer keeps 10 are whole in tensor
- * parallelism, and all are divided with the sequence. Two of each are masks of dropout, which is
- * not here; fused attention and norms keep statistics in their place. */
+/* Korthikanti et al. (2022), section 4: a layer keeps 34 s b h bytes, 10 of them whole in tensor
+ * parallelism, and all divided with the sequence. Two of each are masks of dropout, which is absent
+ * here; fused attention and norms keep statistics in their place. */
 Test(sequence_parallel, it_divides_what_a_layer_keeps)
 {
     rp_model model;
@@ -35,7 +35,7 @@ Test(sequence_parallel, it_divides_what_a_layer_keeps)
     }
 }
 
-/* Norms and residuals go over a T-th of the tokens, everything else over as many as without. */
+/* Only norms and residuals run over a T-th of the tokens. */
 Test(sequence_parallel, it_divides_norms_and_residuals)
 {
     rp_model model;
@@ -63,8 +63,8 @@ Test(sequence_parallel, it_divides_norms_and_residuals)
     cr_expect(eq(u32, divided, 2));
 }
 
-/* Two collectives have a latency each where an all-reduce has one; a stage sends its part of the
- * boundary. One stage: the former alone. */
+/* Two collectives replace an all-reduce, with a latency each; a stage sends its part of the
+ * boundary. With a single stage: only the former. */
 Test(sequence_parallel, it_has_as_many_bytes)
 {
     const char *line = "--schedule 1f1b --model gpt:512x8x4 --platform a100-80x8 --seq-len 1024 "

@@ -1,4 +1,4 @@
-/* Copies of RoundPipe on servers of their own, whose hosts add up gradients over the network. */
+/* Copies of RoundPipe on separate servers, whose hosts sum gradients over the network. */
 #include "common/machine/machine.h"
 #include "sim/run/hardware_case.h"
 #include "tests/support/assertions.h"
@@ -39,8 +39,8 @@ static double network_bytes(const rp_program *p)
     return sum;
 }
 
-/* A ring of N hosts moves 2 (N - 1) / N of the gradients' bytes through each port, once per step,
- * of 4 bytes per trained parameter. */
+/* A ring of N hosts moves 2 (N - 1) / N of the gradients' bytes through each port per step, 4 bytes
+ * per trained parameter. */
 Test(servers, bytes_on_the_network)
 {
     static const struct {
@@ -61,7 +61,7 @@ Test(servers, bytes_on_the_network)
             "%s", cases[i].line);
         rp_program_destroy(program);
     }
-    /* LoRA of rank 8 on the seven matrices of a layer, and no others */
+    /* LoRA of rank 8 on a layer's seven matrices only */
     rp_program *program = lowered(SERVERS(2) "12.5 --iterations 1 --lora-rank 8");
     double adapters = 28 * 8 * (4 * HIDDEN + 2 * (HIDDEN + 1024) + 3 * (HIDDEN + 6144));
     cr_expect(epsilon_eq(dbl, network_bytes(program), 4 * adapters, 1e-6 * adapters));
@@ -73,8 +73,8 @@ static bool is_network(const rp_program *p, uint32_t op)
     return p->ops[op].kind == RP_OP_NETWORK_REDUCE;
 }
 
-/* Staleness and memory are those of one server: but for the sums between a layer's collection and
- * the optimizer, each server has its ops, waits and buffers. */
+/* Staleness and memory equal a single server's: only the sums between a layer's collection and the
+ * optimizer are added to its ops, waits and buffers. */
 static void expect_one_server(const char *many, const char *one)
 {
     rp_program *copies = lowered(many);
@@ -82,7 +82,7 @@ static void expect_one_server(const char *many, const char *one)
     uint32_t k = 0;
     uint32_t sums = 0;
     for (uint32_t i = 0; i < copies->op_count; i++) {
-        if (is_network(copies, i)) { /* behind the layer's collection */
+        if (is_network(copies, i)) { /* after the layer's collection */
             uint32_t begin = copies->ops[i].wait_begin;
             const rp_op *collect = &copies->ops[rp_wait_op(copies->waits[begin])];
             cr_assert(eq(u32, begin + 1, copies->ops[i + 1].wait_begin));
@@ -129,8 +129,8 @@ Test(servers, ops_are_those_of_one_server)
                  rp_test_row_number(RUN "--iterations 2", "host_memory_bytes")));
 }
 
-/* A network that is slow enough is busy all the time: an asynchronous step takes as long as its
- * bytes and 2 (N - 1) hops of each of the 30 sums. One that is fast is hidden. */
+/* A slow network is always busy: an asynchronous step takes its bytes and 2 (N - 1) hops for each
+ * of the 30 sums. A fast network is hidden. */
 Test(servers, steps_take_as_long_as_the_network)
 {
     double bytes = 2 * 3.0 / 4 * 4 * parameters;
@@ -140,17 +140,17 @@ Test(servers, steps_take_as_long_as_the_network)
     double hops = rp_test_row_number(SERVERS(4) "0.05 --optimizer async --iterations 16 --set "
                                                 "platform.network_hop_us=1000",
                                      "iteration_ms");
-    cr_expect(epsilon_eq(dbl, hops - slow, 30 * 6 * 1.0, 6.1)); /* the first: beside a collection */
+    cr_expect(epsilon_eq(dbl, hops - slow, 30 * 6 * 1.0, 6.1)); /* the first: with a collection */
     cr_expect(epsilon_eq(dbl,
                          rp_test_row_number(SERVERS(4) "100 --optimizer async", "tokens_per_s"),
                          4 * rp_test_row_number(RUN "--optimizer async", "tokens_per_s"), 1));
-    /* Synchronous: of one iteration alone what is slower is seen whole. */
+    /* A single synchronous iteration shows all of the delay. */
     double half = rp_test_row_number(SERVERS(4) "0.05 --iterations 1", "makespan_ms");
     double whole = rp_test_row_number(SERVERS(4) "0.1 --iterations 1", "makespan_ms");
     cr_expect(epsilon_eq(dbl, half - whole, 1e3 * (bytes / 0.05e9 - bytes / 0.1e9), 1e-4 * half));
 }
 
-/* A written program says how many servers there are. */
+/* A written program keeps the number of servers. */
 Test(servers, programs_keep_their_servers)
 {
     char line[256];
