@@ -1,5 +1,5 @@
-/* The memory of a run is known before the run is built, within a factor of 2; a run that needs more
- * than this machine has is refused. */
+/* Before a run is built its memory is known within a factor of 2, and refused if this machine has
+ * less. */
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -19,7 +19,7 @@ typedef struct shape {
     char line[120];
 } shape;
 
-/* Each 20 MB or more: below it what does not grow with the program counts. */
+/* Each 20 MB or more: in smaller runs memory counts that does not grow with the program. */
 static const char *const lines[] = {
     "--schedule roundpipe --microbatches 256",
     "--schedule roundpipe --microbatches 128 --grain layer",
@@ -66,7 +66,7 @@ static rp_status run(const char *line, rpsim_study *study)
     setenv("RP_TRACES", RP_SOURCE_ROOT "/traces", 1);
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rpsim_options_parse(count, arguments, arena, &options, NULL), RP_OK));
-    options.setup.intervals = 0; /* which ask for their own memory */
+    options.setup.intervals = 0; /* they take memory of their own */
     cr_assert(eq(int, rpsim_study_prepare(&options.setup, arena, study, NULL), RP_OK));
     return rpsim_study_run(study, NULL);
 }
@@ -84,7 +84,7 @@ ParameterizedTest(shape *s, footprint, bounds_hold)
     rp_test_end(arena);
 }
 
-/* More than any machine has, and more than 32 bits count. */
+/* More than any machine has, and than 32 bits count. */
 Test(footprint, too_much_is_refused_before_it_is_built)
 {
     static const char *const refused[] = {

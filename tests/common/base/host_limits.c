@@ -1,4 +1,4 @@
-/* Memory and processors that are left, from files as Linux writes them. */
+/* Free memory and processors, from files as Linux writes them. */
 #include "common/base/host_limits.h"
 #include "tests/support/assertions.h"
 
@@ -42,11 +42,11 @@ Test(host_limits, least_of_machine_and_groups)
     put("sys/fs/cgroup/jobs/memory.max", "734003200\n");     /* 700 MiB */
     put("sys/fs/cgroup/jobs/memory.current", "419430400\n"); /* 400 MiB, */
     put("sys/fs/cgroup/jobs/memory.stat",
-        "anon 1\nfile 2\ninactive_file 104857600\n"); /* 100 of which caches */
+        "anon 1\nfile 2\ninactive_file 104857600\n"); /* including 100 of caches */
     cr_expect(eq(u64, rp_host_memory_available(root), 400 * MIB));
     put("sys/fs/cgroup/jobs/one/memory.max", "104857600\n");
     cr_expect(eq(u64, rp_host_memory_available(root), 100 * MIB));
-    put("sys/fs/cgroup/jobs/one/memory.current", "209715200\n"); /* more than the limit */
+    put("sys/fs/cgroup/jobs/one/memory.current", "209715200\n"); /* above the limit */
     cr_expect(eq(u64, rp_host_memory_available(root), 0));
 }
 
@@ -57,7 +57,7 @@ Test(host_limits, processor_time_of_groups)
     put("proc/self/cgroup", "4:memory:/other\n2:cpu,cpuacct:/old/job\n0::/jobs/one\n");
     put("sys/fs/cgroup/jobs/one/cpu.max", "max 100000\n");
     put("sys/fs/cgroup/cpu,cpuacct/old/job/cpu.cfs_quota_us", "-1\n");
-    put("sys/fs/cgroup/other/cpu.max", "100000 100000\n"); /* no group of this process */
+    put("sys/fs/cgroup/other/cpu.max", "100000 100000\n"); /* not this process's group */
     cr_expect(not(rp_host_processors_limited(root)));
     put("sys/fs/cgroup/jobs/cpu.max", "150000 100000\n");
     cr_expect(rp_host_processors_limited(root));
@@ -66,7 +66,7 @@ Test(host_limits, processor_time_of_groups)
     cr_expect(rp_host_processors_limited(root));
     put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
     cr_expect(not(rp_host_processors_limited(root)));
-    put("sys/fs/cgroup/unified/cpu.max", "50000 100000\n"); /* a container's own root */
+    put("sys/fs/cgroup/unified/cpu.max", "50000 100000\n"); /* a container's root */
     cr_expect(rp_host_processors_limited(root));
 }
 

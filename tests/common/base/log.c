@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A broken invariant names its place from the root of the sources, wherever the build folder is. */
+/* A broken invariant names its place relative to the sources' root, wherever the build folder is.
+ */
 Test(log, broken_invariants_say_where)
 {
     char messages[256];
@@ -20,7 +21,7 @@ Test(log, broken_invariants_say_where)
     cr_expect(strstr(messages, expected) != NULL, "%s", messages);
 }
 
-/* Messages of other programs end with a newline; what is inside of one stays visible. */
+/* Other programs' messages end with a newline; inner newlines stay visible. */
 Test(log, newlines_at_the_end_are_dropped)
 {
     char messages[256];
@@ -33,7 +34,7 @@ Test(log, newlines_at_the_end_are_dropped)
     cr_expect(strstr(messages, "failed\\x0d") == NULL, "%s", messages);
 }
 
-/* Both threads are in a job at the same time, so one of them is not the caller's. */
+/* Both threads run a job at the same time, so one of them is not the caller's. */
 static rp_status meet(void *context, uint32_t job)
 {
     pthread_barrier_wait(context);
@@ -54,7 +55,7 @@ Test(log, threads_of_a_crew_say_it_where_the_caller_listens, .timeout = 20)
     cr_expect(eq(int, status, RP_OK));
     cr_expect(strstr(messages, "job 0\n") != NULL, "%s", messages);
     cr_expect(strstr(messages, "job 1\n") != NULL, "%s", messages);
-    rp_log_capture_begin(after, sizeof after); /* what follows goes elsewhere */
+    rp_log_capture_begin(after, sizeof after); /* later messages go elsewhere */
     rp_log_error("later");
     rp_log_capture_end();
     cr_expect(strstr(messages, "later") == NULL, "%s", messages);

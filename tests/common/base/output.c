@@ -23,7 +23,7 @@ static int files_in(const char *folder)
     return count;
 }
 
-/* A child opens a file before or after a handler has removed the files that are open. */
+/* A child opens a file before or after a handler has removed open files. */
 static void check(bool before)
 {
     char path[512];
@@ -47,7 +47,7 @@ static void check(bool before)
     cr_expect(eq(int, files_in(rp_test_tool_folder()), 0), "before %d", before);
 }
 
-/* Threads may be about to open files when one of them gets a signal. */
+/* A signal may come while threads are about to open files. */
 Test(output, a_signal_leaves_none_that_is_opened_before_or_after_its_handler)
 {
     check(true);

@@ -1,5 +1,5 @@
-/* Reasons, and how messages spell the settings that they name: braces in formats, and data that
- * looks like them. */
+/* Reasons, and the spelling of settings in messages: braces in formats, and data that looks like
+ * them. */
 #include "common/base/reason.h"
 #include "tests/support/assertions.h"
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the library. */
+/* The library's spelling. */
 static void setup(void)
 {
     rp_log_set_program(NULL);
@@ -66,7 +66,7 @@ Test(reason, places_and_settings_come_first)
     cr_expect(eq(str, reason.subject, "expert_parallel"));
 }
 
-/* A program's user types options. */
+/* Programs name options. */
 Test(reason, programs_spell_options)
 {
     rp_reason reason = {0};
@@ -76,7 +76,7 @@ Test(reason, programs_spell_options)
     cr_expect(eq(str, reason.subject, "global_batch"));
 }
 
-/* Names of files and what they hold may have braces. */
+/* File names and contents may have braces. */
 Test(reason, braces_of_data_are_data)
 {
     rp_reason reason = {0};
@@ -87,7 +87,7 @@ Test(reason, braces_of_data_are_data)
     cr_expect(eq(str, reason.subject, "axes"));
 }
 
-/* Words that are not known before they are printed, such as those that several messages have. */
+/* Words that are known only when printed, such as words shared by several messages. */
 Test(reason, words_are_spelled)
 {
     cr_expect(eq(str, rp_log_spell("fewer {gpus} or {seq_len}").text, "fewer gpus or seq_len"));
@@ -95,7 +95,7 @@ Test(reason, words_are_spelled)
     cr_expect(eq(str, rp_log_spell("fewer {gpus} or {seq_len}").text, "fewer --gpus or --seq-len"));
 }
 
-/* Between what it is about and what would be valid. */
+/* The cause stands between the subject and the valid values. */
 Test(reason, causes_are_found)
 {
     rp_reason reason = {0};
@@ -110,7 +110,7 @@ Test(reason, causes_are_found)
     cr_expect(eq(str, cause, "ends: why"));
 }
 
-/* Trials warn of nothing, and who asks whether something was said is told so. */
+/* Trials print no warnings, but count them for callers that ask. */
 Test(reason, warnings_are_muted_and_counted)
 {
     char messages[256];
@@ -126,7 +126,7 @@ Test(reason, warnings_are_muted_and_counted)
     cr_expect(eq(str, messages, "b\nwarning: c\n"));
 }
 
-/* As in messages; what has no room is cut, also within the spelled format. */
+/* As in messages; lines without room are cut, even within the spelled format. */
 Test(reason, lines_are_escaped_and_cut)
 {
     char text[9000];
@@ -151,7 +151,7 @@ Test(reason, lines_are_escaped_and_cut)
     }
 }
 
-/* A message now and a reason later are the same text, however long it is escaped. */
+/* A message now and a reason later have the same text, however long when escaped. */
 Test(reason, a_reason_is_logged_as_its_message_would_have_been)
 {
     static char data[3001];
