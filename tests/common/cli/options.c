@@ -1,5 +1,4 @@
-/* The engine behind every command line, with a program of its own that has an option of each kind.
- */
+/* The engine of every command line, in a program with an option of each kind. */
 #include "common/base/log.h"
 #include "common/cli/option_values.h"
 #include "common/cli/options_internal.h"
@@ -35,7 +34,7 @@ typedef struct settings {
     bool second;
     const char **names;
     uint32_t name_count;
-    uint32_t length; /* of what --sum was given, added up */
+    uint32_t length; /* sum of --sum's values */
 } settings;
 
 static rp_status take_sum(const rp_option *row, const char *text, rp_arena *arena, void *options,
@@ -183,7 +182,7 @@ Test(options, values_go_to_their_members)
     cr_expect(eq(int, s.common.request, RP_OPTIONS_HELP));
 }
 
-/* Sets keys ("key=text", or "key" of a flag) one by one, until one is refused. */
+/* Sets keys ("key=text", or "key" of a flag) in turn until the first refusal. */
 static rp_status set(const char *line, settings *s)
 {
     const char *copy = NULL;
@@ -283,11 +282,11 @@ Test(options, counts_are_set_as_numbers)
     }
     settings s = {.colour = RED};
     cr_expect(eq(int, rp_options_set_count(&program, "sum", 1234, rp_test_arena, &s, NULL), RP_OK));
-    cr_expect(eq(u32, s.length, 4)); /* a rule of its own sees the digits */
+    cr_expect(eq(u32, s.length, 4)); /* its own rule sees the digits */
 }
 
-/* SI prefixes count powers of 1000, IEC 80000-13's 1024; a letter k of a sequence's length is
- * the latter, as in the names of models (32k: 32768 tokens). */
+/* SI prefixes count powers of 1000, IEC 80000-13's powers of 1024. The letter k of a sequence's
+ * length counts 1024, as in model names (32k: 32768 tokens). */
 Test(options, counts_have_letters)
 {
     static const struct {
@@ -411,7 +410,7 @@ static char *text_of(rp_options_request request, uint32_t columns)
     return text;
 }
 
-/* Characters of the widest line that has a blank to break at. */
+/* Characters of the widest line that could break at a blank. */
 static size_t widest_line(const char *text)
 {
     size_t widest = 0;
@@ -535,7 +534,7 @@ Test(options, settings_are_written)
                  "{\"loud\":1,\"count\":5,\"seed\":3,\"colour\":\"green\"}\n"));
 }
 
-/* A table that contradicts itself ends the build, which prints man pages. */
+/* A contradictory table ends the build, which prints man pages. */
 Test(options, mistakes_in_tables_are_found)
 {
     static const rp_option wrong[][2] = {

@@ -1,4 +1,4 @@
-/* Tables and paragraphs as they stand on a page: widths, columns that are left out, UTF-8. */
+/* Tables and paragraphs on a page: widths, columns left out, UTF-8. */
 #include "common/cli/table.h"
 #include "common/cli/page.h"
 #include "common/cli/paragraph.h"
@@ -39,7 +39,7 @@ static const char *written(const rp_table *table, uint32_t indent, uint32_t widt
     return page;
 }
 
-/* A column that nobody filled is left out; lines end without blanks; accents are one wide. */
+/* Empty columns are left out; lines end without blanks; accents have width 1. */
 Test(table, all_columns)
 {
     cr_expect(eq(str, (char *)written(table_of_two_rows(), 1, 100),
@@ -82,7 +82,7 @@ Test(table, no_room)
                  RP_BROKEN));
 }
 
-/* At every width a column has a place where its heading is written. */
+/* At every width a column's place is that of its heading. */
 Test(table, places_are_those_that_are_written)
 {
     uint32_t left_out = 0;
@@ -100,7 +100,7 @@ Test(table, places_are_those_that_are_written)
             left_out += found ? 0 : 1;
         }
     }
-    cr_expect(gt(u32, left_out, 39)); /* the one that nobody filled, and others */
+    cr_expect(gt(u32, left_out, 39)); /* the empty column, and others */
 }
 
 Test(table, paragraphs)
@@ -113,8 +113,8 @@ Test(table, paragraphs)
     cr_expect(eq(u32, rp_paragraph_width("été", strlen("été")), 3));
 }
 
-/* At every width: a number is not the end of a line that goes on with its unit, unless both are
- * wider than a line; other words break where they did. */
+/* At every width a number and its unit stay on a line, unless both are wider; other words break as
+ * before. */
 Test(table, numbers_keep_their_units)
 {
     static const char text[] = "knowing it to +-22.5 % (not +-30.1 %) at 5 GB/s, 10 ms: 12 steps";
@@ -172,7 +172,7 @@ Test(table, markdown)
                  "| été | 7 | long words | 1 |\n| a | 123 |  | 22 |\n"));
 }
 
-/* Long lines go on below their second column, or 2 columns right of where they begin. */
+/* Long lines go on below their second column, or indented by 2. */
 Test(table, pages_wrap_long_lines)
 {
     rp_page of_test;
