@@ -1,4 +1,4 @@
-/* The type of values and the chosen partition, which decide a program beside its schedule. */
+/* Type of values and partition, which shape a program beside its schedule. */
 #include "common/compile/compile.h"
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
@@ -56,8 +56,8 @@ static rp_program *compile(const char *schedule, rp_dtype dtype)
     return program;
 }
 
-/* Bytes at fp32 of what has `bytes` at 16 bits: token ids and what Adam works on stay, the rest
- * doubles, but for what a collective's share is rounded by. */
+/* fp32 doubles `bytes` of 16-bit values, except for token ids, Adam's values and the rounding of a
+ * collective's share. */
 static void check_op(const rp_program *p, uint32_t op, uint64_t bytes, uint64_t wide)
 {
     char name[RP_OP_NAME_SIZE];
@@ -133,7 +133,7 @@ static const char *even(const char *schedule, uint32_t gpus, uint32_t stages)
     return text;
 }
 
-/* The paper's partition of 1F1B is for eight GPUs; other sizes and models have the even one. */
+/* The paper's partition of 1F1B is for eight GPUs; other sizes and models are even. */
 Test(compile, the_papers_partition_where_it_is_listed)
 {
     rp_partition published;
