@@ -1,5 +1,5 @@
-/* A kind of file of its own from rows: members, keys, fields, and the lists of where values come
- * from. Ranges, words and messages as common/formats/formats.md has them of all kinds. */
+/* A kind of file made of rows: members, keys, fields, and the origins of values. Ranges, words and
+ * messages are those of common/formats/formats.md. */
 #include "common/formats/config_rows.h"
 #include "common/base/log.h"
 #include "common/inputs/provenance.h"
