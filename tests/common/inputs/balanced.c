@@ -21,7 +21,7 @@ static void end(void)
 
 TestSuite(balanced, .init = begin, .fini = end, .timeout = 120);
 
-/* Sum of squares of stages' parameters, by trying every split of a small model. */
+/* Least sum of squares of the stages' parameters over every split. */
 static double least_squares(const rp_model *model, uint32_t stage, uint32_t stages, uint32_t left)
 {
     double least = INFINITY;

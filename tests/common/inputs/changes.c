@@ -1,4 +1,4 @@
-/* --set: bit for bit what an edited copy of the file gives. */
+/* --set equals an edited copy of the file, bit for bit. */
 #include "common/store/store.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
@@ -12,7 +12,7 @@
 
 TestSuite(changes, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
 
-/* Copies a YAML file with other values of some keys; a NULL value takes a key away. */
+/* Copies a YAML file with new values of some keys; NULL removes a key. */
 static void edit(const char *from, const char *to, const char *const edits[][2], size_t count)
 {
     const char *text = rp_test_tool_read(from);
@@ -38,7 +38,7 @@ static void edit(const char *from, const char *to, const char *const edits[][2],
     cr_assert(eq(int, fclose(file), 0));
 }
 
-/* The rows of a run, without what it is called. */
+/* A run's rows without names. */
 static json_t *run(const char *format, const char *option)
 {
     char line[2048];
@@ -57,13 +57,13 @@ static json_t *run(const char *format, const char *option)
 
 typedef struct what_if {
     const char *file;   /* under the traces */
-    const char *option; /* that reads it */
+    const char *option; /* to read it */
     const char *set;
     const char *edits[3][2];
-    bool at[2]; /* whether it makes a difference at stage fidelity, at hardware fidelity */
+    bool at[2]; /* whether it matters at stage fidelity, at hardware fidelity */
 } what_if;
 
-/* Times are whole picoseconds and half of a rate is exact, so that products can be written here. */
+/* Times are whole picoseconds and half of a rate is exact, so products can be written out. */
 static const what_if what_ifs[] = {
     {"costs/qwen3-1.7b@rtx4090",
      "--costs",
@@ -135,7 +135,7 @@ Test(changes, set_gives_what_an_edited_file_gives)
     }
 }
 
-/* A table that is computed for a platform is computed for the changed one. */
+/* A computed table is computed for the changed platform. */
 Test(changes, computed_times_follow_the_platform)
 {
     static const char *const edits[][2] = {{"memory_gb_per_s", "900"}, {"gemm_efficiency", "0.5"}};
@@ -158,7 +158,7 @@ Test(changes, computed_times_follow_the_platform)
     json_decref(plain);
 }
 
-/* Lists: each number is multiplied, or one number stands for all. */
+/* Lists: each number is multiplied, or a number replaces all. */
 Test(changes, lists_are_multiplied_or_replaced)
 {
     static const char *const twice[][2] = {{"fwd_ms", "[2, 4, 3, 3]"}};
@@ -189,7 +189,7 @@ Test(changes, lists_are_multiplied_or_replaced)
     }
 }
 
-/* Nobody may take the result for the plain platform's or table's. */
+/* Results must not be taken for the plain platform's or table's. */
 Test(changes, results_name_the_changes)
 {
     rp_test_outcome table = rp_test_rpsim_well(

@@ -1,4 +1,4 @@
-/* The data in traces/, their loaders, and how these refuse what is wrong. */
+/* The data in traces/, their loaders, and refusals. */
 #include "common/inputs/data.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
@@ -66,7 +66,7 @@ static const char *cell(const rp_csv *table, uint32_t row, const char *header)
     return rp_csv_cell(table, row, column);
 }
 
-/* Parameter counts: the table of the design's section 4.2, computed there from config.json. */
+/* Parameter counts of the design's section 4.2, computed there from config.json. */
 typedef struct counts {
     const char *name;
     uint64_t attention, mlp, norms, layer, embedding, total;
@@ -138,7 +138,7 @@ Test(data, models_equal_the_published_table)
     }
 }
 
-/* Decimal digits to picoseconds without floating point: what exact means here. */
+/* Exact conversion: decimal digits to picoseconds without floating point. */
 static int64_t exact_ps(const char *ms)
 {
     int64_t ps = 0;
@@ -238,7 +238,7 @@ Test(data, platforms)
     }
 }
 
-/* Every file in traces/ loads: a file that somebody adds is tested from then on. */
+/* Every file in traces/ loads, also files added later. */
 Test(data, everything_listed_loads)
 {
     const char **names;
@@ -380,8 +380,8 @@ static uint32_t count_name(const char *const *names, uint32_t count, const char 
     return found;
 }
 
-/* Two folders over the shipped ones: the first that has a name gives it, names of all are listed
- * once, and what neither has is shipped. */
+/* Two folders over the shipped data: the first folder with a name wins, each name is listed once,
+ * and other names come from the shipped data. */
 Test(data, folders_lie_over_the_shipped_ones)
 {
     char work[] = "/tmp/rp-data-XXXXXX";
@@ -466,7 +466,7 @@ Test(data, published_counts_round_half_up)
     }
 }
 
-/* Bad inputs: tests/bad/data/expected.tsv; line 0 and no message mark files that must load. */
+/* Bad inputs: tests/bad/data/expected.tsv; files with line 0 and no message must load. */
 
 static rp_status load_text(const char *kind, const char *path, const rp_text *text)
 {
@@ -488,7 +488,7 @@ static rp_status load_text(const char *kind, const char *path, const rp_text *te
                              &found);
 }
 
-/* Each bad file once from memory, whose block ends where the file ends, and once by its path. */
+/* Each bad file from memory, in a block that ends with the file, and by its path. */
 static rp_status load_path(const char *kind, const char *path)
 {
     rp_model model;

@@ -1,4 +1,4 @@
-/* Models by their names on the Hugging Face Hub, in the cache of its programs. */
+/* Models by their names on the Hugging Face Hub, from the cache of its programs. */
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/model.h"
@@ -50,7 +50,7 @@ static rp_status load_name(const char *name, rp_model *model_out, char *message,
 #define HUB_NAME "Some-Org/Its-Model-1.5B"
 #define FOLDER "models--Some-Org--Its-Model-1.5B/"
 
-/* Places and layout of the cache as in huggingface_hub 1.2 (constants.py: HF_HUB_CACHE, HF_HOME,
+/* Layout of the cache as in huggingface_hub 1.2 (constants.py: HF_HUB_CACHE, HF_HOME,
  * XDG_CACHE_HOME, ~/.cache; "Understand caching": refs/main has the revision). */
 Test(hub, names_of_the_hub_are_found_in_its_cache)
 {
@@ -64,7 +64,7 @@ Test(hub, names_of_the_hub_are_found_in_its_cache)
     const char *root = rp_test_make_folder();
     cr_assert(root != NULL);
     cr_assert(eq(int, chdir(root), 0));
-    for (size_t i = sizeof ways / sizeof ways[0]; i-- > 0;) { /* what counts more comes later */
+    for (size_t i = sizeof ways / sizeof ways[0]; i-- > 0;) { /* later ways take precedence */
         char message[4096] = "";
         rp_model model;
         (void)snprintf(path, sizeof path, "%s%s", root, ways[i].value);
@@ -89,7 +89,7 @@ Test(hub, names_of_the_hub_are_found_in_its_cache)
     }
     char message[4096] = "";
     rp_model model;
-    write_at(root, "Some-Org/Its-Model-1.5B/config.json", "[]"); /* a path that is there is one */
+    write_at(root, "Some-Org/Its-Model-1.5B/config.json", "[]"); /* an existing path is a path */
     cr_expect(eq(int, load_name(HUB_NAME, &model, message, sizeof message), RP_INPUT));
     cr_expect(strstr(message, HUB_NAME "/config.json: ") != NULL, "%s", message);
     rp_test_remove(root);

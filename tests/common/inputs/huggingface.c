@@ -1,5 +1,5 @@
-/* config.json of Hugging Face: parameters and FLOP against transformers (golden/hf/make.py), and a
- * word about everything that is not used. */
+/* config.json of Hugging Face: parameters and FLOP against transformers (golden/hf/make.py), and
+ * messages about all that is not used. */
 #include "common/inputs/huggingface/config.h"
 
 #include "common/base/log.h"
@@ -70,7 +70,7 @@ static rp_status parse(const char *text, const char *assume, rp_model *model_out
     return status;
 }
 
-/* "583483392x3 11507286016x58": of each layer in order. */
+/* "583483392x3 11507286016x58": layers in order. */
 static void check_layers(const char *name, const rp_model *model, const char *text)
 {
     uint32_t layer = 0;
@@ -104,7 +104,8 @@ Test(huggingface, parameters_of_models_and_layers_are_those_of_transformers)
     cr_expect(ge(u32, families, 15));
 }
 
-/* A layer's tensors are all of its parameters; what is listed as one besides matrices is small. */
+/* A layer's tensors have all its parameters; tensors besides matrices, listed as one tensor, are
+ * small. */
 Test(huggingface, tensors_of_a_layer_are_its_parameters)
 {
     rp_csv table = read_table();
@@ -151,7 +152,7 @@ static double flops_of(const rp_model *model, uint32_t layer, rp_unit unit)
     return flops;
 }
 
-/* Of the first layer, where the table has them: see the test of FLOP below. */
+/* Of the first layer, if the table has them: see the test of FLOP below. */
 static bool check_flops(const rp_csv *table, uint32_t row, const rp_model *model)
 {
     const char *linear = cell(table, row, "linear");
@@ -167,7 +168,7 @@ static bool check_flops(const rp_csv *table, uint32_t row, const rp_model *model
     return true;
 }
 
-/* Adapters, too, leave room in callers' arrays. */
+/* Adapters too leave room in callers' arrays. */
 static void check_operators(const char *text, rp_model *model)
 {
     rp_operator operators[2 * RP_MAX_OPERATORS];
@@ -180,8 +181,8 @@ static void check_operators(const char *text, rp_model *model)
     cr_expect(le(u32, most, RP_MAX_OPERATORS), "%s", text);
 }
 
-/* Random, odd shapes of every family, with every flag, list and null that its class has
- * (golden/hf/variants.py); files for several modes among them. */
+/* Random, odd shapes of every family, with every flag, list and null of its class
+ * (golden/hf/variants.py); some files are for several modes. */
 Test(huggingface, small_files_of_every_family_are_what_transformers_makes_of_them)
 {
     rp_csv table = read_csv(RP_TEST_ROOT "/golden/hf/variants.csv");
@@ -234,7 +235,7 @@ Test(huggingface, layers_have_the_windows_that_transformers_gives_them)
     cr_expect(ge(u32, sliding, 100));
 }
 
-/* No key is there that a message would be needed for, but for what the file does not say at all. */
+/* No key needs a message, except for values that the file lacks. */
 Test(huggingface, files_of_transformers_are_read_without_a_word)
 {
     rp_csv table = read_table();
@@ -250,8 +251,7 @@ Test(huggingface, files_of_transformers_are_read_without_a_word)
     }
 }
 
-/* The keys that files of Hugging Face have, as versions of transformers from 4.28 to 5 write them.
- */
+/* Keys of Hugging Face's files, as transformers from 4.28 to 5 write them. */
 Test(huggingface, files_of_the_hub_are_read_without_a_word)
 {
     json_error_t error;
@@ -282,8 +282,8 @@ Test(huggingface, files_of_the_hub_are_read_without_a_word)
 
 /* ---- FLOP ------------------------------------------------------------------------------------ */
 
-/* torch.utils.flop_counter counts products alone, as the roofline does; its attention is over all
- * pairs, ours over the causal half, s^2 / 2, less what windows leave out. */
+/* Like the roofline torch.utils.flop_counter counts only products. Its attention is over all pairs,
+ * ours over the causal half, s^2 / 2, without pairs outside of windows. */
 Test(huggingface, flops_of_layers_are_those_that_pytorch_counts)
 {
     rp_csv table = read_table();
@@ -308,9 +308,8 @@ Test(huggingface, flops_of_layers_are_those_that_pytorch_counts)
     cr_expect(ge(u32, compared, 80));
 }
 
-/* Of a sparse layer each token meets its experts and the shared ones alone: 2 FLOP per parameter
- * that is a matrix's and active. DeepSeek-V3: 37 B of 671 B are active (arXiv 2412.19437,
- * abstract). */
+/* In a sparse layer each token meets only its experts and shared experts: 2 FLOP per active matrix
+ * parameter. DeepSeek-V3: 37 B of 671 B are active (arXiv 2412.19437, abstract). */
 Test(huggingface, active_parameters_of_mixtures)
 {
     char message[4096] = "";
@@ -319,19 +318,19 @@ Test(huggingface, active_parameters_of_mixtures)
     cr_expect(ge(dbl, active_b, 36.5));
     cr_expect(le(dbl, active_b, 37.5));
     cr_expect(eq(u64, model.total_parameters / 1000000000, 671));
-    /* Mixtral of Experts, arXiv 2401.04088: 47 B, of which 13 B are active. */
+    /* Mixtral of Experts, arXiv 2401.04088: 47 B, 13 B active. */
     rp_model mixtral = load("mixtral-8x7b", message, sizeof message);
     cr_expect(eq(u64, (mixtral.total_parameters + 500000000) / 1000000000, 47));
     cr_expect(eq(u64, (mixtral.active_parameters + 500000000) / 1000000000, 13));
 }
 
-/* ---- what is not used ------------------------------------------------------------------------ */
+/* ---- unused keys ----------------------------------------------------------------------------- */
 
 #define LLAMA                                                                                      \
     "\"hidden_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 6,\n"                 \
     "\"intermediate_size\": 160, \"vocab_size\": 1000,\n"
 
-/* Each message is one of those that are said; an empty list means that nothing is. */
+/* Each message is listed; an empty list means no message. */
 Test(huggingface, all_that_is_not_used_is_named)
 {
     static const struct {
@@ -374,7 +373,7 @@ Test(huggingface, all_that_is_not_used_is_named)
           "hidden_size 4096, intermediate_size 14336, num_attention_heads 32, vocab_size 32000, "
           "num_key_value_heads 8",
           NULL}},
-        /* transformers ignores other families' names of the number of experts */
+        /* transformers ignores other families' keys for the number of experts */
         {"{\"model_type\": \"qwen3_moe\",\n" LLAMA "\"num_key_value_heads\": 2, \"head_dim\": 16,\n"
          "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 48, \"n_routed_experts\": 4}",
          NULL,
@@ -448,8 +447,8 @@ Test(huggingface, what_cannot_be_read_is_refused)
 
 /* ---- beside files of traces/ ----------------------------------------------------------------- */
 
-/* Shapes that a model of traces/models has make its recorded times the file's own; others do not,
- * whatever the file is called. */
+/* A shape of traces/models gives a file its recorded times; other shapes do not, whatever the
+ * file's name. */
 Test(huggingface, recorded_times_belong_to_equal_shapes)
 {
     static const char *const names[] = {"qwen3-1.7b", "llama3.1-8b", "gpt-oss-20b", "qwen3-32b",
@@ -496,7 +495,7 @@ Test(huggingface, a_name_alone_has_no_recorded_times)
     cr_assert(eq(int, rp_model_load(folder, rp_test_arena, &model), RP_OK)); /* by its folder */
     cr_expect(eq(str, (char *)(uintptr_t)model.name, "qwen3-1.7b"));
     cr_expect(model.recorded == NULL);
-    cr_assert(eq(int, chdir(path), 0)); /* the registered model comes first, as long as it is one */
+    cr_assert(eq(int, chdir(path), 0)); /* a registered model takes precedence while it exists */
     cr_expect(eq(int, rp_hf_is_config("qwen3-1.7b"), false));
     unsetenv("RP_TRACES");
     setenv("RP_DATA", "/", 1);
@@ -513,7 +512,7 @@ Test(huggingface, a_name_alone_has_no_recorded_times)
     (void)rmdir(path);
 }
 
-/* Bytes that move are each layer's own. */
+/* Each layer has its own bytes to move. */
 Test(huggingface, sizes_are_of_each_layer)
 {
     char message[4096] = "";
@@ -538,8 +537,8 @@ Test(huggingface, sizes_are_of_each_layer)
 }
 
 /* GPT-2 medium has 354,823,168 parameters (Radford et al., 2019: 355 M; transformers' GPT2Config
- * with n_embd 1024, n_layer 24) with 50257 rows and 1024 positions; here are 47 rows and 1024
- * positions more. */
+ * with n_embd 1024, n_layer 24) with 50257 rows and 1024 positions; here with 47 more rows and 1024
+ * more positions. */
 Test(huggingface, gpts_by_their_size)
 {
     static const char *const bad[] = {"gpt:",          "gpt:1024x16",     "gpt:1024x15x24",

@@ -1,5 +1,4 @@
-/* Families that are not known: what may be assumed of them, and what the message proposes; JSON as
- * Python writes it. */
+/* Unknown families: permitted assumptions, proposals in messages; JSON as Python writes it. */
 #include "common/base/log.h"
 #include "common/formats/csv.h"
 #include "common/inputs/huggingface/config.h"
@@ -36,10 +35,10 @@ static rp_status parse(const char *text, const char *assume, rp_model *model_out
 
 /* ---- files of other families ----------------------------------------------------------------- */
 
-/* Files with all keys, as transformers saves them (golden/hf/variants.py). */
+/* Files with all keys, as saved by transformers (golden/hf/variants.py). */
 typedef struct saved {
     const char *family;
-    const char *text; /* with a model_type that nobody knows */
+    const char *text; /* with an unknown model_type */
     uint64_t parameters;
     rp_model model; /* as its own family */
 } saved;
@@ -72,8 +71,8 @@ static saved *read_saved(uint32_t *count_out)
     return files;
 }
 
-/* Norms, biases and gates may be lost: experts, latent vectors and shared experts may not, nor may
- * layers. */
+/* Norms, biases and gates may get lost; layers, experts, latent vectors and shared experts may not.
+ */
 static void check_assumed(const saved *file, const rp_model *model, const char *assume)
 {
     double ratio = (double)model->total_parameters / (double)file->parameters;
@@ -81,11 +80,11 @@ static void check_assumed(const saved *file, const rp_model *model, const char *
     cr_expect(eq(u32, model->experts, file->model.experts), "%s as %s", file->family, assume);
     cr_expect(eq(u32, model->layers, file->model.layers), "%s as %s", file->family, assume);
     cr_expect(eq(int, model->kv_rank != 0, latent), "%s as %s", file->family, assume);
-    double most = rp_hf_family_of(assume)->shared_experts != 0 ? 1.2 : 1.07; /* which no key says */
+    double most = rp_hf_family_of(assume)->shared_experts != 0 ? 1.2 : 1.07; /* no key gives them */
     cr_expect(ratio > 0.93 && ratio < most, "%s as %s: %f", file->family, assume, ratio);
 }
 
-/* Every file, read as each family: refused, with a word about a key, or nearly what it is. */
+/* Every file, read as each family: refused with a message about a key, or nearly right. */
 Test(huggingface_assume, no_family_is_read_as_another_that_has_not_its_layers)
 {
     uint32_t count = 0;
@@ -109,11 +108,11 @@ Test(huggingface_assume, no_family_is_read_as_another_that_has_not_its_layers)
             }
         }
     }
-    cr_expect(ge(u32, read, 2 * count)); /* its own, and others */
+    cr_expect(ge(u32, read, 2 * count)); /* its own family, and others */
     cr_expect(ge(u32, refused, 10 * count));
 }
 
-/* The family that a refusal proposes can be assumed, and has the file's layers. */
+/* The proposed family can be assumed, and has the file's layers. */
 Test(huggingface_assume, what_is_proposed_can_be_assumed)
 {
     static const char before[] = "valid values are --assume ";
@@ -135,8 +134,8 @@ Test(huggingface_assume, what_is_proposed_can_be_assumed)
 
 /* ---- keys of other families ------------------------------------------------------------------ */
 
-/* Whole numbers and flags that alter the number of parameters in some class of transformers
- * (golden/hf/shape_keys.py): none of them is a thing that an assumed family may ignore. */
+/* No assumed family may ignore whole numbers and flags that change the number of parameters in some
+ * class of transformers (golden/hf/shape_keys.py). */
 Test(huggingface_assume, a_key_that_says_shapes_is_read_or_refused)
 {
     rp_csv table;
@@ -176,7 +175,7 @@ Test(huggingface_assume, a_key_that_says_shapes_is_read_or_refused)
     cr_expect(ge(u32, refused, 80));
 }
 
-/* Of keys that no family knows, and values that say nothing. */
+/* Keys that no family knows, and empty values. */
 Test(huggingface_assume, what_sounds_like_a_shape_is_refused)
 {
     static const struct {
@@ -238,7 +237,7 @@ Test(huggingface_assume, what_sounds_like_a_shape_is_refused)
     }
 }
 
-/* transformers takes null for none; under a window of 0 tokens its mask leaves nothing. */
+/* In transformers null is no window; under a window of 0 tokens its mask leaves nothing. */
 Test(huggingface_assume, a_window_has_tokens)
 {
     static const char *const families[] = {"mistral", "gemma2", "cohere2", "phi3"};
@@ -265,7 +264,7 @@ Test(huggingface_assume, a_window_has_tokens)
 
 /* ---- JSON as Python writes it ---------------------------------------------------------------- */
 
-/* json.dumps writes these three, and json.loads reads them (Python's documentation of json). */
+/* json.dumps writes and json.loads reads these three (Python's documentation of json). */
 Test(huggingface_assume, numbers_that_are_not_finite_are_named)
 {
     static const struct {
@@ -312,7 +311,7 @@ Test(huggingface_assume, numbers_that_are_not_finite_are_named)
     }
 }
 
-/* A number of a family's own keys is read; the text marks none. */
+/* Numbers of a family's own keys are used: the message names values that are not finite. */
 Test(huggingface_assume, numbers_that_are_used_must_be_finite)
 {
     static const char *const keys[] = {"hidden_size", "rms_norm_eps", "vocab_size", "head_dim"};
@@ -329,7 +328,7 @@ Test(huggingface_assume, numbers_that_are_used_must_be_finite)
     }
 }
 
-/* Lists of layers that are not quantised have millions of bytes; each unknown key has its line. */
+/* Lists of layers without quantisation take millions of bytes; each unknown key has its line. */
 Test(huggingface_assume, files_have_up_to_8_mib)
 {
     static const struct {

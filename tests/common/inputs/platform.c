@@ -1,4 +1,4 @@
-/* Platform keys of links and topology: what they stand for, and what machine they make. */
+/* A platform's keys of links and topology, their defaults, and the resulting machine. */
 #include "common/inputs/changes.h"
 #include "common/inputs/load/platforms.h"
 #include "common/machine/platform_machine.h"
@@ -11,7 +11,7 @@
 
 TestSuite(platform, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 60);
 
-/* A platform of 8 GPUs with the given lines. */
+/* A platform of 8 GPUs with these lines. */
 static rp_platform parse(const char *lines)
 {
     char text[1024];
@@ -28,7 +28,7 @@ static rp_platform parse(const char *lines)
     return platform;
 }
 
-/* 8, 16 and 32 GT/s per lane, one bit each: 1, 2 and 4 GB/s, per lane and direction. */
+/* 8, 16 and 32 GT/s per lane, a bit each: 1, 2 and 4 GB/s per lane and direction. */
 Test(platform, pcie_generations)
 {
     for (uint32_t gen = 3; gen <= 5; gen++) {
@@ -50,7 +50,7 @@ Test(platform, pcie_generations)
 
 #define CARD_GB (24564 * 1.048576e-3) /* MiB of an RTX 4090 */
 
-/* 1 GiB = 1.073741824 GB; a change of either key takes the place of both. */
+/* 1 GiB = 1.073741824 GB; changing either key replaces both. */
 Test(platform, memory_in_either_unit)
 {
     rp_platform p = parse("link_gb_per_s: 32\npeer_gb_per_s: 0\nhost_memory_gib: 1024\n");
@@ -77,7 +77,7 @@ Test(platform, memory_in_either_unit)
     }
 }
 
-/* Rates measured by direction come before the rate measured of both. */
+/* Rates by direction precede the rate of both. */
 Test(platform, links_by_direction)
 {
     rp_platform p = parse("link_gb_per_s: 64\npeer_gb_per_s: 0\nlink_effective_gb_per_s: 50\n"
@@ -99,7 +99,7 @@ Test(platform, links_by_direction)
 
 #define LINK "link_gb_per_s: 32\nlink_efficiency: 0.75\n"
 
-/* Each kind of host work has its own rate, or that of all of them. */
+/* Each kind of host work has its own rate or the common rate. */
 Test(platform, rates_of_host_work)
 {
     rp_platform p = parse(LINK "peer_gb_per_s: 0\nhost_optimizer_gb_per_s: 95\n"
@@ -145,12 +145,12 @@ Test(platform, counts_of_shared_links)
         cr_expect(eq(u32, rp_machine_shared_count(&m, 8, (rp_shared)kind), of_8[kind]));
         cr_expect(eq(u32, rp_machine_shared_count(&m, 4, (rp_shared)kind), of_4[kind]));
     }
-    cr_expect(eq(dbl, m.switch_Bps, 24e9)); /* as effective as the link */
+    cr_expect(eq(dbl, m.switch_Bps, 24e9)); /* as efficient as the link */
     cr_expect(eq(dbl, m.root_Bps, 36e9));
     cr_expect(eq(dbl, m.network_Bps, 12.5e9));
 }
 
-/* Host work runs at threads x rate of a thread, but not faster than all may be. */
+/* Host work runs at threads x rate per thread, up to the limit for all. */
 Test(platform, optimizer_threads)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Where the values of a platform come from: lists of its own keys. */
+/* Origins of a platform's values: lists of its own keys. */
 #include "common/inputs/provenance.h"
 #include "common/base/log.h"
 #include "common/inputs/data.h"
@@ -57,7 +57,7 @@ Test(provenance, what_is_refused)
     }
 }
 
-/* A change stands for a file that has another value: it says no more about it than the file. */
+/* A change counts as a file with another value: the value's kind stays. */
 Test(provenance, changes_keep_the_kind)
 {
     rp_changes changes = {0};
@@ -71,7 +71,7 @@ Test(provenance, changes_keep_the_kind)
     cr_expect(eq(int, rp_platform_provenance(&p, "host_optimizer_gb_per_s"), RP_SET));
 }
 
-/* A platform that says of nothing where it comes from would be all assumption. */
+/* Without origins a platform would be all assumption. */
 Test(provenance, shipped_platforms_say_it)
 {
     rp_arena *arena = rp_test_tool_arena();

@@ -1,5 +1,5 @@
-/* The engine against numbers that others published: the 25 rows of the paper's pipeline study and
- * the check values of schedules.md. */
+/* The engine against published numbers: the 25 rows of the paper's pipeline study and
+ * schedules.md's check values. */
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "common/formats/csv.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The published numbers have four decimals of a millisecond; the issue allows 0.0006 ms. */
+/* Published numbers have four decimals of a millisecond; the issue allows 0.0006 ms. */
 #define TOLERANCE_MS 0.0006
 
 static void read_table(const char *path, char separator, rp_arena *arena, rp_text *text,
@@ -104,7 +104,7 @@ Test(published, the_25_rows_of_the_pipeline_study)
     cr_expect(eq(sz, rp_mem_live_bytes(), 0));
 }
 
-/* "layers/fwd/bwd/hop" in ms without a head, or the name of a model. */
+/* "layers/fwd/bwd/hop" in ms without a head, or a model's name. */
 static void check_costs(const char *text, rp_arena *arena, rp_costs *costs)
 {
     double fwd = 0;
@@ -136,7 +136,7 @@ static void check_partition(const char *how, const rp_schedule_type *schedule, c
         cr_assert(found);
         return;
     }
-    cr_assert(eq(str, (char *)(uintptr_t)how, (char *)"equal")); /* one layer per stage */
+    cr_assert(eq(str, (char *)(uintptr_t)how, (char *)"equal")); /* a layer per stage */
     *partition = (rp_partition){.forward_count = costs->layers};
     cr_assert(eq(int,
                  rp_arena_alloc(arena, costs->layers, sizeof(uint32_t), &partition->forward_layers),

@@ -1,5 +1,4 @@
-/* The servers that are shipped: data sheets, rules of moved values, runs with some of their GPUs.
- */
+/* Shipped servers: data sheets, rules of moved values, runs on part of the GPUs. */
 #include "common/inputs/changes.h"
 #include "common/inputs/load/platforms.h"
 #include "common/inputs/platform_write.h"
@@ -15,8 +14,8 @@
 TestSuite(servers, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
 
 /* NVIDIA's data sheets and architecture white papers: dense fp16 with fp32 accumulation, nominal
- * bandwidth, memory that is sold, PCIe, NVLink of both directions together. GeForce cards halve
- * the rate with fp32 accumulation. */
+ * bandwidth, sold memory, PCIe, both directions of NVLink together. GeForce cards halve the rate
+ * with fp32 accumulation. */
 typedef struct server {
     const char *name;
     double tflops, halved;
@@ -24,7 +23,7 @@ typedef struct server {
     double link_gb_per_s;
     double nvlink_gb_per_s; /* 0: none */
     uint32_t joined;        /* by NVLink: 2 of a bridge, 0: all */
-    double cores, ghz;      /* in fp32 two FLOP per clock each; 0: not published */
+    double cores, ghz;      /* two fp32 FLOP per clock each; 0: not published */
 } server;
 
 static const server servers[] = {
@@ -68,7 +67,7 @@ Test(servers, data_sheets)
                   p.fp32_tflops, single);
         cr_expect(eq(dbl, p.memory_gb_per_s, s->memory_gb_per_s), "%s", name);
         cr_expect(eq(dbl, p.link_gb_per_s, s->link_gb_per_s), "%s", name);
-        /* GiB is sold as GB but for HBM3e; ECC in ordinary memory takes a 16th. */
+        /* GiB is sold as GB except for HBM3e; ECC in ordinary memory takes a 16th. */
         cr_expect(ge(dbl, p.memory_gb, 0.99 * s->memory_gb), "%s", name);
         cr_expect(le(dbl, p.memory_gb, 1.075 * s->memory_gb), "%s", name);
         bool nvlink = p.peer_access == RP_PEER_NVLINK;
@@ -85,8 +84,8 @@ static bool near(double value, double rule)
     return fabs(value / rule - 1) < 0.001;
 }
 
-/* Nothing was measured but on the RTX 4090: rates move by the ratios of the data sheets, and say
- * that they are moved, so that intervals are wide. */
+/* Only the RTX 4090 was measured: other rates move by the data sheets' ratios and are marked as
+ * moved, so that intervals are wide. */
 Test(servers, moved_rates_follow_their_rule)
 {
     static const char *const moved[] = {"attention_fwd_tflops", "attention_bwd_tflops",
@@ -108,7 +107,7 @@ Test(servers, moved_rates_follow_their_rule)
     }
 }
 
-/* Tokens per second of a server with `gpus` of its GPUs. */
+/* Tokens per second on `gpus` GPUs of a server. */
 static double tokens_per_s(const char *schedule, const char *server_name, uint32_t gpus,
                            const char *more)
 {
@@ -139,8 +138,8 @@ Test(servers, run_with_some_of_their_gpus)
     }
 }
 
-/* Compute-bound runs follow the peaks that the fp16 kernels reach; schedules that only compute
- * on GPUs show it. */
+/* Compute-bound runs follow the peaks reached by fp16 kernels; schedules that only compute on GPUs
+ * show it. */
 Test(servers, faster_gpus_are_faster)
 {
     static const char *const ascending[] = {"rtx3090x8", "a6000x8",      "rtx4090x8",
@@ -173,9 +172,9 @@ static double host_bytes(const char *line)
     return bytes;
 }
 
-/* The first GPUs are taken. They share a switch as they would beside the others, and the host is
- * the whole server's: four of sixteen have one switch, so that four switches of two GPUs each are
- * as fast with two GPUs and faster with four. */
+/* Runs take the first GPUs, which share switches as usual, and the whole host. Four of sixteen have
+ * a single switch, so four switches of two GPUs each are as fast with two GPUs and faster with
+ * four. */
 Test(servers, some_gpus_keep_their_switches_and_the_host)
 {
     const char *wide = "--set platform.gpus_per_switch=2";
@@ -195,7 +194,7 @@ Test(servers, some_gpus_keep_their_switches_and_the_host)
                  host_bytes(HOST "--platform rtx4090x16 --gpus 16")));
 }
 
-/* True where a key's value is the same in both; texts are compared, not where they lie. */
+/* True if both have the same value; compares texts, not pointers. */
 static bool is_same(const rp_config_field *field, const rp_platform *a, const rp_platform *b)
 {
     const char *at = (const char *)a + field->offset;
@@ -213,7 +212,7 @@ static bool is_same(const rp_config_field *field, const rp_platform *a, const rp
            (texts[0] != NULL && texts[1] != NULL && strcmp(texts[0], texts[1]) == 0);
 }
 
-/* rpsim --platform-out writes every platform as it was read, and with what --set changes. */
+/* rpsim --platform-out writes every platform as read, and with --set's changes. */
 Test(servers, platform_out_is_the_platform)
 {
     char path[512];
@@ -228,7 +227,7 @@ Test(servers, platform_out_is_the_platform)
         for (size_t f = 0; f < rp_platform_schema.field_count; f++) {
             const rp_config_field *field = &rp_platform_schema.fields[f];
             bool listed = strcmp(field->key, "moved") == 0 || strcmp(field->key, "set") == 0;
-            if (strcmp(field->key, "name") == 0 || listed) { /* lists in the order of the keys */
+            if (strcmp(field->key, "name") == 0 || listed) { /* lists are in key order */
                 continue;
             }
             cr_expect(is_same(field, &before, &after), "%s: %s", servers[i].name, field->key);
@@ -246,7 +245,7 @@ Test(servers, platform_out_is_the_platform)
     cr_expect(eq(dbl, changed.link_gb_per_s, 16));
 }
 
-/* An intercept of 0 is a measurement, too: reading the record back must not call it assumed. */
+/* An intercept of 0 is a measurement; read again, it must not count as assumed. */
 Test(servers, measured_zero_is_written)
 {
     char path[512];
