@@ -1,5 +1,5 @@
-/* Recompute grain layer: bytes moved, times and memory, against closed forms and a recurrence; what
- * it saves against stage grain, and where it does not. */
+/* Recompute grain layer: bytes moved, times and memory, against closed forms and a recurrence; its
+ * savings against stage grain, and their limits. */
 #include "common/base/log.h"
 #include "common/timeline/metrics.h"
 #include "sim/run/memory/memory.h"
@@ -18,7 +18,7 @@
 
 TestSuite(grain, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
 
-/* Tapes and temporaries that are told apart. */
+/* Tapes and temporaries that can be told apart. */
 static void set_memory(rp_test_bench *b, uint64_t tape, uint64_t temporary)
 {
     uint64_t **const arrays[] = {&b->lower.sizes.tape_bytes, &b->lower.sizes.temporary_bytes};
@@ -88,11 +88,11 @@ static rpsim_memory measure(const rp_test_bench *b)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* executor.md 1.3: every layer's input is saved in the forward. Per microbatch, with weights in
- * host memory and `layers` of them recomputed: each of these layers' outputs goes down, once. Up:
- * token ids, twice (into the first forward stage and the first layer's recompute), the labels, a
- * boundary into each other forward stage, into each other recomputed layer, and into the head's
- * stage, which at layer grain begins with the head. */
+/* executor.md 1.3: the forward saves every layer's input. Per microbatch, with weights in host
+ * memory and `layers` of them recomputed, each of these layers' outputs goes down once. Up go the
+ * token ids, twice (for the first forward stage and the first layer's recompute), the labels, and a
+ * boundary for each other forward stage, each other recomputed layer, and the head's stage, which
+ * at layer grain begins with the head. */
 Test(grain, transferred_bytes_equal_the_formula)
 {
     static const struct {
@@ -106,7 +106,7 @@ Test(grain, transferred_bytes_equal_the_formula)
         {{"roundpipe", "6,10|5,6,5", 2, 3, RP_RECOMPUTE_EARLY, 800, 10, 0, 0}, 16, 2, 3},
         {{"roundpipe", "5,5|6,5,5", 2, 3, RP_RECOMPUTE_EARLY, 800, 10, 0, 0}, 10, 2, 3},
         {{"roundpipe", "1,1,1,1|12,2,1,1", 4, 4, RP_RECOMPUTE_EARLY, 800, 10, 0, 0}, 4, 4, 4},
-        /* The embedding goes back alone: its output counts as one more. */
+        /* The embedding's backward has its own stage: its output counts too. */
         {{"roundpipe", "2,7,7|0,5,5,6,0", 3, 4, RP_RECOMPUTE_WAIT, 800, 10, 0, 0}, 17, 3, 5},
         {{"roundpipe", "0,8,8|0,5,5,6,0", 3, 4, RP_RECOMPUTE_WAIT, 800, 10, 0, 0}, 17, 3, 5},
         {{"roundpipe", "1,9|6,10,0", 3, 4, RP_RECOMPUTE_WAIT, 800, 10, 0, 0}, 11, 2, 3},
@@ -148,8 +148,8 @@ static bool moves_input(const rp_op *op)
     return rp_op_layer(op) != 0 && (op->kind == RP_OP_UPLOAD_ACT || op->kind == RP_OP_DOWNLOAD_ACT);
 }
 
-/* Each layer's input is followed from the forward through host memory to the recompute: no link of
- * any of these chains may be missing. */
+/* Follows each layer's input from the forward through host memory to the recompute; removing any
+ * link of these chains must be noticed. */
 static uint32_t count_links(const char *partition)
 {
     const setting s = {"roundpipe", partition, 6, 1, RP_RECOMPUTE_EARLY, 800, 10, 0, 0};
@@ -183,7 +183,7 @@ Test(grain, a_missing_link_of_a_layer_input_is_refused)
 {
     /* Down: within stages; up: all but the first's. */
     cr_expect(eq(u32, count_links("3,6,7|4,6,6"), 13 + 15 + 1));
-    /* The embedding goes back alone: its output goes down and comes up, too. */
+    /* With the embedding's own stage its output also goes down and up. */
     cr_expect(eq(u32, count_links("3,6,7|4,6,6,0"), 14 + 16 + 1));
 }
 
@@ -199,8 +199,8 @@ static int64_t makespan_of(const setting *s, rp_grain grain)
     return ps;
 }
 
-/* Resident weights: nothing more moves, and a unit takes as long either way. Where the recompute
- * need not wait for the gradient only the topmost layer's can use that: in between. */
+/* With resident weights nothing more moves, and a unit takes as long either way. If recompute need
+ * not wait for the gradient, only the topmost layer gains: the time is in between. */
 Test(grain, resident_pipelines_take_as_long)
 {
     uint32_t pipelines = 0;
@@ -217,7 +217,7 @@ Test(grain, resident_pipelines_take_as_long)
         int64_t early = makespan_of(&s, RP_GRAIN_STAGE);
         int64_t layer = makespan_of(&s, RP_GRAIN_LAYER);
         cr_expect(ge(i64, layer, early), "%s", s.schedule);
-        bool ordered_by_times = rp_schedules[i]->prepare != NULL; /* another order in each mode */
+        bool ordered_by_times = rp_schedules[i]->prepare != NULL; /* each mode has its own order */
         cr_expect(ordered_by_times || layer <= wait, "%s", s.schedule);
         pipelines++;
     }
@@ -229,22 +229,22 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* One microbatch on one GPU, all layers in one forward and one backward stage: executor.md 1.3 as a
- * recurrence. A boundary takes `boundary` to copy, ids an eighth of it. */
+/* A microbatch on a GPU, with all layers in a forward and a backward stage: executor.md 1.3 as a
+ * recurrence. Copies of a boundary take `boundary`, of ids an eighth. */
 static int64_t chain_ps(int64_t boundary)
 {
     int64_t forward[LAYERS + 1];
     int64_t down[LAYERS + 1] = {0}; /* [l] end of the download of layer l's output */
-    forward[0] = boundary / 8;      /* the ids are there */
+    forward[0] = boundary / 8;      /* the ids have arrived */
     for (uint32_t l = 1; l <= LAYERS; l++) {
-        /* The input of layer l has gone on its way down; that of the layer before must be down. */
+        /* Layer l's input is on its way down; that of the layer before must have arrived. */
         forward[l] = later(forward[l - 1], l > 2 ? down[l - 2] : 0) + FORWARD_PS;
         down[l] = later(forward[l], down[l - 1]) + boundary;
     }
-    int64_t head = down[LAYERS] + boundary + boundary / 8; /* its input and the labels are there */
+    int64_t head = down[LAYERS] + boundary + boundary / 8; /* input and labels have arrived */
     head += HEAD_FORWARD_PS + HEAD_BACKWARD_PS;
     int64_t gradient_down = head + boundary;
-    int64_t upload = gradient_down + boundary; /* the gradient is up again */
+    int64_t upload = gradient_down + boundary; /* the gradient has come up */
     int64_t done[LAYERS + 2];                  /* [l] backward of layer l */
     for (uint32_t l = LAYERS + 1; l-- > 1;) {
         int64_t gate = l + 2 <= LAYERS ? done[l + 2] : head;
@@ -272,9 +272,9 @@ static uint64_t largest(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* GPipe on one GPU: M microbatches' inputs wait. Stage grain: one input each, then one stage's
- * tape. Layer grain: an input per layer, then one layer's tape, without the input that it contains;
- * of the microbatch at work, inputs go as layers are done, and the head's tape first. */
+/* GPipe on a GPU: M microbatches' inputs wait. Stage grain: an input each, then a stage's tape.
+ * Layer grain: an input per layer, then a layer's tape without the input inside. The running
+ * microbatch drops inputs as layers finish, and the head's tape first. */
 static uint64_t gpipe_peak(const setting *s, const rp_sizes *sizes, rp_grain grain)
 {
     uint64_t m = s->microbatches;
@@ -318,7 +318,7 @@ Test(grain, resident_peak_equals_the_formula)
         larger += peaks[RP_GRAIN_LAYER] > peaks[RP_GRAIN_STAGE] ? 1 : 0;
     }
     cr_expect(gt(u32, smaller, 2)); /* few microbatches wait */
-    cr_expect(gt(u32, larger, 0));  /* many: their layers' inputs outweigh the tape */
+    cr_expect(gt(u32, larger, 0));  /* many: the layers' inputs outweigh the tape */
 }
 
 static uint32_t most_alive(const rp_timeline *t, uint32_t gpu, rp_buffer_kind kind)
@@ -341,10 +341,10 @@ static uint32_t most_alive(const rp_timeline *t, uint32_t gpu, rp_buffer_kind ki
     return most;
 }
 
-/* Weights in host memory: whatever the links, a GPU has one layer's tape. Of boundaries it has two
- * that have come up and, on their way down, one, the one that its layer reads and the one that its
- * layer writes. In host memory every recomputed layer has one per microbatch at the end of the
- * forwards, but the first, whose input is token ids, and the head one more. */
+/* Weights in host memory: with any link a GPU has a single layer's tape. It has two boundaries that
+ * came up, a boundary going down, and the running layer's input and output. At the end of the
+ * forwards host memory has a boundary per microbatch and recomputed layer, except for the first
+ * layer, whose input is token ids, and another for the head. */
 Test(grain, offloaded_residency)
 {
     static const double links[] = {1e9, 1e10, 1e11, 1e13, 1e15};
@@ -367,9 +367,9 @@ Test(grain, offloaded_residency)
     }
 }
 
-/* Few microbatches in flight and tapes of twenty boundaries (a decoder layer has 17 and more):
- * layer grain needs no more than stage grain on any GPU of any schedule. Backwards in two parts
- * keep all tapes for the second one: they gain nothing, and hold a layer's input twice. */
+/* With few microbatches in flight and tapes of twenty boundaries (a decoder layer has 17 and more)
+ * layer grain never needs more than stage grain. Split backwards keep all tapes for the second
+ * part: they gain nothing, and hold a layer's input twice. */
 Test(grain, needs_no_more_memory)
 {
     uint32_t checked = 0;

@@ -1,5 +1,4 @@
-/* The lowering: bytes, order, residency and form, against formulas that are written down elsewhere.
- */
+/* The lowering: bytes, order, residency and form, against formulas written elsewhere. */
 #include "common/lower/lower.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
@@ -28,7 +27,7 @@ static void end(void)
 
 TestSuite(lower, .init = begin, .fini = end, .timeout = 300);
 
-/* A run's ingredients; points into itself. */
+/* A run's inputs; points into itself. */
 typedef struct fixture {
     uint64_t weights[MAX_LAYERS + 2];
     uint64_t gradients[MAX_LAYERS + 2];
@@ -48,8 +47,7 @@ static void spread(uint32_t layers, uint32_t stages, uint32_t *out)
     }
 }
 
-/* RoundPipe with `forward` forward and `backward` backward stages, the head alone in the first one.
- */
+/* RoundPipe with `forward` and `backward` stages; the first backward stage is the head alone. */
 static void make(fixture *f, uint32_t gpus, uint32_t microbatches, uint32_t calls, uint32_t layers,
                  uint32_t forward, uint32_t backward)
 {
@@ -67,7 +65,7 @@ static void make(fixture *f, uint32_t gpus, uint32_t microbatches, uint32_t call
     f->backward[0] = fused ? layers : 0;
     if (!fused && backward > 1) {
         spread(layers, backward - 1, f->backward + 1);
-    } else if (!fused) { /* one backward stage with a forward in front: nothing is fused */
+    } else if (!fused) { /* a forward precedes the backward: nothing is fused */
         f->backward[0] = layers;
     }
     f->partition = (rp_partition){forward, f->forward, fused ? 1 : backward, f->backward};
@@ -101,7 +99,7 @@ static rp_program *lower_fixture(const fixture *f)
     return program;
 }
 
-/* Compute times by kind and stage, for engines that need some. */
+/* Compute times by kind and stage for engines. */
 static void make_costs(const rp_program *program, rpsim_compute_costs *costs)
 {
     size_t entries = (size_t)program->stage_count * RP_OP_KIND_COUNT;
@@ -145,7 +143,7 @@ static void drop_wait(rp_program *p, uint32_t op, uint32_t wait)
 }
 
 /* executor.md section 3, property 24, per iteration: up = 2 x weights of ordinary layers + weights
- * of the fused ones, per call, + accumulated gradients + M x (inputs + saved inputs + gradients);
+ * of fused layers, per call, + accumulated gradients + M x (inputs + saved inputs + gradients);
  * down = gradients per call + M x (outputs + input gradients + extra saved inputs). */
 Test(lower, transferred_bytes_equal_the_formula)
 {
@@ -160,7 +158,7 @@ Test(lower, transferred_bytes_equal_the_formula)
         for (uint32_t m = 0; m < p->microbatch_count; m++) {
             sequences += f.sequences[m];
         }
-        /* In this partition the head's stage holds the head alone; all other layers go up twice. */
+        /* The head has its own stage here; all other layers go up twice. */
         uint64_t weights = 2 * sum(f.weights, 0, layers + 1) + f.weights[layers + 1];
         uint64_t gradients = sum(f.gradients, 0, layers + 2);
         uint64_t up_params = calls * weights + (calls - 1) * gradients;
@@ -169,9 +167,8 @@ Test(lower, transferred_bytes_equal_the_formula)
         const rp_op_kind grads[] = {RP_OP_DOWNLOAD_PARAM_GRAD};
         cr_expect(eq(u64, moved(p, params, 2), 3 * up_params));
         cr_expect(eq(u64, moved(p, grads, 1), 3 * down_params));
-        /* Inputs: ids into the first forward stage and into the backward stage that begins at layer
-         * 0, labels into the head's; a boundary into each other stage; a gradient into each but the
-         * head's. */
+        /* Inputs: ids for the first forward stage and the backward stage at layer 0, labels for the
+         * head's; a boundary for each other stage; a gradient for each but the head's. */
         uint64_t up = sequences * (3 * 8 + (forward - 1 + backward - 1) * UINT64_C(64) +
                                    (backward - 1) * UINT64_C(64));
         const rp_op_kind ups[] = {RP_OP_UPLOAD_ACT, RP_OP_UPLOAD_GRAD};
@@ -184,15 +181,15 @@ Test(lower, transferred_bytes_equal_the_formula)
     }
 }
 
-/* The embedding goes back in a stage of its own: the stage before it gets what the embedding gave,
- * which the first forward stage has left in host memory. */
+/* The embedding's backward stage follows a stage that reads the embedding's output, left in host
+ * memory by the first forward stage. */
 Test(lower, an_embedding_that_goes_back_alone)
 {
     const uint32_t layers = 12;
     const uint32_t forward = 3;
     const uint32_t backward = 7; /* the head, 12 layers in 5, the embedding */
     fixture f;
-    make(&f, 3, 5, 1, layers, forward, backward - 1); /* no stage reads what its own GPU wrote */
+    make(&f, 3, 5, 1, layers, forward, backward - 1); /* no stage reads its own GPU's output */
     f.backward[backward - 1] = 0;
     f.partition.backward_count = backward;
     f.config.iterations = 1;
@@ -201,11 +198,11 @@ Test(lower, an_embedding_that_goes_back_alone)
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
         sequences += f.sequences[m];
     }
-    /* Token ids into the first and the last stage, labels; a boundary into each other forward stage
-     * and into the six backward stages above; a gradient into all but the first of these. */
+    /* Token ids for the first and last stage, labels; a boundary for each other forward stage and
+     * the six backward stages above; a gradient for all but the first of these. */
     const rp_op_kind ups[] = {RP_OP_UPLOAD_ACT, RP_OP_UPLOAD_GRAD};
     cr_expect(eq(u64, moved(p, ups, 2), sequences * (3 * 8 + (2 + 6 + 6) * UINT64_C(64))));
-    /* Outputs of the forward stages, the embedding's and those of layers 3, 5 and 10, gradients. */
+    /* Outputs of forward stages, of the embedding and layers 3, 5 and 10, gradients. */
     const rp_op_kind downs[] = {RP_OP_DOWNLOAD_ACT, RP_OP_DOWNLOAD_GRAD};
     cr_expect(eq(u64, moved(p, downs, 2), sequences * (3 + 4 + 6) * UINT64_C(64)));
     uint32_t ops = p->op_count;
@@ -228,7 +225,7 @@ Test(lower, an_embedding_that_goes_back_alone)
         }
         rp_program_destroy(p);
     }
-    /* Of each microbatch: all downloads; all uploads but those of token ids. */
+    /* Per microbatch: all downloads; all uploads except token ids. */
     cr_expect(eq(u32, refused, 5 * (3 + 4 + 2 + 6)));
 }
 
@@ -262,7 +259,7 @@ static bool waits_for(const rp_program *p, uint32_t op, rp_op_kind kind, uint32_
     return false;
 }
 
-/* The first uploads of jobs after the first step, and how many of them wait for the last layer. */
+/* First uploads of jobs after step 1, and the number that wait for the last layer. */
 static void count_fences(const rp_program *p, uint32_t *jobs_out, uint32_t *whole_out)
 {
     *jobs_out = *whole_out = 0;
@@ -280,9 +277,9 @@ static void count_fences(const rp_program *p, uint32_t *jobs_out, uint32_t *whol
     }
 }
 
-/* One process that steps synchronously: every job waits for the last layer's refresh, and the first
- * collection for the weights of the last backward stage. Neither holds of asynchronous steps, nor
- * of systems with finer waits. */
+/* A process that steps synchronously: every job waits for the last layer's refresh, and the first
+ * collection for the last backward stage's weights. Neither is true of asynchronous steps or
+ * systems with finer waits. */
 Test(lower, one_process_steps_by_itself)
 {
     for (uint32_t mode = 0; mode < 4; mode++) {
@@ -300,7 +297,7 @@ Test(lower, one_process_steps_by_itself)
         uint32_t jobs = 0;
         uint32_t whole = 0;
         count_fences(p, &jobs, &whole);
-        uint32_t with_head = 2 * 2; /* the head's stage, in two calls of two steps */
+        uint32_t with_head = 2 * 2; /* the head's stage, two calls in each of two steps */
         cr_expect(eq(u32, jobs, 2 * 2 * 7));
         cr_expect(eq(u32, whole, one && synchronous ? jobs : with_head), "%u", mode);
         uint32_t after_jobs = 0;
@@ -320,7 +317,7 @@ Test(lower, one_process_steps_by_itself)
 }
 
 /* executor.md section 3, property 18: GPUs x microbatches x forward x backward stages, sync and
- * async, one call and two. Also that pieces keep their size and that the program is valid. */
+ * async, with a call and two. Also checks the size of pieces and that programs are valid. */
 Test(lower, no_deadlock)
 {
     uint32_t runs = 0;
@@ -369,8 +366,7 @@ static bool waits_for_loss(const rp_program *p, uint32_t op, uint32_t microbatch
     return false;
 }
 
-/* A call begins when the last loss of the one before is there; a call's later rounds do not wait.
- */
+/* A call begins after the last loss of the call before; its later rounds do not wait. */
 Test(lower, rounds_of_a_call_follow_without_the_loss)
 {
     for (uint32_t rounds = 0; rounds <= 3; rounds++) {
@@ -413,7 +409,7 @@ Test(lower, text_round_trip)
     rp_program_destroy(p);
 }
 
-/* The validator follows tensors through their transfers: any boundary's missing link is noticed. */
+/* The validator follows tensors through transfers: it notices any missing link. */
 Test(lower, a_missing_transfer_wait_is_refused)
 {
     static const rp_op_kind kinds[] = {RP_OP_UPLOAD_ACT, RP_OP_UPLOAD_GRAD, RP_OP_DOWNLOAD_ACT,
@@ -442,7 +438,7 @@ Test(lower, a_missing_transfer_wait_is_refused)
     }
 }
 
-/* Wrong combinations of schedule and placement say what is valid. */
+/* Messages about wrong combinations of schedule and placement name the valid values. */
 Test(lower, placements_that_do_not_fit)
 {
     fixture f;

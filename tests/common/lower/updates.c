@@ -1,6 +1,6 @@
-/* The optimizer on the GPU: bytes, order and step times in closed form. Adam moves 28 B per
- * parameter in one pass: it reads an fp16 gradient (2) and fp32 master, m and v (12), and writes
- * the last three (12) and the fp16 weight (2). */
+/* The optimizer on the GPU: bytes, order and step times in closed form. In a pass Adam moves 28 B
+ * per parameter: it reads an fp16 gradient (2) and fp32 master, m and v (12), and writes the last
+ * three (12) and the fp16 weight (2). */
 #include "common/lower/lower.h"
 #include "common/schedule/build.h"
 #include "sim/engine/hardware_engine.h"
@@ -34,7 +34,7 @@ static void end(void)
 
 TestSuite(lower_updates, .init = begin, .fini = end, .timeout = 60);
 
-/* Of a layer: 100 parameters; embedding and head: `table_parameters`. */
+/* 100 parameters per layer; `table_parameters` in embedding and head. */
 static void set_parameters(uint64_t table_parameters)
 {
     for (uint32_t i = 0; i < LAYERS + 2; i++) {
@@ -43,7 +43,7 @@ static void set_parameters(uint64_t table_parameters)
     }
 }
 
-/* Nothing but compute and updates takes time: boundaries have no bytes. */
+/* Only compute and updates take time: boundaries have no bytes. */
 static rp_program *make(const char *name, uint32_t gpus, uint32_t microbatches, bool asynchronous,
                         bool tied)
 {
@@ -82,7 +82,7 @@ static rp_program *make(const char *name, uint32_t gpus, uint32_t microbatches, 
     return program;
 }
 
-/* Picoseconds that a run takes where GPU memory moves a byte in `ps_per_byte`. */
+/* A run's picoseconds if GPU memory moves a byte in `ps_per_byte`. */
 static int64_t run(const rp_program *program, double ps_per_byte)
 {
     static const rp_machine machine = {
@@ -104,7 +104,7 @@ static int64_t run(const rp_program *program, double ps_per_byte)
     return last;
 }
 
-/* Bytes of a GPU's updates in one step; every step must have as many. */
+/* Bytes of a GPU's updates per step; all steps must be equal. */
 static uint64_t updated(const rp_program *p, uint32_t gpu)
 {
     uint64_t bytes[STEPS] = {0};
@@ -120,7 +120,7 @@ static uint64_t updated(const rp_program *p, uint32_t gpu)
     return bytes[0];
 }
 
-/* A pipeline's GPU updates what it holds; data parallel, each GPU its share of everything. */
+/* A pipeline's GPU updates its own weights, a data-parallel GPU its share of all. */
 Test(lower_updates, bytes)
 {
     set_parameters(500);
@@ -144,8 +144,8 @@ Test(lower_updates, bytes)
     }
 }
 
-/* The table of a tied head is one parameter where embedding and head meet, and a copy each where
- * they do not. */
+/* A tied head's table is a single parameter if embedding and head are on the same GPU, else a copy
+ * each. */
 Test(lower_updates, tied_heads)
 {
     set_parameters(500);
@@ -161,7 +161,7 @@ Test(lower_updates, tied_heads)
     rp_program_destroy(p);
 }
 
-/* Weights and optimizer in host memory: the host steps. */
+/* The host steps weights and optimizer in its memory. */
 Test(lower_updates, none_where_the_host_steps)
 {
     static const char *const names[] = {"mobius", "zero-offload", "zero-infinity", "fsdp-offload"};
@@ -173,8 +173,8 @@ Test(lower_updates, none_where_the_host_steps)
     }
 }
 
-/* GPipe without recompute, P equal stages: (M + P - 1) (F + B) until GPU 0 has done its last
- * backward; GPU p has done its own p B earlier and updates meanwhile. */
+/* GPipe without recompute, P equal stages: (M + P - 1) (F + B) until GPU 0's last backward. GPU p
+ * ends its own p B earlier, and updates meanwhile. */
 Test(lower_updates, step_of_a_pipeline)
 {
     const uint32_t gpus = 4;
@@ -205,7 +205,7 @@ Test(lower_updates, step_of_a_pipeline)
     cr_expect(gt(u32, slowest_seen[3], 0));
 }
 
-/* One GPU has nobody to hide behind, with a barrier or without. */
+/* A single GPU hides no update, with or without a barrier. */
 Test(lower_updates, step_of_one_gpu)
 {
     set_parameters(500);
@@ -217,7 +217,7 @@ Test(lower_updates, step_of_one_gpu)
     }
 }
 
-/* Data parallel: the shards are stepped after the last reduction. */
+/* Data parallel: shards step after the last reduction. */
 Test(lower_updates, step_of_zero2)
 {
     set_parameters(500);
