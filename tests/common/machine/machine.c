@@ -9,7 +9,7 @@ TestSuite(machine, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .time
 
 #define GPUS 4u
 
-/* Queues 2 * gpu: uploads; 2 * gpu + 1: downloads. The rate of each that is in `busy`. */
+/* Rates of the queues in `busy`: 2 * gpu uploads, 2 * gpu + 1 downloads. */
 static void rates(const rp_machine *m, uint32_t busy, double rates_out[2 * GPUS])
 {
     rp_queue queues[2 * GPUS] = {0};
@@ -43,8 +43,9 @@ static void expect_rates(const rp_machine *m, uint32_t busy, const double expect
     }
 }
 
-/* Two GPUs per switch, links of 20 GB/s, uplinks of 24 GB/s: alone a GPU has its link, two of one
- * switch half the uplink each, two of different switches their links. Directions share nothing. */
+/* Two GPUs per switch, links of 20 GB/s, uplinks of 24 GB/s: a GPU alone has its link, two of the
+ * same switch half the uplink each, two of different switches their links. Directions share
+ * nothing. */
 Test(machine, an_uplink_is_shared_by_its_switch_only)
 {
     rp_machine m = {.upload_Bps = 20e9,
@@ -62,7 +63,7 @@ Test(machine, an_uplink_is_shared_by_its_switch_only)
     expect_rates(&m, 0x05, (double[2 * GPUS]){20e9, 0, 20e9});
 }
 
-/* The rest of the uplink behind a slow link goes to the others; DRAM is shared by all of them. */
+/* A slow link leaves the rest of the uplink to others; all share DRAM. */
 Test(machine, max_min_over_uplink_and_dram)
 {
     const double scale[GPUS] = {0.25, 1, 1, 1};
@@ -73,8 +74,8 @@ Test(machine, max_min_over_uplink_and_dram)
                     .switch_Bps = 24e9,
                     .link_scale = scale};
     expect_rates(&m, 0x55, (double[2 * GPUS]){5e9, 0, 9.5e9, 0, 9.5e9, 0, 20e9});
-    m.dram_Bps = 35e9; /* the last switch has one GPU, which gets what the others leave */
+    m.dram_Bps = 35e9; /* the last switch's only GPU gets the rest */
     expect_rates(&m, 0x55, (double[2 * GPUS]){5e9, 0, 9.5e9, 0, 9.5e9, 0, 11e9});
-    m.dram_Bps = 25e9; /* less than a fair share of the uplink: only the slow link is below */
+    m.dram_Bps = 25e9; /* only the slow link is below a fair share of the uplink */
     expect_rates(&m, 0x55, (double[2 * GPUS]){5e9, 0, 20e9 / 3, 0, 20e9 / 3, 0, 20e9 / 3});
 }

@@ -1,5 +1,5 @@
-/* Flows that share links: golden scenarios, the slow reference, what max-min fairness means, and
- * the rules about time and order that common/machine/network/network.h promises. */
+/* Flows that share links: golden scenarios, the slow reference, max-min fairness, and the rules of
+ * time and order in common/machine/network/network.h. */
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "tests/support/assertions.h"
@@ -36,7 +36,7 @@ static void end(void)
 
 TestSuite(network, .init = begin, .fini = end, .timeout = 500);
 
-/* ---- The slow reference ---------------------------------------------------------------------- */
+/* ---- the slow reference ---------------------------------------------------------------------- */
 
 static double worst_difference(void)
 {
@@ -88,9 +88,9 @@ Test(network, random_networks_equal_the_reference_b)
     compare_with_reference(20261121);
 }
 
-/* ---- variants that may not matter ------------------------------------------------------------ */
+/* ---- variants without effect ----------------------------------------------------------------- */
 
-/* Runs `variant` and the plain form of random networks; ends may differ by `slack_ticks`. */
+/* Runs random networks in the form `variant` and plainly; ends may differ by `slack_ticks`. */
 static void compare_with_plain(rp_flows_variant variant, int64_t slack_ticks)
 {
     static int64_t plain_ticks[RP_TEST_MAX_FLOWS];
@@ -120,7 +120,7 @@ Test(network, order_of_starts_at_one_instant_does_not_matter)
     compare_with_plain(RP_FLOWS_REVERSED, 0);
 }
 
-/* Alone, a flow's service is counted from its own start: other roundings, hence the slack. */
+/* A flow alone counts its service from its own start: other roundings, hence the slack. */
 Test(network, grouping_does_not_change_ends)
 {
     compare_with_plain(RP_FLOWS_ALONE, 100);
@@ -144,10 +144,8 @@ Test(network, completions_are_in_order_of_time_and_start)
     }
 }
 
-/* Every build computes the same ticks: one number for all of them, made by the release build. A
- * change of the arithmetic in common/machine/network/rates.c changes it; a compiler or its flags
- * must not.
- */
+/* Every build computes the same ticks, a number made by the release build. Changes of arithmetic in
+ * common/machine/network/rates.c change it; compilers and flags must not. */
 Test(network, every_build_gives_the_same_ticks)
 {
     rp_random random = {8};
@@ -162,14 +160,14 @@ Test(network, every_build_gives_the_same_ticks)
     cr_expect(eq(u64, hash, UINT64_C(5347725827358560110)));
 }
 
-/* ---- Max-min fairness, conservation: at every event of random networks ----------------------- */
+/* ---- max-min fairness, conservation: at every event of random networks ----------------------- */
 
 typedef struct observed {
     rp_network *network;
     uint32_t routes[RP_TEST_MAX_FLOWS];
     bool active[RP_TEST_MAX_FLOWS];
     double load[RP_TEST_MAX_LINKS];    /* bytes per second */
-    double fastest[RP_TEST_MAX_LINKS]; /* of the flows on the link */
+    double fastest[RP_TEST_MAX_LINKS]; /* of the link's flows */
     uint32_t on_link[RP_TEST_MAX_LINKS];
     double carried[RP_TEST_MAX_LINKS]; /* integral of the load */
     int64_t busy_ticks[RP_TEST_MAX_LINKS];
@@ -193,7 +191,7 @@ static void measure_loads(observed *o)
     }
 }
 
-/* The definition: no link over its capacity, and each flow has a full link on which none is
+/* By definition no link exceeds its capacity, and each flow has a full link on which no flow is
  * faster. */
 static void check_max_min(const observed *o)
 {
@@ -249,7 +247,7 @@ static void pass_time(observed *o, int64_t to_ticks)
     }
 }
 
-/* Passes events up to `to_ticks`, and half-way between events too. */
+/* Passes events up to `to_ticks`, and points halfway between. */
 static void pass_until(observed *o, int64_t to_ticks)
 {
     int64_t next_ticks = 0;
@@ -290,7 +288,7 @@ static void observe_run(observed *o)
     check_usage(o);
 }
 
-/* At the end the integral is the sum of what was sent, to the byte. */
+/* In the end the integral equals the sent bytes exactly. */
 static void check_conservation(observed *o)
 {
     for (uint32_t l = 0; l < flows->link_count; l++) {

@@ -1,5 +1,4 @@
-/* The network's rules about time, order, routes and mistakes, on networks small enough to work out
- * by hand. */
+/* The network's rules of time, order, routes and mistakes, on networks solved by hand. */
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/machine/network/network.h"
@@ -100,7 +99,7 @@ Test(network_rules, nothing_to_send_ends_at_once)
     cr_expect(eq(dbl, rp_network_usage(network, 0).bytes, 100));
 }
 
-/* Equal ends come in the order of the starts, whatever the routes. */
+/* Equal ends come in the order of starts, whatever the routes. */
 Test(network_rules, ties_go_by_the_order_of_starts)
 {
     create(3);
@@ -113,7 +112,7 @@ Test(network_rules, ties_go_by_the_order_of_starts)
     expect_none();
 }
 
-/* 1 byte at 25e9 bytes/s takes 40 ps; at the fastest link 1e-6 ps, which rounds to none. */
+/* 1 byte at 25e9 bytes/s takes 40 ps; on the fastest link 1e-6 ps, rounded to 0. */
 Test(network_rules, ends_are_rounded_to_the_nearest_tick_and_never_before_the_start)
 {
     double capacities[] = {1e18, 3e12};
@@ -127,7 +126,7 @@ Test(network_rules, ends_are_rounded_to_the_nearest_tick_and_never_before_the_st
     expect_none();
 }
 
-/* A flow that starts when another one ends does not meet it. */
+/* A flow that starts as another ends never meets it. */
 Test(network_rules, an_end_comes_before_a_start_of_the_same_instant)
 {
     create(1);
@@ -143,7 +142,7 @@ Test(network_rules, an_end_comes_before_a_start_of_the_same_instant)
     cr_expect(eq(i64, rp_network_usage(network, 0).busy_ticks, 120000));
 }
 
-/* Completions are kept while the clock moves on. */
+/* Completions are kept as the clock moves on. */
 Test(network_rules, completions_wait_until_they_are_popped)
 {
     create(1);
@@ -159,7 +158,7 @@ Test(network_rules, completions_wait_until_they_are_popped)
     expect_none();
 }
 
-/* Three flows on one link, one of them also on a narrow one: 5, and (25 - 5) / 2 each. */
+/* Three flows on a link, one also on a narrow link: 5, and (25 - 5) / 2 each. */
 Test(network_rules, the_narrow_flow_leaves_the_rest_to_the_others)
 {
     double capacities[] = {25e9, 5e9};
@@ -183,10 +182,9 @@ Test(network_rules, the_narrow_flow_leaves_the_rest_to_the_others)
     cr_expect(eq(i64, usage.busy_ticks, 2 * PS_PER_MS));
 }
 
-/* A link that its groups together cannot fill limits nobody; once another group comes, it does.
- * Link 1 (30) is first shared with link 0 (100), then empty, then has a group that link 2 limits to
- * 10, and then is shared again: 10 for that one, 20 for the other, 80 for what is on link 0 alone.
- */
+/* A link that its groups cannot fill together limits nobody until another group comes. Link 1 (30)
+ * is first shared with link 0 (100), then empty, then has a group that link 2 limits to 10, and is
+ * then shared again: 10 for that group, 20 for the other, 80 for flows on link 0 only. */
 Test(network_rules, a_wide_link_limits_when_it_gets_full)
 {
     double capacities[] = {100e9, 30e9, 10e9};
@@ -226,12 +224,12 @@ Test(network_rules, a_set_of_links_is_one_route)
         }
     }
     uint32_t last = route(1, 15, 0);
-    cr_expect(eq(u32, last, 2 + 120)); /* 120 pairs, of which one was there */
+    cr_expect(eq(u32, last, 2 + 120)); /* 120 pairs; one flow was there before */
     cr_expect(eq(u32, route(2, 3, 7), 0));
 }
 
-/* 300 flows, at least two at any time, on one route for minutes: the group starts its count again,
- * and its ends are those of the reference. */
+/* 300 flows, always at least two, on one route for minutes: the group restarts its count, and ends
+ * equal the reference's. */
 Test(network_rules, a_group_that_is_never_empty_stays_exact)
 {
     static slow_flow flows[300];
@@ -258,7 +256,7 @@ Test(network_rules, a_group_that_is_never_empty_stays_exact)
     expect_none();
 }
 
-/* Later than int64 can say is never. */
+/* An end beyond int64 never comes. */
 Test(network_rules, an_end_beyond_the_clock_never_comes)
 {
     double capacity = RP_MIN_CAPACITY;

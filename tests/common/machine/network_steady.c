@@ -1,6 +1,6 @@
-/* Steady traffic over links of very different capacity: an end makes the next flow start, as in a
- * pipeline, and after every event all rates are those of the slow reference's filling from zero.
- * Most links cannot be full here, and which can changes all the time. */
+/* Steady traffic over links of very different capacity. As in a pipeline, each end starts the next
+ * flow, and after every event all rates equal the slow reference's, filled from zero. Most links
+ * can never be full here, and the set that can changes all the time. */
 #include "common/base/mem.h"
 #include "common/machine/network/network.h"
 #include "tests/reference/slow_flows.h"
@@ -32,12 +32,12 @@ typedef struct traffic {
     uint32_t route_count;
     int links[MAX_ROUTES][MAX_HOPS];
     int link_counts[MAX_ROUTES];
-    uint32_t routes[MAX_ROUTES]; /* the network's numbers; equal sets share one */
+    uint32_t routes[MAX_ROUTES]; /* the network's numbers, shared by equal sets */
     uint32_t most;               /* flows at a time */
     rp_network *network;
-    slow_flow flows[MAX_FLOWS]; /* a place per flow that is under way */
+    slow_flow flows[MAX_FLOWS]; /* a place per running flow */
     uint32_t route_of[MAX_FLOWS];
-    uint32_t shared; /* events at which two flows had different bottlenecks */
+    uint32_t shared; /* events with flows of different bottlenecks */
 } traffic;
 
 /* Powers of two, or within one decade, or within six. */
@@ -91,7 +91,7 @@ static void draw(traffic *t, uint64_t seed)
     }
 }
 
-/* Sizes that take milliseconds over the route's narrowest link, some of them equal. */
+/* Milliseconds over the route's narrowest link; some sizes are equal. */
 static void start(traffic *t, uint32_t place, int64_t now_ps)
 {
     uint32_t route = rp_random_between(&t->random, 0, t->route_count - 1);
@@ -149,7 +149,7 @@ static void pass_events(traffic *t)
             now_ps = done.time_ticks;
         }
         start_some(t, now_ps);
-        if (rp_network_next(t->network) > now_ps) { /* not in the middle of several ends */
+        if (rp_network_next(t->network) > now_ps) { /* not between simultaneous ends */
             compare(t);
         }
     }

@@ -1,5 +1,5 @@
-/* Root complexes, sockets, DRAM and nodes: closed forms, and random programs at the extremes, where
- * a topology must not change a bit. */
+/* Root complexes, sockets, DRAM and nodes: closed forms, and random programs on extreme topologies,
+ * which must not change a bit. */
 #include "tests/support/assertions.h"
 #include "tests/support/lowered_bench.h"
 #include "tests/support/run_tool.h"
@@ -12,7 +12,7 @@ TestSuite(machine_topology, .init = rp_test_tool_begin, .fini = rp_test_tool_end
 /* ---- closed forms ---------------------------------------------------------------------------- */
 
 #define GPUS 8u
-#define OPS 4u /* of each queue: parameter pieces, or gradient downloads */
+#define OPS 4u /* of each queue: parameter pieces, or gradients down */
 
 /* Queue 2 * gpu uploads, queue 2 * gpu + 1 downloads, four ops each. */
 typedef struct net {
@@ -52,7 +52,7 @@ static uint32_t route_of(const net *n, uint32_t op)
     return n->routes.of_op != NULL ? n->routes.of_op[op] : n->routes.of_queue[op / OPS];
 }
 
-/* The rates of ops that flow together, in GB/s. */
+/* Rates of ops that run together, in GB/s. */
 static void expect(const rp_machine *m, uint32_t count, const uint32_t *ops, const double *expected)
 {
     net n;
@@ -68,7 +68,7 @@ static void expect(const rp_machine *m, uint32_t count, const uint32_t *ops, con
     rp_network_destroy(n.network);
 }
 
-/* Piece `piece` of an upload to a GPU, and a gradient on its way down. */
+/* Piece `piece` of an upload to a GPU, and a gradient going down. */
 #define UPLOAD(gpu, piece) (2u * (gpu)*OPS + (piece))
 #define DOWNLOAD(gpu, piece) ((2u * (gpu) + 1u) * OPS + (piece))
 #define EXPECT(machine, ops, rates) expect(machine, sizeof(ops) / sizeof(uint32_t), ops, rates)
@@ -93,8 +93,8 @@ Test(machine_topology, a_root_complex_is_shared_by_its_switches)
     EXPECT(&m, ((uint32_t[]){UPLOAD(0, 0), DOWNLOAD(1, 0)}), ((double[]){20, 20}));
 }
 
-/* Both directions of a link do 0.75 times what each does alone: of a GPU's, a switch's, a root
- * complex's; what one direction does not need is left to the other. */
+/* Both directions of a link together do 0.75 times their sum, on links of GPUs, switches and root
+ * complexes. Either direction may use the other's rest. */
 Test(machine_topology, directions_slow_each_other)
 {
     rp_machine m = base;
@@ -138,8 +138,8 @@ Test(machine_topology, peers_slow_each_other)
     rp_network_destroy(n.network);
 }
 
-/* Two sockets with four GPUs each, 12 GB/s from one to the other. Pieces of GPU 0 alternate between
- * socket 0 and 1, those of GPU 1 between 1 and 0. */
+/* Two sockets of four GPUs, with 12 GB/s between them. Pieces of GPU 0 alternate between socket 0
+ * and 1, of GPU 1 between 1 and 0. */
 Test(machine_topology, weights_are_interleaved_over_sockets)
 {
     rp_machine m = base;
@@ -158,7 +158,7 @@ Test(machine_topology, weights_are_interleaved_over_sockets)
     EXPECT(&m, ((uint32_t[]){UPLOAD(0, 1), UPLOAD(1, 0), UPLOAD(4, 0)}), ((double[]){20, 20, 20}));
 }
 
-/* 30 GB/s of DRAM in each of two sockets, for GPUs of both; the links between sockets are wide. */
+/* Two sockets have 30 GB/s of DRAM each, for all GPUs; links between sockets are wide. */
 Test(machine_topology, dram_belongs_to_a_socket)
 {
     rp_machine m = base;
@@ -172,8 +172,8 @@ Test(machine_topology, dram_belongs_to_a_socket)
     cr_expect(eq(u32, rp_machine_shared_count(&m, GPUS, RP_SHARED_INTERSOCKET), 0));
 }
 
-/* Two nodes of four GPUs, ports of 9 GB/s: reading node 1 from node 0 takes the way out of node 1
- * and the way into node 0. Three nodes: both ports limit. */
+/* Two nodes of four GPUs, ports of 9 GB/s: reading node 1 from node 0 uses node 1's port out and
+ * node 0's port in. Three nodes: both ports limit. */
 Test(machine_topology, nodes_read_each_other_over_the_network)
 {
     rp_machine m = base;
@@ -198,8 +198,8 @@ static uint64_t run_hash(rp_test_bench *b, const rp_machine *m)
     return rp_timeline_hash(b->timeline);
 }
 
-/* A topology whose links carry more than all that can come changes no bit, however many sockets
- * there are: host work is done in equal parts by all of them. */
+/* Links wide enough for all traffic change no bit. With any number of sockets host work is split
+ * equally. */
 Test(machine_topology, wide_links_change_nothing)
 {
     rp_random random = {4090};
@@ -222,7 +222,7 @@ Test(machine_topology, wide_links_change_nothing)
         wide.gpus_per_node = gpus;
         wide.local_memory = true;
         cr_assert(eq(u64, run_hash(&b, &wide), plain), "case %u: local memory", i);
-        if (gpus % 2 == 0) { /* two nodes, each with half of the host's rate */
+        if (gpus % 2 == 0) { /* two nodes with half of the host's rate each */
             wide.gpus_per_node = gpus / 2;
             wide.host_Bps = base.host_Bps / 2;
             cr_assert(eq(u64, run_hash(&b, &wide), plain), "case %u: two nodes", i);
@@ -244,8 +244,8 @@ Test(machine_topology, wide_links_change_nothing)
     cr_expect(gt(u32, slower[2], 40));
 }
 
-/* Host ops take as long on any number of sockets; DRAM of less than the host's rate is the limit,
- * and a DMA at the same time takes its share. */
+/* Host ops take as long on any number of sockets. DRAM below the host's rate limits them, and a
+ * simultaneous DMA takes its share. */
 Test(machine_topology, host_ops_share_dram_with_transfers)
 {
     rp_test_bench b;
