@@ -1,5 +1,5 @@
-/* The page of a small timeline, read back: its ops to the picosecond, causes and critical path
- * worked out by hand, escaped text, and what it says where it knows less. */
+/* A small timeline's page, read back: ops to the picosecond, causes and critical path by hand,
+ * escaped text, and notes about unknown data. */
 #include "common/page/page.h"
 #include "common/timeline/timeline_rows.h"
 #include "common/timeline/walk.h"
@@ -19,7 +19,7 @@
 
 static rp_program *program;
 static rp_timeline *timeline;
-static char *text; /* of the last page written */
+static char *text; /* of the latest page */
 static size_t length;
 
 static void begin(void)
@@ -61,7 +61,7 @@ static void write_runs(const rp_page_run *runs, uint32_t count)
 
 /* ---- reading it back ------------------------------------------------------------------------- */
 
-/* The text of the script element with this id, up to its end. */
+/* Text of the script element with this id, up to its end. */
 static const char *element(const char *id, size_t *length_out)
 {
     char name[64];
@@ -130,7 +130,7 @@ static void read_numbers(const char *id, numbers *out)
     }
 }
 
-/* The column's place among those of the page. */
+/* The column's index in the page. */
 static const int64_t *column(const json_t *head, const numbers *n, const char *name)
 {
     const json_t *names = json_object_get(head, "columns");
@@ -159,7 +159,7 @@ static void expect_times(const json_t *head, const numbers *n, int64_t unit_ps)
     }
 }
 
-/* Starts and ends of make_program.c: an op's cause is what ended last of the op before it and its
+/* Starts and ends of make_program.c: an op's cause is the last to end of its predecessor and its
  * waits. */
 Test(page, ops_and_causes_are_read_back)
 {
@@ -187,7 +187,7 @@ Test(page, ops_and_causes_are_read_back)
     json_decref(head);
 }
 
-/* From 0 to the makespan of 8500 ns; between 4100.003 and 4200 ns, and before 1100 ns, no op runs.
+/* From 0 to the makespan of 8500 ns; no op runs between 4100.003 and 4200 ns, and before 1100 ns.
  */
 Test(page, critical_path_is_whole)
 {
@@ -217,8 +217,8 @@ Test(page, critical_path_is_whole)
     json_decref(head);
 }
 
-/* Buffers of make_program.c: 1000 bytes each, GPU 0 from op 0 to 2 and from 1 to 3, GPU 1 from op 4
- * to 5 and from 6 to 7; 500 bytes on the host during op 8. */
+/* Buffers of make_program.c: 1000 bytes each, on GPU 0 from op 0 to 2 and 1 to 3, on GPU 1 from op
+ * 4 to 5 and 6 to 7; 500 bytes on the host during op 8. */
 Test(page, memory_is_that_of_the_buffers)
 {
     static const int64_t steps[][3] = {/* place, time, bytes from then on */
@@ -252,7 +252,7 @@ Test(page, memory_is_that_of_the_buffers)
     json_decref(head);
 }
 
-/* A run that takes other bytes than its buffers says which: they are the page's figure then. */
+/* A run that takes other bytes than its buffers names them, and the page shows them. */
 Test(page, the_figure_of_memory_is_what_the_run_takes)
 {
     static const uint64_t peaks[] = {1500, 2500};
@@ -288,7 +288,7 @@ Test(page, long_runs_are_counted_in_nanoseconds)
     json_decref(head);
 }
 
-/* A timeline that was read without its program has no waits. */
+/* A timeline read without its program has no waits. */
 Test(page, unknown_causes_are_left_out)
 {
     rp_timeline_row rows[2] = {{.op = {.kind = RP_OP_FORWARD}, .end_ps = 10},
@@ -306,7 +306,7 @@ Test(page, unknown_causes_are_left_out)
     rp_read_timeline_fini(&read);
 }
 
-/* Nothing that a user names can end an element or begin one. */
+/* No text of a user can begin or end an element. */
 Test(page, text_is_escaped)
 {
     static const char evil[] = "</script></title><script>alert(\"&amp;\")</script>";
