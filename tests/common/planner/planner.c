@@ -1,5 +1,5 @@
 /* The planner: golden examples, the independent slow reference (tests/reference/slow_planner.c) on
- * random instances, exhaustive search on small ones, the paper's stage counts, bad inputs. */
+ * random instances, exhaustive search on small instances, the paper's stage counts, bad inputs. */
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
@@ -107,14 +107,14 @@ Test(planner, golden_examples)
 
 /* ---- random instances ------------------------------------------------------------------------ */
 
-/* Sanitized builds are slower; the acceptance's number runs in the release build. */
+/* Sanitized builds are slower; the release build runs the acceptance's number. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define INSTANCES 1000u
 #else
 #define INSTANCES 4000u
 #endif
 
-/* Counts of the awkward cases that came up; a test that never meets them proves little. */
+/* Counts awkward cases; a test that never meets them proves little. */
 typedef struct coverage {
     uint32_t modes[3];
     uint32_t raised;
@@ -137,7 +137,7 @@ typedef struct instance {
 static const uint32_t tolerances[][2] = {{1, 1},    {11, 10}, {5, 4}, {15, 10},
                                          {131, 97}, {2, 1},   {4, 1}, {1100000, 1000000}};
 
-/* Times: coarse ones make ties, a heavy head makes everything else small. */
+/* Coarse times make ties; a heavy head makes all else small. */
 static void draw_times(rp_random *random, slow_plan_input *in)
 {
     static const uint32_t ranges[] = {1, 3, 10, 100, 100000};
@@ -159,11 +159,12 @@ static void draw_times(rp_random *random, slow_plan_input *in)
         in->b[in->layers - 1] = 3 * (int64_t)factor * most;
     }
     if (rp_random_between(random, 0, 9) == 0) {
-        in->b[0] = 0; /* forward longer than backward: allowed, if odd */
+        in->b[0] = 0; /* forward longer than backward: odd but allowed */
     }
 }
 
-/* Memory regimes: none binds, a few layers fit, one layer does not, no limit to speak of, zero. */
+/* Memory regimes: none binds, a few layers fit, a layer does not fit, practically no limit, zero.
+ */
 static void draw_bytes(rp_random *random, slow_plan_input *in)
 {
     uint32_t most = rp_random_between(random, 0, 1) == 0 ? 7 : 1000000;
@@ -318,7 +319,7 @@ Test(planner, random_instances_equal_the_reference)
     cr_expect(gt(u32, covered.long_lists, INSTANCES / 40));
 }
 
-/* Greedy packing needs the fewest stages of all ways to cut the layers, under every cap. */
+/* Under every cap greedy packing needs the fewest stages of all cuts. */
 Test(planner, greedy_is_minimal)
 {
     rp_random random = {7};
@@ -361,7 +362,7 @@ static rp_plan plan_model(const char *model_name, bool limited, rp_partition *pa
     return plan;
 }
 
-/* planner.md 3: where the number of stages agrees with the published partitions. */
+/* planner.md 3: counts of stages that agree with published partitions. */
 Test(planner, published_stage_counts)
 {
     static const struct {
@@ -392,7 +393,7 @@ Test(planner, published_stage_counts)
     }
 }
 
-/* planner.md 3: the counts that are not the published ones. */
+/* planner.md 3: counts that differ from the published. */
 Test(planner, counts_that_differ_from_the_published)
 {
     rp_partition partition;
@@ -402,7 +403,7 @@ Test(planner, counts_that_differ_from_the_published)
     cr_expect(eq(u32, plan_model("qwen3-32b", false, &partition).forward_count, 16));
 }
 
-/* Sizes: golden example qwen3_1p7b_4090 lists the bytes of this model's layers. */
+/* Sizes: golden example qwen3_1p7b_4090 lists the bytes of the model's layers. */
 Test(planner, bytes_of_layers)
 {
     rp_model model;
@@ -486,7 +487,7 @@ Test(planner, bad_inputs_are_refused)
     expect_refused(&bad, "bytes of all layers");
 }
 
-/* Numbers at the ends of their ranges: nothing overflows (the sanitizers look). */
+/* Numbers at the ends of their ranges never overflow (the sanitizers check). */
 Test(planner, extreme_numbers)
 {
     static const int64_t longest[] = {INT64_MAX};
@@ -494,7 +495,7 @@ Test(planner, extreme_numbers)
     rp_plan_input input = small_input(longest, biggest, 1);
     rp_plan plan;
     input.mode = RP_PLAN_INFER;
-    input.memory_limit = 0; /* a limit like any other: raised */
+    input.memory_limit = 0; /* an ordinary limit: raised */
     input.tolerance_num = UINT32_MAX;
     input.tolerance_den = 1;
     cr_assert(eq(int, rp_plan_make(&input, arena, &plan, NULL), RP_OK));
@@ -512,7 +513,7 @@ Test(planner, extreme_numbers)
     cr_expect(not(plan.limit_raised));
 }
 
-/* As many layers as there may be, of which many windows fit; all fields by hand. */
+/* The most layers allowed, with many that fit a window; all fields by hand. */
 Test(planner, longest_list)
 {
     uint32_t layers = RP_PLAN_MAX_LAYERS;
@@ -528,7 +529,7 @@ Test(planner, longest_list)
     rp_plan_candidate *list = NULL;
     uint32_t count = 0;
     cr_assert(eq(int, rp_plan_make(&input, arena, &plan, NULL), RP_OK));
-    /* 65537 times 1 and once 10000, in caps up to 11000. Six groups never hold the ones, so that
+    /* 65537 times 1 and once 10000, in caps up to 11000. Six groups never hold all layers of 1, so
      * they take seven and the head an eighth, unless seven hold all: 75537 <= 7 * 10791. */
     cr_expect(eq(u32, plan.total_stages, 14));
     cr_expect(eq(i64, plan.max_stage_workload, 10791));

@@ -1,5 +1,5 @@
 /* Plans from computed cost tables: every model on every platform, as rpplan prints them, against
- * the slow reference, and as rpsim --partition auto takes them. */
+ * the slow reference, and as used by rpsim --partition auto. */
 #include "common/inputs/load/platforms.h"
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"
@@ -28,8 +28,8 @@ static json_t *run_rpplan(const char *model, const char *platform)
     return root;
 }
 
-/* planner.md 1 and executor.md 1.9, written down again: fp16 weights and gradients, the backward
- * with its recompute, 0.6 of the GPU memory, tolerance 1.1. */
+/* planner.md 1 and executor.md 1.9, coded again: fp16 weights and gradients, the backward with its
+ * recompute, 0.6 of the GPU memory, tolerance 1.1. */
 static void describe(const rp_model *model, const rp_costs *costs, const rp_platform *platform,
                      slow_plan_input *in)
 {
@@ -101,7 +101,7 @@ static void expect_plan(const char *model_name, const char *platform_name)
              "auto --intervals off --format csv",
              model_name, platform_name);
     rp_csv rows = rp_test_tool_table("rpsim", rp_test_rpsim_well(line).output, ',');
-    rp_partition partition; /* a run's head computes its loss in chunks, the table's does not */
+    rp_partition partition; /* only a run's head computes its loss in chunks */
     rp_costs of_run;
     const char *text = NULL;
     cr_assert(
@@ -133,7 +133,7 @@ Test(planner_platforms, every_model_on_every_platform)
     }
 }
 
-/* The table says what its times are: measured, moved from another GPU, or a roofline. */
+/* The table names the source of its times: measured, moved from another GPU, or a roofline. */
 Test(planner_platforms, the_source_of_times_is_said)
 {
     static const struct {
