@@ -1,4 +1,4 @@
-/* Texts of programs with a mistake each: base.txt, edited as tests/bad/programs/expected.tsv says.
+/* Programs' texts with a mistake each: base.txt with the edits of tests/bad/programs/expected.tsv.
  */
 #include "common/base/log.h"
 #include "common/formats/csv.h"
@@ -22,7 +22,7 @@ static const char *cell(const rp_csv *table, uint32_t row, const char *header)
     return rp_csv_cell(table, row, column);
 }
 
-/* Adds `text` with its escapes \n, \r, \t, \\ and \xNN replaced. */
+/* Adds `text`, replacing the escapes \n, \r, \t, \\ and \xNN. */
 static size_t put_escaped(char *out, const char *text)
 {
     static const char escapes[][2] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'}, {'\\', '\\'}};
@@ -43,7 +43,7 @@ static size_t put_escaped(char *out, const char *text)
     return length;
 }
 
-/* base.txt with the row's edit: from line `at` on, `cut` lines are replaced by `text`. */
+/* base.txt with the row's edit: from line `at` on `text` replaces `cut` lines. */
 static size_t edit_base(const rp_csv *table, uint32_t row, const rp_text *base, char *out)
 {
     const char *rest = base->bytes;
@@ -62,7 +62,7 @@ static size_t edit_base(const rp_csv *table, uint32_t row, const rp_text *base, 
     return length + strlen(rest);
 }
 
-/* The line is that of the mistake, or "rule": well-formed text of a program that is not valid. */
+/* The mistake's line, or "rule" for a well-formed text of an invalid program. */
 static void check_bad_text(const rp_csv *table, uint32_t row, const rp_text *base)
 {
     char log[4096];

@@ -1,4 +1,4 @@
-/* The rows of op kinds and queue kinds, and the tables that are made of them. */
+/* The rows of op kinds and queue kinds, and tables made of them. */
 #include "common/program/program.h"
 #include "tests/support/assertions.h"
 
@@ -35,9 +35,9 @@ Test(op_kinds, rows_agree_with_classes)
     }
 }
 
-/* Expected: the kinds that common/program/README.md, cli.md and the comments of the header name so;
- * the two rounds of an all-reduce are those of Patarasuk and Yuan, "Bandwidth optimal all-reduce
- * algorithms", 2009. */
+/* Expected kinds: those of common/program/README.md, cli.md and the header's comments. The two
+ * rounds of an all-reduce are from Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms",
+ * 2009. */
 Test(op_kinds, groups_have_the_kinds_of_the_documents)
 {
     static const struct {
@@ -76,8 +76,8 @@ Test(op_kinds, groups_have_the_kinds_of_the_documents)
     }
 }
 
-/* Host ops name their layer in place of a microbatch, collectives their number in place of a layer
- * (formats.md). */
+/* In place of a microbatch host ops name their layer; in place of a layer collectives name their
+ * number (formats.md). */
 Test(op_kinds, an_op_has_a_layer_or_a_number)
 {
     const rp_op pass = {.kind = RP_OP_BACKWARD, .microbatch = 3, .part = 7};

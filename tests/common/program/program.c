@@ -31,7 +31,7 @@ TestSuite(program, .init = begin, .fini = end, .timeout = 300);
 
 /* ---- three valid programs -------------------------------------------------------------------- */
 
-/* No schedule makes transfers yet: the text is written by hand. */
+/* No schedule makes these transfers yet, so the text is written by hand. */
 static const char transfers[] =
     "rp-program 2\nschedule by-hand\ngpus 2\nmicrobatches 1\niterations 1\nlayers 2\n"
     "recompute none\nasynchronous no\nplacement offload\nversions one\ntraits\n"
@@ -46,7 +46,7 @@ static const char transfers[] =
     "queue dispatch\nREFRESH\nqueue optimizer\nOPTIMIZER order 1 3 13\n"
     "buffer weight 1000000000000000 gpu 1 8 9\nbuffer gradient 5 host 12 13\nend\n";
 
-/* Recomputed layer by layer: two stages of two layers, the head with the second one. */
+/* Recompute layer by layer: two stages of two layers, the second with the head. */
 static const char layered[] =
     "rp-program 2\nschedule by-hand\ngpus 2\nmicrobatches 1\niterations 1\nlayers 4\n"
     "recompute wait\nasynchronous no\nplacement resident\nversions one\ntraits\nlowered fp16 1\n"
@@ -107,7 +107,7 @@ static rp_program *make_base(base which)
 
 /* ---- single mutations ------------------------------------------------------------------------ */
 
-/* One field: of an element of one of the program's lists, or of the program itself. */
+/* A field of the program or of an element of its lists. */
 typedef struct field {
     size_t list; /* offset of the list's pointer in rp_program, or NO_LIST */
     size_t item_size;
@@ -145,7 +145,7 @@ static char *address_of(rp_program *program, const field *f)
     return list + f->index * f->item_size + f->offset;
 }
 
-/* Little-endian or not: written through a number of the right size. */
+/* Independent of byte order: writes a number of the right size. */
 static void set_field(rp_program *program, const field *f, uint64_t value)
 {
     char *address = address_of(program, f);
@@ -175,7 +175,7 @@ typedef struct mutation {
     uint64_t value;
 } mutation;
 
-/* The numbers of ops and waits are those of the programs' text (rpsim --program-out). */
+/* Numbers of ops and waits are those of the programs' text (rpsim --program-out). */
 static const mutation mutations[] = {
     {RP_RULE_SIZES, GPIPE, HEADER(gpu_count), 0},
     {RP_RULE_SIZES, GPIPE, HEADER(gpu_count), RP_MAX_GPUS + 1},
@@ -361,7 +361,7 @@ Test(program, text_of_every_kind_of_op_survives)
     }
 }
 
-/* @return true where the schedule allows the sizes */
+/* @return whether the schedule allows the sizes */
 static bool round_trip_case(const rp_schedule_type *schedule, const rp_schedule_config *config)
 {
     char what[256];
@@ -438,7 +438,7 @@ Test(program, text_of_random_cases_survives)
     }
 }
 
-/* A text that is cut off anywhere is refused, with one message. */
+/* A text cut anywhere is refused with a single message. */
 Test(program, cut_texts_are_refused)
 {
     rp_program *program = make_base(TRANSFERS);
@@ -520,7 +520,7 @@ static uint64_t flip_and_hash(base which, const field *f)
     rp_program *program = make_base(which);
     uint64_t value = 0;
     memcpy(&value, address_of(program, f), f->size);
-    bool count = f->list == NO_LIST && value > 1; /* one less: the lists hold no more */
+    bool count = f->list == NO_LIST && value > 1; /* one less: the lists have no more */
     set_field(program, f, count ? value - 1 : value ^ 1);
     uint64_t hash = rp_program_hash(program);
     rp_program_destroy(program);

@@ -1,5 +1,4 @@
-/* Properties that every registered schedule must have, so that a new one is tested the moment it
- * exists. */
+/* Properties of every registered schedule, including schedules added later. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/synthetic.h"
@@ -41,8 +40,8 @@ static void awkward_costs(uint32_t layers, rp_costs *costs)
 static const uint32_t gpu_counts[] = {1, 2, 3, 4, 5, 7, 8, 12, 16};
 static const uint32_t microbatch_counts[] = {1, 2, 3, 5, 8, 12, 16, 31, 32, 64};
 
-/* Visits all schedules x GPUs x microbatches x recompute modes that their rules allow; a refusal
- * must be RP_USAGE and say what is valid. */
+/* Visits all schedules x GPUs x microbatches x recompute modes that the rules allow; a refusal must
+ * be RP_USAGE and name the valid values. */
 static void visit_all(visitor visit)
 {
     rp_costs costs;
@@ -77,7 +76,7 @@ static void visit_all(visitor visit)
     }
 }
 
-/* All work of all microbatches and nothing else: computed from the cost table alone. */
+/* All work of all microbatches and nothing else, computed from the cost table. */
 static void check_work(const rp_schedule_type *schedule, const rpsim_result *result,
                        const rp_costs *costs, const char *text)
 {
@@ -125,7 +124,7 @@ Test(properties, bound_and_parts)
     visit_all(check_bounds);
 }
 
-/* Ops start after what they wait for and one after the other: read off the timeline alone. */
+/* Ops start in turn and after all that they wait for, judged from the timeline alone. */
 static void check_order(const rp_schedule_type *schedule, const rpsim_result *result,
                         const rp_costs *costs, const char *text)
 {
@@ -166,7 +165,7 @@ static rp_status run_scaled(const rp_schedule_type *schedule, int64_t factor, rp
     return rp_test_run_even(schedule, &costs, 4, 8, 2, schedule->default_recompute, arena, result);
 }
 
-/* Time has no unit: everything twice as long gives everything twice as long. */
+/* Time has no unit: doubled inputs double all times. */
 Test(properties, times_scale)
 {
     for (uint32_t s = 0; s < rp_schedule_count; s++) {
@@ -186,7 +185,7 @@ Test(properties, times_scale)
 /* The even partition against an independent dynamic programme over all cuts. */
 static int64_t best_maximum(const rp_costs *costs, uint32_t stages)
 {
-    int64_t best[33][33]; /* [stages][layers]: least maximum of the first layers, head excluded */
+    int64_t best[33][33]; /* [stages][layers]: least maximum of the first layers, no head */
     uint32_t layers = costs->layers;
     for (uint32_t s = 0; s <= stages; s++) {
         for (uint32_t l = 0; l <= layers; l++) {
@@ -232,8 +231,8 @@ Test(properties, even_partition_has_the_least_maximum)
     }
 }
 
-/* One asynchronous run is never slower per iteration than a synchronous one, never faster than the
- * work allows, and its metrics are still those of one iteration. */
+/* Per iteration an asynchronous run is never slower than synchronous, nor faster than its work;
+ * metrics are still of an iteration. */
 Test(properties, steady_state_of_iterations)
 {
     rp_costs costs;
@@ -266,7 +265,7 @@ Test(properties, steady_state_of_iterations)
         cr_expect(ge(dbl, async.period_ps * 4, (double)async.metrics.busy_ps), "%s",
                   schedule->name);
         cr_expect(eq(i64, async.metrics.makespan_ps, sync.metrics.makespan_ps));
-        /* The synchronous timeline repeats itself: it ends after 24 makespans. */
+        /* The synchronous timeline repeats: it ends after 24 makespans. */
         int64_t last = 0;
         for (uint32_t i = 0; i < sync.program->op_count; i++) {
             int64_t end_ps = sync.timeline->end_ps[i];

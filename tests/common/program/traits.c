@@ -1,4 +1,4 @@
-/* Traits: text form and hash hold every one of them; the name of a schedule is a label. */
+/* Text form and hash hold every trait; a schedule's name is only a label. */
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/program/program.h"
@@ -35,7 +35,7 @@ static void check_round_trip(const rp_program *program)
     free(text);
 }
 
-/* A program may have each trait of its placement, up to its highest value. */
+/* A program may have each trait of its placement, up to the highest value. */
 Test(traits, text_and_hash_hold_each)
 {
     rp_program *program = make();
@@ -53,8 +53,8 @@ Test(traits, text_and_hash_hold_each)
     rp_program_destroy(program);
 }
 
-/* Numbers of a program without traits: placement and versions, and the 19 traits that programs had
- * when the first of them were hashed, all of them 0. Whatever came later leaves its hash alone. */
+/* Numbers of a program without traits: placement, versions, and the 19 traits that existed when
+ * hashes began, all 0. Later traits leave its hash alone. */
 Test(traits, that_came_later_leave_hashes_alone)
 {
     const rp_traits none = {0};
@@ -66,7 +66,7 @@ Test(traits, that_came_later_leave_hashes_alone)
               "a new trait's row says IF_SET (common/program/traits.h)");
 }
 
-/* Groups of more GPUs than a program may have are no layout: products of two stay numbers. */
+/* A group of more GPUs than programs allow is no layout, so that products of two stay in range. */
 Test(traits, groups_have_no_more_gpus_than_programs)
 {
     static const char text[] = "rp-program 2\nschedule x\ngpus 1\nmicrobatches 1\niterations 1\n"
@@ -97,7 +97,7 @@ Test(traits, text_and_hash_hold_placement_and_versions)
     }
 }
 
-/* Of a lowered program; a compute schedule moves nothing. */
+/* In lowered programs only; a compute schedule moves nothing. */
 Test(traits, the_type_is_hashed)
 {
     rp_program *program = make();
