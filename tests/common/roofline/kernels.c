@@ -1,5 +1,4 @@
-/* Times of kernels on a GPU whose multiprocessors are described, against what follows from its
- * numbers by hand. */
+/* Times of kernels on a GPU with described multiprocessors, against figures by hand. */
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
@@ -27,7 +26,7 @@ static double product_s(double rows, double in, double out, rp_pass pass)
     return rp_kernel_s(&op, pass, &run);
 }
 
-/* Large products reach the efficiency but for what begins and ends a tile. */
+/* Large products reach the efficiency except for beginnings and ends of tiles. */
 Test(kernels, large_products_reach_the_efficiency)
 {
     double ideal_s = 2 * 25600.0 * 8192 * 12800 / (0.8 * 200e12);
@@ -39,7 +38,7 @@ Test(kernels, large_products_reach_the_efficiency)
     cr_expect(eq(dbl, product_s(25600, 12800, 8192, RP_PASS_BACKWARD_INPUT), time_s));
 }
 
-/* A short inner dimension pays more for beginning and ending: per FLOP, no less. */
+/* A short inner dimension spends more on beginnings and ends, and at least as much per FLOP. */
 Test(kernels, short_products_are_less_efficient)
 {
     double before = INFINITY;
@@ -50,8 +49,7 @@ Test(kernels, short_products_are_less_efficient)
     }
 }
 
-/* 100 tiles of 256 x 128 are one wave. Of rows that fill a little more, the last wave is nearly
- * empty. */
+/* 100 tiles of 256 x 128 are a wave. A few more rows make a nearly empty last wave. */
 Test(kernels, waves)
 {
     double full = product_s(2560, 1024, 1280, RP_PASS_FORWARD);
@@ -60,7 +58,7 @@ Test(kernels, waves)
     cr_expect(ge(dbl, product_s(2500, 1024, 1280, RP_PASS_FORWARD), 0.99 * full));
 }
 
-/* Of a block of 128 on the diagonal half is masked, but computed: 1 + 128 / s. */
+/* Half of a diagonal block of 128 is masked, but computed: 1 + 128 / s. */
 Test(kernels, attention)
 {
     rp_operator op = {.unit = RP_UNIT_ATTENTION};
@@ -74,7 +72,7 @@ Test(kernels, attention)
     }
 }
 
-/* A block of few tokens takes the host's time for its launches, whatever the GPU can do. */
+/* A block of few tokens takes the host's launch time on any GPU. */
 Test(kernels, small_layers_wait_for_the_host)
 {
     rp_arena *arena = NULL;

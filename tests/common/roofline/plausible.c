@@ -1,15 +1,14 @@
-/* Predictions that nobody can check against a measurement, on every kind of platform and for every
- * schedule: what must not get slower does not, nothing gains more than was added, and no step is
- * shorter than its bytes take over the links and through the host.
+/* Predictions that no measurement can check, on every kind of platform and for every schedule.
+ * Times never grow where they must not, gains never exceed the addition, and no step is shorter
+ * than its bytes over links and through the host.
  *
- * Partitions are fixed here (--partition), and most schedules' orders do not depend on times: a run
- * is then a fixed graph of ops. Without shared resources its makespan is monotone in every
- * duration. With max-min fair shares it need not be: an op that ends earlier lets another transfer
- * begin earlier, and that one takes its share of a link or of the DRAM from a third on the critical
- * path (Graham's anomalies). Link-bound pipelines do so chaotically. The worst of 15000 random
- * comparisons was 0.15 % (RoundPipe and Mobius on shared DRAM). Schedules that place ops by their
- * times find another order for other times, which may be worse: at worst 0.93 % (v-half-squeezed).
- */
+ * Partitions are fixed (--partition), and most schedules' orders do not depend on times, so that a
+ * run is a fixed graph of ops. Without shared resources its makespan is monotone in every duration.
+ * With max-min fair shares it need not be: if an op ends earlier, another transfer begins earlier,
+ * and takes its share of a link or of the DRAM from a third on the critical path (Graham's
+ * anomalies). Link-bound pipelines do so chaotically: 0.15 % at worst in 15000 random comparisons
+ * (RoundPipe and Mobius on shared DRAM). Schedules that place ops by their times find another order
+ * for other times, at worst 0.93 % slower (v-half-squeezed). */
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
@@ -31,7 +30,7 @@ TestSuite(plausible, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .time
 #define TOLERANCE_BY_TIME 0.02
 #define GPUS 4u
 
-/* One row, or NULL where the case is refused. */
+/* A row, or NULL if the case is refused. */
 static json_t *run_row(const char *line)
 {
     rp_test_outcome outcome = rp_test_rpsim_after("--format json --intervals off", line);
@@ -52,8 +51,8 @@ typedef struct step {
     bool fits;
 } step;
 
-/* A step of `line` on a platform, with a partition or, where that is "", the one that the run takes
- * by itself, which is then written there. */
+/* A step of `line` on a platform. An empty `partition` lets the run choose, and receives the
+ * choice. */
 static step run_step(const char *line, const char *platform, char partition[1024])
 {
     char full[2048];
@@ -87,7 +86,8 @@ static double tolerance_of(const rp_schedule_type *schedule)
     return schedule->prepare != NULL ? TOLERANCE_BY_TIME : TOLERANCE;
 }
 
-/* Picks a schedule's model and platform by its name: a new schedule leaves those of the others. */
+/* Picks a schedule's model and platform by its name, so that new schedules do not change others'.
+ */
 static uint32_t turn_of(const char *name)
 {
     uint32_t turn = 0;
@@ -99,7 +99,7 @@ static uint32_t turn_of(const char *name)
 
 /* ---- rates ----------------------------------------------------------------------------------- */
 
-/* Lines of a platform file for one resource, `factor` times as fast. */
+/* Lines of a platform file that make a resource `factor` times as fast. */
 typedef void lines_fn(const rp_platform *p, double factor, char lines[512]);
 
 static void link_lines(const rp_platform *p, double factor, char lines[512])
@@ -108,7 +108,7 @@ static void link_lines(const rp_platform *p, double factor, char lines[512])
              factor * p->link_gb_per_s, factor * p->link_effective_gb_per_s);
 }
 
-/* The GPU has a name that no table has, so that its times are a roofline's. */
+/* The GPU's name is in no table, so that its times are a roofline's. */
 static void gpu_lines(const rp_platform *p, double factor, char lines[512])
 {
     snprintf(lines, 512,
@@ -178,10 +178,10 @@ static bool is_among(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* Half of the schedules, those of `gains` and, with RP_LONG, all, with the resource at two speeds,
- * with models and platforms in turn; each schedule meets half of the resources. A factor on
- * the rate of one resource takes at most this factor off the time. `gains`: schedules that must
- * gain 5 % at least once, so that the resource is known to be there; NULL-terminated. */
+/* Half of the schedules (those of `gains` included), or all with RP_LONG, with models and platforms
+ * in turn, each on half of the resources at two speeds. A factor on a resource's rate divides the
+ * time by at most the factor. `gains`: schedules that must gain 5 % at least once, so that the
+ * resource has an effect; NULL-terminated. */
 static void walk_rates(const char *what, lines_fn *lines_of, const char *const *gains)
 {
     static const char *const models[] = {"qwen3-1.7b", "qwen3-8b", "llama3.1-8b-lora"};
@@ -249,8 +249,8 @@ RATES(network, "mobius", "roundpipe", "interleaved-1f1b", "fsdp", "megatron-tp")
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-/* A longer sequence is more work of every kind; so is a larger microbatch, or another call. It
- * needs no less memory. */
+/* A longer sequence, a larger microbatch or another call is more work of every kind, and needs no
+ * less memory. */
 Test(plausible, more_work_takes_longer)
 {
     static const char *const ladder[] = {
@@ -286,8 +286,8 @@ Test(plausible, more_work_takes_longer)
 
 /* ---- platforms ------------------------------------------------------------------------------- */
 
-/* True where `b` is at least as good as `a` in everything a file says. Rates of peers count only
- * where both have the same kind. */
+/* True if `b` is at least as good as `a` in everything in a file. Peers' rates count only if both
+ * have the same kind. */
 static bool dominates(const rp_platform *b, const rp_platform *a)
 {
     rp_machine ma = rp_machine_of(a);
@@ -327,9 +327,8 @@ static bool dominates(const rp_platform *b, const rp_platform *a)
     return all && alike && peers;
 }
 
-/* A server that is nowhere worse is not slower: an H200 is no slower than an H100, PCIe 4 no slower
- * than PCIe 3, whether times are measured, moved from another GPU or a roofline's. A plain run has
- * one model for each pair, RP_LONG three. */
+/* A server that is nowhere worse is not slower: an H200 than an H100, PCIe 4 than PCIe 3, whether
+ * times are measured, moved or a roofline's. A plain run has a model per pair, RP_LONG three. */
 Test(plausible, better_platforms_are_not_slower)
 {
     static const char *const models[] = {"qwen3-1.7b", "gpt-oss-20b", "qwen3-8b"};
@@ -391,7 +390,7 @@ Test(plausible, offloading_is_bound_by_links_and_host)
         uint32_t gpus = platform.gpus < GPUS ? platform.gpus : GPUS;
         double parameters = (double)model.layers * (double)model.layer_parameters;
         double link_ms = 1e3 * 2 * parameters / gpus / m.upload_Bps;
-        double host_ms = 1e3 * 24 * parameters / m.host_Bps; /* of one node: 4 GPUs are in one */
+        double host_ms = 1e3 * 24 * parameters / m.host_Bps; /* all 4 GPUs are in one */
         char line[512];
         char partition[1024] = "";
         snprintf(line, sizeof line,
@@ -403,12 +402,12 @@ Test(plausible, offloading_is_bound_by_links_and_host)
         cr_expect(ge(dbl, took_ms, host_ms), "%s: %s", platform_name, line);
         closest = fmin(closest, took_ms / fmax(link_ms, host_ms));
     }
-    cr_expect(lt(dbl, closest, 2), "%g", closest); /* with 512 tokens there is little else to do */
+    cr_expect(lt(dbl, closest, 2), "%g", closest); /* 512 tokens take little other time */
 }
 
-/* Optimizer threads share the work until the DRAM is busy: with DRAM of 60 GB/s and 5 GB/s a
- * thread, up to 12. A host-bound step takes host work / threads / 5 GB/s and what does not overlap.
- */
+/* Optimizer threads share the work until the DRAM is busy: up to 12 with DRAM of 60 GB/s and 5 GB/s
+ * a thread. A host-bound step takes host work / threads / 5 GB/s and the time that does not
+ * overlap. */
 Test(plausible, optimizer_threads_help_until_the_dram_binds)
 {
     static const uint32_t threads[] = {1, 2, 4, 8, 16, 32, 64};
@@ -436,7 +435,7 @@ Test(plausible, optimizer_threads_help_until_the_dram_binds)
             double gain = took_ms[i - 1] / took_ms[i];
             cr_expect(gain > 1.7 && gain <= 2, "%s, %u threads: %g", names[s], threads[i], gain);
         }
-        cr_expect(lt(dbl, took_ms[4], took_ms[3]), "%s", names[s]); /* 12 of 16 are of use */
+        cr_expect(lt(dbl, took_ms[4], took_ms[3]), "%s", names[s]); /* 12 of 16 help */
         cr_expect(epsilon_eq(dbl, took_ms[5], took_ms[4], TOLERANCE * took_ms[4]), "%s", names[s]);
         cr_expect(epsilon_eq(dbl, took_ms[6], took_ms[4], TOLERANCE * took_ms[4]), "%s", names[s]);
     }

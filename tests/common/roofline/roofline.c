@@ -1,5 +1,5 @@
-/* The roofline: FLOP and bytes against the design's tables, bounds, order, moved tables, LoRA.
- * Arithmetic of every model on every platform. */
+/* The roofline: FLOP and bytes against the design's tables, bounds, order, moved tables, LoRA;
+ * every model on every platform. */
 #include "common/roofline/roofline.h"
 #include "common/base/log.h"
 #include "common/inputs/data.h"
@@ -54,7 +54,7 @@ static rp_costs find_costs(const rp_model *model, const rp_platform *platform, u
     return costs;
 }
 
-/* As the measured tables: products add up in fp16. */
+/* Like measured tables, products sum in fp16. */
 static rp_costs roofline_costs(const rp_model *model, const rp_platform *platform, uint32_t count,
                                uint32_t seq_len)
 {
@@ -64,7 +64,7 @@ static rp_costs roofline_costs(const rp_model *model, const rp_platform *platfor
     return costs;
 }
 
-/* TFLOP of matrix products and attention, which is what the design's table counts. */
+/* TFLOP of matrix products and attention, as in the design's table. */
 static double tflop(const rp_operator *operators, uint32_t count, bool backward)
 {
     double flops = 0;
@@ -109,8 +109,8 @@ Test(roofline, flop_and_bytes_of_the_design)
     }
 }
 
-/* Main bytes (executor.md section 5) for a block of qwen3-1.7b: T = 8192,
- * d = 2048, Hh = 2048, Kh = 1024, f = 6144. */
+/* Main bytes (executor.md section 5) for a block of qwen3-1.7b: T = 8192, d = 2048, Hh = 2048, Kh =
+ * 1024, f = 6144. */
 Test(roofline, main_bytes_of_every_operator)
 {
     static const struct {
@@ -143,7 +143,7 @@ Test(roofline, main_bytes_of_every_operator)
     cr_expect(eq(u32, found, (uint32_t)(sizeof expected / sizeof *expected)));
 }
 
-/* Pairs that a causal mask with a window leaves, counted one query at a time. */
+/* Pairs left by a causal mask with a window, query by query. */
 Test(roofline, sliding_windows)
 {
     for (uint32_t s = 100; s <= 3000; s += 290) {
@@ -161,8 +161,8 @@ Test(roofline, sliding_windows)
     cr_expect(eq(u32, rp_model_window(&model, 1), 0));
 }
 
-/* GEMMs and vector operators of the mixtures: 22.19B and 3.61B active parameters, 2 FLOP each and
- * token, are an independent count (executor.md 4.2); heads, tables, norms and biases aside. */
+/* GEMMs and vector operators of mixtures: 22.19B and 3.61B active parameters at 2 FLOP per token
+ * are an independent count (executor.md 4.2), except for heads, tables, norms and biases. */
 Test(roofline, active_experts_only)
 {
     static const char *const names[] = {"qwen3-235b", "gpt-oss-20b"};
@@ -202,7 +202,7 @@ static void for_all(visit_fn *visit)
     }
 }
 
-/* No operator beats the peak of what is computed in, or the nominal memory bandwidth. */
+/* No operator beats the peak of its arithmetic, or the nominal memory bandwidth. */
 static void check_bounds_in(const rp_model *model, const rp_roof *roof)
 {
     static const uint32_t lengths[] = {1, 128, 2048, 32768};
@@ -264,7 +264,8 @@ static int64_t total_ps(const rp_costs *costs)
     return total;
 }
 
-/* Longer and larger microbatches take longer; twice the length at least twice the attention. */
+/* Longer and larger microbatches take longer; twice the length takes at least twice the attention.
+ */
 static void check_monotone(const rp_model *model, const rp_platform *platform)
 {
     int64_t before = 0;
@@ -288,9 +289,9 @@ Test(roofline, monotone_in_length_and_sequences)
     for_all(check_monotone);
 }
 
-/* ---- against what was measured --------------------------------------------------------------- */
+/* ---- against measurements -------------------------------------------------------------------- */
 
-/* Predicted / measured - 1 in percent, of a layer and of the head, forward and backward. */
+/* Predicted / measured - 1 in percent, for a layer and the head, forward and backward. */
 static void errors_of(const char *name, double errors_out[4])
 {
     rp_model model = load_model(name);
@@ -317,9 +318,8 @@ static void errors_of(const char *name, double errors_out[4])
 }
 
 /* gemm_efficiency was set on forward + backward of a layer of llama3.1-8b; the other four tables
- * are predictions. The gate is the error reached, rounded up. gpt-oss-20b's backward is known to
- * be wrong: each expert writes the gradient of all of them, which the roofline does not model.
- */
+ * are predictions. The gate is the error reached, rounded up. gpt-oss-20b's backward is known to be
+ * wrong: each expert writes all experts' gradients, which the roofline does not model. */
 Test(roofline, errors_against_the_measured_tables)
 {
     static const struct {
@@ -378,7 +378,7 @@ static int64_t time_on(const char *model_name, const char *platform_name)
     return total_ps(&costs);
 }
 
-/* Every rate of the second GPU is at least that of the first (sim/model.md section 6). */
+/* Every rate of the second GPU is at least the first's (sim/model.md section 6). */
 Test(roofline, better_gpus_are_not_slower)
 {
     static const char *const pairs[][2] = {{"rtx3090x8", "rtx4090x8"}, {"rtx4090x8", "rtx5090x8"},
@@ -395,8 +395,8 @@ Test(roofline, better_gpus_are_not_slower)
     }
 }
 
-/* A moved time changes by a ratio between those of the units: here fp16-accumulation peak, memory
- * and, for the hop, link (sim/model.md section 6). Launches do not move, hence the slack. */
+/* A time moves by a ratio between those of its units, here fp16-accumulation peak, memory and, for
+ * the hop, link (sim/model.md section 6). Launches do not move, hence the slack. */
 Test(roofline, moved_times_lie_between_the_ratios)
 {
     rp_model model = load_model("llama3.1-8b");
@@ -416,7 +416,7 @@ Test(roofline, moved_times_lie_between_the_ratios)
               moved.source);
 }
 
-/* A platform that lacks a rate is refused by the name of the key. */
+/* A platform without a rate is refused with the key's name. */
 Test(roofline, missing_rates)
 {
     char message[512];
@@ -468,8 +468,8 @@ Test(roofline, lora_parameters)
     }
 }
 
-/* Frozen weights: the matrices of the base model have no weight gradients, so the backward's matrix
- * products are a forward's plus the adapters' own. */
+/* Frozen matrices have no weight gradients, so the backward's products are a forward's plus the
+ * adapters'. */
 Test(roofline, lora_has_no_gradients_of_frozen_matrices)
 {
     rp_model base = load_model("llama3.1-8b");
@@ -499,8 +499,8 @@ static const char *all_models(void)
     return list;
 }
 
-/* Every model on every platform, with 1, 2 or all its GPUs and one of the lengths in turn: each
- * number of GPUs meets each length. RP_LONG: all numbers and lengths. */
+/* Every model on every platform, on 1, 2 or all GPUs and with a length in turn, so that each number
+ * meets each length. RP_LONG: all numbers and lengths. */
 Test(roofline, every_model_runs_everywhere)
 {
     static const uint32_t lengths[] = {128, 512, 2048, 32768};
@@ -531,7 +531,7 @@ Test(roofline, every_model_runs_everywhere)
     }
 }
 
-/* Every schedule too, on all GPUs of a platform, for a dense model, a mixture and one with LoRA in
+/* Every schedule on all GPUs of a platform, for a dense model, a mixture or a model with LoRA in
  * turn. RP_LONG: for each of them. */
 Test(roofline, every_schedule_runs_everywhere)
 {
@@ -543,7 +543,7 @@ Test(roofline, every_schedule_runs_everywhere)
         const char *model =
             getenv("RP_LONG") != NULL ? "qwen3-1.7b,gpt-oss-20b,qwen3-32b-lora" : models[p % 3];
         char line[512];
-        rp_platform platform; /* more GPUs are tests/common/schedule/combine.c's part */
+        rp_platform platform; /* tests/common/schedule/combine.c has more GPUs */
         cr_assert(eq(int, rp_platform_load(names[p], arena, &platform), RP_OK));
         snprintf(line, sizeof line,
                  "--fidelity hardware --intervals off --schedule all --platform %s --seq-len 512 "
@@ -555,7 +555,7 @@ Test(roofline, every_schedule_runs_everywhere)
     }
 }
 
-/* Stage fidelity needs a measured table, and says which. */
+/* Stage fidelity needs a measured table, and names it. */
 Test(roofline, stage_fidelity_still_wants_a_table)
 {
     rp_test_outcome outcome = rp_test_rpsim("--fidelity stage --schedule gpipe --platform h200");
@@ -564,7 +564,7 @@ Test(roofline, stage_fidelity_still_wants_a_table)
               outcome.messages);
 }
 
-/* A table of a fast GPU with rates of a slow one, and one token: no time is negative. */
+/* A fast GPU's table with a slow GPU's rates, and a single token: no time is negative. */
 Test(roofline, short_sequences_never_take_negative_time)
 {
     rp_model model = load_model("qwen3-1.7b");

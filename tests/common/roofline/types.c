@@ -1,5 +1,5 @@
-/* Types of runs: peaks by type against white papers, which tables move and by how much, what
- * a table's file may say. */
+/* Types of runs: peaks by type against white papers, tables that move and their ratios, valid types
+ * in a table's file. */
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
@@ -60,10 +60,9 @@ static rp_costs roofline(const rp_model *model, const rp_platform *platform, rp_
     return costs;
 }
 
-/* NVIDIA's architecture white papers, of the cards that have them: TFLOP/s of the tensor cores with
- * fp16 and with fp32 accumulation, which is bf16's, too, and without tensor cores in fp32 (Ada GPU
- * architecture, appendix A; Ampere GA102, table 3; RTX Blackwell, appendix A; A100, table 1; H100,
- * table 1). */
+/* NVIDIA's architecture white papers, for cards in them: TFLOP/s of tensor cores with fp16 and with
+ * fp32 accumulation (bf16's too), and of fp32 without tensor cores (Ada GPU architecture, appendix
+ * A; Ampere GA102, table 3; RTX Blackwell, appendix A; A100, table 1; H100, table 1). */
 Test(types, white_papers)
 {
     static const struct {
@@ -89,7 +88,7 @@ Test(types, white_papers)
     }
 }
 
-/* FLOP of the products of one pass of a layer by its config.json: 2 per token and weight. */
+/* FLOP of a pass's products in a layer by its config.json: 2 per token and weight. */
 static double products(const rp_model *m)
 {
     double h = m->head_dim;
@@ -98,8 +97,8 @@ static double products(const rp_model *m)
     return 2 * 4 * 2048 * weights;
 }
 
-/* With half the rate products take twice as long, all else as long as before; a measured table
- * moves by as much of its time as products are of the roofline's. */
+/* At half the rate only products take twice as long. A measured table moves in proportion to the
+ * products' share of the roofline's time. */
 Test(types, between_types_of_16_bits_products_alone_move)
 {
     static const char *const names[] = {"qwen3-1.7b", "llama3.1-8b", "qwen3-32b"};
@@ -129,7 +128,7 @@ Test(types, between_types_of_16_bits_products_alone_move)
     }
 }
 
-/* By table and request: what the run adds up in, and whether times are others than the table's. */
+/* By table and request: the run's accumulation, and whether its times differ from the table's. */
 Test(types, which_tables_move)
 {
     const struct {
@@ -149,7 +148,7 @@ Test(types, which_tables_move)
         {"rtx4090x8", {RP_DTYPE_F32, RP_ACCUMULATION_F32}, brain, brain, true},
         {"h100x8", {RP_DTYPE_F16, RP_ACCUMULATION_F16}, brain, brain, false}, /* as fast */
         {"h100x8", {RP_DTYPE_F16, RP_ACCUMULATION_F16}, single, single, true},
-        /* a file of before, which does not say it */
+        /* an older file without a type */
         {"rtx4090x8", {RP_DTYPE_F32, RP_ACCUMULATION_USUAL}, usual, half, false},
         {"rtx4090x8", {RP_DTYPE_F32, RP_ACCUMULATION_USUAL}, brain, brain, false},
         {"rtx4090x8", {RP_DTYPE_F32, RP_ACCUMULATION_USUAL}, single, single, false},
@@ -167,7 +166,7 @@ Test(types, which_tables_move)
     }
 }
 
-/* A table that is too fast to be true moves to what is as fast as the peak, and no faster. */
+/* A table that is impossibly fast moves to the time at the peak, and no lower. */
 Test(types, nothing_moves_below_its_flop_at_the_peak)
 {
     rp_platform p = load_platform("rtx4090x8");
@@ -187,8 +186,8 @@ Test(types, nothing_moves_below_its_flop_at_the_peak)
     cr_expect(le(i64, moved.bwd_input_ps[0], moved.bwd_ps[0]));
 }
 
-/* fp32 has no tensor cores, and values of twice the size: no unit gains, none loses more than its
- * ratio. */
+/* fp32 has no tensor cores and twice the bytes: no unit gains, and none loses more than its ratio.
+ */
 Test(types, fp32_lies_between_the_ratios)
 {
     static const char *const platforms[] = {"rtx4090x8", "rtx3090x8", "a100-80x8", "b200x8"};
@@ -204,7 +203,7 @@ Test(types, fp32_lies_between_the_ratios)
     }
 }
 
-/* A platform that does not say its rate in fp32 cannot run what needs it. */
+/* A platform without a rate in fp32 cannot run work in fp32. */
 Test(types, a_platform_without_fp32)
 {
     char message[512];
