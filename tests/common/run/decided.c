@@ -1,4 +1,4 @@
-/* A run as a value: what it leaves open, and what its program says of it again. */
+/* A run as a value: open decisions, and the same run from its program. */
 #include "common/compile/compile.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
@@ -32,8 +32,8 @@ static void end(void)
 
 TestSuite(decided, .init = begin, .fini = end);
 
-/* Two microbatches per GPU, as RoundPipe's evaluation has them; PyTorch's FSDP checkpoints every
- * layer (apply_activation_checkpointing), pipelines a stage. */
+/* RoundPipe's evaluation has two microbatches per GPU; PyTorch's FSDP checkpoints every layer
+ * (apply_activation_checkpointing), pipelines a stage. */
 Test(decided, what_a_run_leaves_open_is_decided)
 {
     rp_run run = RP_RUN_INIT;
@@ -76,7 +76,7 @@ static rp_program *compile(const rp_resolved *run)
     return program;
 }
 
-/* A program says all of its run that makes the same program again. */
+/* A program states its whole run, from which the same program is made. */
 Test(decided, a_program_says_its_run)
 {
     static const char *const names[] = {"roundpipe", "1f1b", "zbv", "fsdp", "zero3"};
@@ -119,7 +119,7 @@ Test(decided, a_program_says_its_run)
     }
 }
 
-/* Equal as values if and only if equal in their notation. */
+/* Values are equal if and only if their texts are. */
 Test(decided, partitions_are_equal_as_their_texts_are)
 {
     static const char *const texts[] = {"3,3,4", "3,3,3", "3,3", "3,3|0,3,3", "3,3|3,3", "|6"};
@@ -133,7 +133,7 @@ Test(decided, partitions_are_equal_as_their_texts_are)
     }
 }
 
-/* A row of a program takes from the run's row what it does not say. */
+/* A program's row takes missing values from the run's row. */
 Test(decided, a_row_of_a_program_takes_what_the_runs_row_has)
 {
     const rp_option *of_run = rp_run_row("seq-len");

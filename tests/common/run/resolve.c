@@ -1,5 +1,4 @@
-/* From decisions to what a program knows: sizes that are left out, batches, the published runs, and
- * refusals. */
+/* From decisions to a program's values: omitted sizes, batches, published runs, refusals. */
 #include "common/run/resolve.h"
 #include "common/formats/csv.h"
 #include "common/inputs/data.h"
@@ -39,7 +38,7 @@ static rp_resolved resolved(const rp_run *run, const char *schedule)
     return r;
 }
 
-/* Two microbatches for each GPU that stages are spread over. */
+/* Two microbatches for each GPU with stages. */
 Test(resolve, microbatches_are_2_n)
 {
     static const struct {
@@ -88,7 +87,7 @@ Test(resolve, sizes_that_are_left_out_are_the_tables)
     cr_expect(r.stage && r.seq_len == 512 && r.global_batch == 15);
 }
 
-/* A batch is of all copies; one of them has its part. */
+/* A batch is shared by all copies. */
 Test(resolve, batches_are_shared_by_copies)
 {
     rp_run run = RP_RUN_INIT;
@@ -100,7 +99,7 @@ Test(resolve, batches_are_shared_by_copies)
     cr_expect(eq(u32, resolved(&run, "1f1b").global_batch, 11));
 }
 
-/* As evenly as possible: over the calls, then over their microbatches. */
+/* As evenly as possible over calls, then over microbatches. */
 Test(resolve, batch_splits)
 {
     static const struct {
@@ -176,7 +175,7 @@ Test(resolve, published_runs_are_the_tables_rows)
     expect_rows("configs/paper_seqlen.csv", true);
 }
 
-/* Decisions beside --config stay as they are. */
+/* Decisions beside --config stay. */
 Test(resolve, published_runs_may_be_changed)
 {
     rp_run run = RP_RUN_INIT;
@@ -190,7 +189,8 @@ Test(resolve, published_runs_may_be_changed)
     cr_expect(r.asynchronous && r.microbatches == 2 && r.calls == 3 && r.global_batch == 60);
 }
 
-/* At hardware fidelity rounds decide where one begins; at stage fidelity that is as given. */
+/* At hardware fidelity a round's length determines its start; at stage fidelity the start is given.
+ */
 Test(resolve, view_is_what_the_schedule_sees)
 {
     rp_partition partition = {0};
@@ -243,7 +243,7 @@ static void expect_refusal(const rp_run *run, const char *schedule, const char *
     cr_expect(eq(str, rp_test_messages, ""));
 }
 
-/* Of a caller that decides nothing is logged. */
+/* Nothing is logged if the caller collects reasons. */
 Test(resolve, refusals_are_reasons)
 {
     rp_run batch = RP_RUN_INIT;
@@ -270,7 +270,7 @@ Test(resolve, refusals_are_reasons)
     cr_expect(eq(int, rp_resolved_split(&few, rp_test_arena, &sequences, &reason), RP_USAGE));
     cr_expect(eq(str, reason.subject, "global_batch"));
     cr_expect(eq(str, rp_test_messages, ""));
-    /* Of one that has nothing to decide it is. */
+    /* Logged without a collector. */
     cr_expect(eq(int, rp_resolved_split(&few, rp_test_arena, &sequences, NULL), RP_USAGE));
     cr_expect(strstr(rp_test_messages, "valid values are 6 and more") != NULL);
 }

@@ -1,4 +1,4 @@
-/* Decisions of a run: what each row takes, what an omitted one means, and what its help says. */
+/* Decisions of a run: each row's values, its default, and its help. */
 #include "common/run/run.h"
 #include "common/base/text.h"
 #include "common/inputs/load/models.h"
@@ -17,7 +17,7 @@ static const rp_run undecided = RP_RUN_INIT;
 
 static uint32_t number_at(const rp_run *run, rp_option_member member)
 {
-    uint32_t number = 0; /* of 1 or 4 bytes, little end first, as everywhere here */
+    uint32_t number = 0; /* of 1 or 4 bytes, little-endian as everywhere here */
     cr_assert(member.size == 1 || member.size == 4);
     memcpy(&number, (const char *)run + member.offset, member.size);
     return number;
@@ -70,7 +70,7 @@ static void expect_count(const rp_option *row)
 static void expect_choices(const rp_option *row, const char *words)
 {
     uint32_t count = 0;
-    words += words[0] == '|'; /* as lists that macros make begin */
+    words += words[0] == '|'; /* lists made by macros begin with it */
     for (const char *word = words; word != NULL && *word != '\0'; count++) {
         const char *text = NULL;
         size_t length = strcspn(word, "|");
@@ -82,14 +82,14 @@ static void expect_choices(const rp_option *row, const char *words)
     expect_refused(row, "");
 }
 
-/* Texts of rows with rules of their own. */
+/* Texts of rows with their own rules. */
 static void expect_own(const rp_option *row)
 {
     static const struct {
         const char *key;
         const char *text;
         bool valid;
-        uint32_t first; /* what the member begins with */
+        uint32_t first; /* the member's first part */
     } cases[] = {
         {"recompute", "none", true, RP_RECOMPUTE_NONE},
         {"recompute", "early,wait", true, RP_RECOMPUTE_EARLY},
@@ -199,7 +199,7 @@ Test(run, what_decisions_say_together)
 
 /* ---- omitted decisions ----------------------------------------------------------------------- */
 
-/* Everything that a resolved run holds but its inputs; 1 and 0 of a layout are the same. */
+/* All of a resolved run except inputs; 1 and 0 are the same layout. */
 static const char *text_of(const rp_resolved *r)
 {
     const rp_layout *l = &r->layout;
@@ -226,7 +226,7 @@ static const char *text_of(const rp_resolved *r)
     return text;
 }
 
-/* Says in rp_run's words what is usual: so much as nothing. */
+/* Sets defaults as written in rp_run, which means nothing set. */
 Test(run, usual_values_are_what_resolve_gives)
 {
     rp_platform platform;
@@ -259,7 +259,7 @@ Test(run, usual_values_are_what_resolve_gives)
             eq(int, rp_resolve(&given, &inputs, schedule, RP_RECOMPUTE_WAIT, &with, NULL), RP_OK));
         cr_expect(eq(str, (char *)(uintptr_t)text_of(&with), (char *)(uintptr_t)text_of(&without)),
                   "%s %s", row->name, row->usual);
-        /* The member says the same, or that nothing is decided. */
+        /* The member has the same value, or none. */
         uint32_t number = number_at(&omitted, row->to);
         cr_expect(number == 0 || number == number_at(&given, row->to), "%s", row->name);
         compared++;
@@ -282,10 +282,10 @@ static bool has_word(const char *text, size_t length, const char *word)
     return false;
 }
 
-/* In parentheses stands the value itself, or "default" behind what is said of the value. */
+/* The parentheses have the value itself, or "default" after the words on the value. */
 static bool names_usual(const char *help, const char *usual)
 {
-    size_t value = 0; /* where the help begins to speak of it */
+    size_t value = 0; /* from here on the help is about it */
     for (size_t i = 0; help[i] != '\0'; i++) {
         if (strncmp(help + i, usual, strlen(usual)) == 0 && help[i + strlen(usual)] == ':') {
             value = i + 1;
