@@ -1,6 +1,6 @@
-/* Every registered schedule on 1 to 16 GPUs with 1 to 64 microbatches, as far as its rule goes: its
- * program passes the validator, runs to its end, does the work once and keeps to the bound. The
- * properties in detail, and on more machines, are those of properties.c. */
+/* Every registered schedule on 1 to 16 GPUs with 1 to 64 microbatches, where its rule allows: its
+ * program passes the validator, ends, does the work once and respects the bound. properties.c tests
+ * more properties on more machines. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/synthetic.h"
@@ -21,7 +21,7 @@
 
 TestSuite(all_sizes, .timeout = 500);
 
-/* @return time of one microbatch without recompute; `forward_out`: time of its layers' forwards */
+/* @return time of a microbatch without recompute; `forward_out`: its layers' forwards */
 static int64_t draw_costs(rp_arena *arena, rp_costs *costs, int64_t *forward_out)
 {
     rp_test_equal_costs(arena, LAYERS, 1000, 2100, costs);
@@ -51,7 +51,7 @@ static void check(const rpsim_result *result, int64_t work, int64_t forward, con
     cr_assert(eq(i64, m->bubble_ps, m->fill_ps + m->switch_ps + m->drain_ps + m->intra_ps));
 }
 
-/* Which of the sizes a rule refuses is that schedule's own test; none refuses most of them. */
+/* Each schedule's own test knows the refused sizes; here no rule refuses most sizes. */
 static void run_share(uint32_t share)
 {
     for (uint32_t s = share; s < rp_schedule_count; s += 2) {

@@ -1,4 +1,4 @@
-/* Closed forms of the literature, on equal stages without hops. */
+/* Closed forms in the literature, on equal stages without hops. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/synthetic.h"
@@ -21,8 +21,8 @@ static rp_metrics run(const char *name, const rp_costs *costs, uint32_t gpus, ui
     return metrics;
 }
 
-/* GPipe (Huang et al. 2019, section 2.3) and 1F1B: bubble (p - 1) / (m + p - 1) of GPU time,
- * whatever the ratio of backward to forward. Compared as integers: bubble (m + p - 1) = (p - 1) GPU
+/* GPipe (Huang et al. 2019, section 2.3) and 1F1B: a share (p - 1) / (m + p - 1) of GPU time is
+ * bubble, whatever the ratio of backward to forward. In integers: bubble (m + p - 1) = (p - 1) GPU
  * time. */
 Test(closed_forms, gpipe_and_1f1b_bubble)
 {
@@ -42,8 +42,8 @@ Test(closed_forms, gpipe_and_1f1b_bubble)
     }
 }
 
-/* Interleaved 1F1B (Narayanan et al. 2021, section 2.2.2): the bubble time shrinks by the number of
- * chunks v, makespan = (m + (p - 1) / v)(F + B); m a multiple of p. */
+/* Interleaved 1F1B (Narayanan et al. 2021, section 2.2.2): v chunks divide the bubble by v,
+ * makespan = (m + (p - 1) / v)(F + B); m a multiple of p. */
 Test(closed_forms, interleaved_bubble_shrinks_by_chunks)
 {
     for (uint32_t p = 2; p <= 8; p++) {
@@ -60,7 +60,7 @@ Test(closed_forms, interleaved_bubble_shrinks_by_chunks)
     }
 }
 
-/* One GPU never idles, with any schedule. */
+/* A single GPU never idles, with any schedule. */
 Test(closed_forms, one_gpu_never_idles)
 {
     rp_costs costs;
@@ -79,8 +79,8 @@ Test(closed_forms, one_gpu_never_idles)
     }
 }
 
-/* With one microbatch there is nothing to overlap: the makespan is the chain with its hops, 2 (p -
- * 1) of them, and the bubble is the rest. */
+/* A single microbatch overlaps nothing: the makespan is the chain with its 2 (p - 1) hops, and the
+ * rest is bubble. */
 Test(closed_forms, one_microbatch_is_the_chain)
 {
     static const char *const names[] = {"gpipe", "1f1b", "looped-bfs"};
@@ -99,9 +99,9 @@ Test(closed_forms, one_microbatch_is_the_chain)
     }
 }
 
-/* Peak activations of schedules.md 8, in stages: 1F1B keeps P microbatches on its first rank,
- * GPipe all M; interleaved (V = 2) 5.5 and 11.5 for P 4 and 8, that is 11 and 23 chunks of half a
- * stage. */
+/* Peak activations of schedules.md 8, in stages: 1F1B keeps P microbatches on its first rank, GPipe
+ * all M; interleaved (V = 2) 5.5 and 11.5 for P 4 and 8, that is 11 and 23 chunks of half a stage.
+ */
 static uint32_t peak_buffers(const rpsim_result *result)
 {
     const rp_program *program = result->program;

@@ -1,7 +1,6 @@
-/* Model, platform, schedule, GPU count, sequence length, partition and recompute mode combine
- * freely at hardware fidelity: each case of a walk, one per kind of GPU, runs or is refused with a
- * reason, and what runs is within the roofline. Other tests run its paths one by one.
- */
+/* Model, platform, schedule, GPUs, sequence length, partition and recompute combine freely at
+ * hardware fidelity: each case of a walk, a walk per kind of GPU, runs within the roofline or is
+ * refused with a reason. Other tests run each path separately. */
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
@@ -38,7 +37,7 @@ static uint32_t pick(walk *w, uint32_t count)
     return (uint32_t)rp_random_between(&w->random, 0, count - 1);
 }
 
-/* All shipped platforms of a GPU; and PCIe 3 to 5 with every way to reach a peer, on 64 GPUs in one
+/* All shipped platforms of a GPU, and PCIe 3 to 5 with every way to reach a peer, on 64 GPUs in one
  * server or in eight. */
 static void find_platforms(walk *w, const char *gpu, const char *base)
 {
@@ -73,7 +72,7 @@ static void find_platforms(walk *w, const char *gpu, const char *base)
     }
 }
 
-/* Every number of a result is finite and none is below 0. */
+/* Every number of a result is finite and at least 0. */
 static void check_numbers(const walk *w, const json_t *value)
 {
     size_t index = 0;
@@ -173,7 +172,7 @@ static void run_case(walk *w, const char *schedule)
     w->ran++;
 }
 
-/* A walk that is refused everywhere, or nowhere, or in which all fits, tests nothing. */
+/* A walk that is refused everywhere or nowhere, or always fits, tests nothing. */
 static void walk_all(const char *gpu, const char *base, uint64_t seed)
 {
     walk w = {.random = {seed}};

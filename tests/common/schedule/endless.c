@@ -1,5 +1,5 @@
-/* Pipelines without a flush: PipeDream and PipeDream-2BW against a slow reference that knows
- * neither iterations nor programs, against their steady state and against 1F1B. */
+/* Pipelines without a flush: PipeDream and PipeDream-2BW against a slow reference without
+ * iterations or programs, their steady state, and 1F1B. */
 #include "common/schedule/build.h"
 #include "sim/run/case.h"
 #include "tests/support/assertions.h"
@@ -16,8 +16,7 @@ TestSuite(endless, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .time
 
 static const char *const names[] = {"pipedream", "pipedream-2bw"};
 
-/* Hash of a schedule's synchronous program on 4 GPUs; versions, of which it keeps one then, apart.
- */
+/* Hash of a schedule's synchronous program on 4 GPUs, without its number of versions, then 1. */
 static uint64_t flushed_hash(const rp_schedule_type *schedule)
 {
     rp_test_stage_case d;
@@ -31,8 +30,8 @@ static uint64_t flushed_hash(const rp_schedule_type *schedule)
     return hash;
 }
 
-/* Flushed, a schedule that keeps more versions is the one that the registry says (Narayanan et al.,
- * SOSP 2019, section 3.2: 1F1B); a schedule that it does not say so of is another one. */
+/* With flushes a schedule of several versions is the schedule named in the registry (Narayanan et
+ * al., SOSP 2019, section 3.2: 1F1B). Schedules without such an entry differ. */
 Test(endless, flushed_is_the_schedule_that_is_said)
 {
     uint32_t found = 0;
@@ -96,8 +95,8 @@ Test(endless, is_one_stream)
     }
 }
 
-/* schedules.md 1: without hops a microbatch takes as long as the slowest rank's forward,
- * recompute and backward do, whatever the other ranks need. */
+/* schedules.md 1: without hops a microbatch takes the slowest rank's forward, recompute and
+ * backward, whatever other ranks take. */
 Test(endless, period_of_the_slowest_rank)
 {
     rp_random random = {20210718};
@@ -132,7 +131,7 @@ Test(endless, period_of_the_slowest_rank)
     }
 }
 
-/* Equal stages without hops: microbatch k of the stream is done after k + N - 1 times a stage's
+/* Equal stages without hops: microbatch k of the stream ends after k + N - 1 times a stage's
  * forward and backward, so that a period takes M of them, from two iterations on. */
 Test(endless, period_of_few_iterations)
 {
@@ -155,8 +154,8 @@ Test(endless, period_of_few_iterations)
     }
 }
 
-/* Most microbatches, and most steps of them, between forward and backward at a time: the versions
- * of the weights are counted by these. */
+/* Most microbatches and most of their steps between forward and backward at a time; they determine
+ * the weight versions. */
 static void count_in_flight(const rp_program *program, uint32_t gpu, uint32_t *microbatches,
                             uint32_t *steps)
 {

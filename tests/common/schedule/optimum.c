@@ -1,4 +1,4 @@
-/* Bounds and schedules on both sides of the exact optimum of small instances
+/* Bounds and schedules around the exact optimum of small instances
  * (tests/reference/slow_optimum.h): bound <= optimum <= every schedule's makespan. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
@@ -18,7 +18,7 @@
 #else
 #define CASES 400u
 #endif
-/* States after which an instance is left out; nearly none reaches it. */
+/* Instances with more states are left out; there are almost none. */
 #define MOST_STATES UINT64_C(60000)
 
 TestSuite(optimum, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
@@ -37,8 +37,8 @@ static rp_partition ones(uint32_t stages)
 
 /* ---- the search itself ----------------------------------------------------------------------- */
 
-/* Equal stages, one per GPU: (M + N - 1)(F + B), and where backwards are split 3 M + N - 1 (the
- * last GPU cannot begin before N - 1, schedules.md 2 reaches it). */
+/* Equal stages, one per GPU: (M + N - 1)(F + B), and with split backwards 3 M + N - 1 (the last GPU
+ * cannot begin before N - 1, schedules.md 2 reaches it). */
 Test(optimum, closed_forms)
 {
     for (uint32_t n = 1; n <= 3; n++) {
@@ -59,8 +59,8 @@ Test(optimum, closed_forms)
     }
 }
 
-/* Two machines, chains of two ops, one on each: Johnson's rule gives the least makespan (S. M.
- * Johnson 1954). Three jobs (3,2), (1,4), (2,1): order 2, 1, 3, makespan 8. */
+/* Two machines, chains of an op on each: Johnson's rule gives the least makespan (S. M. Johnson
+ * 1954). Three jobs (3,2), (1,4), (2,1): order 2, 1, 3, makespan 8. */
 Test(optimum, johnson)
 {
     static const int64_t times[3][2] = {{3, 2}, {1, 4}, {2, 1}};
@@ -103,7 +103,7 @@ static void draw_costs(rp_random *random, rp_costs *costs)
     costs->hop_ps = rp_random_between(random, 0, 1) * rp_random_between(random, 0, 3);
 }
 
-/* Least makespan of the named schedules that allow the sizes, and the bounds of one of them. */
+/* Least makespan of the named schedules that allow the sizes, and the bounds of any of them. */
 static int64_t best_of(const char *const *names, size_t count, const rp_schedule_config *config,
                        rpsim_bounds *bounds)
 {
@@ -162,7 +162,7 @@ static void expect_tally(const tally *t, const char *what, uint32_t least, uint3
     cr_expect(lt(u32, t->left_out, t->solved / 10 + 1), "%s", what);
 }
 
-/* Stage s on GPU s: what no order of a pipeline beats. */
+/* Stage s on GPU s: beats every order of a pipeline. */
 Test(optimum, pipelines_with_their_placement)
 {
     static const char *const whole[] = {"gpipe", "1f1b", "eager-1f1b"};
@@ -195,8 +195,8 @@ Test(optimum, pipelines_with_their_placement)
     expect_tally(&t[1], "pipelines, F, I and W", CASES * 3 / 4, CASES / 3);
 }
 
-/* Each layer on any GPU: what no cut and no placement beats. Recompute that waits or none: early
- * recompute of a longer stage can begin earlier than that of its layers. */
+/* Each layer on any GPU: beats every cut and placement. Recompute is waiting or none, as early
+ * recompute of a longer stage can begin before its layers'. */
 Test(optimum, pipelines_with_any_placement)
 {
     static const char *const names[] = {"gpipe", "1f1b", "looped-bfs"};
@@ -209,7 +209,7 @@ Test(optimum, pipelines_with_any_placement)
         rpsim_bounds bounds;
         draw_costs(&random, &costs);
         draw_config(&random, &costs, &config);
-        costs.head_fwd_ps = costs.head_bwd_ps = 0; /* the head may be on any GPU, too */
+        costs.head_fwd_ps = costs.head_bwd_ps = 0; /* the head, too, may be on any GPU */
         config.recompute = i % 2 == 0 ? RP_RECOMPUTE_NONE : RP_RECOMPUTE_WAIT;
         config.gpus = costs.layers < config.gpus ? costs.layers : config.gpus;
         config.microbatches = config.microbatches < config.gpus ? config.gpus : config.microbatches;
@@ -229,7 +229,7 @@ Test(optimum, pipelines_with_any_placement)
     expect_tally(&t, "pipelines, any GPU", CASES * 3 / 4, CASES / 3);
 }
 
-/* Every microbatch's layer on any GPU: what nothing that does the same work beats. */
+/* Each microbatch's layer on any GPU: beats everything that does the same work. */
 Test(optimum, any_schedule_of_the_work)
 {
     static const char *const names[] = {"gpipe", "1f1b"};
@@ -265,7 +265,7 @@ Test(optimum, any_schedule_of_the_work)
 
 /* ---- RoundPipe ------------------------------------------------------------------------------- */
 
-/* The parts of `layers` between cuts, bit i of `cuts` behind layer i. */
+/* Parts of `layers` between cuts; bit i of `cuts` is a cut after layer i. */
 static uint32_t compose(uint32_t layers, uint32_t cuts, uint32_t *out)
 {
     uint32_t count = 0;
@@ -280,7 +280,7 @@ static uint32_t compose(uint32_t layers, uint32_t cuts, uint32_t *out)
 }
 
 /* Both schedules on every partition of a tiny model: all cuts of forwards and backwards, with the
- * head alone, fused with layers or with layers that it recomputes. */
+ * head alone, fused with layers, or with layers that it recomputes. */
 static void check_partitions(rp_schedule_config *config, uint32_t number, tally *t)
 {
     static const char *const names[] = {"roundpipe", "roundpipe-overlap"};
@@ -323,7 +323,7 @@ Test(optimum, roundpipe_with_any_partition_and_placement)
         draw_costs(&random, &costs);
         costs.layers = costs.layers < 3 ? costs.layers : 3;
         draw_config(&random, &costs, &config);
-        /* One round, or two as equal as roundpipe-overlap makes them. */
+        /* A single round, or two as equal as in roundpipe-overlap. */
         config.round = i % 2 == 0 ? config.microbatches : (config.microbatches + 1) / 2;
         check_partitions(&config, i, &t);
     }
@@ -334,7 +334,7 @@ Test(optimum, roundpipe_with_any_partition_and_placement)
 
 typedef struct distance {
     const char *schedule;
-    const char *from; /* name of the optimum */
+    const char *from; /* the optimum's name */
     bool split;
     uint32_t count;
     double sum, most;
@@ -366,7 +366,7 @@ static void measure(const rp_schedule_config *config, distance *d)
     }
 }
 
-/* 3 GPUs, 4 microbatches, even partitions, random layers: printed with --verbose. */
+/* 3 GPUs, 4 microbatches, even partitions, random layers; printed with --verbose. */
 Test(optimum, distances)
 {
     distance distances[] = {
@@ -406,7 +406,7 @@ Test(optimum, distances)
                     d->schedule, d->from, d->sum / d->count, d->most, d->count);
         cr_expect(gt(u32, d->count, 50), "%s", d->schedule);
     }
-    /* Splitting backwards can only help, and zb-h1 uses it. */
+    /* Splitting backwards can only help, as in zb-h1. */
     cr_expect(ge(dbl, distances[2].sum, distances[1].sum));
     cr_expect(le(dbl, distances[3].sum, distances[2].sum));
 }

@@ -1,4 +1,4 @@
-/* roundpipe-overlap: against a slow dispatcher that shares no code with it, and closed forms. */
+/* roundpipe-overlap against a slow, independent dispatcher and closed forms. */
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
 #include "sim/run/hardware_case.h"
@@ -13,7 +13,7 @@
 
 TestSuite(overlap, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
-/* ---- the rule once more, as its file's head tells it ----------------------------------------- */
+/* ---- the rule again, as in its file's head comment ------------------------------------------- */
 
 enum { MOST_GPUS = 16, MOST_MICROBATCHES = 64 };
 
@@ -75,7 +75,7 @@ static void slow_dispatch(slow_pool *s, slow_round *r, uint32_t gpu)
     r->next++;
 }
 
-/* Every round in flight x every GPU, by the order of preference of the rule. */
+/* Every round in flight x every GPU, in the rule's order of preference. */
 static int64_t slow_makespan(slow_pool *s, uint32_t microbatches, uint32_t round)
 {
     uint32_t rounds = (microbatches + round - 1) / round;
@@ -123,7 +123,7 @@ static int64_t slow_makespan(slow_pool *s, uint32_t microbatches, uint32_t round
     return makespan;
 }
 
-/* A random cut of `layers` into stages of at least one layer. */
+/* A random cut of `layers` into non-empty stages. */
 static uint32_t cut(rp_random *random, uint32_t layers, uint32_t *stages)
 {
     uint32_t count = 0;
@@ -214,9 +214,8 @@ Test(overlap, dispatch_is_that_of_a_slow_dispatcher)
     }
 }
 
-/* With as many rounds in flight as GPUs, and as many microbatches in each, every GPU takes one
- * round and keeps it: no hop, no idle time. (Early recompute may move jobs: its pre-work hides
- * hops.) */
+/* With as many rounds in flight, and microbatches in each, as GPUs, every GPU keeps a round: no
+ * hop, no idle time. (Early recompute may move jobs: its pre-work hides hops.) */
 Test(overlap, a_round_per_gpu_never_idles)
 {
     rp_costs costs;
@@ -250,7 +249,7 @@ Test(overlap, a_round_per_gpu_never_idles)
 
 /* ---- hardware fidelity ----------------------------------------------------------------------- */
 
-/* When the first forward of call 1 starts, minus when the last loss of call 0 has been computed. */
+/* Start of call 1's first forward less the end of call 0's last loss. */
 static int64_t lead_ps(const rpsim_result *result, uint32_t per_call)
 {
     const rp_program *p = result->program;
@@ -280,7 +279,7 @@ static uint64_t bytes_of(const rp_program *p, rp_op_kind kind, uint32_t *count_o
     return bytes;
 }
 
-/* Layers as the host counts them: embedding 0, head last. */
+/* Layers as on the host: embedding 0, head last. */
 static bool holds(const rp_program *p, const rp_stage *stage, uint32_t layer)
 {
     if (layer == p->layer_count + 1) {
@@ -290,7 +289,7 @@ static bool holds(const rp_program *p, const rp_stage *stage, uint32_t layer)
     return embedding || (layer > stage->layer_begin && layer <= stage->layer_end);
 }
 
-/* Gradients of how many calls each layer's collection has waited for, at least. */
+/* The least number of calls whose gradients a layer's collection has waited for. */
 static uint32_t collected_calls(const rpsim_result *result)
 {
     const rp_program *p = result->program;
@@ -309,8 +308,8 @@ static uint32_t collected_calls(const rpsim_result *result)
     return least;
 }
 
-/* Calls of RoundPipe wait for the loss of the one before, overlapping ones do not; both programs
- * pass the validator with all transfers. */
+/* Calls of RoundPipe wait for the previous loss, overlapping calls do not; both programs pass the
+ * validator with all transfers. */
 Test(overlap, calls_overlap_on_hardware)
 {
     static const char *const names[] = {"roundpipe", "roundpipe-overlap"};
@@ -332,7 +331,7 @@ Test(overlap, calls_overlap_on_hardware)
         run.recompute = RP_RECOMPUTE_EARLY;
         rpsim_result result;
         cr_assert(eq(int, rpsim_hardware_case_run(&run, &platform, 0, &result, NULL), RP_OK));
-        /* RoundPipe: from the second call on gradients go up again. Own: a slot per call. */
+        /* RoundPipe: from the second call on gradients go up again. Overlap: a slot per call. */
         uint32_t ups = 0;
         uint32_t collects = 0;
         bytes_of(result.program, RP_OP_UPLOAD_PARAM_GRAD, &ups);

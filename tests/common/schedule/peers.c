@@ -1,5 +1,4 @@
-/* Boundary tensors that GPUs send to each other: closed forms, the stage engine, and the validator.
- */
+/* Boundary tensors between GPUs: closed forms, the stage engine, and the validator. */
 #include "common/base/log.h"
 #include "sim/run/case.h"
 #include "tests/support/assertions.h"
@@ -49,8 +48,7 @@ static uint32_t count_kind(const rp_program *p, rp_op_kind kind)
     return count;
 }
 
-/* One microbatch through 4 GPUs and back: 48 ms of compute, 3 boundaries of 1 GB there and 3 back.
- */
+/* A microbatch through 4 GPUs and back: 48 ms of compute, 3 boundaries of 1 GB each way. */
 static void make_row(rp_test_bench *b, uint32_t peer_gpus)
 {
     rp_test_bench_make(b, "gpipe", 1, 1, false);
@@ -71,9 +69,9 @@ Test(peers, a_row_of_gpus)
     cr_expect(eq(u32, count_kind(b.program, RP_OP_DOWNLOAD_ACT), 0));
     cr_expect(eq(i64, run_ps(&b, &nvlink), (48 + 6 * 10) * MS)); /* 100 GB/s */
     rp_machine m = nvlink;
-    m.nvlink_gpus = 0; /* PCIe: the port is wider than the link of 20 GB/s */
+    m.nvlink_gpus = 0; /* PCIe: the port exceeds the link of 20 GB/s */
     cr_expect(eq(i64, run_ps(&b, &m), (48 + 6 * 50) * MS));
-    m.gpus_per_switch = 2; /* 1 to 2 and back pass two uplinks; the others none */
+    m.gpus_per_switch = 2; /* 1 to 2 and back pass two uplinks; others none */
     m.switch_Bps = 10e9;
     cr_expect(eq(i64, run_ps(&b, &m), (48 + 4 * 50 + 2 * 100) * MS));
     m.gpus_per_switch = 0;
@@ -81,7 +79,7 @@ Test(peers, a_row_of_gpus)
     m.root_Bps = 5e9;
     cr_expect(eq(i64, run_ps(&b, &m), (48 + 4 * 50 + 2 * 200) * MS));
     m.gpus_per_root = 0;
-    m.sockets = 2; /* DRAM is not on the way */
+    m.sockets = 2; /* DRAM is not used */
     m.dram_Bps = 2e9;
     m.intersocket_Bps = 4e9;
     cr_expect(eq(i64, run_ps(&b, &m), (48 + 4 * 50 + 2 * 250) * MS));
@@ -107,7 +105,7 @@ Test(peers, bridged_pairs)
     rp_test_bench_fini(&b);
 }
 
-/* Sends that a machine cannot do are refused, not run. */
+/* Impossible sends are refused. */
 Test(peers, unreachable_gpus_are_refused)
 {
     rp_test_bench b;
@@ -128,8 +126,8 @@ Test(peers, unreachable_gpus_are_refused)
     rp_test_bench_fini(&b);
 }
 
-/* Two GPUs never meet on a port, and a hop of 1 ms is over before the next unit's. Then a SEND is a
- * hop of the stage engine, which knows nothing of links. */
+/* Two GPUs never meet on a port, and a hop of 1 ms ends before the next unit's. A SEND then equals
+ * a hop of the stage engine, which has no links. */
 Test(peers, without_contention_a_send_is_a_hop)
 {
     static const char *const schedules[] = {"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs"};
@@ -157,8 +155,8 @@ Test(peers, without_contention_a_send_is_a_hop)
     }
 }
 
-/* Random pipelines: programs are valid, sums of the attribution hold (rpsim_explain fails
- * otherwise), ports are never exceeded, and tensors of nothing take no time. */
+/* Random pipelines: programs are valid, attributions sum (rpsim_explain fails otherwise), ports are
+ * never exceeded, empty tensors take no time. */
 Test(peers, random_pipelines)
 {
     rp_random random = {3090};
@@ -207,7 +205,7 @@ Test(peers, random_pipelines)
 }
 
 /* 50 MB over ports of 5 GB/s take 10 ms, a stage's forward 4 ms, its backward with recompute 12:
- * transfers between GPUs are the first cause, and links to the host have nothing to do with it. */
+ * transfers between GPUs are the first cause; links to the host have no part. */
 Test(peers, slow_ports_are_the_first_cause)
 {
     rp_test_bench b;
@@ -226,9 +224,8 @@ Test(peers, slow_ports_are_the_first_cause)
     rp_test_bench_fini(&b);
 }
 
-/* Weights that are not resident are no one's to keep: their schedules send boundary tensors to the
- * host or gather them, whether GPUs reach each other or not, and the program is the same. Of the
- * pipelines with resident weights, each sends. */
+/* Schedules without resident weights send boundary tensors to the host or gather them, whether GPUs
+ * reach each other or not, by the same program. Each pipeline with resident weights sends. */
 Test(peers, only_resident_pipelines_send)
 {
     const char *with = rp_test_platform_file("rtx4090x8", "with-peers",

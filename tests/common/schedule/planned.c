@@ -1,5 +1,5 @@
-/* Schedules planned with times: against the fixed ones they start from, an exhaustive search, a
- * slow reference, closed forms and their limits of activations. */
+/* Schedules planned with times, against their fixed starting points, an exhaustive search, a slow
+ * reference, closed forms and limits of activations. */
 #include "common/base/log.h"
 #include "common/schedule/build.h"
 #include "common/schedule/planned/greedy.h"
@@ -20,12 +20,12 @@
 
 TestSuite(planned, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 300);
 
-/* Planned schedules, each with the one that it is compared with. */
+/* Planned schedules, each with its counterpart. */
 static const struct {
     const char *name;
     const char *fixed;
     uint32_t chunks;
-    uint32_t limit; /* of forwards kept, per GPU of the pipeline; 0: the fixed one's on each GPU */
+    uint32_t limit; /* of forwards kept, per GPU of the pipeline; 0: as fixed on each GPU */
 } pairs[] = {
     {"zb-auto-1p", "zb-h1", 1, 1},     {"zb-auto-2p", "zb-h2", 1, 2},
     {"zb-auto-2p", "zb-h1", 1, 2},     {"zb-auto-2p", "zb-auto-1p", 1, 2},
@@ -64,7 +64,7 @@ static void rows_of(const rp_program *program, slow_rows *rows)
     }
 }
 
-/* Most forwards of a GPU without their weight part, counted along its order. */
+/* Most forwards of a GPU without their weight part, along its order. */
 static uint32_t peak_of(const rp_program *program, uint32_t gpu)
 {
     uint32_t live = 0;
@@ -108,8 +108,8 @@ static void compare(size_t pair, const rp_test_stage_case *c, const char *what, 
     rpsim_result_fini(&planned);
 }
 
-/* On any times, with any recompute, also where stages or hops take no time. The reference counts
- * cells without duration as well, so that they come up with recompute only. */
+/* For any times and any recompute, also for stages or hops that take no time. The reference counts
+ * empty cells as well, so these occur only with recompute. */
 Test(planned, never_worse_than_fixed)
 {
     rp_random random = {20240116};
@@ -131,7 +131,7 @@ Test(planned, never_worse_than_fixed)
         compare(pair, &c, what, &gained);
         better[pair] += gained ? 1 : 0;
     }
-    for (size_t pair = 0; pair < COUNT(pairs); pair++) { /* that is what they are for */
+    for (size_t pair = 0; pair < COUNT(pairs); pair++) { /* their purpose */
         cr_expect(ge(u32, better[pair], 60), "%s is better than %s %u times", pairs[pair].name,
                   pairs[pair].fixed, better[pair]);
     }
@@ -139,8 +139,8 @@ Test(planned, never_worse_than_fixed)
 
 /* ---- exact ----------------------------------------------------------------------------------- */
 
-/* All orders of small pipelines are tried. None is better than the planned one by more than some
- * per cent, most not at all, and none of the planned ones is better than what is possible. */
+/* All orders of small pipelines: none beats the planned by more than a few per cent, most not at
+ * all, and no planned order beats them. */
 Test(planned, near_the_optimum_of_small_cases)
 {
     static const uint32_t sizes[][2] = {{1, 4}, {2, 2}, {2, 3}, {3, 2}, {4, 2}};
@@ -172,8 +172,8 @@ Test(planned, near_the_optimum_of_small_cases)
 
 /* ---- closed forms ---------------------------------------------------------------------------- */
 
-/* With equal times the last stage's GPU cannot begin before P - 1 forwards, and then has 3 M cells;
- * in a V of half stages it is (P - 1) / 2 (Qi et al. 2024, table 1 and section 6). */
+/* With equal times the last stage's GPU begins after P - 1 forwards, then has 3 M cells; in a V of
+ * half stages after (P - 1) / 2 (Qi et al. 2024, table 1 and section 6). */
 Test(planned, equal_times)
 {
     for (uint32_t p = 1; p <= 12; p++) {
@@ -202,7 +202,7 @@ Test(planned, equal_times)
 }
 
 /* Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024: V-Half has about half of
- * 1F1B's activations and, compacted, no more than half of its bubble. */
+ * 1F1B's activations and, compacted, at most half of its bubble. */
 Test(planned, v_half_has_half_the_bubble)
 {
     for (uint32_t p = 2; p <= 16; p++) {
@@ -217,7 +217,7 @@ Test(planned, v_half_has_half_the_bubble)
     }
 }
 
-/* ---- the parts of a plan by themselves ------------------------------------------------------- */
+/* ---- separate parts of a plan ---------------------------------------------------------------- */
 
 typedef struct workshop {
     rp_test_stage_case c;
@@ -227,7 +227,7 @@ typedef struct workshop {
     uint32_t peaks[MOST_GPUS];
 } workshop;
 
-/* Equal times, or drawn ones. */
+/* Equal or drawn times. */
 static void open_workshop(uint32_t gpus, uint32_t chunks, uint32_t microbatches, rp_random *random,
                           workshop *w)
 {
@@ -248,7 +248,7 @@ static void open_workshop(uint32_t gpus, uint32_t chunks, uint32_t microbatches,
                  RP_OK));
 }
 
-/* Without the fixed schedules and without compaction, the builders find the closed forms. */
+/* Without fixed schedules and compaction the builders still find the closed forms. */
 Test(planned, builders_alone)
 {
     for (uint32_t p = 1; p <= 12; p++) {
@@ -269,7 +269,7 @@ Test(planned, builders_alone)
     }
 }
 
-/* Any order: cells are drawn among those that can run, until all have. */
+/* Any order: draws among the cells that can run, until all have. */
 static void draw_order(rp_random *random, workshop *w)
 {
     rp_greedy *g = &w->greedy;
@@ -286,8 +286,8 @@ static void draw_order(rp_random *random, workshop *w)
     cr_assert(eq(int, rp_greedy_end(g), RP_OK));
 }
 
-/* However bad an order is, compaction makes it no worse, in time and on each GPU in memory; it
- * keeps all cells, and is worth its while. */
+/* Compaction never makes any order worse, in time or in memory of a GPU; it keeps all cells, and
+ * pays. */
 Test(planned, compaction_of_any_order)
 {
     rp_random random = {97};
@@ -320,7 +320,7 @@ Test(planned, compaction_of_any_order)
     cr_expect(lt(dbl, after, 0.95 * before), "%g of %g", after, before);
 }
 
-/* ---- weight parts deferred ------------------------------------------------------------------- */
+/* ---- deferred weight parts ------------------------------------------------------------------- */
 
 static int compare_ops(const void *left, const void *right)
 {
@@ -331,7 +331,7 @@ static int compare_ops(const void *left, const void *right)
     return x < y ? -1 : x > y ? 1 : 0;
 }
 
-/* The set of ops and all forwards and input parts stay; what is kept grows by the lag. */
+/* The set of ops and all forwards and input parts stay; the kept forwards grow by the lag. */
 Test(planned, deferring_weight_parts_changes_what_is_kept_and_not_the_ops)
 {
     const uint32_t gpus = 4;
@@ -344,7 +344,8 @@ Test(planned, deferring_weight_parts_changes_what_is_kept_and_not_the_ops)
         cr_assert(eq(int, rp_schedule_build(&rp_test_lagging, &c.config, &program, NULL), RP_OK));
         cr_assert(eq(int, rp_program_check(program), RP_OK));
         for (uint32_t g = 0; g < gpus; g++) {
-            /* P - 1 - r warm-up forwards, one in turn, and those that wait for their weight part */
+            /* P - 1 - r warm-up forwards, another in turn, and those that wait for their weight
+             * part */
             uint32_t kept = gpus - g + rp_test_lag;
             cr_expect(eq(u32, peak_of(program, g), kept < microbatches ? kept : microbatches),
                       "lag %u, GPU %u", rp_test_lag, g);

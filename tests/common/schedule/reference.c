@@ -1,5 +1,5 @@
-/* The engine against the independent slow reference (tests/reference/), on random configurations:
- * every metric must be equal to the picosecond. The reference shares no code with the engine. */
+/* The engine against the independent slow reference (tests/reference/), which shares no code with
+ * it, on random configurations: every metric is equal to the picosecond. */
 #include "common/base/log.h"
 #include "common/schedule/build.h"
 #include "sim/run/case.h"
@@ -11,14 +11,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Sanitized builds are ten times slower; the 10,000 of the acceptance run in the release build. */
+/* Sanitized builds are ten times slower; the acceptance's 10,000 run in the release build. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CONFIGURATIONS 1500u
 #else
 #define CONFIGURATIONS 12000u
 #endif
 
-/* Counts of the awkward cases that came up; a test that never meets them proves little. */
+/* Counts awkward cases; a test that never meets them proves little. */
 typedef struct coverage {
     uint32_t no_ops;
     uint32_t no_forwards;
@@ -62,7 +62,7 @@ static void cover(const rp_random_case *c, const rp_program *program, coverage *
     covered->iterations += c->config.iterations > 1 ? 1 : 0;
 }
 
-/* Runs the program as it is, all iterations, like the reference does. */
+/* Runs all iterations of the program, like the reference. */
 static void run_engine(const rp_random_case *c, const char *text, rp_program **program_out,
                        rp_timeline **timeline_out, rp_metrics *metrics_out)
 {
@@ -128,9 +128,8 @@ static void compare_period(const rp_random_case *c, const rp_timeline *timeline,
     cr_assert(ieee_ulp_eq(dbl, period, expected, 4), "period of %s", text);
 }
 
-/* The program's barrier also waits for empty ops that end after the makespan; the reference's does
- * not. Both are right (cli.md speaks of the makespan), so such cases run asynchronously or alone.
- */
+/* Only the program's barrier also waits for empty ops that end after the makespan. Both are right
+ * (cli.md defines the makespan), so such cases run asynchronously or alone. */
 static void avoid_empty_barriers(rp_random_case *c)
 {
     if (c->config.iterations > 1 && c->empty_units && !c->config.asynchronous) {
@@ -141,7 +140,7 @@ static void avoid_empty_barriers(rp_random_case *c)
 
 static void one(rp_random *random, uint32_t number, rp_random_case *c, coverage *covered)
 {
-    /* Every fortieth is large, so that 64 GPUs with 512 microbatches come up. */
+    /* Every fortieth is large, so that 64 GPUs with 512 microbatches occur. */
     rp_random_case_draw(random, number % 40 == 0 ? 200000 : 6000, c);
     avoid_empty_barriers(c);
     char text[512];

@@ -1,5 +1,5 @@
-/* Schedules with backwards in two parts: against schedules.md 8, against PyTorch's orders,
- * against a slow reference on random sizes and times, and against closed forms. */
+/* Schedules with split backwards, against schedules.md 8, PyTorch's orders, a slow reference on
+ * random sizes and times, and closed forms. */
 #include "common/base/log.h"
 #include "common/formats/csv.h"
 #include "sim/run/explain/explain.h"
@@ -57,8 +57,8 @@ static uint32_t cells_of(const rp_program *program, uint32_t gpu, uint32_t *ops)
     return count;
 }
 
-/* Most activation buffers alive on one GPU, and the longest time between a GPU's first start and
- * last end. */
+/* Most live activation buffers on a GPU, and the longest time from a GPU's first start to last end.
+ */
 static uint32_t peak_of(const rpsim_result *result, int64_t *span_out)
 {
     const rp_program *program = result->program;
@@ -98,7 +98,7 @@ static void run(const char *name, const rp_costs *costs, uint32_t gpus, uint32_t
 
 /* ---- schedules.md 8 -------------------------------------------------------------------------- */
 
-/* One unit of a whole stage, so that chunks of half a stage are whole numbers. */
+/* The unit of a whole stage, so that half a stage is a whole number. */
 #define UNIT 20
 
 static void check_row(const rp_csv *table, uint32_t row)
@@ -235,7 +235,7 @@ Test(split_schedules, orders_of_pytorch)
 static const char *const names[] = {"eager-1f1b", "zb-h1",  "zb-h2", "zb1p",
                                     "zbv",        "v-half", "v-min", "dualpipev"};
 
-/* Every GPU's time is work, or waiting for something; also where ops run together. */
+/* Every GPU's time is work or a wait for something, also in joined ops. */
 static void check_explanation(const rpsim_result *result, const rp_costs *costs, const char *what)
 {
     rp_stage_times times;
@@ -257,7 +257,7 @@ static void check_explanation(const rpsim_result *result, const rp_costs *costs,
     cr_assert(eq(i64, path, e.makespan_ps), "%s", what);
 }
 
-/* One layer per stage, so that a stage takes what was drawn for it. */
+/* A layer per stage, which takes the drawn time. */
 static void one_random(rp_random *random, uint32_t number, uint32_t *checked)
 {
     const char *name = names[number % COUNT(names)];
@@ -290,7 +290,7 @@ static void one_random(rp_random *random, uint32_t number, uint32_t *checked)
             for (int i = 0; i < rows.counts[g]; i++) {
                 const slow_cell *want = &rows.cells[g][i];
                 int64_t start_ps = result.timeline->start_ps[ops[i]];
-                if (i == 0 || !want[-1].paired) { /* shown behind the other one of its pair */
+                if (i == 0 || !want[-1].paired) { /* shown after the other of its pair */
                     cr_assert(eq(i64, start_ps, want->start), "%s, GPU %u, cell %d", what, g, i);
                 } else {
                     cr_assert(eq(i64, start_ps, result.timeline->end_ps[ops[i] - 1]));
@@ -324,9 +324,9 @@ Test(split_schedules, slow_reference_agrees)
 
 /* ---- closed forms ---------------------------------------------------------------------------- */
 
-/* Qi et al. 2024, table 1, and schedules.md 2, 3: with equal times of the three parts the
- * makespan of ZB-H1 is 3 M + P - 1 and of ZB-V 3 M + (P - 1) / 2; a rank of ZB-H2 and ZB-V never
- * idles inside; all but ZB-H2 keep what 1F1B keeps. */
+/* Qi et al. 2024, table 1, and schedules.md 2, 3: with equal times of the three parts the makespan
+ * of ZB-H1 is 3 M + P - 1 and of ZB-V 3 M + (P - 1) / 2; a rank of ZB-H2 and ZB-V never idles
+ * inside; all but ZB-H2 keep as much as 1F1B. */
 Test(split_schedules, zero_bubble_forms)
 {
     for (uint32_t p = 1; p <= 12; p++) {
@@ -357,8 +357,8 @@ Test(split_schedules, zero_bubble_forms)
     }
 }
 
-/* Where the parts take different times, W not longer than F and I: ZB-H1's bubble is (P - 1)(F + I
- * - W), 1F1B's (P - 1)(F + I + W) (Qi et al. 2024, table 1). */
+/* For unequal parts, W not longer than F and I, ZB-H1's bubble is (P - 1)(F + I - W), 1F1B's (P -
+ * 1)(F + I + W) (Qi et al. 2024, table 1). */
 Test(split_schedules, bubble_of_zb_h1)
 {
     static const int64_t times[][3] = {{3, 3, 3}, {5, 4, 3}, {4, 4, 4}, {7, 7, 2}, {4, 5, 4}};

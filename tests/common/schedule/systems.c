@@ -42,8 +42,8 @@ TestSuite(systems, .init = begin, .fini = end, .timeout = 120);
 #define BOUNDARY UINT64_C(3000000)
 #define STEPS 2u
 
-/* One system on `gpus` GPUs, `each` microbatches of two sequences per GPU, `call` of all of them in
- * a call; STEPS steps. */
+/* STEPS steps of a system on `gpus` GPUs, with `each` microbatches of two sequences per GPU, `call`
+ * of all of them per call. */
 static rp_program *make_calls(const char *name, uint32_t gpus, uint32_t each, uint32_t call)
 {
     const rp_schedule_type *schedule = rp_schedule_find(name);
@@ -140,17 +140,17 @@ static uint64_t moved(const rp_program *program, rp_op_kind kind)
     return bytes;
 }
 
-/* FSDP gathers blocks for the forward and the backward, and the root (embedding and head) once: it
- * is not resharded after the forward. Bytes per microbatch. */
+/* FSDP's bytes per microbatch: it gathers blocks for forward and backward, and the root (embedding
+ * and head) once, as it is not resharded after the forward. */
 static uint64_t fsdp_gathered(void)
 {
     return 2 * sum(weights) - weights[0] - weights[LAYERS + 1];
 }
 
-/* Bytes that ZeRO-3 gathers for a backward with recompute: DeepSpeed's rule, done literally on the
- * order in which layers are used. When a layer's forward is over, the layers that come next are
- * gone through until they have 1e9 parameters (stage3_max_reuse_distance, its default); a layer
- * that is met again stays (PartitionedParameterCoordinator.__params_to_release). */
+/* Bytes that ZeRO-3 gathers for a backward with recompute, by DeepSpeed's rule along the layers in
+ * their order of use. When a layer's forward ends, the next layers are counted until they have 1e9
+ * parameters (stage3_max_reuse_distance, its default); layers met again stay
+ * (PartitionedParameterCoordinator.__params_to_release). */
 static uint64_t gathered_again(void)
 {
     uint32_t order[3 * LAYERS + 4];
@@ -178,13 +178,13 @@ static uint64_t gathered_again(void)
     return bytes;
 }
 
-/* Compute of one microbatch: with recompute. */
+/* A microbatch's compute with recompute. */
 static double compute_s(void)
 {
     return 1e-12 * (LAYERS * (2 * 700000000.0 + 1500000000.0) + 900000000.0 + 1700000000.0);
 }
 
-/* Collectives carry (n - 1) / n of the bytes through each GPU; rounding is per stage. */
+/* Collectives carry (n - 1) / n of the bytes through each GPU, rounded per stage. */
 static double volume(uint32_t gpus, uint64_t bytes)
 {
     return (double)(gpus - 1) / gpus * (double)bytes;
@@ -195,11 +195,11 @@ Test(systems, volumes)
     for (uint32_t n = 2; n <= 8; n += 3) {
         const uint32_t each = 3;
         const double ranks = (double)n * STEPS;             /* all ranks and steps */
-        const double slack = 100.0 * LAYERS * each * ranks; /* bytes lost to whole numbers */
+        const double slack = 100.0 * LAYERS * each * ranks; /* bytes lost in rounding */
         rp_program *p = make("zero2", n, each);
         double expected = ranks * each * 2 * volume(n, sum(gradients));
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_ALL_REDUCE), expected, slack));
-        expected = ranks * volume(n, sum(gradients)); /* what was trained, once per step */
+        expected = ranks * volume(n, sum(gradients)); /* trained weights, once per step */
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_ALL_GATHER), expected, slack));
         rp_program_destroy(p);
         p = make("fsdp", n, each);
@@ -222,7 +222,7 @@ Test(systems, volumes)
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_UPLOAD_PARAMS), expected, slack));
         expected = ranks * each * (double)sum(gradients) / n;
         cr_expect(epsilon_eq(dbl, (double)moved(p, RP_OP_DOWNLOAD_PARAM_GRAD), expected, slack));
-        /* Adam; isinf and isnan of 2-byte gradients, one product of and one copy from 4 bytes. */
+        /* Adam; isinf and isnan of 2-byte gradients, a product of and a copy from 4 bytes. */
         cr_expect(eq(u64, moved(p, RP_OP_OPTIMIZER), STEPS * (32 + 16 + 8 + 8) * sum(parameters)));
         rp_program_destroy(p);
         p = make("zero-offload", n, each);
@@ -236,7 +236,7 @@ Test(systems, volumes)
     }
 }
 
-/* Models of several sizes: from all of whose weights stay to none but the head's. */
+/* Models from a size with all weights kept to a size with only the head's. */
 Test(systems, zero_infinity_keeps_what_it_soon_needs)
 {
     uint64_t before = 0;
@@ -265,7 +265,7 @@ Test(systems, steps_are_sums)
         const uint32_t each = 4;
         rp_program *p = make("zero2", n, each);
         double step = each * (compute_s() + 2 * volume(n, sum(gradients)) / 2.5e9);
-        step += volume(n, sum(gradients)) / 2.5e9; /* gather of what was trained */
+        step += volume(n, sum(gradients)) / 2.5e9; /* gather of trained weights */
         cr_expect(epsilon_eq(dbl, 1e-12 * (double)run(p), STEPS * step, 1e-6 * step), "n %u", n);
         rp_program_destroy(p);
         p = make("megatron-tp", n, each);
@@ -276,7 +276,7 @@ Test(systems, steps_are_sums)
     }
 }
 
-/* FSDP gathers while it computes: between the larger and the sum of both. */
+/* FSDP gathers during compute: between the larger and the sum of both. */
 Test(systems, fsdp_overlaps)
 {
     const uint32_t n = 8;
@@ -294,7 +294,7 @@ Test(systems, fsdp_overlaps)
 
 /* ---- FSDP with offload ----------------------------------------------------------------------- */
 
-/* One unit (a stage of one microbatch, forward or backward) in seconds. */
+/* A unit (a stage's forward or backward of a microbatch) in seconds. */
 typedef struct unit_times {
     double up;
     double gather;
@@ -328,8 +328,8 @@ static unit_times unit_of(const rp_program *p, uint32_t s, bool backward, const 
                         .down = seconds(reduced / n, on->download_Bps)};
 }
 
-/* Times of a step that do not depend on what bounds it: sums over all units of a microbatch, and
- * over the backward units alone. */
+/* Times of a step that do not depend on its bottleneck: sums over all units of a microbatch, and
+ * over the backward units. */
 typedef struct step_times {
     unit_times all;
     unit_times backward;
@@ -361,9 +361,9 @@ static step_times times_of(const rp_program *p, const rp_machine *on)
     return t;
 }
 
-/* A step by what binds it. Gathers run ahead of the compute, but not from one direction into the
- * other, and not in the last microbatch's backward: there a stage's gradients are reduced before
- * the next stage is gathered. Then the last shard goes down and Adam runs. */
+/* A step by bottleneck. Gathers run ahead of the compute, except from one direction to the other
+ * and in the last microbatch's backward: there a stage's gradients are reduced before the next
+ * stage is gathered. Then the last shard goes down and Adam runs. */
 Test(systems, fsdp_offload_step_times)
 {
     const uint32_t n = 4;
@@ -386,7 +386,7 @@ Test(systems, fsdp_offload_step_times)
         turns + each * t.all.gather + t.backward.reduce + t.backward.compute + t.last.down + adam;
     cr_expect(epsilon_eq(dbl, 1e-12 * (double)run_on(p, &on), STEPS * step, 1e-6 * step), "bus");
 
-    on.collective_Bps = 4e12; /* the shards' way up */
+    on.collective_Bps = 4e12; /* the shards going up */
     on.upload_Bps = 1e8;
     t = times_of(p, &on);
     turns = each * (t.end.gather + t.end.compute + t.last.gather + t.last.compute);
@@ -395,7 +395,7 @@ Test(systems, fsdp_offload_step_times)
     rp_program_destroy(p);
 }
 
-/* Shards go up as often as stages are gathered, and down once per step; nothing is converted. */
+/* Shards go up with each gather of a stage, and down once per step, without conversion. */
 Test(systems, fsdp_offload_volumes)
 {
     for (uint32_t n = 1; n <= 8; n += 7) {
@@ -414,7 +414,7 @@ Test(systems, fsdp_offload_volumes)
     }
 }
 
-/* Mobius moves a stage's weights once per pass, not once per GPU and microbatch. */
+/* Mobius moves a stage's weights once per pass, not per GPU and microbatch. */
 Test(systems, mobius_uploads_weights_twice)
 {
     rp_program *p = make("mobius", 2, 4);
@@ -424,8 +424,8 @@ Test(systems, mobius_uploads_weights_twice)
     rp_program_destroy(p);
 }
 
-/* With 20 microbatches in calls of 7 there are three, the last one of 6: weights come up in each,
- * gradients go down in each and, but for the first, come up before; the optimizer runs once. */
+/* 20 microbatches in calls of 7 are three calls, the last of 6. In each, weights come up and
+ * gradients go down, and after the first gradients also come up before; the optimizer runs once. */
 Test(systems, mobius_flushes_between_calls)
 {
     rp_program *p = make_calls("mobius", 2, 10, 7);
@@ -439,7 +439,7 @@ Test(systems, mobius_flushes_between_calls)
     rp_program_destroy(p);
 }
 
-/* Alone there is nobody to talk to. */
+/* A single GPU has no peers. */
 Test(systems, one_gpu_has_no_collectives)
 {
     static const char *const names[] = {"zero2", "zero-offload", "zero-infinity",
@@ -456,7 +456,7 @@ Test(systems, one_gpu_has_no_collectives)
     }
 }
 
-/* Every system, many sizes: valid programs that end. */
+/* Every system at many sizes: valid programs that end. */
 Test(systems, no_deadlock)
 {
     static const char *const names[] = {"zero2",        "zero-offload", "zero-infinity", "fsdp",
