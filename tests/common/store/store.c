@@ -1,4 +1,4 @@
-/* The SQLite store, read back with SQLite itself. */
+/* The SQLite store, read back with SQLite. */
 #include "common/store/store.h"
 #include "common/base/log.h"
 #include "common/store/schema.h"
@@ -177,7 +177,7 @@ Test(store, bad_json_adds_nothing)
     cr_expect(eq(str, ask("SELECT count(*) FROM runs"), "1"));
 }
 
-/* The second metric is a repetition: neither the run nor the first one may stay. */
+/* The second metric is a repetition: neither run nor first metric may stay. */
 Test(store, all_or_nothing)
 {
     static const rp_store_metric twice[] = {{"a", false, 1, 0}, {"a", false, 2, 0}};
@@ -199,7 +199,7 @@ static double now_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* A child takes the write lock, says so through the pipe and keeps it for `hold_us`. */
+/* A child takes the write lock, reports through the pipe, and keeps it for `hold_us`. */
 static pid_t hold_lock(unsigned hold_us)
 {
     int ready[2];
@@ -245,7 +245,7 @@ Test(store, locked_for_too_long)
     cr_expect(eq(str, ask("SELECT count(*) FROM runs"), "1"));
 }
 
-/* Eight processes create the same database at once and add 5 runs each. Who creates it is a race of
+/* Eight processes create the same database at once and add 5 runs each. The race to create it lasts
  * a few microseconds, hence the rounds. */
 Test(store, many_writers)
 {
@@ -269,8 +269,8 @@ Test(store, many_writers)
     }
 }
 
-/* A stranger's file: what it would have SQLite do does not happen, and its own rows of runs get a
- * latest one all the same (results_newer). */
+/* A stranger's file: its triggers do not run, but its own rows of runs still get a latest run
+ * (results_newer). */
 Test(store, triggers_of_strangers_do_not_run)
 {
     cr_assert(eq(int, add("first", 0), RP_OK));
@@ -293,7 +293,7 @@ Test(store, version_before_the_first_release)
     cr_expect(eq(str, ask("PRAGMA user_version"), "2"));
 }
 
-/* A store of release 0.2.0 keeps its runs; its views show what theirs did not. */
+/* A store of release 0.2.0 keeps its runs; its views show new columns. */
 Test(store, brings_version_3_up_to_date)
 {
     sqlite3 *database = NULL;
@@ -322,7 +322,7 @@ Test(store, brings_version_3_up_to_date)
                  "old512,new-"));
 }
 
-/* Points: found again, replaced where they had failed, kept where they had run. */
+/* Points are found again, replaced after a failure, kept after a run. */
 Test(store, points)
 {
     rp_store *store = NULL;
@@ -358,7 +358,7 @@ Test(store, points)
     cr_expect(eq(str, ask("SELECT count(*) FROM runs"), "2"));
     cr_expect(eq(str, ask("SELECT count(*) FROM points WHERE failure IS NULL"), "2"));
     cr_expect(eq(str, ask("SELECT sum(value) FROM metrics"), "84"));
-    /* Changes of a transaction that fails are undone. */
+    /* A failed transaction's changes are undone. */
     cr_assert(eq(int, rp_store_begin(store), RP_OK));
     cr_assert(eq(int, rp_store_add_point(store, experiment, "c", NULL, &run, 1), RP_OK));
     cr_assert(eq(int, rp_store_end(store, RP_TOOL), RP_TOOL));
@@ -416,7 +416,7 @@ Test(store, read_only)
     expect_failure(add("second", 0), RP_INPUT, "read-only");
 }
 
-/* The file may not grow: as on a full disk, the run is refused and the others stay. */
+/* The file may not grow, as on a full disk: the run is refused, others stay. */
 Test(store, disk_full)
 {
     rp_store *store;

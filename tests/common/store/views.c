@@ -1,4 +1,4 @@
-/* The store's views of runs, held against the runs' metrics by other SQL. */
+/* The store's views of runs, against the metrics by other SQL. */
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/store/store.h"
@@ -32,7 +32,7 @@ static void end(void)
 
 TestSuite(store_views, .init = begin, .fini = end);
 
-/* The summary by another way: a pivot of metrics. */
+/* The summary as a pivot of metrics. */
 #define PIVOT                                                                                      \
     "WITH wide AS (SELECT run_id, max(value) FILTER (WHERE name = 'makespan_ps') AS m,"            \
     " max(value) FILTER (WHERE name = 'bubble_ps') AS b,"                                          \
@@ -135,7 +135,7 @@ Test(store_views, provenance)
                  "1.25,-"));
 }
 
-/* The newest run of a configuration; when it goes, the one before is the newest. */
+/* A configuration's newest run; if it is deleted, the run before. */
 Test(store_views, latest)
 {
     rp_store_run run = make_run("1f1b", "{\"round\":8}");
@@ -164,8 +164,8 @@ static void add_of(const char *schedule, const char *costs, int64_t makespan_ps,
     add(&run);
 }
 
-/* One row for each cell: what does not fit is no answer, other times are another cell, the earlier
- * of two equal ones is taken, an older run of the same configuration does not count. */
+/* A row per cell: runs that do not fit are no answer, other times are another cell, the earlier of
+ * two equal runs wins, older runs of a configuration do not count. */
 Test(store_views, best_and_wins)
 {
     add_of("gpipe", "c", 500, 1, "{}");
@@ -223,7 +223,7 @@ Test(store_views, error_per_cell)
     cr_expect(eq(str, errors("outcome || platform"), "no runq"));
 }
 
-/* A point that cannot be stored leaves nothing in a transaction that others share. */
+/* A point that cannot be stored leaves nothing in a shared transaction. */
 Test(store_views, half_a_point)
 {
     rp_store *store = NULL;
@@ -246,7 +246,7 @@ Test(store_views, half_a_point)
     cr_expect(eq(str, rp_test_ask(path, "SELECT count(*) FROM metrics"), "36"));
 }
 
-/* A failed point whose replacement cannot be stored is still there as failed. */
+/* A failed point stays failed if its replacement cannot be stored. */
 Test(store_views, half_a_replacement)
 {
     rp_store *store = NULL;
