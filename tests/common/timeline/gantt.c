@@ -1,6 +1,5 @@
 #define _GNU_SOURCE /* memmem */
-/* Gantt charts: the files of the three types, what is in them, and every way in which making one
- * fails. */
+/* Gantt charts: files of the three types, their contents, and every failure. */
 #include "common/timeline/gantt.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
@@ -166,7 +165,7 @@ Test(gantt, missing_gnuplot)
     cr_expect(eq(sz, rp_test_remove(folder), 0));
 }
 
-/* A gnuplot of our own that writes half a picture and fails; the picture that was there stays. */
+/* A made-up gnuplot writes half a picture and fails; the earlier picture stays. */
 Test(gantt, failing_gnuplot)
 {
     const char *fake = rp_test_path(folder, "gnuplot");
@@ -187,7 +186,7 @@ Test(gantt, failing_gnuplot)
     cr_expect(eq(sz, rp_test_remove(folder), 2));
 }
 
-/* gnuplot itself fails: there is no gantt.gp to load. */
+/* gnuplot fails, as there is no gantt.gp. */
 Test(gantt, broken_script_is_reported)
 {
     need_gnuplot();
@@ -200,7 +199,7 @@ Test(gantt, broken_script_is_reported)
 
 static const rp_gantt_window all = {.last = UINT32_MAX};
 
-/* Only an iteration's own ops are drawn, from where its first one begins. */
+/* Only an iteration's own ops are drawn, from its first start. */
 Test(gantt, boxes_of_one_iteration)
 {
     rp_gantt_boxes boxes[2] = {0};
@@ -233,8 +232,8 @@ Test(gantt, boxes_of_all_ops_that_take_time)
     rp_gantt_boxes_fini(&boxes);
 }
 
-/* Ops of 1 and 1 and 2 and 2 us on GPU 0: at 2.1 us the forwards become one box, the rest does not
- * fit together. */
+/* Ops of 1, 1, 2 and 2 us on GPU 0: at 2.1 us the forwards become a box, the rest does not fit
+ * together. */
 Test(gantt, short_ops_are_merged)
 {
     rp_gantt_boxes boxes = {0};
@@ -248,7 +247,7 @@ Test(gantt, short_ops_are_merged)
     rp_gantt_boxes_fini(&boxes);
 }
 
-/* 400,000 ops of one picosecond: few boxes, a note, and a file of modest size. */
+/* 400,000 ops of a picosecond: few boxes, a note, and a modest file. */
 Test(gantt, many_ops)
 {
     need_gnuplot();

@@ -1,4 +1,4 @@
-/* Written output: JSON, Chrome traces (read back with jansson) and timelines as CSV. */
+/* Written output: JSON, Chrome traces (read by jansson), timelines as CSV. */
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/formats/json.h"
@@ -64,7 +64,7 @@ static char *close_value(void)
     return written;
 }
 
-/* The text that one call, which writes to `json`, gives as the only value of a document. */
+/* The text that a call, which writes to `json`, gives as a document's only value. */
 #define WRITTEN(call) (open_value(), (call), close_value())
 
 Test(output, json_structure)
@@ -106,7 +106,7 @@ Test(output, json_strings)
                  "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\""));
 }
 
-/* Each byte of a sequence that RFC 3629 does not allow becomes one U+FFFD. */
+/* Each byte of a sequence that RFC 3629 forbids becomes a U+FFFD. */
 Test(output, json_invalid_utf8)
 {
     static const struct {
@@ -160,7 +160,7 @@ Test(output, json_doubles)
     }
 }
 
-/* Random bit patterns: what is printed reads back, and no shorter decimal does. */
+/* Random bit patterns: the printed text reads back, and no shorter decimal does. */
 Test(output, json_doubles_are_shortest)
 {
     uint64_t bits = UINT64_C(0x9e3779b97f4a7c15);
@@ -240,7 +240,7 @@ static bool is_phase(json_t *event, const char *phase)
     return strcmp(text_of(event, "ph"), phase) == 0;
 }
 
-/* One slice per op with its own times, name and place; collects them by op number. */
+/* A slice per op with its times, name and place; collects them by op number. */
 static void check_slices(const rp_timeline *of, json_t *events, json_t **slices)
 {
     size_t i;
@@ -269,7 +269,7 @@ static bool same_thread(json_t *a, json_t *b)
     return number_of(a, "pid") == number_of(b, "pid") && number_of(a, "tid") == number_of(b, "tid");
 }
 
-/* Per thread, in the order of the file, which is sorted by time. */
+/* Per thread, in the file's order, which is sorted by time. */
 static void check_no_overlap(const rp_timeline *of, json_t **slices)
 {
     for (uint32_t a = 0; a < of->program->op_count; a++) {
@@ -282,7 +282,7 @@ static void check_no_overlap(const rp_timeline *of, json_t **slices)
     }
 }
 
-/* Both events of each wait's flow, at 2 * wait and behind it; NULL where there is none. */
+/* Both events of each wait's flow, at 2 * wait and the next; NULL if there is none. */
 static json_t **collect_flows(const rp_timeline *of, json_t *events)
 {
     uint32_t waits = of->program->ops[of->program->op_count].wait_begin;
@@ -478,7 +478,7 @@ static counter read_counter(json_t *trace, json_int_t pid, const char *name, con
     return found;
 }
 
-/* GPU 1 frees its first buffer and allocates its second in the same moment: never two live. */
+/* GPU 1 frees its first buffer as it allocates its second: never two live. */
 Test(output, trace_counters)
 {
     json_t *trace = read_trace(timeline);
@@ -543,7 +543,7 @@ Test(output, csv_round_trip)
     free(again);
 }
 
-/* The longest file grows with the program, so that none is too long for its timeline to be read. */
+/* The longest valid file grows with the program, so any program's timeline can be read. */
 Test(output, csv_has_room_for_every_op)
 {
     const char longest[] = "2147483647,grad-download,65535,DOWNLOAD_PARAM_GRAD,65535,4294967295,"
@@ -552,7 +552,7 @@ Test(output, csv_has_room_for_every_op)
     cr_expect(ge(sz, rp_timeline_csv_most_bytes(&many) / RP_MAX_OPS, sizeof longest));
 }
 
-/* Replaces the first `from` of a good file by `to`; reading must fail and name the place. */
+/* Replaces the first `from` in a good file by `to`; reading must fail and name the place. */
 static void expect_refused(const char *from, const char *to, const char *message)
 {
     size_t length;

@@ -1,4 +1,4 @@
-/* Causes over a copy engine that two queues share, and a walk over times that no engine gives. */
+/* Causes over a copy engine shared by two queues, and a walk over times that no engine gives. */
 #include "common/timeline/walk.h"
 #include "tests/support/assertions.h"
 #include "tests/support/test_arena.h"
@@ -7,7 +7,7 @@
 
 TestSuite(walk, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 30);
 
-/* Op 0 uploads parameters, op 1 an activation for which it waits until op 0 has ended. */
+/* Op 0 uploads parameters; op 1 then uploads an activation. */
 static rp_op ops[] = {{.kind = RP_OP_UPLOAD_PARAMS, .wait_begin = 0},
                       {.kind = RP_OP_UPLOAD_ACT, .wait_begin = 0},
                       {.wait_begin = 1}};
@@ -34,11 +34,11 @@ static void set_times(int64_t start_0, int64_t end_0, int64_t start_1, int64_t e
     end_ps[1] = end_1;
 }
 
-/* The pieces so far; they come from the last to the first. */
+/* The pieces so far, from last to first. */
 typedef struct pieces {
     uint32_t count;
     int64_t begin_ps;
-    bool whole; /* each ends where the one after it begins */
+    bool whole; /* each ends as the next begins */
 } pieces;
 
 static void add(void *context, const rp_walk_piece *piece)
@@ -73,8 +73,8 @@ Test(walk, cause_is_the_wait)
     cr_expect(eq(int, found.whole, 1));
 }
 
-/* Files may say that op 1 ran before op 0, for which it waits: then op 0 waited for op 1 on the
- * copy engine, and op 1 for op 0. */
+/* In a file op 1 may run before op 0, for which it waits: op 0 waited for op 1 on the copy engine,
+ * and op 1 for op 0. */
 Test(walk, circles_end)
 {
     rp_walk walk;
