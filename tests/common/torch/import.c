@@ -1,5 +1,5 @@
-/* A schedule written as CSV and read again is the same program and the same timeline, in every
- * dialect; and rpsim --torch-csv-in. */
+/* A schedule written as CSV and read gives the same program and timeline, in every dialect; and
+ * rpsim --torch-csv-in. */
 #include "common/base/log.h"
 #include "common/schedule/build.h"
 #include "common/timeline/timeline.h"
@@ -34,7 +34,7 @@ static void check_cells(const rp_torch_csv *a, const rp_torch_csv *b)
     }
 }
 
-/* Writes `csv` and reads it again, by way of the text. */
+/* Writes `csv` as text and reads it. */
 static rp_torch_csv through_text(const rp_torch_csv *csv)
 {
     char *bytes = NULL;
@@ -58,7 +58,7 @@ static void check_same(const rpsim_result *direct, const rp_schedule_config *con
     rp_torch_csv read = through_text(csv);
     rp_schedule_config given = *config;
     rp_schedule_type schedule = rp_torch_csv_schedule;
-    schedule.traits = direct->program->traits; /* the format has none */
+    schedule.traits = direct->program->traits; /* not in the format */
     given.orders = &read;
     cr_assert(eq(int, rpsim_case_run(&schedule, &given, &imported, NULL), RP_OK), "%s",
               rp_test_messages);
@@ -86,7 +86,7 @@ static bool has_pairs(const rp_torch_csv *csv)
     return false;
 }
 
-/* One schedule of one size, in all dialects and recompute modes. @return true: it is allowed */
+/* A schedule of a size, in all dialects and recompute modes. @return whether it is allowed */
 static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t microbatches,
                        uint32_t iterations, rp_recompute recompute)
 {
@@ -129,7 +129,7 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
     }
     csv.legacy = false;
     rpsim_result_fini(&direct);
-    if (iterations > 1) { /* the file has one; the importer repeats it as a schedule repeats its */
+    if (iterations > 1) { /* the file has a single iteration, repeated by the importer */
         config.iterations = iterations;
         cr_assert(eq(int, rpsim_case_run(schedule, &config, &direct, NULL), RP_OK), "%s",
                   rp_test_messages);
@@ -161,7 +161,7 @@ Test(torch_csv_import, every_schedule_comes_back)
     cr_expect(ge(u32, checked, 6 * COUNT(gpus) * COUNT(per_gpu) / 2));
 }
 
-/* PyTorch's own schedule classes and our schedules write the same cells (tests/golden/torch). */
+/* PyTorch's schedule classes and our schedules write the same cells (tests/golden/torch). */
 Test(torch_csv_import, orders_of_pytorch)
 {
     static const struct {
@@ -257,7 +257,7 @@ Test(torch_csv_import_cli, runs_a_file)
                        "4,4,4,4,4,4,4,0 --iterations 2 --optimizer async --fidelity stage");
 }
 
-/* The full backward is BW in 2024's dialect, the gradient of the input B. */
+/* 2024's dialect names the full backward BW, the input's gradient B. */
 Test(torch_csv_import_cli, writes_the_legacy_dialect)
 {
     static const struct {
@@ -286,7 +286,7 @@ Test(torch_csv_import_cli, writes_the_legacy_dialect)
     }
 }
 
-/* Read and written again, the file of PyTorch has the same cells. */
+/* PyTorch's file keeps its cells when read and written. */
 Test(torch_csv_import_cli, identity_on_the_cells)
 {
     const char *first = NULL;
@@ -300,7 +300,7 @@ Test(torch_csv_import_cli, identity_on_the_cells)
     cr_expect(eq(str, (char *)rp_test_tool_read(first), (char *)rp_test_tool_read(second)));
 }
 
-/* A schedule that PyTorch 2.9 has lowered takes as long as lowered today. */
+/* A schedule lowered by PyTorch 2.9 takes as long as lowered today. */
 Test(torch_csv_import_cli, rows_that_end_gathered)
 {
     static const char *const names[] = {"interleaved-1f1b-p2v2m4", "zb1p-p4v1m8", "zbv-p4v2m8"};
@@ -322,8 +322,8 @@ Test(torch_csv_import_cli, rows_that_end_gathered)
     }
 }
 
-/* A forward and a backward of one stage are a pair, as PyTorch has it (tests/golden/torch): its
- * file comes back, and the pair saves its share of the shorter one (schedules.md 4). */
+/* A forward and a backward of the same stage are a pair in PyTorch (tests/golden/torch): its file
+ * comes back, and the pair saves its share of the shorter op (schedules.md 4). */
 Test(torch_csv_import_cli, overlaps_within_a_stage)
 {
     const char *read = "--torch-csv-in " RP_TEST_ROOT "/golden/torch/pairs-p2v1m4.compute.csv "

@@ -1,5 +1,5 @@
-/* Reading schedule CSVs and their rules: files with one mistake each (tests/bad/torch) and files
- * that PyTorch wrote (tests/golden/torch). */
+/* Schedule CSVs: files with a mistake each (tests/bad/torch) and files written by PyTorch
+ * (tests/golden/torch). */
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/formats/csv.h"
@@ -19,7 +19,7 @@
 
 TestSuite(torch_csv_read, .init = rp_test_log_begin, .fini = rp_test_log_end);
 
-/* From memory that ends where the file ends, so that AddressSanitizer sees a byte too many. */
+/* From memory that ends with the file, so that AddressSanitizer sees reads beyond it. */
 static rp_status read_exact(const char *path, rp_torch_csv *csv)
 {
     rp_text file = {0};
@@ -41,7 +41,7 @@ static const char *cell(const rp_csv *table, uint32_t row, const char *header)
     return rp_csv_cell(table, row, column);
 }
 
-/* True where a message has "row R, column C: "; column 0: a whole row, or the file, is wrong. */
+/* True if a message has "row R, column C: "; column 0: the row or file is wrong. */
 static bool names_place(const char *message, const char *row, const char *column)
 {
     const char *place = NULL;
@@ -92,7 +92,7 @@ Test(torch_csv_read, bad_files)
     cr_expect(ge(u32, refused, 50));
 }
 
-/* Cells of a file as PyTorch would number them: no blanks, no carriage returns. */
+/* A file's cells in PyTorch's numbering, without blanks and carriage returns. */
 static const char *squeezed(const char *path)
 {
     rp_text text = {0};
@@ -128,7 +128,7 @@ static const char *printed(const rp_torch_csv *csv)
     return copy;
 }
 
-/* Files that PyTorch wrote are accepted, and written again with the same cells. */
+/* PyTorch's files are accepted, and written with the same cells. */
 Test(torch_csv_read, files_of_pytorch)
 {
     glob_t files = {0};
@@ -156,7 +156,7 @@ static rp_torch_csv read_text(const char *text)
     return csv;
 }
 
-/* The cell of a stage's last RESHARD, with its comma, is taken out where no UNSHARD follows. */
+/* Removes the cell of a stage's last RESHARD, with its comma, if no UNSHARD follows. */
 static bool leave_gathered(char *text, uint32_t stage)
 {
     char cell[32];
@@ -174,8 +174,8 @@ static bool leave_gathered(char *text, uint32_t stage)
     return true;
 }
 
-/* PyTorch 2.5 to 2.9 writes no last RESHARD (_add_unshard_reshard): the end of a row stands for it,
- * of one stage, of every other or of all. Those before it have to be there. */
+/* PyTorch 2.5 to 2.9 writes no last RESHARD (_add_unshard_reshard): the row's end replaces it, for
+ * one stage, every other or all. Earlier ones must be there. */
 Test(torch_csv_read, rows_that_end_gathered)
 {
     glob_t files = {0};
@@ -209,7 +209,7 @@ Test(torch_csv_read, rows_that_end_gathered)
     cr_expect(ge(u32, accepted, 100), "%u", accepted);
 }
 
-/* The table of formats.md 1: B is I and BW is B; today's files are left alone. */
+/* The table of formats.md 1: B is I and BW is B; today's files stay. */
 Test(torch_csv_read, legacy_dialect)
 {
     static const struct {
@@ -227,12 +227,12 @@ Test(torch_csv_read, legacy_dialect)
         rp_torch_csv csv = read_text(cases[i].text);
         cr_expect(eq(int, csv.legacy, cases[i].legacy), "%s", cases[i].text);
         cr_expect(eq(str, (char *)printed(&csv), (char *)cases[i].text), "%s", cases[i].text);
-        csv.legacy = false; /* written again in today's dialect */
+        csv.legacy = false; /* written in today's dialect */
         cr_expect(eq(str, (char *)printed(&csv), (char *)cases[i].rows), "%s", cases[i].text);
     }
 }
 
-/* Stages find their ranks from the rows, whatever the placement. */
+/* Rows give stages' ranks, whatever the placement. */
 Test(torch_csv_read, ranks_of_stages)
 {
     rp_torch_csv csv = read_text("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n");
@@ -243,7 +243,7 @@ Test(torch_csv_read, ranks_of_stages)
     }
 }
 
-/* ---- the dry run against a slow one ---------------------------------------------------------- */
+/* ---- the dry run against a slow dry run ------------------------------------------------------ */
 
 enum { RANKS = 3, MICROBATCHES = 3, CELLS = 2 * MICROBATCHES };
 
@@ -252,8 +252,8 @@ typedef struct slow_cell {
     uint32_t microbatch;
 } slow_cell;
 
-/* True where all ranks come to the end of their first `columns` cells: passes over all ranks until
- * nothing moves; inputs outside the prefix count as there. Stage = rank. */
+/* True if all ranks end their first `columns` cells, by passes over all ranks until nothing moves.
+ * Inputs outside the prefix count as present. Stage = rank. */
 static bool slow_run(slow_cell rows[RANKS][CELLS], uint32_t columns)
 {
     bool done[RANKS][2][MICROBATCHES];
@@ -292,7 +292,7 @@ static uint32_t draw(uint32_t *state, uint32_t below)
     return (*state >> 16) % below;
 }
 
-/* A random order in which each backward comes after its forward. */
+/* A random order with each backward after its forward. */
 static void random_row(uint32_t *state, slow_cell row[CELLS])
 {
     bool gone[2][MICROBATCHES] = {{false}};
@@ -345,7 +345,7 @@ Test(torch_csv_read, dry_run_as_a_slow_one)
     cr_expect(lt(u32, stuck, 1990));
 }
 
-/* ---- lowering, against what PyTorch lowered -------------------------------------------------- */
+/* ---- lowering, against PyTorch's ------------------------------------------------------------- */
 
 Test(torch_csv_read, lowered_as_by_pytorch)
 {
@@ -372,7 +372,7 @@ Test(torch_csv_read, lowered_as_by_pytorch)
                rp_arena_print(rp_test_arena, &golden, "%.*s.%s.csv", stem, path, forms[i % 4].form),
                RP_OK));
         if (access(golden, R_OK) != 0) {
-            continue; /* the large ones are there in some forms only */
+            continue; /* large files exist in some forms only */
         }
         rp_test_log_again();
         cr_assert(eq(int, read_exact(path, &csv), RP_OK), "%s", rp_test_messages);

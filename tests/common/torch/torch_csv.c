@@ -1,5 +1,5 @@
-/* PyTorch schedule CSV. The expected rows are worked out from the schedules' definitions and the
- * cells are read back by a reader of the published grammar; neither comes from the exporter. */
+/* PyTorch schedule CSV. Expected rows follow from the schedules' definitions, and a reader of the
+ * published grammar reads the cells; neither uses the exporter. */
 #include "common/torch/torch_csv.h"
 #include "common/base/log.h"
 #include "common/schedule/build.h"
@@ -64,7 +64,7 @@ static rp_program *build(const char *name, sizes s)
     return program;
 }
 
-/* The CSV of the program is left in `written`. */
+/* Leaves the program's CSV in `written`. */
 static rp_status export(const rp_program *program)
 {
     size_t length = 0;
@@ -95,7 +95,7 @@ Test(torch_csv, rows_of_the_definitions)
          {2, 4, 2, 1, RP_RECOMPUTE_NONE},
          "0F0,0F1,2F0,2F1,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,2B2,2B3,0B2,0B3\n"
          "1F0,1F1,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,1B2,1B3\n"},
-        /* A recompute belongs to the backward there. */
+        /* A recompute belongs to its backward there. */
         {"gpipe", {1, 1, 1, 1, RP_RECOMPUTE_WAIT}, "0F0,0B0\n"},
         {"gpipe", {2, 1, 1, 1, RP_RECOMPUTE_EARLY}, "0F0,0B0\n1F0,1B0\n"},
     };
@@ -107,7 +107,7 @@ Test(torch_csv, rows_of_the_definitions)
     }
 }
 
-/* Gradients of input and weights apart, and stages that are not numbered along the model. */
+/* Separate gradients of input and weights, and stages not numbered along the model. */
 Test(torch_csv, all_compute_types)
 {
     static const char text[] =
@@ -126,7 +126,7 @@ Test(torch_csv, all_compute_types)
     rp_program_destroy(program);
 }
 
-/* ---- read back by the grammar: STAGE TYPE MB, digits, one of F I W B, digits; or pairs ------- */
+/* ---- read by the grammar: STAGE TYPE MB, digits, one of F I W B, digits; or pairs ------------ */
 
 typedef struct cell {
     uint32_t stage, microbatch;
@@ -151,7 +151,7 @@ static const char *read_cell(const char *at, cell *out)
     return after + (out->closes ? strlen(close) : 0);
 }
 
-/* The cells of a row are the compute ops of its GPU but the recomputes, in order. */
+/* A row has its GPU's compute ops except recomputes, in order. */
 static const char *check_row(const rp_program *program, uint32_t gpu, const char *at)
 {
     for (uint32_t q = 0; q < program->queue_count; q++) {
@@ -184,8 +184,8 @@ static const char *check_row(const rp_program *program, uint32_t gpu, const char
     return at + 1;
 }
 
-/* PyTorch's rules: a stage on one rank only, s mod P or in a V; M forwards, then M backwards of it,
- * each whole or in two parts, I before W. */
+/* PyTorch's rules: a stage is on a single rank, s mod P or in a V; M forwards, then M backwards of
+ * it, each whole or in two parts, I before W. */
 static void check_rules(sizes s, bool v_shaped)
 {
     enum { MAX_STAGES = 64, MAX_MICROBATCHES = 64 };
@@ -248,7 +248,7 @@ Test(torch_csv, cells_are_the_ops)
     cr_expect(ge(u32, checked, 4 * COUNT(gpus) * 3 * RP_RECOMPUTE_COUNT));
 }
 
-/* Nothing is written of what the format cannot hold. */
+/* Refused programs, which the format cannot hold, write nothing. */
 Test(torch_csv, refusals)
 {
     static const struct {
@@ -294,7 +294,7 @@ Test(torch_csv_cli, writes_the_file)
     cr_expect(eq(str, (char *)rp_test_tool_read(path), "0F0,0B0\n1F0,1B0\n"));
 }
 
-/* Worked out by hand from the passes of formats.md 1. */
+/* By hand from the passes of formats.md 1. */
 Test(torch_csv_cli, writes_lowered_files)
 {
     static const struct {
