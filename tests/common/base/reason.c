@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The library's spelling. */
 static void setup(void)
 {
     rp_log_set_program(NULL);
@@ -66,7 +65,6 @@ Test(reason, places_and_settings_come_first)
     cr_expect(eq(str, reason.subject, "expert_parallel"));
 }
 
-/* Programs name options. */
 Test(reason, programs_spell_options)
 {
     rp_reason reason = {0};
@@ -76,7 +74,6 @@ Test(reason, programs_spell_options)
     cr_expect(eq(str, reason.subject, "global_batch"));
 }
 
-/* File names and contents may have braces. */
 Test(reason, braces_of_data_are_data)
 {
     rp_reason reason = {0};

@@ -118,7 +118,6 @@ static rp_options_program program = {
 
 static char messages[4096];
 
-/* Parses the words of `line` and applies the rules. */
 static rp_status parse(const char *line, settings *s)
 {
     char *argv[MOST_WORDS] = {(char *)(uintptr_t) "tool"};

@@ -135,7 +135,6 @@ Test(changes, set_gives_what_an_edited_file_gives)
     }
 }
 
-/* A computed table is computed for the changed platform. */
 Test(changes, computed_times_follow_the_platform)
 {
     static const char *const edits[][2] = {{"memory_gb_per_s", "900"}, {"gemm_efficiency", "0.5"}};

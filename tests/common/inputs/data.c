@@ -238,7 +238,6 @@ Test(data, platforms)
     }
 }
 
-/* Every file in traces/ loads, also files added later. */
 Test(data, everything_listed_loads)
 {
     const char **names;

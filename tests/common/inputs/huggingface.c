@@ -512,7 +512,6 @@ Test(huggingface, a_name_alone_has_no_recorded_times)
     (void)rmdir(path);
 }
 
-/* Each layer has its own bytes to move. */
 Test(huggingface, sizes_are_of_each_layer)
 {
     char message[4096] = "";

@@ -175,7 +175,6 @@ Test(huggingface_assume, a_key_that_says_shapes_is_read_or_refused)
     cr_expect(ge(u32, refused, 80));
 }
 
-/* Keys that no family knows, and empty values. */
 Test(huggingface_assume, what_sounds_like_a_shape_is_refused)
 {
     static const struct {

@@ -11,7 +11,6 @@
 
 TestSuite(platform, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 60);
 
-/* A platform of 8 GPUs with these lines. */
 static rp_platform parse(const char *lines)
 {
     char text[1024];

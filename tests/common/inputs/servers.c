@@ -107,7 +107,6 @@ Test(servers, moved_rates_follow_their_rule)
     }
 }
 
-/* Tokens per second on `gpus` GPUs of a server. */
 static double tokens_per_s(const char *schedule, const char *server_name, uint32_t gpus,
                            const char *more)
 {

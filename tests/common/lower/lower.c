@@ -99,7 +99,6 @@ static rp_program *lower_fixture(const fixture *f)
     return program;
 }
 
-/* Compute times by kind and stage for engines. */
 static void make_costs(const rp_program *program, rpsim_compute_costs *costs)
 {
     size_t entries = (size_t)program->stage_count * RP_OP_KIND_COUNT;
@@ -392,7 +391,6 @@ Test(lower, rounds_of_a_call_follow_without_the_loss)
     }
 }
 
-/* Text form: write, read, equal. */
 Test(lower, text_round_trip)
 {
     fixture f;

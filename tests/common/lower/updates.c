@@ -161,7 +161,6 @@ Test(lower_updates, tied_heads)
     rp_program_destroy(p);
 }
 
-/* The host steps weights and optimizer in its memory. */
 Test(lower_updates, none_where_the_host_steps)
 {
     static const char *const names[] = {"mobius", "zero-offload", "zero-infinity", "fsdp-offload"};

@@ -142,7 +142,6 @@ Test(network_rules, an_end_comes_before_a_start_of_the_same_instant)
     cr_expect(eq(i64, rp_network_usage(network, 0).busy_ticks, 120000));
 }
 
-/* Completions are kept as the clock moves on. */
 Test(network_rules, completions_wait_until_they_are_popped)
 {
     create(1);
@@ -256,7 +255,6 @@ Test(network_rules, a_group_that_is_never_empty_stays_exact)
     expect_none();
 }
 
-/* An end beyond int64 never comes. */
 Test(network_rules, an_end_beyond_the_clock_never_comes)
 {
     double capacity = RP_MIN_CAPACITY;

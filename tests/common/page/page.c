@@ -130,7 +130,6 @@ static void read_numbers(const char *id, numbers *out)
     }
 }
 
-/* The column's index in the page. */
 static const int64_t *column(const json_t *head, const numbers *n, const char *name)
 {
     const json_t *names = json_object_get(head, "columns");

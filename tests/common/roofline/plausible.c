@@ -30,7 +30,6 @@ TestSuite(plausible, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .time
 #define TOLERANCE_BY_TIME 0.02
 #define GPUS 4u
 
-/* A row, or NULL if the case is refused. */
 static json_t *run_row(const char *line)
 {
     rp_test_outcome outcome = rp_test_rpsim_after("--format json --intervals off", line);

@@ -555,7 +555,6 @@ Test(roofline, every_schedule_runs_everywhere)
     }
 }
 
-/* Stage fidelity needs a measured table, and names it. */
 Test(roofline, stage_fidelity_still_wants_a_table)
 {
     rp_test_outcome outcome = rp_test_rpsim("--fidelity stage --schedule gpipe --platform h200");

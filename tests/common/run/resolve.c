@@ -38,7 +38,6 @@ static rp_resolved resolved(const rp_run *run, const char *schedule)
     return r;
 }
 
-/* Two microbatches for each GPU with stages. */
 Test(resolve, microbatches_are_2_n)
 {
     static const struct {
@@ -87,7 +86,6 @@ Test(resolve, sizes_that_are_left_out_are_the_tables)
     cr_expect(r.stage && r.seq_len == 512 && r.global_batch == 15);
 }
 
-/* A batch is shared by all copies. */
 Test(resolve, batches_are_shared_by_copies)
 {
     rp_run run = RP_RUN_INIT;
@@ -175,7 +173,6 @@ Test(resolve, published_runs_are_the_tables_rows)
     expect_rows("configs/paper_seqlen.csv", true);
 }
 
-/* Decisions beside --config stay. */
 Test(resolve, published_runs_may_be_changed)
 {
     rp_run run = RP_RUN_INIT;

@@ -60,7 +60,6 @@ Test(closed_forms, interleaved_bubble_shrinks_by_chunks)
     }
 }
 
-/* A single GPU never idles, with any schedule. */
 Test(closed_forms, one_gpu_never_idles)
 {
     rp_costs costs;

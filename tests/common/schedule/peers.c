@@ -105,7 +105,6 @@ Test(peers, bridged_pairs)
     rp_test_bench_fini(&b);
 }
 
-/* Impossible sends are refused. */
 Test(peers, unreachable_gpus_are_refused)
 {
     rp_test_bench b;

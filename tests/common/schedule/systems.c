@@ -425,7 +425,7 @@ Test(systems, mobius_uploads_weights_twice)
 }
 
 /* 20 microbatches in calls of 7 are three calls, the last of 6. In each, weights come up and
- * gradients go down, and after the first gradients also come up before; the optimizer runs once. */
+ * gradients go down; in all but the first, gradients come up before. The optimizer runs once. */
 Test(systems, mobius_flushes_between_calls)
 {
     rp_program *p = make_calls("mobius", 2, 10, 7);
@@ -439,7 +439,6 @@ Test(systems, mobius_flushes_between_calls)
     rp_program_destroy(p);
 }
 
-/* A single GPU has no peers. */
 Test(systems, one_gpu_has_no_collectives)
 {
     static const char *const names[] = {"zero2", "zero-offload", "zero-infinity",
@@ -456,7 +455,6 @@ Test(systems, one_gpu_has_no_collectives)
     }
 }
 
-/* Every system at many sizes: valid programs that end. */
 Test(systems, no_deadlock)
 {
     static const char *const names[] = {"zero2",        "zero-offload", "zero-infinity", "fsdp",

@@ -358,7 +358,6 @@ Test(store, points)
     cr_expect(eq(str, ask("SELECT count(*) FROM runs"), "2"));
     cr_expect(eq(str, ask("SELECT count(*) FROM points WHERE failure IS NULL"), "2"));
     cr_expect(eq(str, ask("SELECT sum(value) FROM metrics"), "84"));
-    /* A failed transaction's changes are undone. */
     cr_assert(eq(int, rp_store_begin(store), RP_OK));
     cr_assert(eq(int, rp_store_add_point(store, experiment, "c", NULL, &run, 1), RP_OK));
     cr_assert(eq(int, rp_store_end(store, RP_TOOL), RP_TOOL));

@@ -186,7 +186,6 @@ Test(gantt, failing_gnuplot)
     cr_expect(eq(sz, rp_test_remove(folder), 2));
 }
 
-/* gnuplot fails, as there is no gantt.gp. */
 Test(gantt, broken_script_is_reported)
 {
     need_gnuplot();

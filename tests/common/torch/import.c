@@ -286,7 +286,6 @@ Test(torch_csv_import_cli, writes_the_legacy_dialect)
     }
 }
 
-/* PyTorch's file keeps its cells when read and written. */
 Test(torch_csv_import_cli, identity_on_the_cells)
 {
     const char *first = NULL;

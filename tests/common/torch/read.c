@@ -292,7 +292,6 @@ static uint32_t draw(uint32_t *state, uint32_t below)
     return (*state >> 16) % below;
 }
 
-/* A random order with each backward after its forward. */
 static void random_row(uint32_t *state, slow_cell row[CELLS])
 {
     bool gone[2][MICROBATCHES] = {{false}};

@@ -230,7 +230,6 @@ Test(roundpipe_cli, mistakes)
     }
 }
 
-/* Cut and damaged files. */
 Test(roundpipe_cli, damaged_gzip)
 {
     rp_text packed = {0};

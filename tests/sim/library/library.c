@@ -29,7 +29,6 @@ static json_t *parse(char *text)
     return root;
 }
 
-/* A command line's rows. */
 static json_t *rows_of(int argc, const char *const *argv)
 {
     char *text = NULL;
@@ -60,7 +59,6 @@ static rp_simulation *simulate(const rp_settings *settings)
     return simulation;
 }
 
-/* The failure's cause names `needle`. */
 static void expect_refused(rp_code code, const char *needle)
 {
     cr_expect(eq(int, code, RP_CODE_BAD_INPUT), "%s", needle);

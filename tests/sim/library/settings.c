@@ -33,7 +33,6 @@ static rp_simulation *simulate(const rp_settings *settings)
     return simulation;
 }
 
-/* The failure's cause names `needle`. */
 static void expect_refused(rp_code code, const char *needle)
 {
     cr_expect(eq(int, code, RP_CODE_BAD_INPUT), "%s", needle);

@@ -330,7 +330,6 @@ static void expect_type(const rpadvise_rule *rule, rp_dtype dtype, const char *l
     cr_expect(0, "%s has no types here", rule->system);
 }
 
-/* A line of rpsim that satisfies the rule. */
 static const char *line_of_rule(const rpadvise_rule *rule, rp_dtype dtype)
 {
     static char line[256];

@@ -192,7 +192,6 @@ Test(fit, leaves_what_ends_at_its_edge)
               "%s", messages);
 }
 
-/* True if a change makes runs slower. */
 static bool slows(const change *c)
 {
     return (strcmp(c->key, "layer_time_factor") == 0) == (c->factor > 1);
@@ -456,7 +455,6 @@ static rp_test_outcome run(const char *line)
     return rp_test_tool_run(RP_BINARY_ROOT "/rppredict", "rppredict", line);
 }
 
-/* The seventh column, tokens_per_s. */
 static double tokens_of(const char *row)
 {
     for (int column = 1; column < 7; column++) {

@@ -323,7 +323,6 @@ Test(cli_memory, host_memory_of_programs)
     }
 }
 
-/* A list is a single cell of CSV. */
 Test(cli_memory, csv)
 {
     rp_test_outcome csv =

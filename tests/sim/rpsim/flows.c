@@ -63,7 +63,6 @@ static double end_s(const json_t *flows, size_t index)
     return json_number_value(json_object_get(json_array_get(flows, index), "end_s"));
 }
 
-/* Compares a golden scenario with a result. */
 static void compare_scenario(const json_t *golden, const json_t *result)
 {
     const char *name = rp_test_json_text(golden, "name");

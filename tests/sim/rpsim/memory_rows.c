@@ -34,7 +34,6 @@ static const char *write_model(const char *family, const char *const shape[6])
     return path;
 }
 
-/* The run's bytes that `what` names. */
 static double predicted_of(const json_t *run, const char *what)
 {
     const json_t *gpus = json_object_get(run, "peak_gpu_bytes");

@@ -212,7 +212,6 @@ static void try_place(const char *what, reread read, const char *text, const pla
     }
 }
 
-/* @return the number of places */
 static uint32_t try_text(const char *what, reread read, const char *text)
 {
     static char keys[MOST_KEYS][sizeof((place *)0)->key];

@@ -268,7 +268,6 @@ Test(types, a_table_above_the_peak)
     cr_expect(eq(ptr, strstr(said, "warning"), NULL), "%s", outcome.messages); /* not twice */
 }
 
-/* The answer names its type. */
 Test(types, answers_say_it)
 {
     rp_test_outcome outcome = rp_test_rpsim_well("--schedule 1f1b --intervals off");

@@ -75,7 +75,6 @@ static void check_terms(const rpsim_bounds *bounds, int64_t makespan_ps, const c
     }
 }
 
-/* Includes schedules that are added later. */
 Test(bounds, no_schedule_beats_them)
 {
     rp_random random = {20};

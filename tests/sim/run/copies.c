@@ -97,7 +97,6 @@ static void expect_buckets(const reductions *r, double mib, double link)
     cr_expect(eq(u32, r->count, count), "%g MiB", mib);
 }
 
-/* A bucket's reduction starts when the bucket is full. */
 Test(copies, reductions_start_with_their_buckets)
 {
     static const int sizes[] = {1, 5, 7, 13, 25, 64, 1000};

@@ -302,7 +302,6 @@ Test(cores, as_a_slow_simulation_has_it)
     cr_expect(gt(u32, compared, 5000));
 }
 
-/* Lower bounds stay below the simulated time. */
 Test(cores, bounds_are_below)
 {
     for (size_t i = 0; i < SCHEDULES; i++) {

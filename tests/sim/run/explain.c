@@ -199,7 +199,6 @@ Test(explain, random_programs_at_hardware_fidelity)
     }
 }
 
-/* Transfers that take no time are never waited for. */
 Test(explain, free_transfers_are_never_blamed)
 {
     rp_random random = {235};

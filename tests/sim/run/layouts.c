@@ -140,7 +140,6 @@ static rp_program *expand(expansion *e)
     return full;
 }
 
-/* Written and read. */
 static void expect_readable(const rp_program *program)
 {
     char *text = NULL;

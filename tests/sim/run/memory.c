@@ -391,7 +391,6 @@ Test(memory, oom_reason)
     rp_program_destroy(program);
 }
 
-/* Refused: a buffer that is freed before its allocation. */
 Test(memory, lifetimes_without_order_are_refused)
 {
     fixture f;

@@ -60,7 +60,6 @@ static double mean_of(const double *values, size_t count)
     return sum / (double)count;
 }
 
-/* Central moment of order 2 or 4. */
 static double moment_of(const double *values, size_t count, int order)
 {
     double mean = mean_of(values, count);

@@ -150,7 +150,6 @@ Test(servers, steps_take_as_long_as_the_network)
     cr_expect(epsilon_eq(dbl, half - whole, 1e3 * (bytes / 0.05e9 - bytes / 0.1e9), 1e-4 * half));
 }
 
-/* A written program keeps the number of servers. */
 Test(servers, programs_keep_their_servers)
 {
     char line[256];

@@ -13,7 +13,6 @@
 
 TestSuite(session, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
 
-/* Reads "--key value ...". */
 static rp_status read_setup(const char *line, rp_arena *arena, rpsim_setup *setup)
 {
     const char *copy = NULL;

@@ -472,7 +472,6 @@ Test(tune, the_seed_decides)
     cr_expect(eq(str, (char *)rp_test_tool_cell(&first, 0, "seed"), "3"));
 }
 
-/* The table has no such column. */
 Test(tune, the_table_says_what_was_found)
 {
     rp_test_outcome run = rp_test_rpsim_well("--schedule 1f1b --gpus 2 --fidelity stage "
