@@ -116,7 +116,7 @@ BEGIN {
         }
         printf "%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s\n", c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], \
             given, given == "" ? "" : sprintf("%.6f", c[8] - given), \
-            substr(line, index(line, "\""))
+            substr(line, match(line, /"[^"]*"$/))
     }
     print "fidelity,optimizer,model,rivals,equal,rival_published,rival_equal,lead_pct,lead,recompute,partition,schedule," \
         "recompute_first,recompute_second,partition_first,partition_second,rounds" > parts
