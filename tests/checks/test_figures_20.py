@@ -37,7 +37,7 @@ def made(shared):
     need("sqlite3")
     programs("bin", "rpsim")
     make(PAPER / NAME, folder="bin")
-    drawn("out", *(f"{NAME}{name}" for name in ("", "-zero-bubble", "-v-shaped", "-roundpipe", "-mobius")), least=5000)
+    drawn("out", *(f"{NAME}{name}" for name in ("", "-zero-bubble", "-v-shaped", "-roundpipe", "-mobius")))
     ops = collections.defaultdict(list)
     for op in table(f"out/{NAME}.csv"):
         ops[op.schedule].append(op)

@@ -1,6 +1,7 @@
 """Figures, studies and plots: their make.sh, their pictures, and their tables as rows."""
 
 import csv
+import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,11 @@ def table(path):
         return rows(file)
 
 
+def simulated(command, *arguments):
+    """The first row that rpsim prints."""
+    return SimpleNamespace(**json.loads(ran(f"rpsim --format json {command}", *arguments).out)[0])
+
+
 def programs(folder, *names):
     """A folder of programs that has only these."""
     Path(folder).mkdir()
@@ -35,7 +41,7 @@ def programs(folder, *names):
         Path(folder, name).symlink_to(program(name))
 
 
-def drawn(out, *pictures, least=2000, forms=("svg", "png", "pdf")):
+def drawn(out, *pictures, least=5000, forms=("svg", "png", "pdf")):
     """Each picture is there, if gnuplot is."""
     for picture in pictures if shutil.which("gnuplot") else ():
         for form in forms:
