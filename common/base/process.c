@@ -137,7 +137,7 @@ static rp_status run(const rp_process *process, FILE *errors)
     if (process->output != NULL && pipe2(ends, O_CLOEXEC) != 0) {
         return refuse("a pipe cannot be made");
     }
-    pid_t child;
+    pid_t child = -1;
     rp_status status = start(process, ends[1], errors, &child);
     if (process->output != NULL) {
         close(ends[1]);

@@ -36,6 +36,7 @@ import subprocess
 import sys
 import tempfile
 
+import bad_programs
 import same_answers_lines as lines
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -339,7 +340,6 @@ def prepare_inputs(sides):
     inputs = old.root / "in"
     inputs.mkdir()
     for name, place in (
-        ("bad", "tests/bad"),
         ("golden", "tests/golden"),
         ("published", "paper-figures/published"),
         ("runs", "traces/runs"),
@@ -347,6 +347,9 @@ def prepare_inputs(sides):
         ("paper.csv", "traces/configs/paper.csv"),
     ):
         (inputs / name).symlink_to(old.source / place)
+    shutil.copytree(old.source / "tests/bad", inputs / "bad")
+    if (inputs / "bad/programs/base.txt").exists():  # one file each before 0.3
+        bad_programs.main(inputs / "bad/programs", inputs / "bad/programs")
     for name, text in lines.FILES.items():
         (inputs / name).write_text(text, encoding="utf-8")
     (inputs / "library.py").write_text(PYTHON, encoding="utf-8")

@@ -1,5 +1,4 @@
-/* Programs' texts with a mistake each: base.txt with the edits of tests/bad/programs/expected.tsv.
- */
+/* Texts of programs with a mistake each, which tests/tools/bad_programs.py has written. */
 #include "common/base/log.h"
 #include "common/formats/csv.h"
 #include "common/program/program.h"
@@ -12,6 +11,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define BAD_PROGRAMS RP_TEST_ROOT "/bad/programs/"
+#define WRITTEN RP_BINARY_ROOT "/tests/bad_programs"
 
 TestSuite(bad_texts, .init = rp_test_arena_begin, .fini = rp_test_arena_end);
 
@@ -22,51 +22,12 @@ static const char *cell(const rp_csv *table, uint32_t row, const char *header)
     return rp_csv_cell(table, row, column);
 }
 
-/* Adds `text`, replacing the escapes \n, \r, \t, \\ and \xNN. */
-static size_t put_escaped(char *out, const char *text)
-{
-    static const char escapes[][2] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'}, {'\\', '\\'}};
-    size_t length = 0;
-    while (*text != '\0') {
-        char byte = *text++;
-        if (byte == '\\' && *text == 'x') {
-            byte = (char)strtoul((char[]){text[1], text[2], '\0'}, NULL, 16);
-            text += 3;
-        } else if (byte == '\\') {
-            for (size_t i = 0; i < COUNT(escapes); i++) {
-                byte = *text == escapes[i][0] ? escapes[i][1] : byte;
-            }
-            text++;
-        }
-        out[length++] = byte;
-    }
-    return length;
-}
-
-/* base.txt with the row's edit: from line `at` on `text` replaces `cut` lines. */
-static size_t edit_base(const rp_csv *table, uint32_t row, const rp_text *base, char *out)
-{
-    const char *rest = base->bytes;
-    size_t length = 0;
-    for (long i = 1; i < strtol(cell(table, row, "at"), NULL, 10); i++) {
-        const char *end = strchr(rest, '\n') + 1;
-        memcpy(out + length, rest, (size_t)(end - rest));
-        length += (size_t)(end - rest);
-        rest = end;
-    }
-    length += put_escaped(out + length, cell(table, row, "text"));
-    for (long i = 0; i < strtol(cell(table, row, "cut"), NULL, 10); i++) {
-        rest = strchr(rest, '\n') + 1;
-    }
-    memcpy(out + length, rest, strlen(rest));
-    return length + strlen(rest);
-}
-
-/* The mistake's line, or "rule" for a well-formed text of an invalid program. */
-static void check_bad_text(const rp_csv *table, uint32_t row, const rp_text *base)
+/* The line is that of the mistake, or "rule": well-formed text of a program that is not valid. */
+static void check_bad_text(const rp_csv *table, uint32_t row)
 {
     char log[4096];
-    char text[8192];
+    rp_text text = {0};
+    const char *path = NULL;
     const char *name = cell(table, row, "name");
     const char *prefix = "program: ";
     rp_program *program = NULL;
@@ -75,10 +36,12 @@ static void check_bad_text(const rp_csv *table, uint32_t row, const rp_text *bas
     if (!rule) {
         cr_assert(eq(int, rp_arena_print(rp_test_arena, &prefix, "%s:%s: ", name, line), RP_OK));
     }
-    size_t length = edit_base(table, row, base, text);
+    cr_assert(eq(int, rp_arena_print(rp_test_arena, &path, WRITTEN "/%s.txt", name), RP_OK));
+    cr_assert(eq(int, rp_text_read_file(path, 1u << 20, &text), RP_OK));
     rp_log_capture_begin(log, sizeof log);
-    rp_status status = rp_program_read(name, text, length, &program);
+    rp_status status = rp_program_read(name, text.bytes, text.length, &program);
     rp_log_capture_end();
+    rp_text_fini(&text);
     cr_expect(eq(int, status, rule ? RP_INVALID_PROGRAM : RP_INPUT), "%s", name);
     cr_expect(eq(ptr, program, NULL));
     cr_expect(strncmp(log, prefix, strlen(prefix)) == 0, "%s begins with %s", log, prefix);
@@ -102,7 +65,7 @@ Test(bad_texts, are_refused)
     cr_assert(eq(int, rp_program_read("base", base.bytes, base.length, &program), RP_OK));
     rp_program_destroy(program);
     for (uint32_t row = 0; row < table.rows; row++) {
-        check_bad_text(&table, row, &base);
+        check_bad_text(&table, row);
     }
     rp_text_fini(&base);
 }
