@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """Checkpoints of rpexec, opened as they are by transformers and PEFT: equal logits.
 
-For each family a small random model of transformers' is trained for some steps by rpexec, whole and
-with adapters, in fp32 and bf16. Each checkpoint is opened by AutoModelForCausalLM.from_pretrained,
-with LoRA by PeftModel.from_pretrained, and by rpexec --weights. A step of rpexec with --lr 0 on one
-sequence tells the sum of the log-probabilities of its tokens: those of many random sequences of one
-token, which name every token of the vocabulary, and of more are compared, sorted, since rpexec
-shuffles them. So are adapters that PEFT has made on some linear layers, and folders as other programs
-leave them: with rotary buffers, of a tied table the head alone, a single file beside an index. Models
-that rpexec makes from sizes follow, shards, and gpt-oss with experts' weights in blocks of MXFP4. Needs
-PyTorch, transformers 5, PEFT and tokenizers.
-Usage: checkpoints.py RPEXEC SAVE_SHARDS FOLDER [FAMILY...]   (only these, and nothing that follows)
+For each family rpexec trains a small random model of transformers' for some steps, whole and with adapters, in fp32 and
+bf16. AutoModelForCausalLM.from_pretrained, PeftModel.from_pretrained for LoRA, and rpexec --weights open each
+checkpoint. A step of rpexec with --lr 0 on a single sequence gives the sum of its tokens' log-probabilities. These sums
+are compared for many random sequences of one token, which name every token of the vocabulary, and for longer sequences,
+sorted, since rpexec shuffles them. The same is done with adapters that PEFT has made on some linear layers, and with
+folders as other programs leave them: with rotary buffers, only the head of a tied table, a single file beside an index.
+Models that rpexec makes from sizes follow, shards, and gpt-oss with experts' weights in blocks of MXFP4. Needs PyTorch,
+transformers 5, PEFT and tokenizers.
+Usage: checkpoints.py RPEXEC SAVE_SHARDS FOLDER [FAMILY...]   (only these, without the later parts)
 """
 import csv
 import json
@@ -39,7 +38,7 @@ COMMON = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_ke
               vocab_size=VOCAB, max_position_embeddings=128, bos_token_id=None, eos_token_id=None,
               pad_token_id=None)
 DENSE = dict(intermediate_size=48, **COMMON)
-FAMILIES = {  # name: model_type, and what differs from COMMON
+FAMILIES = {  # name: model_type, and differences from COMMON
     "llama": ("llama", dict(DENSE, head_dim=16, rope_parameters={
         "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
         "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})),
@@ -138,7 +137,7 @@ def open_model(name, folder, dtype):
     if net.dtype != dtype:
         fail(f"{name}: opened in {net.dtype}")
     net = net.float()
-    for module in net.modules():  # Gemma's factor was rounded to the type that it was opened in
+    for module in net.modules():  # Gemma's factor was rounded to the type in which it was opened
         if hasattr(module, "scalar_embed_scale"):
             module.embed_scale = torch.tensor(module.scalar_embed_scale)
     return net
@@ -159,7 +158,7 @@ def check_lora(name, base, dtype):
     moved = (losses_of_torch(net, 50, 7) - before).abs().max().item()
     if moved < 100 * TOLERANCE:
         fail(f"{name}: adapters change losses by {moved}: nothing is compared")
-    # By the folder alone, as the base's name says; transformers' own loader takes the same way.
+    # By the folder alone, as named by the base; transformers' own loader takes the same way.
     for kind in (AutoPeftModelForCausalLM, AutoModelForCausalLM):
         alone = kind.from_pretrained(folder, dtype=torch.float32).eval()
         apart = (losses_of_torch(alone, 50, 7) - losses_of_torch(net, 50, 7)).abs().max().item()
@@ -168,7 +167,7 @@ def check_lora(name, base, dtype):
 
 
 def check_of_peft(base):
-    """Adapters that PEFT has made and saved, opened by rpexec; it says by key which it does not compute."""
+    """PEFT makes and saves adapters; rpexec opens them, and names keys that it does not compute."""
     torch.manual_seed(9)
     plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     modules = [f"{one}_proj" for one in ("q", "k", "v", "o", "gate", "up", "down")]
@@ -192,7 +191,7 @@ def check_of_peft(base):
 
 
 def check_subsets(base, sets):
-    """Adapters of PEFT on some modules: opened, trained, and saved as PEFT opens them."""
+    """PEFT's adapters on some modules: opened, trained, and saved in PEFT's form."""
     for number, modules in enumerate(sets):
         torch.manual_seed(9)
         plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
@@ -214,7 +213,7 @@ def check_subsets(base, sets):
 
 
 def check_variants(base):
-    """What transformers reads of a folder, rpexec reads."""
+    """rpexec reads everything in a folder that transformers reads."""
     tensors = load_file(base / "model.safetensors")
     config = (base / "config.json").read_text()
     tied = json.loads(config).get("tie_word_embeddings", "lm_head.weight" not in tensors)

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""What keys of config.json alter, by transformers on PyTorch: tests/golden/config_keys.json.
+"""Effects of config.json's keys, by transformers on PyTorch: tests/golden/config_keys.json.
 
-Each row is a small decoder, keys set beside (`with`), and one key with another value ("absent": the
-key is left out). `loss` and `gradient_norm` are those of one batch, `base_loss` and
-`base_gradient_norm` those without the other value; a value that alters neither stops the script.
-Weights, ids and labels follow from the tensors' names (value_of), so that no file has them and shapes
-may change; unit.exec_checkpoint_config_keys does the same. Run once with PyTorch 2.x and transformers 5.23 or
-later; the file is committed. Usage: config_keys.py > FILE
+Each row is a small decoder, keys set beside (`with`), and a key with another value ("absent": no key). `loss` and
+`gradient_norm` are of one batch, `base_loss` and `base_gradient_norm` are those without the other value; a value that
+changes neither stops the script. Weights, ids and labels follow from the tensors' names (value_of), so that no file has
+them and shapes may change; unit.exec_checkpoint_config_keys does the same. Run once with PyTorch 2.x and transformers
+5.23 or later; the file is committed. Usage: config_keys.py > FILE
 """
 import copy
 import json
@@ -254,7 +253,7 @@ def fill_joined(name, base, shape):
 
 
 def fill(name, parameter, family):
-    """Experts' weights are joined in newer versions of transformers."""
+    """Newer versions of transformers join experts' weights."""
     gate, up, down = EXPERTS.get(family, ("gate_proj", "up_proj", "down_proj"))
     if family == "mixtral":
         name = name.replace(".mlp.", ".block_sparse_moe.")

@@ -1,11 +1,10 @@
-"""Records what one decoder layer allocates and frees in PyTorch, forward with its tape and backward.
+"""Records a decoder layer's allocations and frees in PyTorch, forward with its tape and backward.
 
 Usage: record_layers.py FOLDER    writes FOLDER/KIND.csv for every kind of layer
 
-The layers are those of the transformers library, on the meta device (no memory, no GPU). Attention
-is a function with what flash attention saves and allocates. Experts run one after the other, each
-with its share of the tokens; what one of them does is recorded once, as a loop. Sizes are recorded
-as multiples of the model's dimensions, which are chosen here so that no two give the same bytes.
+The layers are transformers', on the meta device (no memory, no GPU). Attention is a function that saves and allocates
+like flash attention. Experts run in turn, each with its share of the tokens; an expert's part is recorded once, as a
+loop. Sizes are recorded as multiples of the model's dimensions, chosen here so that no two give the same bytes.
 """
 
 import sys
@@ -59,7 +58,7 @@ class Recorder(TorchDispatchMode):
 
 
 class Flash(torch.autograd.Function):
-    """Saves and allocates what flash attention 2 does; computes nothing."""
+    """Saves and allocates like flash attention 2; computes nothing."""
 
     @staticmethod
     def forward(ctx, q, k, v):
@@ -105,7 +104,7 @@ class Adapted(torch.nn.Module):
 
 
 class Expert(torch.nn.Module):
-    """One expert of Qwen3 MoE: three weights of its own."""
+    """An expert of Qwen3 MoE: three weights of its own."""
 
     def __init__(self, lora):
         super().__init__()
@@ -120,7 +119,7 @@ class Expert(torch.nn.Module):
 
 
 class OssExpert:
-    """One expert of gpt-oss: slices of weights that all experts share."""
+    """An expert of gpt-oss: slices of weights shared by all experts."""
 
     def __init__(self, weights, number):
         self.weights, self.number = weights, number
@@ -137,7 +136,7 @@ class OssExpert:
 
 
 def run_experts(recorder, x, chosen, weights, experts):
-    """Sorts tokens by expert, as RoundPipe does; all experts get the same number of tokens."""
+    """Sorts tokens by expert like RoundPipe; all experts get the same number of tokens."""
     shape = x.shape
     x = x.view(-1, shape[-1])
     chosen, weights = chosen.view(-1), weights.view(-1)
@@ -158,7 +157,7 @@ def run_experts(recorder, x, chosen, weights, experts):
 
 
 def make_layer(kind):
-    """The library's decoder layer, and what stands for its experts."""
+    """The library's decoder layer, and the replacement for its experts."""
     common = dict(hidden_size=HIDDEN, num_attention_heads=HEADS, num_key_value_heads=KV_HEADS,
                   head_dim=HEAD_DIM, num_hidden_layers=1)
     if kind == "gpt-oss":
@@ -189,7 +188,7 @@ def make_layer(kind):
 
 
 def replace_experts(layer, kind, lora):
-    """@return what is set to the recorder before the layer runs."""
+    """@return attributes set to the recorder before the layer runs."""
     holder = []
     if kind == "gpt-oss":
         weights, router = layer.mlp.experts, layer.mlp.router
@@ -214,7 +213,7 @@ def replace_experts(layer, kind, lora):
 
 
 def adapt(module, lora):
-    """Freezes everything but adapters, which all linear layers get."""
+    """Freezes everything except adapters, which all linear layers get."""
     for name, child in list(module.named_children()):
         if isinstance(child, torch.nn.Linear):
             setattr(module, name, Adapted(child.weight, child.bias))
@@ -263,7 +262,7 @@ WEIGHTS = {"hidden*query": HIDDEN * HEADS * HEAD_DIM, "hidden*key": HIDDEN * KV_
 
 
 def size_of(size):
-    """@return (bytes, of what, times what): the first that fits."""
+    """@return (bytes, dimension, multiple): the first that fits."""
     share = TOKENS * ACTIVE // EXPERTS
     for scope, count, units in (("tokens", TOKENS, TOKEN_UNITS), ("share", share, TOKEN_UNITS),
                                 ("weight", 1, WEIGHTS)):
@@ -284,8 +283,7 @@ def split(events):
 
 
 def name_tensors(events, marks):
-    """Tensors of experts are called by loop and place in it, so that all experts' are alike:
-    {number: (letter, slot, expert)}."""
+    """Names tensors of experts by loop and place in it, so that all experts' are alike:"""
     names = {}
     for letter, order in (("f", range(EXPERTS)), ("b", range(EXPERTS - 1, 0, -1))):
         word = "forward" if letter == "f" else "backward"
@@ -299,8 +297,8 @@ def name_tensors(events, marks):
                 if event[0] == "alloc":
                     names[event[1]] = (letter, slot, e)
                     slot += 1
-    # What is allocated for the first expert of the backward before its mark, as for the others; sums
-    # over experts have no second term yet.
+    # The first expert's allocations before the mark in the backward, as for the others; sums over experts have no
+    # second term yet.
     body = [e for e in events[marks["backward 2"]:marks["backward 1"]] if e[0] == "alloc"]
     before = [e for e in events[marks["backward"]:marks["backward %d" % (EXPERTS - 1)]]
               if e[0] == "alloc"]

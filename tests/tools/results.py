@@ -1,7 +1,7 @@
 """results.py REPORT.xml: results of one ctest run from its JUnit file.
 
-A line with the numbers of tests that passed, failed and were skipped, then for each skipped one its name and why. Only a
-test that said so itself was skipped: ctest writes "skipped" for a missing program too, and that is a failure here.
+Prints the numbers of passed, failed and skipped tests, then name and reason of each skipped test. Only tests that
+report it themselves were skipped: ctest also writes "skipped" for a missing program, which is a failure here.
 """
 
 import sys
@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 
 def reason(case):
-    """Why a test was skipped (None: it was not): the last line that says so, or else the last line."""
+    """Why a test was skipped (None: it was not): the last line with a reason, or else the last line."""
     if case.get("status") == "disabled":
         return "disabled"
     skipped = case.find("skipped")

@@ -1,25 +1,24 @@
 #!/usr/bin/env python3
 """Compares two builds byte for byte: same_answers.py OLD_BUILD NEW_BUILD [options].
-       same_answers.py --self-test BUILD BUILD: finds no difference, and those that it makes.
+       same_answers.py --self-test BUILD BUILD: finds no difference except those that it makes.
 
-Runs the command lines of same_answers_lines.py in both, each case in a folder of its own, and
-compares standard output, standard error, exit status and every file that was written. A store is
-compared as the rows of its tables. Prints the first line that differs of each difference, and
-counts; exit status 1 if anything differs that same_answers_exceptions.txt does not list.
+Runs the command lines of same_answers_lines.py in both builds, each case in its own folder, and compares standard
+output, standard error, exit status and every written file; stores by the rows of their tables. Prints each difference's
+first line, and counts; exit status 1 if same_answers_exceptions.txt does not list all differences.
 
-Programs are copied when the script begins, so that a build may go on beside it. Each side runs with
-the data files (traces/) of its own sources and with the inputs of the old ones; relative paths, and
-folders named as long as each other, leave no path that would differ.
+The script first copies the programs, so that a build may go on beside it. Each side runs with its own sources' data
+files (traces/) and with the inputs of the old side; relative paths, and folder names of equal length, keep paths out of
+the differences.
 
-What is not compared, and why:
-  commit      the git commit that a build was made from (--version, stores, pages)
+Not compared, and why:
+  commit      a build's git commit (--version, stores, pages)
   folders     of builds and sources; temporary ones of rpsweep
   clock       of stores: created_utc, duration_s; of --timings: sim_wall_s; of rpsweep: how long it
               took, dates of its pages
   measured    of rpexec: times, and rates computed from them; losses, norms and bytes are compared
   load        of rpexec: whether other processes used the machine meanwhile
   pictures    of rpexec's timelines, records of rates: texts are compared, all numbers are times
-Everything else is compared as it is.
+Everything else is compared.
 """
 
 import argparse
@@ -48,7 +47,7 @@ MEASURED = (
     rb"iteration_ms|tokens_per_s|wall_tokens_per_s|executed_flop_per_s|busy_pct|makespan_ms|"
     rb"prediction_error_pct|predicted_iteration_ms|attention_[a-z]+_us"
 )
-# (programs, how text or file begins, pattern, replacement); the head of this file says why.
+# (programs, beginning of text or file, pattern, replacement); see the head of this file for reasons.
 MASKS = [
     ("rpsweep", b"", rb"[0-9.]+ (s|ms|min|points/s)\b", rb"# \1"),
     ("rpsweep", b"", rb"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z", b"TIME"),
@@ -66,7 +65,7 @@ MASKS = [
     ("rpexec", b"", rb" *" + NUMBER + rb" (tokens/s|ms|us|s|GFLOP/s|GB/s)\b", rb" # \1"),
     ("rpexec", b"", rb"^rpexec: warning: --(record|predict): other processes used .*\n", b""),
 ]
-# How files of rpexec begin in which all numbers are times, or come from them.
+# Beginnings of rpexec's files in which all numbers are times, or come from them.
 PICTURES = (
     b"<!doctype html",
     b"<?xml",
@@ -103,7 +102,7 @@ except Exception as error:
 
 
 class Side:
-    """A build: copies of its programs, of its library, and what they read."""
+    """A build: copies of its programs, its library, and their data."""
 
     def __init__(self, root, build):
         self.root, self.build = root, build
@@ -164,7 +163,7 @@ class Side:
         ).stdout
 
     def compile_callers(self):
-        """Small programs in C that call the library, of the side's own documentation."""
+        """Small C programs that call the library, from the side's own documentation."""
         for name in ("command", "throughput"):
             subprocess.run(
                 [
@@ -203,7 +202,7 @@ class Side:
         return str(done.returncode), done.stdout, done.stderr
 
     def clean(self, program, text):
-        """Without what may differ from run to run."""
+        """Removes text that may differ from run to run."""
         text = text.replace(self.commit, b"COMMIT").replace(bytes(self.root), b"ROOT")
         text = text.replace(bytes(self.source), b"SOURCE").replace(bytes(self.build), b"BUILD")
         if program == "rpexec" and text.startswith(PICTURES):
@@ -226,7 +225,7 @@ def without_column(text, name):
 
 
 def rows_of(path, measured):
-    """The tables of a store, row by row; numbers of measured ones left out."""
+    """The tables of a store, row by row, without measured numbers."""
     out = []
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as store:
         for kind, name, sql in store.execute(
@@ -305,7 +304,7 @@ def first_difference(old, new):
 
 
 class Exceptions:
-    """Lines of REGEX of the command line, STREAM or STREAM: REGEX of what is left out, reason."""
+    """Lines of REGEX of the command line, STREAM or STREAM: REGEX of text left out, reason."""
 
     def __init__(self, name, text):
         self.rows = []
@@ -335,7 +334,7 @@ class Exceptions:
 
 
 def prepare_inputs(sides):
-    """What command lines read, from the sources of the old build; `made` by its programs."""
+    """Inputs of command lines, from the sources of the old build; `made` by its programs."""
     old = sides[0]
     inputs = old.root / "in"
     inputs.mkdir()
@@ -353,7 +352,7 @@ def prepare_inputs(sides):
     for name, text in lines.FILES.items():
         (inputs / name).write_text(text, encoding="utf-8")
     (inputs / "library.py").write_text(PYTHON, encoding="utf-8")
-    (inputs / "few").mkdir()  # published runs, of each table some
+    (inputs / "few").mkdir()  # some published runs of each table
     for path in sorted((inputs / "published").glob("*.csv")):
         rows = path.read_text(encoding="utf-8").splitlines()
         (inputs / "few" / path.name).write_text(
@@ -378,7 +377,7 @@ def make_sides(folder, builds):
 
 
 def make_cases(side, asked):
-    """The cases that are asked for, by the tables of the old side."""
+    """The requested cases, by the tables of the old side."""
     tables = {name: lines.options(side.text(name, "--print-man")) for name in lines.PROGRAMS}
     listed = {
         what: side.text("rpsim", "--list", what, "--format", "csv").splitlines()[1:]
@@ -428,7 +427,7 @@ def compare(sides, cases, exceptions, jobs):
 
 
 def self_test(sides, exceptions):
-    """A build is as itself; another output, message, exit status, file and store is seen."""
+    """A build equals itself; a changed output, message, exit status, file or store is found."""
     texts = (
         "rpsim --schedule gpipe --model tiny --iterations 1 --intervals off --program-out o.txt",
         "rpsim --schedule gpipe --fidelity stage --db o.db",

@@ -1,11 +1,11 @@
 """The command lines of same_answers.py, made from the tables of the old build's programs.
 
-Options, their arguments and choices come from --print-man, names from --list, bad inputs from
-tests/bad: a new option, schedule or bad file gets its lines without a change here. VALUES says what
-to write for an argument that is no choice (`N`, `F`), and COMPANIONS what an option needs.
+Options, their arguments and choices come from --print-man, names from --list, bad inputs from tests/bad: a new option,
+schedule or bad file gets its lines without a change here. VALUES has arguments that are no choice (`N`, `F`),
+COMPANIONS the further options that an option needs.
 
-Lines are texts, '' is an empty word. @IN@ is the folder with the inputs: `bad` and `golden` of
-tests, `experiments`, `published`, `runs`, FILES, and `made`, which the old build writes by MADE.
+Lines are texts, '' is an empty word. @IN@ is the folder of inputs: `bad` and `golden` of tests, `experiments`,
+`published`, `runs`, FILES, and `made`, which the old build writes by MADE.
 """
 
 import csv
@@ -23,7 +23,7 @@ def table_of(text):
     return dict(line.split(maxsplit=1) for line in text.strip().splitlines())
 
 
-# Valid arguments, beside choices that the option names; the first one is that of pairs.
+# Valid arguments, beside choices that the option names; pairs use the first.
 VALUES = table_of("""
 --accumulate 2 1 3
 --assume llama
@@ -163,7 +163,7 @@ COMPANIONS = table_of("""
 --warmup-steps --lr-schedule linear
 --zero --data-parallel 2 --schedule 1f1b
 """)
-# What a line has beside the option that it tries. Several jobs of rpsweep store in any order.
+# The rest of a line that tries an option. Several jobs of rpsweep store in any order.
 SETTINGS = {
     "rpsim": (
         "--model tiny --seq-len 64 --gpus 4 --iterations 2 --intervals off --format json",
@@ -177,12 +177,12 @@ SETTINGS = {
     "rpdiff": (f"{RECORDED}/1f1b-2 {RECORDED}/fsdp-2",),
     "rpsweep": ("@IN@/sweep.yaml --db s.db --jobs 1",),
 }
-TURNS = {  # schedules, which lines of options have in turn
+TURNS = {  # schedules, in turn in lines of options
     "rpsim": "roundpipe 1f1b fsdp zbv interleaved-1f1b megatron-tp zero-infinity".split(),
     "rpexec": "roundpipe 1f1b fsdp zbv interleaved-1f1b megatron-tp".split(),
 }
 SLOW = ("rpexec:--host-rates", "rpexec:--platform-out", "rppredict:--fit")  # tried once
-EVERY = {"rpsim": 3, "rpexec": 9}  # of so many pairs one, without --every-pair
+EVERY = {"rpsim": 3, "rpexec": 9}  # a pair of so many, without --every-pair
 
 FILES = {
     "text.txt": "Some text of which each byte is a token, and a little more of it. " * 8,
@@ -235,7 +235,7 @@ MADE = (
     "--program-out exec.txt",
     "rpsweep @IN@/sweep.yaml --db swept.db --jobs 1",
 )
-SWEEPS = (  # lines that follow each other in one folder
+SWEEPS = (  # lines that follow each other in a folder
     (
         "rpsweep @IN@/sweep.yaml --db a.db --jobs 1",
         "rpsweep @IN@/sweep.yaml --db a.db",
@@ -288,7 +288,7 @@ def pairs_of(text):
 
 
 def beside(more, chosen):
-    """The options of `more`, but for those that are `chosen` already."""
+    """The options of `more` except those that are `chosen` already."""
     taken = {part.split()[0] for part in pairs_of(chosen)}
     return " ".join(part for part in pairs_of(more) if part.split()[0] not in taken)
 
@@ -300,7 +300,7 @@ def options(man):
 
 
 def values(program, name, argument):
-    """Valid arguments of an option, that of pairs first; [""] for a flag."""
+    """Valid arguments of an option, the pairs' first; [""] for a flag."""
     if not argument:
         return [""]
     choices = re.findall(r"(?:^|(?<=\|))(?:[a-z][a-z0-9-]*|[0-9])(?=\||$)", argument)
@@ -309,7 +309,7 @@ def values(program, name, argument):
 
 
 def settings(program, number, which):
-    """What lines of a program have beside the options that they try."""
+    """The rest of lines that try a program's options."""
     turns = [f"--schedule {name} " for name in TURNS.get(program, ())] or [""]
     own = SETTINGS.get(program, ("",))
     return turns[number % len(turns)] + own[which % len(own)]
@@ -342,7 +342,7 @@ def of_options(program, table):
 
 
 def of_pairs(program, table, every):
-    """Pairs of options, of which rules refuse many: alone, and with what each needs."""
+    """Pairs of options, many refused by rules: alone, and with the options that each needs."""
     rows = [
         f"{name} {values(program, name, argument)[0]}".strip()
         for name, argument in table
@@ -554,7 +554,7 @@ def of_golden(inputs):
 
 
 def of_library(names):
-    """What a program in C, and one in Python, hand to the library."""
+    """Calls of the library by a C and a Python program."""
     size = "--seq-len 64 --gpus 4 --iterations 2 --intervals off"
     for number, name in enumerate(names):
         for model in ("tiny", "tiny-moe", "qwen3-1.7b"):
@@ -583,7 +583,7 @@ def of_library(names):
 
 
 def all_lines(tables, names, costs, inputs, every_pair):
-    """Cases, each the command lines that follow each other in one folder, as lists of words."""
+    """Cases: each a list of command lines, as words, that follow each other in a folder."""
     with open(inputs / "paper.csv", encoding="utf-8", newline="") as stream:
         paper = list(csv.DictReader(stream))
     texts = [*of_schedules(names, costs), *of_rpsim(names, costs, paper), *of_rpexec(names)]

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Measures how a run goes through the sources: structure.py [TREE] [--list] [--commit HASH]...
 
-Prints a number a line; with --list the places below each. The product is the C, C++ and CUDA of
-common, sim, exec and experiments, without exec/cuda/tests. Comments do not count.
+Prints a number a line; with --list the places below each. The product is the C, C++ and CUDA of common, sim, exec and
+experiments, without exec/cuda/tests. Comments do not count.
 
 structures    structs that hold a run: at least 5 decisions of DECISIONS are members, of different
               meanings. Those of a struct that is embedded by value count, if others stand
               beside them; pointers do not. A rows file that a header includes
               (OPTION(TYPE MEMBER; ...)) is the struct of its folder. Structs of RESULTS describe
-              what has run, not what to run.
+              a finished run, not a run to make.
 copies        functions that copy a run by hand: at least 5 decisions go from a member to one of
               the same meaning of another variable or an initialiser (`a->gpus = b->gpus`,
               `.gpus = b->gpus`), or to a call with the option's name (add("--gpus", a->gpus))
-captures      product files, but common/base/log.[ch], that capture the log
+captures      product files, except common/base/log.[ch], that capture the log
 programs      lines that include a header of a program's folder (PROGRAMS) from another folder
 option names  messages of libraries that name an option, "--word", and the names in them; tables
               of options (*_rows.inc) and help texts of rows are not messages
@@ -22,7 +22,7 @@ cycles        loops of folders that include each other, with folders cut at 1, 2
               (a loop counts at the highest level that it is seen at) and pairs of folders
               that include each other directly
 
---commit prints what a commit touched: product files, tests, data, documents and the rest.
+--commit counts a commit's files instead: product, tests, data, documents and the rest.
 """
 
 import argparse
@@ -41,7 +41,7 @@ LIBRARIES = re.compile(
 OP_ROWS = re.compile(r"/(op_?[a-z_]*rows\.inc|op_rows\.[ch]|op_kinds\.[ch])$")
 FEWEST = 5  # decisions of a struct, and of a copy
 
-# What a user decides about a run: each meaning with the names that members have for it.
+# A user's decisions about a run: each meaning with its members' names.
 DECISIONS = {
     "gpus": "gpus",
     "nodes": "nodes servers",
@@ -75,7 +75,7 @@ DECISIONS = {
     "peers": "peers peer_gpus",
 }
 MEANING = {name: meaning for meaning, names in DECISIONS.items() for name in names.split()}
-# What has run, is stored, or is compiled already.
+# Structs of runs that are finished, stored or compiled.
 RESULTS = re.compile(r"(^rp_store_.*|result|report|record|metrics|program|summary)$")
 
 
@@ -109,7 +109,7 @@ def line_of(text, at):
 
 
 def closing(text, at):
-    """Index behind the bracket that closes the one at `at`."""
+    """Index after the bracket that closes the one at `at`."""
     depth = 0
     for match in re.compile(r"[{}()]").finditer(text, at):
         depth += 1 if match.group(0) in "{(" else -1
@@ -119,7 +119,7 @@ def closing(text, at):
 
 
 def members_of(body):
-    """(type, name) of what a struct's body declares; the type of pointers is "*"."""
+    """(type, name) of a struct body's members; the type of pointers is "*"."""
     out = []
     for statement in re.split(r"[;{}]", body):
         kind = ""
@@ -340,7 +340,7 @@ def show_commit(root, commit, listed):
 
 
 def measure(root):
-    """[(name, number, what it is, [(place, text)])]."""
+    """[(name, number, meaning, [(place, text)])]."""
     files = read_tree(root)
     runs = [(place, f"{name}: {' '.join(sorted(found))}") for place, name, found in runs_of(files)]
     captures, kinds = list(captures_of(files)), list(op_kinds_of(files))
