@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One place allocates: common/base/mem.c. Tests are exempt.
+# Only common/base/mem.c allocates. Tests are exempt.
 source "$(dirname "$0")/lib/lint.sh"
 
 names='malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|alloca|free|mmap|munmap|mremap'

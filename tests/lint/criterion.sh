@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Three faults of Criterion that a test's author does not see. It prints an assertion that fails in a
-# .fini, but lets the test pass: no teardown, nor anything of tests/ that it calls, may have one;
-# rp_test_none_left (tests/support/test_arena.h) really fails. And it loses 48 bytes where a test
-# starts whose time limit ends before that of the test beside it, for which LeakSanitizer fails the
-# program now and then: the tests of a file have one limit. Its gt passes where both are equal: assertions are those
-# of tests/support/assertions.h, which compile in a third of the time, too.
+# Three faults of Criterion that a test's author does not see. It prints a failed assertion in a .fini but lets the test
+# pass, so no teardown, nor anything of tests/ that it calls, may have an assertion; rp_test_none_left
+# (tests/support/test_arena.h) really fails. It loses 48 bytes when a test starts whose time limit ends before that of
+# the test beside it, and LeakSanitizer then fails the program now and then, so the tests of a file have the same limit.
+# Its gt accepts equal values, so assertions come from tests/support/assertions.h, which also compile in a third of the
+# time.
 source "$(dirname "$0")/lib/lint.sh"
 
 mapfile -t files < <(lint_files "c h" tests)

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Public prototypes carry a doc comment; what a user can name is listed; the README names both
-# commands; the changelog has an Unreleased section, one line per entry and the version of CMake; README and ARCHITECTURE stay short; documents that are named exist.
+# Public prototypes have a doc comment; everything that a user can name is listed; the README names both commands; the
+# changelog has an Unreleased section, a line per entry and CMake's version; README and ARCHITECTURE stay short; named
+# documents exist.
 source "$(dirname "$0")/lib/lint.sh"
 rpsim=${3:-}
 cd "$lint_root"
 
-# A prototype is documented when a comment stands right before it, or before the prototypes it
-# directly follows (pairs such as begin and end share one). Heuristic: prototypes begin in column 1
-# and end with a semicolon.
+# A prototype is documented if a comment stands right before it, or before the prototypes that it directly follows
+# (pairs such as begin and end share a comment). Heuristic: prototypes begin in column 1 and end with a semicolon.
 mapfile -t headers < <(lint_files "h" common sim exec experiments)
 if [ ${#headers[@]} -gt 0 ]; then
     awk '
@@ -48,8 +48,8 @@ need_listed models traces/models yaml
 need_listed platforms traces/platforms yaml
 need_listed costs traces/costs yaml
 
-# A document that a source or a document names exists: from the root, beside the one that names it, or under its bare
-# name anywhere. NAME and 91-my-figure stand for what is to be made; runs write report.md and a study's NN-NAME.md.
+# A document named in a source or a document exists: from the root, beside the naming file, or under its bare name
+# anywhere. NAME and 91-my-figure stand for files to be made; runs write report.md and a study's NN-NAME.md.
 mapfile -t texts < <(lint_files "c h cu cuh md yaml awk" common sim exec experiments tests traces plots paper-figures docs
     ls ./*.md | sed 's|^./||' | grep -vx CHANGELOG.md)
 find . -name '.git' -prune -o -name 'build*' -prune -o -name '*.md' -print | sed 's|^./||' >"$lint_work/documents"
@@ -69,7 +69,7 @@ for command in './bootstrap.sh run' './bootstrap.sh test'; do
 done
 grep -qE '^## \[?Unreleased\]?' CHANGELOG.md 2>/dev/null ||
     echo "CHANGELOG.md:1: no Unreleased section" | lint_report "Keep a Changelog"
-# One version: that of CMake is the newest release of the changelog, and the one to cite.
+# CMake's version is the newest release of the changelog, and the version to cite.
 released=$(sed -nE '/^## \[[0-9]/{s/^## \[([^]]*)\].*/\1/p;q}' CHANGELOG.md 2>/dev/null || true)
 for file in CMakeLists.txt CITATION.cff; do
     said=$(sed -nE 's/^(project\(.* VERSION|version:) ([0-9.]+).*/\2/p' "$file" 2>/dev/null || true)
@@ -78,7 +78,7 @@ done | lint_report "one version"
 # Below "## ", every line of the changelog is a heading, an entry or blank.
 awk '/^## / { inside = 1 } inside && !/^(#|- |$)/ { print FILENAME ":" FNR ": " $0 }' CHANGELOG.md 2>/dev/null |
     lint_report "one line per change"
-# Outside of code, but for an address on a line of its own, and rows of generated tables.
+# Outside of code, except for addresses on their own lines and rows of generated tables.
 { git ls-files '*.md' 2>/dev/null || cat "$lint_work/documents"; } | { grep -v '^docs/generated/' || true; } | while IFS= read -r file; do
     [ ! -f "$file" ] ||
         awk -v name="$file" '/^[ \t]*(```|~~~)/ { code = !code; next } !code { print name ":" FNR ": " $0 }' "$file"

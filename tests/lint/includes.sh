@@ -25,7 +25,7 @@ done
 for room in common exec tests; do
     forbid "$room" 'gsl/' "GSL is linked by the simulator only"
 done
-# Only sim/run/noise.c owns a random number generator; sim/rppredict/fit.c has least squares alone.
+# Only sim/run/noise.c has a random number generator; sim/rppredict/fit.c only has least squares.
 mapfile -t gsl_users < <(grep -rlE --include='*.[ch]' '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]gsl/' "$lint_root"/sim 2>/dev/null | grep -v '/sim/run/noise\.c$' || true)
 for file in "${gsl_users[@]}"; do
     echo "$file:1: includes GSL"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Published results (makespans, bubbles, throughputs, sequence lengths) are data to compare with.
-# Code must not contain them: no number with five or more significant digits from
-# paper-figures/published/*.csv may stand in a source file. Tests read the CSV files.
+# Published results (makespans, bubbles, throughputs, sequence lengths) are data for comparison. Code must not contain
+# them: no source file may have a number with five or more significant digits from paper-figures/published/*.csv. Tests
+# read the CSV files.
 source "$(dirname "$0")/lib/lint.sh"
 
 published=$lint_root/paper-figures/published
@@ -13,7 +13,7 @@ if [ ${#results[@]} -eq 0 ]; then
     echo "$published holds no result table: nothing to compare with"
     exit 1
 fi
-# What computes: programs, scripts of all kinds, experiments, and tables that figures calculate with.
+# Files that compute: programs, scripts of all kinds, experiments, and tables that figures calculate with.
 mapfile -t files < <(
     lint_files "c h cu cuh inc sh gp awk sql yaml" common sim exec tests plots experiments paper-figures bootstrap.sh
     lint_files "csv" plots experiments paper-figures | grep -v '^paper-figures/published/' || true

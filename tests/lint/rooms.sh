@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Rooms are folders of common, sim and exec. Folders do not include each other in a circle, whatever their level, and
-# neither do a folder and its sub-folder. A private header (*_internal.h) is included from its own folder and by tests
-# only, no code includes a program's folder but the program, the executor does not know the host backend, and a folder
-# holds at most 25 files of C.
-# At the top stand the rooms, the documents that visitors look for there, and nothing else.
+# neither do a folder and its sub-folder. Only its own folder and tests include a private header (*_internal.h), only
+# the program itself includes a program's folder, the executor does not know the host backend, and a folder holds at
+# most 25 files of C.
+# At the top stand only the rooms, and the documents that visitors look for there.
 source "$(dirname "$0")/lib/lint.sh"
 
 cd "$lint_root"
@@ -12,7 +12,7 @@ mapfile -t files < <(lint_files "c h inc cc cu cuh" common sim exec experiments)
 awk 'FNR <= 200 && /^[ \t]*#[ \t]*include[ \t]*"[a-z]+\// { split($0, part, "\""); print FILENAME ":" FNR, FILENAME, part[2] }' \
     "${files[@]}" >"$lint_work/includes"
 
-# FROM TO FILE:LINE INCLUDED: each include joins two folders right below the deepest one that both files are in, which
+# FROM TO FILE:LINE INCLUDED: each include joins two folders right below the deepest folder that holds both files, which
 # itself is "FOLDER/.". A circle at any level is then a circle of these.
 awk '
     function below(folder, path) {
@@ -39,7 +39,7 @@ awk '$3 ~ /internal\.h$/ { a = $2; b = $3; sub(/[^\/]*$/, "", a); sub(/[^\/]*$/,
     $3 ~ /internal\.h$/ && a != b && $2 !~ /\/tests\// { print $1 ": includes " $3 }' "$lint_work/includes" |
     lint_report "private headers are for their own folder"
 
-# rpsweep knows which command lines rpexec takes, in one file.
+# A single file of rpsweep knows the command lines that rpexec takes.
 awk 'function program(path) {
         return match(path, /^(sim\/rp[a-z]+|exec\/rpexec|experiments)\//) ? substr(path, 1, RLENGTH - 1) : ""
     }
@@ -52,13 +52,13 @@ awk 'function program(path) {
 awk '$3 ~ /^exec\/host\// && $2 !~ /^exec\/(host|backends|rpexec|measure|describe|cuda\/tests)\// { print $1 ": includes " $3 }' \
     "$lint_work/includes" | lint_report "the executor knows no backend"
 
-# A schedule's name is a label: command lines alone, and the options of a study, turn names into schedules.
+# A schedule's name is a label: only command lines, and the options of a study, turn names into schedules.
 awk '/rp_schedule_(find|require)\(/ &&
     FILENAME !~ /^(common\/schedule\/schedule_type\.[ch]|common\/compile\/|sim\/rp[a-z]+\/|sim\/study\/setup\.c|exec\/rpexec\/|experiments\/)/ {
         print FILENAME ":" FNR ": " $0 }' "${files[@]}" |
     lint_report "only command lines look a schedule up by name"
 
-# A new op kind is a row, which nobody else compares with.
+# A new op kind is a row; no other code compares with it.
 awk '/[!=]= *RP_OP_|case RP_OP_|RP_OP_[A-Z_]+ *[!=]=/ && !/RP_OP_(JOIN|OVERLAP|KIND_COUNT)/ { print FILENAME ":" FNR ": " $0 }' \
     "${files[@]}" | lint_report "ops are asked for what the row of their kind says (common/program/op_rows.inc)"
 

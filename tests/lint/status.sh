@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Diagnostics go through common/base/log.h: nobody else writes to stderr, and nobody but main ends the
-# process (_exit is for the child of a fork). Progress of training, sweeps and searches is on stderr, too. A broken
-# invariant says where it is.
+# Diagnostics go through common/base/log.h: nobody else writes to stderr, and nobody but main ends the process (_exit is
+# for the child of a fork). Progress of training, sweeps and searches is on stderr, too. A broken invariant names its
+# place.
 source "$(dirname "$0")/lib/lint.sh"
 
 mapfile -t files < <(lint_files "c h inc" common sim exec experiments | grep -vE '^common/base/log.c$|^exec/cuda/(tests|emulator)/|^(exec/rpexec/train|experiments/sweep|sim/rpadvise/trial).c$')

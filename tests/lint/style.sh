@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the compiler does not check: width, blanks, header guards, braces, type names, includes from
-# the root, and no conditional compilation that weaves one program into another.
+# Rules that the compiler does not check: width, blanks, header guards, braces, type names, includes from the root, and
+# no conditional compilation that weaves one program into another.
 source "$(dirname "$0")/lib/lint.sh"
 
 mapfile -t code < <(lint_files "c h cu cuh inc" common sim exec experiments tests)
