@@ -1,8 +1,8 @@
-# What suite.sh has measured beside what experiments/expected.csv expects of this kind of device.
-# shellcheck shell=bash disable=SC2154 # what suite.sh sets
+# suite.sh's measurements beside the values that experiments/expected.csv has for this kind of device.
+# shellcheck shell=bash disable=SC2154 # set by suite.sh
 
-# expected.csv: device,figure,unit,low,high,table,row,column. A row begins with the fields of `row`, which are separated
-# by "|"; column 0 of summary.csv is the number that a verdict begins with.
+# expected.csv: device,figure,unit,low,high,table,row,column. A row begins with the fields of `row`, separated by "|";
+# column 0 of summary.csv is the number at the beginning of a verdict.
 compare_figures() {
     local expected=$here/expected.csv gpus=1
     [ -e "$expected" ] || expected=$here/../../experiments/expected.csv

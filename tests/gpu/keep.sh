@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Keeps recorded runs under traces/runs: programs, timelines, and the costs that they are predicted from.
+# Keeps recorded runs under traces/runs: programs, timelines, and the costs that predict them.
 # usage: keep.sh RUNS NAME
 # RUNS: a folder of the validation, logs of the device suite's archive or OUTDIR of tests/bench/record_runs.sh:
 #   facts.log (date, device, driver, versions); run-CASE/ (program.txt, timeline.csv); run-CASE.args (model, which may
 #   be a file of this repository, and sequence length: two words); costs.yaml and platform.yaml that predict CASE in
-#   record-N/, where CASE ends in -N or -N-ANYTHING (its GPUs), or for all cases in record/
+#   record-N/, if CASE ends in -N or -N-ANYTHING (its GPUs), or for all cases in record/
 # NAME: of the new folder traces/runs/NAME, by custom DATE-DEVICE
-# Prints the rows for tests/golden/run_gates.csv; their last column is what rpsim's prediction is off by, rounded
-# up to a tenth of a percent.  RPSIM, RPDIFF: the programs (build/release/...).
+# Prints the rows for tests/golden/run_gates.csv; their last column is the error of rpsim's prediction, rounded up to a
+# tenth of a percent.  RPSIM, RPDIFF: the programs (build/release/...).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 if [ $# -ne 2 ] || [ ! -f "$1/facts.log" ]; then
@@ -27,7 +27,7 @@ cp "$runs/facts.log" "$new/facts.txt"
 for run in "$runs"/run-*/; do
     case=$(basename "$run")
     case=${case#run-}
-    [ -e "$run/timeline.csv" ] || continue # it has not run to its end
+    [ -e "$run/timeline.csv" ] || continue # it did not finish
     mkdir "$new/$case"
     cp "$run/program.txt" "$run/timeline.csv" "$new/$case/"
     record=$runs/record-$(sed -E 's/^[a-z0-9-]*[a-z][0-9]?-([0-9]+)(-[0-9]+)?$/\1/' <<<"$case")

@@ -1,5 +1,5 @@
 # The steps of suite.sh, which reads this file.
-# shellcheck shell=bash disable=SC2034,SC2154 # what suite.sh sets and reads
+# shellcheck shell=bash disable=SC2034,SC2154 # set and read by suite.sh
 
 number() { # KEY FILE: a value of rpexec's JSON
     sed -n "s/^ *\"$1\": \([-0-9.e+]*\),*\$/\1/p" "$2" 2>/dev/null
@@ -13,7 +13,7 @@ table() { # NAME: stdin becomes OUTDIR/NAME, at once
     cat >"$work/table" && cp "$work/table" "$out/.table" && mv "$out/.table" "$out/$1"
 }
 
-# How rpexec is told that it has N GPUs: parts of one, or N of the server's.
+# Options that give rpexec N GPUs: parts of a single GPU, or N of the server's.
 on_gpus() { # N
     if [ "$real" = 0 ]; then
         on=(--virtual-gpus "$1")
@@ -21,7 +21,7 @@ on_gpus() { # N
         on=(--gpus "$1")
     fi
 }
-# Their numbers: for correctness, and for times.
+# Numbers of GPUs: for correctness, and for times.
 counts() {
     if [ "$real" = 0 ]; then
         echo 1 4 8
@@ -37,9 +37,9 @@ all_schedules() {
     COLUMNS=10000 bounded 30 "${rpexec:-false}" --list schedules 2>/dev/null | grep -v '(simulated only: ' | cut -d: -f1
 }
 
-# ---- what is there --------------------------------------------------------------------------------------------------
+# ---- facts ----------------------------------------------------------------------------------------------------------
 
-fact() { # COMMAND...: with its name, where it is there
+fact() { # COMMAND...: with its name, if it exists
     command -v "$1" >/dev/null || return 0
     echo "---- $*"
     bounded 20 "$@"
@@ -83,7 +83,7 @@ step_rates() {
 
 # ---- kernels --------------------------------------------------------------------------------------------------------
 
-# The host's operators are what takes time: all families beside each other, 16 bits first.
+# The host's operators take the time: all families beside each other, 16 bits first.
 step_kernels() {
     local compare family dtype jobs=${RP_SUITE_JOBS:-7}
     compare=$(program cuda_compare)
@@ -97,12 +97,12 @@ step_kernels() {
     [ ! -e "$logs/kernels.rates.log" ] || table kernels.csv <"$logs/kernels.rates.log"
 }
 
-find_sanitizer() { # empty where there is none, or nothing to run with it
+find_sanitizer() { # empty if there is none, or nothing to run with it
     [ -z "$(program cuda_compare)" ] || command -v compute-sanitizer || compgen -G '/usr/local/cuda*/bin/compute-sanitizer' ||
         compgen -G '/usr/local/cuda*/compute-sanitizer/compute-sanitizer' || compgen -G '/opt/*/compute-sanitizer'
 }
 
-# Our kernels by themselves: cuBLAS is large, and its kernels are not ours to mend.
+# Our own kernels only: cuBLAS is large, and we cannot mend its kernels.
 sanitize_kernels() { # STEP TOOL SECONDS
     local tool family compare
     tool=$(find_sanitizer | head -n 1)
@@ -140,7 +140,7 @@ check() { # STEP SCHEDULE DTYPE GPUS
 step_schedules() {
     local schedule gpus
     for gpus in $(counts); do
-        for schedule in $(all_schedules); do # of the model four heads are cut, for as many GPUs at most
+        for schedule in $(all_schedules); do # four heads of the model are cut, so at most as many GPUs
             if [ "$schedule" != megatron-tp ] || [ "$gpus" -le 4 ]; then
                 check schedules "$schedule" fp32 "$gpus"
             fi
@@ -158,7 +158,7 @@ step_types() {
             check types $schedule $dtype $gpus
         done
         in_parallel types cudnn-$dtype 40 "$rpexec" "${common[@]}" "${on[@]}" --dtype $dtype --attention cudnn \
-            --steps 2 # refused where it is not installed
+            --steps 2 # refused if it is not installed
     done
     in_parallel types roundpipe-async 40 "$rpexec" "${common[@]}" "${on[@]}" --optimizer async --dtype bf16 --steps 3
     in_parallel types staged-1f1b 40 "$rpexec" "${common[@]}" "${on[@]}" --schedule 1f1b --peers --staged --steps 2
@@ -167,7 +167,7 @@ step_types() {
         --seq-len 64 --steps 2 --check --watchdog-s 20
 }
 
-# CUDA graphs: the same tolerances, the same losses to the last bit as without, and graphs that were used.
+# CUDA graphs: the same tolerances, losses equal to those without to the last bit, and graphs that ran.
 step_graphs() {
     local schedule dtype name common gpus=4 two=2 with without log
     [ "$real" = 0 ] || gpus=$((real < 4 ? real : 4)) two=$((real < 2 ? real : 2))
@@ -201,7 +201,7 @@ step_graphs() {
             row graphs "$name-same-losses" failed 0 "$with and $without"
         fi
     done
-    for name in "$work"/ended/graphs,*; do # a run that came to its end without launching a graph has failed
+    for name in "$work"/ended/graphs,*; do # a finished run that launched no graph has failed
         name=${name##*/graphs,}
         log=$logs/graphs.$name.log
         if [ "$(number graph_launches "$log")" = 0 ] && grep -q '"graphs": 1' "$log"; then
@@ -210,8 +210,8 @@ step_graphs() {
     done
 }
 
-# NCCL's calls on all devices; a communicator of one rank in a whole run; then, where there are several devices, each
-# way to exchange on all of them.
+# NCCL's calls on all devices; a communicator of one rank in a whole run; then, with several devices, each way to
+# exchange on all of them.
 step_transports() {
     local transport schedule dtype common peers all=$device_count
     run_case transports nccl-calls 60 "$(program cuda_nccl)"
@@ -240,8 +240,8 @@ step_transports() {
 
 # ---- times ----------------------------------------------------------------------------------------------------------
 
-# For each number of GPUs one run that records, and then others that are predicted from it. One at a time, since they
-# share the device. What tests/gpu/keep.sh keeps is under logs.
+# For each number of GPUs a run that records, then others predicted from it; one at a time, since they share the device.
+# logs has the files for tests/gpu/keep.sh.
 step_validation() {
     local schedule gpus microbatches name common model=$here/wide.yaml length=1024
     validation_names=()
@@ -292,8 +292,8 @@ table_validation() {
     } | table validation.csv
 }
 
-# Layers whose time is matrix products: how much of it cuBLAS needs for the same products one by one, by the
-# record's own table of operators. Issue 7's bound: 85 %.
+# Layers of matrix products: the share of their time that cuBLAS needs for the same products one by one, by the record's
+# own table of operators. Issue 7's bound: 85 %.
 step_gemm() {
     local log=$logs/record-gemm/operators.csv phase said
     run_case gemm record 120 "$rpexec" --backend cuda --gpus 1 --schedule gpipe --model "$here/gemm.yaml" --dtype bf16 \
@@ -319,7 +319,7 @@ benchmark() { # NAME ARGUMENTS...
         --seq-len 2048 --steps 8 --watchdog-s 30 --format json "$@"
     table_benchmarks
 }
-# The median of all steps but the first, in which modules are loaded.
+# The median of all steps except the first, which loads modules.
 table_benchmarks() {
     local name log
     [ "$ran" = yes ] || [ ! -e "$out/benchmarks.csv" ] || return 0
@@ -337,11 +337,11 @@ table_benchmarks() {
     } | table benchmarks.csv
 }
 
-# Weights that come for each job against weights that stay, on one device, the same FLOP on both sides: a fused stage,
-# which computes nothing twice, and gpipe without recomputation; stages of four layers, forward and backward apart, and
-# gpipe that computes all layers twice. Once more with less memory than the resident state of the model needs (16 bytes
-# of 206 million parameters, 3137 MiB), which gpipe is refused. The optimizer runs beside the next step, as RoundPipe
-# has it; with one that does not, the host's Adam is not covered by any computation. Issue 7's bound: 95 %.
+# Weights that come for each job against weights that stay, on a single device with the same FLOP on both sides: a fused
+# stage, which computes nothing twice, against gpipe without recomputation; stages of four layers, forward and backward
+# apart, against gpipe that computes all layers twice. Then with less memory than the resident state of the model (16
+# bytes of 206 million parameters, 3137 MiB), which gpipe is refused. The optimizer runs beside the next step, as in
+# RoundPipe; otherwise no computation would cover the host's Adam. Issue 7's bound: 95 %.
 step_benchmarks() {
     local gpus pair gib offloaded resident size stages=(--partition '4,4,4,4|4,4,4,4') cap=(--gpu-memory-mb 2400)
     gib=$(sed -n '1s/.*, \([0-9]*\)[.0-9]* GiB.*/\1/p' <<<"$device_list")
@@ -370,7 +370,7 @@ step_benchmarks() {
         benchmark "roundpipe-of-$gpus" "${on[@]}" --microbatches 16
         benchmark "1f1b-of-$gpus" "${on[@]}" --schedule 1f1b --microbatches 16
     done
-    for gpus in $(counts | awk '{ print $1; if (NF > 1) print $NF }'); do # beside the same without
+    for gpus in $(counts | awk '{ print $1; if (NF > 1) print $NF }'); do # beside runs without it
         on_gpus "$gpus"
         benchmark "roundpipe-of-$gpus-graphs" "${on[@]}" --microbatches 16 --graphs
         benchmark "1f1b-of-$gpus-graphs" "${on[@]}" --schedule 1f1b --microbatches 16 --graphs

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in five parts of less than nine minutes each: on one GPU split into virtual ones, or
-# with --gpus on the GPUs of a server. What has been found so far is in OUTDIR at any moment.
+# Everything that needs a GPU, in five parts of less than nine minutes each: on a GPU split into virtual GPUs, or with
+# --gpus on the GPUs of a server. OUTDIR always has the results so far.
 # usage: suite.sh [--part N]... [--gpus N|all] [--again] BUILDDIR OUTDIR
-#   BUILDDIR: a build with -DRP_CUDA=ON, or what pack.sh has made of it
+#   BUILDDIR: a build with -DRP_CUDA=ON, or pack.sh's folder of it
 #   --part N: 1 kernels, 2 correctness, 3 pairs, 4 validation, 5 rest (all, in this order)
-#   --gpus N|all: a server's first N GPUs instead of virtual ones
+#   --gpus N|all: a server's first N GPUs instead of virtual GPUs
 #   --again: run cases again that have passed in OUTDIR
 # A second call with the same OUTDIR goes on: cases that have passed do not run again.
-# Leaves in OUTDIR: summary.csv (step, case, status, seconds, detail; of several rows of a case the last one counts),
-# a row as soon as a case has ended; validation.csv, rates.csv, kernels.csv, operators.csv, benchmarks.csv, compared.csv
-# (measured beside expected); suite.tar.gz with all of it and every log, made anew after each step: the archive to commit.
-# status is passed, failed, refused (exit status 2: the program says why it does not do that) or
-# skipped. Exit status 0: nothing failed; 1: something did; 77: there is no device; 129, 130, 143: ended by a signal.
+# Leaves in OUTDIR: summary.csv (step, case, status, seconds, detail; of several rows of a case the last counts), a
+# row as soon as a case has ended; validation.csv, rates.csv, kernels.csv, operators.csv, benchmarks.csv, compared.csv
+# (measured beside expected); suite.tar.gz with all of it and every log, made anew after each step: the archive to
+# commit.
+# status is passed, failed, refused (exit status 2: the program gives its reason) or skipped. Exit status 0: nothing
+# failed; 1: something did; 77: there is no device; 129, 130, 143: ended by a signal.
 # Environment: RP_SUITE_STEPS (names of steps, instead of parts), RP_SUITE_SECONDS (of a part: 520, with --gpus 1800),
-# RP_SUITE_JOBS (cases at a time: 2), RP_SUITE_LIMIT (seconds that a case may take at most, whatever its own limit),
+# RP_SUITE_JOBS (cases at a time: 2), RP_SUITE_LIMIT (most seconds of a case, whatever its own limit),
 # RP_SUITE_SCHEDULES (of the validation, six), RP_SUITE_COPY (a folder that gets copies of the tables and the archive),
-# RP_SUITE_DEVICE=none (as on a machine without one).
+# RP_SUITE_DEVICE=none (as on a machine without a device).
 set -uo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -31,7 +32,7 @@ usage() {
 declare -A part_steps=([1]="facts probe kernels memcheck" [2]="types schedules graphs" [3]="benchmarks"
     [4]="validation" [5]="rates gemm transports sanitizer")
 parts=()
-real=0 # GPUs of a server; 0: virtual ones
+real=0 # GPUs of a server; 0: virtual
 again=no
 while [ $# -gt 2 ]; do
     case $1 in
@@ -60,7 +61,7 @@ if ! flock -n 9; then
     echo "suite.sh: another suite writes into $out; valid are a folder of its own, and waiting for that one" >&2
     exit 2
 fi
-work=$(mktemp -d) # what a crash may lose
+work=$(mktemp -d) # files that a crash may lose
 mkdir "$work/running" "$work/ended" "$work/over" "$work/parallel"
 : >"$work/failures"
 
@@ -84,7 +85,7 @@ if [ -d "$build/lib" ]; then
 else
     export RP_TRACES=${RP_TRACES:-$here/../../traces}
 fi
-# Where cuBLAS, NCCL and cuDNN may be that the linker does not know: the toolkit's folders, PyTorch's.
+# Folders with cuBLAS, NCCL and cuDNN that the linker may not know: the toolkit's and PyTorch's.
 for folder in /usr/local/cuda*/lib64 /usr/local/cuda*/targets/x86_64-linux/lib \
     {/opt/*/.venv,"${VIRTUAL_ENV:-/none}","${CONDA_PREFIX:-/none}"}/lib/python3*/site-packages/nvidia/{cu13,cublas,nccl,cudnn}/lib; do
     if compgen -G "$folder/libcublasLt.so.*" >/dev/null || compgen -G "$folder/libnccl.so.*" >/dev/null ||
@@ -124,7 +125,7 @@ publish() { # FILE...: into the folder that keeps copies
     done
 }
 
-# One write, so that nobody ever sees half a row; then the same on stdout.
+# A single write, so that nobody ever sees half a row; then the same on stdout.
 row() { # STEP CASE STATUS SECONDS DETAIL
     local detail=${5//[^[:print:]]/ }
     detail=${detail//\"/\'}
@@ -158,7 +159,7 @@ begin_summary() {
 
 # ---- cases ----------------------------------------------------------------------------------------------------------
 
-# One failure is a case's own. A device is lost where it is no longer listed, or where after two failures in a row the
+# A single failure is the case's own. A device is lost if it is no longer listed, or if after two failures in a row the
 # last case that passed fails, too.
 device_is_lost() {
     local last
@@ -200,7 +201,7 @@ find_obstacle() { # PROGRAM
     fi
 }
 
-# One case: a command with a time limit, its log, and its row. What has passed before does not run again.
+# Runs a case: a command with a time limit, its log, and its row. Cases that passed before do not run again.
 run_case() { # STEP CASE SECONDS COMMAND...
     local step=$1 name=$2 most=$3 status why pid begin=$SECONDS log=$logs/$1.$2.log connections=32
     shift 3
@@ -236,9 +237,9 @@ run_case() { # STEP CASE SECONDS COMMAND...
     note "$step" "$name" $status "$@"
 }
 
-exec {nothing}<> <(:) # a pause is a read of what never comes
+exec {nothing}<> <(:) # reads from it never end, which makes a pause
 running=() # their "step,case"
-declare -A pid_of=() ends=() # when each is over at the latest, whatever becomes of its shell
+declare -A pid_of=() ends=() # each case's latest end, whatever becomes of its shell
 wait_for() { # N: until at most so many run
     local name still
     while [ ${#running[@]} -gt "$1" ]; do
@@ -262,7 +263,7 @@ in_parallel() { # as run_case; `jobs` at a time
     beside+=("$1,$2")
     printf '%s\0' "$@" >"$work/parallel/$1,$2"
 }
-# What failed beside others runs once more alone; where three fail alone, too, the others need no second look.
+# Cases that failed beside others run once more alone; after three that fail alone, too, no others do.
 join() {
     local name arguments status alone=yes failures=0
     wait_for 0
