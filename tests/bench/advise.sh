@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# advise.sh BINDIR [GRIDDIR [CASE…]]: rpadvise's best against the best of a full grid that rpsim runs point by point,
-# as CSV; fails where a case misses its targets (99.5 % of the grid's best, 20 s, a command that replays). The grid:
-# every schedule, both optimizer modes, 1, 2, 4 and 8 sequences per microbatch, N, 2N and 4N microbatches, both grains;
-# everything else as plain rpsim has it. A point that does not fit GPU or host memory does not count, one that rpsim
-# refuses is skipped. GRIDDIR keeps a grid's store per case and commit, so that a second run times rpadvise alone, and
-# CASE.csv with its 50 best points and the best of every schedule. JOBS: processes of the grid (2). GRID_ONLY=1: no
-# rpadvise. SCHEDULES: a list, the grid's (all). MOST_SECONDS: that rpadvise may take (20).
+# advise.sh BINDIR [GRIDDIR [CASE…]]: rpadvise's best against the best of a full grid that rpsim runs point by point, as
+# CSV; fails if a case misses its targets (99.5 % of the grid's best, 20 s, a command that replays). The grid: every
+# schedule, both optimizer modes, 1, 2, 4 and 8 sequences per microbatch, N, 2N and 4N microbatches, both grains;
+# defaults of rpsim for all else. Points beyond GPU or host memory do not count, refused points are skipped. GRIDDIR
+# keeps a grid's store per case and commit, so that a second run only times rpadvise, and CASE.csv with its 50 best
+# points and the best of every schedule. JOBS: processes of the grid (2). GRID_ONLY=1: no rpadvise. SCHEDULES: a list,
+# the grid's (all). MOST_SECONDS: rpadvise's limit (20).
 set -euo pipefail
 export LC_ALL=C.UTF-8
 TIMEFORMAT='%1R %1U %1S'
@@ -29,7 +29,7 @@ qwen3-235b-rtx4090x8 qwen3-235b rtx4090x8 8
 llama3.1-8b-rtx3090x8 llama3.1-8b rtx3090x8 8
 llama3.1-8b-rtx5090x8 llama3.1-8b rtx5090x8 8
 llama3.1-8b-l40sx4 llama3.1-8b l40sx8 4'
-# What a point's result depends on: a grid is kept until one of these changes.
+# A point's result depends on these: a grid is kept until any changes.
 commit=$(git -C "$root" log -1 --format=%h -- common sim/engine sim/run sim/study traces 2>/dev/null || true)
 
 # ask STORE QUERY: rows of a store, its values parted by |.
@@ -38,7 +38,7 @@ ask()
     sqlite3 -readonly "$1" "$2"
 }
 
-# grid NAME MODEL PLATFORM GPUS STORE: runs what the store lacks.
+# grid NAME MODEL PLATFORM GPUS STORE: runs the points that the store lacks.
 grid()
 {
     local schedules
@@ -88,7 +88,7 @@ replay()
     advised "$work/replay.json" tokens_per_s
 }
 
-# equal A B: the same number, whatever wrote its digits.
+# equal A B: the same number, however its digits were written.
 equal()
 {
     awk -v a="$1" -v b="$2" 'BEGIN { exit !(a - b <= 1e-9 * b && b - a <= 1e-9 * b) }'
@@ -129,7 +129,7 @@ while read -r name model platform gpus; do
     fi
     fit=$(ask "$store" 'SELECT count(*) FROM results WHERE fits IS NOT 0 AND tokens_per_s IS NOT NULL')
     IFS=, read -r _ schedule optimizer size count grain best _ < <(sed -n 2p "$work/$name.csv") || best=0
-    # One process of rpsim says the same as the sweep did, or the store is of other code.
+    # A single process of rpsim agrees with the sweep, or the store is of other code.
     again=$best
     [ "$best" = 0 ] || again=$(replay "rpsim --schedule $schedule --model $model --platform $platform --gpus $gpus \
 --optimizer $optimizer --microbatch-size $size --microbatches $count --grain $grain --intervals off") || again=nothing

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# scale.sh RPSIM [REPETITIONS [MOST_MICROBATCHES]] > scale.csv: one iteration of llama3.1-70b on 1,024 H100 in 128
+# scale.sh RPSIM [REPETITIONS [MOST_MICROBATCHES]] > scale.csv: an iteration of llama3.1-70b on 1,024 H100 in 128
 # servers, eight GPUs per layer and eight places in the pipeline, by its number of microbatches; and on fewer servers.
-# Seconds are wall time of the simulation alone, the median; peak_mb is of the whole process, the last one's, empty
-# without GNU time.
+# Seconds are the median wall time of the simulation itself; peak_mb is of the whole last process, empty without GNU
+# time.
 set -euo pipefail
 rpsim=$1
 repetitions=${2:-5}

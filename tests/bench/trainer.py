@@ -1,18 +1,18 @@
 """trainer.py RPEXEC FOLDER REPETITIONS [CASE...]: see trainer.sh.
 
-Whole training steps: forward, backward and AdamW in fp32, the same weights, the same sequences. Each
-program has one thread, and all are bound to the same processor. In each repetition all programs run
-one after the other, so that other load hits them equally; ratios are of one repetition. Cases
-stories* have the sizes of the models that llama2.c's README publishes, with tied heads as they are.
+Whole training steps: forward, backward and AdamW in fp32, the same weights, the same sequences. Each program has a
+single thread, and all are bound to the same processor. In each repetition all programs run in turn, so that other load
+hits them equally; ratios are within a repetition. Cases stories* have the sizes of the models that llama2.c's README
+publishes, with tied heads like these.
 
-rpexec: --schedule 1f1b on one GPU of the host backend, resident weights, no recompute, one
-microbatch. PyTorch: transformers' own model with sdpa attention, no checkpointing, fused AdamW, as it
-is (eager) and by torch.compile (compiled). MODES in the environment leaves out one of them. Of
-experts it has the implementation that EXPERTS says: eager, batched_mm or grouped_mm.
+rpexec: --schedule 1f1b on a GPU of the host backend, resident weights, no recompute, a single microbatch. PyTorch:
+transformers' own model with sdpa attention, no checkpointing, fused AdamW, as it is (eager) and by torch.compile
+(compiled). MODES in the environment may leave out either. For experts it has the implementation named by EXPERTS:
+eager, batched_mm or grouped_mm.
 
-Columns: quantity, case, median, minimum and maximum over the repetitions, unit. A value of one run is
-the median of its steps by the clock, and the mean of its steps by processor time; the first steps
-warm up, and the last one is not counted. Status 1 where losses differ by more than 1e-4.
+Columns: quantity, case, median, minimum and maximum over the repetitions, unit. A run's value is the median of its
+steps by the clock, and the mean of its steps by processor time; the first steps warm up, and the last is not counted.
+Status 1 if losses differ by more than 1e-4.
 """
 import ctypes
 import os
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 
-MORE = 1  # with one more step the end of a run is not in the last step measured
+MORE = 1  # with another step the end of a run is not in the last step measured
 TOLERANCE = 1e-4  # of a loss, absolute
 LR = 1e-4
 DENSE = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=8, num_attention_heads=8,
@@ -87,7 +87,7 @@ def train_torch(folder, mode, sequences, length, steps):
 
 
 def make_case(folder, kind, sizes, sequences, length):
-    """Weights, and as many tokens as one step takes, so that each step has all of them."""
+    """Weights, and as many tokens as a step takes, so that each step has all of them."""
     import numpy
     import torch
     import transformers
@@ -106,7 +106,7 @@ def make_case(folder, kind, sizes, sequences, length):
 # ---- runs ------------------------------------------------------------------------------------------
 
 def cpu_s(pid):
-    """Of all threads of a process, ended ones included."""
+    """Sum over all threads of a process, also ended threads."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -126,7 +126,7 @@ def run(words, processor, warm, steps):
     if child.wait() != 0 or len(losses) != warm + steps + MORE:
         sys.exit(f"trainer.py: {words[0]}: {error[-2000:]}")
     spent = processor_s[warm + steps - 1] - processor_s[warm - 1]
-    least = 1 / os.sysconf("SC_CLK_TCK")  # what the system counts
+    least = 1 / os.sysconf("SC_CLK_TCK")  # the system's unit
     return losses, statistics.median(clock[warm:warm + steps]), max(spent, least) / steps
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# validation.sh BINDIR EXPERIMENT [OUTDIR]: predicted against measured iteration times on the host
-# backend, as CSV. The points of EXPERIMENT (experiments/validation.yaml) run in rounds, each point once in each,
-# every op really computed. A block is what one round has of one length and number of GPUs; before it a run of its own
-# on one GPU records the costs that predict it: how fast a machine is drifts by minutes, if only for its neighbours.
-# The CSV is rpdiff's of the store. OUTDIR keeps records and stores; what it has of a stopped measurement is not
-# measured again. Takes minutes and wants an idle machine.
+# validation.sh BINDIR EXPERIMENT [OUTDIR]: predicted against measured iteration times on the host backend, as CSV. The
+# points of EXPERIMENT (experiments/validation.yaml) run in rounds, each point once in each, every op really computed. A
+# block is the points of a round with the same length and number of GPUs. Before it a separate run on a single GPU
+# records the costs that predict it, as a machine's speed drifts by minutes, if only for its neighbours. The CSV is
+# rpdiff's of the store. OUTDIR keeps records and stores; points of a stopped measurement that it has are not measured
+# again. Takes minutes and wants an idle machine.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 bin=$(cd "$1" && pwd)
@@ -22,13 +22,13 @@ rpexec=$bin/exec/rpexec
 rpdiff=$bin/rpdiff
 [ -x "$rpsweep" ] || rpsweep=$bin/rpsweep rpexec=$bin/rpexec
 
-# Busy processor time, and what others took of it, since the machine started.
+# Busy processor time, and the time that others took of it, since the machine started.
 processor_time()
 {
     awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $9 }' /proc/stat
 }
 
-# One experiment per block: round-R-COSTS-GPUS.yaml with its points, and the record's options in a line of comment.
+# An experiment per block: round-R-COSTS-GPUS.yaml with its points, and the record's options in a line of comment.
 "$rpsweep" "$experiment" --dry-run | awk '{
     point = ""
     for (i = 2; i <= NF; i++) if ($i ~ /^--/) {

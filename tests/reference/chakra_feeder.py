@@ -3,15 +3,15 @@
     chakra_feeder.py PREFIX [N]
 
 Prints the makespan in ps, which is the longest path over rp_ns and rp_ps, and the number of CPU nodes. Then plays the
-trace N times (1), first with its own times, then with random ones. Where nodes are left over it says who waits for
-whom, and the exit status is 1.
+trace N times (1), first with its own times, then with random times. If nodes are left over it names those that wait and
+their reasons, and the exit status is 1.
 
 Rules of a play, after the source of ASTRA-sim 2 (astra-sim/workload/Workload.cc, HardwareResource.cc, and the feeder of
-Chakra, et_feeder.cpp). A node can be issued when all its parents have ended; of those that can, the one with the lowest
-id comes first. A rank runs one CPU node, one computation on the GPU and one node of communication or memory at a time;
-what finds its place taken waits for the place. A RECV takes no place and ends when its SEND has. A SEND ends by itself.
-A collective is the k-th that its rank issues in its group (pg_name, otherwise all ranks); it holds its place from then
-on, and ends for all when the last rank has issued its k-th.
+Chakra, et_feeder.cpp). A node can be issued when all its parents have ended; the lowest id goes first. A rank runs a
+CPU node, a computation on the GPU and a node of communication or memory at a time; a node waits for its place if that
+is taken. A RECV takes no place and ends when its SEND has. A SEND ends by itself. A collective is the k-th that its
+rank issues in its group (pg_name, otherwise all ranks); it holds its place from then on, and ends for all when the last
+rank has issued its k-th.
 """
 import glob
 import heapq
