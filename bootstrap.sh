@@ -12,7 +12,7 @@ out=$root/build/release/out
 cores=$(nproc)
 timeout=540 # seconds that a test may take
 # Compiling each kernel for five generations of GPUs takes longer than all the rest: here they are compiled for this
-# machine's GPU, or, where there is none, for what runs on every GPU from 8.0 on.
+# machine's GPU, or without a GPU for code that runs on every GPU from 8.0 on.
 cuda_architectures=(-DCMAKE_CUDA_ARCHITECTURES=80)
 if nvidia-smi -L >/dev/null 2>&1; then
     cuda_architectures=(-DCMAKE_CUDA_ARCHITECTURES=native)
@@ -22,8 +22,7 @@ prefix= # of --prefix
 build_options=(-DRP_TESTS=ON -DRP_LONG=OFF)
 source cmake/packaging/without_root.sh
 
-# What the build, the main job and the tests need; alternatives are separated by |, the first is
-# installed.
+# Needs of the build, the main job and the tests; the first of alternatives, separated by |, is installed.
 packages=(build-essential cmake ninja-build pkg-config\|pkgconf libyaml-dev libsqlite3-dev sqlite3
     gnuplot-nox\|gnuplot-qt\|gnuplot-x11 libcriterion-dev libjansson-dev libgsl-dev
     libopenblas-pthread-dev\|libopenblas-dev libhwloc-dev zlib1g-dev

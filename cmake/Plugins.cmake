@@ -1,6 +1,6 @@
 # rp_registry(INC PREFIX FOLDER FILES_OUT [EXCLUDE name...])
-# A plug-in is one file FOLDER/NAME.c that defines `const TYPE PREFIX<name>`, the name's hyphens as underscores.
-# This writes INC, one line X(symbol) per plug-in, sorted by file name, and puts the files into FILES_OUT. The glob is
+# A plug-in is a file FOLDER/NAME.c that defines `const TYPE PREFIX<name>`, with underscores for the name's hyphens.
+# This writes INC, a line X(symbol) per plug-in, sorted by file name, and puts the files into FILES_OUT. The glob is
 # CONFIGURE_DEPENDS: adding a file is all it takes. (Constructors would be dropped by static libraries.)
 function(rp_registry inc prefix folder files_out)
     cmake_parse_arguments(arg "" "" "EXCLUDE" ${ARGN})

@@ -1,7 +1,7 @@
-# One interface library carries the flags that every target of ours is compiled with.
+# This interface library has the compiler flags of every target of ours.
 add_library(rp_warnings INTERFACE)
-# Warnings are errors with the compilers that the tree has been built with. Another one may know warnings that
-# nobody here has seen; a user's first build must not fail for that, so there they stay warnings.
+# Warnings are errors with the compilers that have built the tree. Other compilers may have new warnings, which must not
+# fail a user's first build, so there they stay warnings.
 set(RP_WERROR AUTO CACHE STRING "Warnings as errors: AUTO (with known compilers), ON, OFF")
 set_property(CACHE RP_WERROR PROPERTY STRINGS AUTO ON OFF)
 set(rp_known_compiler OFF)
@@ -19,11 +19,12 @@ target_compile_options(rp_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -
     -Wmissing-prototypes -Wvla -ffp-contract=off
     # An empty cell of a table is printed with an empty format; lists of rows are read by macros that leave columns out.
     $<$<C_COMPILER_ID:Clang>:-Wno-format-zero-length> $<$<C_COMPILER_ID:Clang>:-Wno-gnu-zero-variadic-macro-arguments>)
-# Programs do not name the folder they were built in. Where ccache shares objects between folders, it sees to that itself.
+# Programs do not contain the name of their build folder. ccache ensures this itself if it shares objects between
+# folders.
 if(NOT DEFINED ENV{CCACHE_BASEDIR})
     target_compile_options(rp_warnings INTERFACE $<$<COMPILE_LANGUAGE:C>:-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 endif()
-if(RP_SANITIZE) # reports name functions and lines, which is what -g1 keeps; -g costs a quarter of the build
+if(RP_SANITIZE) # -g1 keeps the names of functions and the lines for reports; -g costs a quarter of the build
     target_compile_options(rp_warnings INTERFACE -fsanitize=${RP_SANITIZE} -fno-sanitize-recover=all
         -fno-omit-frame-pointer -g1)
     target_link_options(rp_warnings INTERFACE -fsanitize=${RP_SANITIZE})
@@ -31,8 +32,8 @@ endif()
 if(RP_SANITIZE) # -O2 costs a third of the build; lengths of texts are only known there
     target_compile_options(rp_warnings INTERFACE -O1 $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
 endif()
-# Libraries that a program takes nothing from are not loaded (Ubuntu's compilers do so by themselves): each test case
-# is a process, and OpenBLAS and MPI take longer to load than most cases run.
+# Libraries that a program does not use are not loaded (Ubuntu's compilers do so by themselves): each test case is a
+# process, and OpenBLAS and MPI take longer to load than most cases run.
 target_link_options(rp_warnings INTERFACE LINKER:--as-needed)
 
 # For programs that tests start thousands of times: GCC's sanitizers linked in, since loading them takes a quarter of

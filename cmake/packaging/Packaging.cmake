@@ -27,7 +27,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON) # has ldconfig run
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS gnuplot-nox) # --gantt-out
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "python3, sqlite3")
-# Up to 0.2 the package was called roundpipe: apt removes that one, whose programs have the same paths.
+# Up to 0.2 the package was called roundpipe: apt removes it, as its programs have the same paths.
 set(CPACK_DEBIAN_PACKAGE_CONFLICTS "roundpipe (<< 0.3)")
 set(CPACK_DEBIAN_PACKAGE_REPLACES "roundpipe (<< 0.3)")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "simulates and runs schedules of pipeline-parallel training")

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by bootstrap.sh: packages for who is not root. They are downloaded with a package list of our own and unpacked
-# below build/sysroot, where the compiler, CMake and the programs are told to look. Needs: root, logs, say, fail, logged.
+# Sourced by bootstrap.sh: packages without root. They are downloaded with a package list of our own and unpacked below
+# build/sysroot, and the compiler, CMake and the programs are told to look there. Needs: root, logs, say, fail, logged.
 sysroot=$root/build/sysroot
 
 # unpack_packages NAME...
@@ -36,7 +36,7 @@ library_folders()
     done
 }
 
-# Links lead to where the files are now; what the system has itself was not unpacked.
+# Links lead to the files' new places; files that the system has itself were not unpacked.
 mend_sysroot()
 {
     local folder link to place

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """make_wheel.py SOURCE LIBRARY VERSION OUTDIR: a wheel of the module, with the library and its data.
 
-Needs nothing besides Python, and no network. The same inputs give the same bytes. The wheel is of
-this machine's kind (linux_x86_64), and its library uses the system's libyaml, jansson, GSL, SQLite
-and, where it was built with it, hwloc.
+Needs only Python, and no network. The same inputs give the same bytes. The wheel is for this kind of machine
+(linux_x86_64), and its library uses the system's libyaml, jansson, GSL, SQLite and, if it was built with it, hwloc.
 """
 import base64
 import hashlib
