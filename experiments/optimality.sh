@@ -22,7 +22,7 @@ models=(qwen3-1.7b llama3.1-8b gpt-oss-20b qwen3-32b qwen3-235b)
 seed=1
 db=$work/runs.db
 
-# run LABEL OPTIONS…: one row per model in table `runs`, with the label of its column.
+# run LABEL OPTIONS…: a row per model in table `runs`, with the label of its column.
 run()
 {
     local label=$1 model
@@ -44,7 +44,7 @@ query()
     sqlite3 -batch "$db" "$1"
 }
 
-# limits LABEL OPTIONS…: what one queue or link has to move in each model's run, by --explain.
+# limits LABEL OPTIONS…: the load of a queue or link in each model's run, by --explain.
 limits()
 {
     local label=$1 model
@@ -89,8 +89,8 @@ for microbatches in 32 128; do
     run "many-$microbatches-own" --fidelity stage --microbatches $microbatches "${own[@]}" --partition paper
 done
 
-# What an SQL query needs: the run of a label for a model, its time (of one iteration where it is
-# synchronous, otherwise the period of the steady state) and its work per GPU.
+# Views for the SQL queries: the run of a label for a model, its time (an iteration if synchronous, otherwise the period
+# of the steady state) and its work per GPU.
 query "CREATE VIEW r AS SELECT *, CASE optimizer WHEN 'sync' THEN makespan_ms ELSE iteration_ms END + 0.0 AS ms,
            CASE fits WHEN 'false' THEN '†' ELSE '' END AS mark, makespan_ms - bubble_ms / gpus AS work_ms FROM runs;
        CREATE TABLE models (name TEXT, rank INTEGER);"
@@ -98,14 +98,14 @@ for i in "${!models[@]}"; do
     query "INSERT INTO models VALUES ('${models[$i]}', $i)"
 done
 
-# cell COLUMN LABEL: SQL of one value.
+# cell COLUMN LABEL: SQL of a value.
 cell()
 {
     printf "(SELECT %s FROM r WHERE r.model = m.name AND r.label = '%s')" "$1" "$2"
 }
 
-# rows PREFIX BOUND LABEL…: a Markdown row per model: the times, the bound, the gap of the first
-# column to it, and how much of that gap each other column closes (where there is one).
+# rows PREFIX BOUND LABEL…: a Markdown row per model: the times, the bound, the gap of the first column to it, and the
+# share of that gap that each other column closes (if there is a gap).
 rows()
 {
     local prefix=$1 bound=$2 first columns='' closed='' label

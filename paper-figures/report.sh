@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# report.sh BINDIR OUTDIR: every entry from an empty store, then one self-contained page,
-# OUTDIR/index.html. An entry is a folder with a make.sh in one of the places below; none is named
-# here. One that fails does not stop the others: the page says so, and the status is 1.
-# report.sh --assemble BINDIR OUTDIR: only the page, from what is in OUTDIR.
+# report.sh BINDIR OUTDIR: every entry from an empty store, then one self-contained page, OUTDIR/index.html. An entry is
+# a folder with a make.sh in any of the places below; none is named here. A failure does not stop the others: the page
+# names it, and the status is 1.
+# report.sh --assemble BINDIR OUTDIR: only the page, from the files in OUTDIR.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 
@@ -33,8 +33,8 @@ places=("$here" "$root/experiments/studies" "$root/plots/gallery")
 headings=("Figures of the paper" "Studies that nobody has published" "Further pictures")
 short=(Figures Studies Pictures)
 
-# entries PLACE: its entries' folders. Those with a number come in its order; the others, which
-# read what the numbered ones have written, are entries of their own section.
+# entries PLACE: its entries' folders. Those with a number come in its order; the others, which read files of numbered
+# entries, are entries of their own section.
 entries()
 {
     local folder

@@ -1,5 +1,5 @@
-"""A timeline and a sweep, drawn with matplotlib. Cells begin with # %%: an editor or Jupyter (jupytext) runs them one
-by one; as a script it writes timeline.png and sweep.png. Needs the module rpsim and matplotlib."""
+"""A timeline and a sweep, drawn with matplotlib. Cells begin with # %%: an editor or Jupyter (jupytext) runs them in
+turn; as a script it writes timeline.png and sweep.png. Needs the module rpsim and matplotlib."""
 # %% Timelines of two schedules
 import matplotlib.pyplot as plt
 
@@ -13,7 +13,7 @@ simulation = rpsim.simulate(
     ["--schedule", ",".join(SCHEDULES), "--fidelity", "stage", "--gpus", 4, "--microbatches", 8]
 )
 
-# %% One row per GPU, time to the right
+# %% A row per GPU, time to the right
 figure, axes = plt.subplots(len(SCHEDULES), sharex=True, figsize=(10, 4.6), layout="constrained")
 for index, (row, plot) in enumerate(zip(simulation.rows, axes)):
     ops = [op for op in simulation.ops(index) if op.queue == "compute"]
@@ -41,7 +41,7 @@ while ops[path[-1]].waited_for is not None:
     path.append(ops[path[-1]].waited_for)
 print(f"{SCHEDULES[0]}: {len(path)} of {len(ops)} ops are on the chain that decides its time")
 
-# %% Throughput against microbatches, where it fits
+# %% Throughput against microbatches, as far as they fit
 COUNTS = [8, 16, 32, 64, 128]
 figure, plot = plt.subplots(figsize=(7, 4), layout="constrained")
 for schedule in ["1f1b", "roundpipe", "fsdp"]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """links.py SITE: dead links of a built site, and everything that a page would load from a network. Exit status 1: some.
 
-A link is dead where its file is missing, or its anchor in that file. Links to other hosts are not followed, but a page
+A link is dead if its file is missing, or its anchor in that file. Links to other hosts are not followed, but a page
 must not load anything from them.
 """
 import html.parser
@@ -13,7 +13,7 @@ LOADED = {("img", "src"), ("script", "src"), ("link", "href"), ("iframe", "src")
 
 
 class Page(html.parser.HTMLParser):
-    """Anchors of a page and what it links to: (line, tag, attribute, target)."""
+    """Anchors and links of a page: (line, tag, attribute, target)."""
 
     def __init__(self, text):
         super().__init__()

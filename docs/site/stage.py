@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""stage.py SOURCE OUT: what MkDocs builds the site from, and the site's rule for documents.
+"""stage.py SOURCE OUT: the sources from which MkDocs builds the site, and the site's rule for documents.
 
 OUT gets mkdocs.yml with the entries of nav written out, theme/, and pages/ with every document that nav names at its
 path from the root and the files that they link to. Documents are written for GitHub's Markdown: lists are indented as
@@ -15,11 +15,11 @@ import sys
 
 ENTRY = re.compile(r"^( *)- (?:(?P<title>[^:]+(?:\?)?): )?(?P<path>[\w*./-]+\.md)$")
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]*)(#[^)\s]*)?(\))")
-OUTSIDE = re.compile(r"^(tests/golden/exports/.+|\.github)/")  # what rpadvise writes, and templates
+OUTSIDE = re.compile(r"^(tests/golden/exports/.+|\.github)/")  # rpadvise's output, and templates
 
 
 def documents(source):
-    """Every document of the repository, also where it is no git checkout (an unpacked archive)."""
+    """Every document of the repository, also in an unpacked archive without git."""
     listed = subprocess.run(["git", "-C", source, "ls-files", "-co", "--exclude-standard", "*.md"],
                             capture_output=True, text=True)
     names = listed.stdout.split() if listed.returncode == 0 else \
@@ -29,7 +29,7 @@ def documents(source):
 
 
 def navigation(lines, names, title_of):
-    """mkdocs.yml with each entry of nav as one line per document; named ones win over patterns. And both failures."""
+    """mkdocs.yml with a line per document for each entry of nav; names win over patterns. And both failures."""
     entries = [ENTRY.match(line) for line in lines]
     single = {entry["path"] for entry in entries if entry and "*" not in entry["path"]}
     out, used, wrong = [], set(), []
@@ -57,7 +57,7 @@ def heading(path):
 
 
 def relist(text):
-    """What belongs to an item of a list: indented by what GitHub's Markdown needs (2 or 3), made 4 a level."""
+    """An item's part of a list, indented as GitHub's Markdown needs it (2 or 3), made 4 a level."""
     out, stack, fence, parts = [], [], False, False
     for line in text.split("\n"):
         if line.lstrip().startswith("```"):
@@ -89,7 +89,7 @@ def bars(text):
 
 
 def stage_page(source, pages, name, names):
-    """A page, and what it links to that is no page: pictures, sources, folders' documents."""
+    """A page, and its links to pictures, sources and folders' documents, which are no pages."""
     folder = pathlib.PurePosixPath(name).parent
     wrong = []
 

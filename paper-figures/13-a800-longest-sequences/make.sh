@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# make.sh BINDIR OUTDIR: the predictions of this figure, beside measured values where there are any,
-# and the pictures.
+# make.sh BINDIR OUTDIR: this figure's predictions, beside any measured values, and the pictures.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/figure.sh"
 source "$paper/lib/prediction.sh"
 answers=$(answers "$paper/lib/cells/lengths.csv" a800x8)

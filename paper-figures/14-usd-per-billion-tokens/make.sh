@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make.sh BINDIR OUTDIR: USD per billion tokens from published, predicted and, where there are any,
-# measured throughputs, and the pictures.
+# make.sh BINDIR OUTDIR: USD per billion tokens from published, predicted and any measured throughputs, and the
+# pictures.
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/figure.sh"
 source "$paper/lib/prediction.sh"
 given=$measured/12-a800-throughput.csv

@@ -35,7 +35,7 @@ awk -v text="$work/claims.md" -v platform="$traces/platforms/rtx4090x8.yaml" -f 
     "published_scaling=$published/scaling_4090.csv" "published_bubbles=$published/pipeline_bubbles.csv" \
     "published_times=$published/layer_times_4090.csv" \
     "rtx4090=$work/rtx4090x8.csv" "a800=$work/a800x8.csv" "one=$work/one.csv" "${tables[@]}" > "$work/claims.csv"
-# What the picture draws: four claims, their models' numbers and their bounds.
+# The picture's data: four claims, their models' numbers and their bounds.
 awk -f "$paper/report/text.awk" -f "$figure/bars.awk" "$work/claims.csv" "$published/claims.csv" > "$work/bars.csv"
 mv "$work/claims.csv" "$out/$name.csv"
 mv "$work/claims.md" "$out/$name.md"

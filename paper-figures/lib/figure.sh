@@ -61,7 +61,7 @@ draw()
             echo "$name: $to.$form is incomplete: is the disk full?" >&2
             status=1
         fi
-        # gnuplot goes on where a command that it runs fails.
+        # gnuplot goes on if a command that it runs fails.
         if [ $status -ne 0 ] || grep -q '^[gm]*awk: ' <<< "$messages"; then
             rm -f "$to.$form"
             return 1

@@ -1,5 +1,5 @@
-# Sourced by the make_all.sh of a place, with its arguments BINDIR OUTDIR: runs the make.sh of each folder
-# beside that script, in order. One that fails does not stop the others; then the status is 1.
+# Sourced by the make_all.sh of a place, with its arguments BINDIR OUTDIR: runs the make.sh of each folder beside that
+# script, in order. A failure does not stop the others; then the status is 1.
 set -euo pipefail
 
 if [ $# -ne 2 ]; then

@@ -1,15 +1,15 @@
-# Sourced after figure.sh: what rppredict says, and the tables of the figures that rest on it.
-# A failure inside $(...) ends the figure; so does one in `x=$(...)`, but not in an argument.
+# Sourced after figure.sh: rppredict's answers, and the tables of the figures that rest on them.
+# A failure inside $(...) ends the figure; so does a failure in `x=$(...)`, but not in an argument.
 shopt -s inherit_errexit
 published=$paper/published
 # Measured values that nobody has published, to stand beside predictions.
 measured=${RP_MEASURED:-$paper/measured}
-# Draws of each interval, where fewer than rppredict's are enough.
+# Draws of each interval, if fewer than rppredict's are enough.
 intervals=(${RP_INTERVALS:+--intervals "$RP_INTERVALS"})
 workspace
 
-# kept FILE ARGUMENT...: what rppredict prints for these arguments, in OUTDIR/FILE. Several figures
-# need it: it is taken again only while the program and all its data have the same checksums.
+# kept FILE ARGUMENT...: rppredict's output for these arguments, in OUTDIR/FILE. Several figures need it: it is kept
+# while the program and all its data have the same checksums.
 kept()
 {
     local file=$out/$1 key
@@ -47,9 +47,8 @@ answers()
     echo "$work/$kept_as"
 }
 
-# table PUBLISHED KIND [ANSWERS]: writes the figure's CSV and prints it with the means. KIND:
-# throughput, lengths or scaling. ANSWERS: whether cells fit, and what there is of those that were
-# not measured.
+# table PUBLISHED KIND [ANSWERS]: writes the figure's CSV and prints it with the means. KIND: throughput, lengths or
+# scaling. ANSWERS: whether cells fit, and data of those that were not measured.
 table()
 {
     local report
@@ -81,7 +80,7 @@ bars()
     echo "$work/bars${3:-}.csv"
 }
 
-# pairs BARS: 1 where there are bars or marks on the left, else 0.
+# pairs BARS: 1 with bars or marks on the left, else 0.
 pairs()
 {
     awk -F, 'NR > 1 && ($4 > 0 || $6 != "") { found = 1 } END { print found + 0 }' "$1"

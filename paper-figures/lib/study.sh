@@ -1,8 +1,8 @@
 # Sourced after figure.sh: the paper's pipeline study, run again. Sets published, its table.
 published=$paper/published/pipeline_bubbles.csv
 
-# study FILE [OPTION]...: rpsim's CSV table of every schedule and model of the published table; a
-# later option replaces an earlier one.
+# study FILE [OPTION]...: rpsim's CSV table of every schedule and model of the published table; a later option replaces
+# an earlier.
 study()
 {
     local file=$1 schedules models

@@ -53,7 +53,7 @@ files_of()
     done
 }
 
-# caption_of NAME FILE: what to say of a picture or table beside the entry's title.
+# caption_of NAME FILE: the words on a picture or table beside the entry's title.
 caption_of()
 {
     local base
@@ -63,7 +63,7 @@ caption_of()
     echo "${base#-}" | tr '-' ' '
 }
 
-# heading LEVEL ID TEXT: a heading with a link to itself; the id is that of what it stands in.
+# heading LEVEL ID TEXT: a heading with a link to itself; the id is that of its section.
 heading()
 {
     echo "<h$1>$3 <a class=\"permalink\" href=\"#$2\" aria-label=\"link to this section\">#</a></h$1>"
@@ -77,7 +77,7 @@ part_of()
     ! grep -q '[^[:space:]]' "$work/part.md" || html_of "$work/part.md"
 }
 
-# what_shows FOLDER SUFFIX: what its picture of that suffix shows, as plain text; may be empty.
+# what_shows FOLDER SUFFIX: the content of its picture of that suffix, as plain text; may be empty.
 what_shows()
 {
     [ ! -f "$1/README.md" ] || awk -v part=picture -f "$parts/readme.awk" "$1/README.md" |
@@ -125,8 +125,8 @@ table_of()
     echo "</div></details>"
 }
 
-# entry FOLDER LEVEL: the section, with a heading of that level: what was asked and found, the pictures
-# and tables; folded below them how it was done, and the data.
+# entry FOLDER LEVEL: the section, with a heading of that level: question and findings, the pictures and tables; folded
+# below them method and data.
 entry()
 {
     local folder=$1 level=$2 name status file
@@ -150,7 +150,7 @@ entry()
         while read -r file; do
             picture "$folder" "$file"
         done < <(files_of "$name" svg)
-        # What comes first is the answer; parts with a heading are folded.
+        # The first part is the answer; parts with a heading are folded.
         while read -r file; do
             html_of "$file" | awk '/^<h4>/ {
                     gsub(/<\/?h4>/, "")
@@ -347,12 +347,12 @@ contents()
     echo '</ul></nav>'
 }
 
-# summary: the first screen: three sentences, the verdicts on the paper's claims, one picture.
+# summary: the first screen: three sentences, the verdicts on the paper's claims, a picture.
 summary()
 {
     local folder=$here/claims picture=$out/claims.narrow.svg file name made=()
     [ -s "$picture" ] || picture=$out/claims.svg
-    # What a failed entry has left does not count.
+    # Files of a failed entry do not count.
     for file in 17-bubbles:17-bubbles.csv 10-throughput:prediction.md claims:claims.md; do
         name=${file%:*}
         [ "$(status_of "$name")" != 0 ] || [ ! -s "$out/${file#*:}" ] || made+=("$out/${file#*:}")

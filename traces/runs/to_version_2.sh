@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# to_version_2.sh RPSIM DTYPE FILE...: adds to programs in text form of version 1 what version 2 says: the lines
+# to_version_2.sh RPSIM DTYPE FILE...: adds the statements of version 2 to programs in text form of version 1: the lines
 # placement, versions and traits, as this rpsim writes them for a schedule of the file's name, and in lowered programs
-# the type of values (rpexec's default was fp32; rpsim had fp16 alone). An unknown name gets the traits of a pipeline
+# the type of values (rpexec's default was fp32; rpsim only had fp16). An unknown name gets the traits of a pipeline
 # with resident weights. Files of version 2 stay as they are.
 set -euo pipefail
 rpsim=$1

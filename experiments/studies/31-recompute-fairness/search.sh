@@ -8,7 +8,7 @@ rpsweep=$1/rpsweep
 [ -x "$rpsweep" ] || rpsweep=$1/experiments/rpsweep
 work=$(mktemp -d "$here/.search.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-# One point at a time: the search itself takes all cores.
+# A point at a time: the search itself takes all cores.
 "$rpsweep" "$here/../../recompute-search.yaml" --db "$work/search.db" --jobs 1
 sqlite3 -readonly "$work/search.db" < "$here/best.sql" > "$work/partitions.csv"
 mv "$work/partitions.csv" "$here/partitions.csv"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make.sh BINDIR OUTDIR: what each schedule needs, the curves, and the picture.
+# make.sh BINDIR OUTDIR: the needs of each schedule, the curves, and the picture.
 source "$(dirname "${BASH_SOURCE[0]}")/../../../paper-figures/lib/figure.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/sweep.sh"
 sweep microbatches-needed

@@ -6,7 +6,7 @@ export RP_TRACES=$traces
 columns=gpus,global_batch,fits,iteration_ms,tokens_per_s,tokens_per_s_p10,tokens_per_s_p90,bubble_pct,peak_host_bytes
 sequences=128 # of a server and step
 
-# run PLATFORM GB_PER_S SERVERS DRAWS OPTIONS...: the columns of a run, nothing where it is refused.
+# run PLATFORM GB_PER_S SERVERS DRAWS OPTIONS...: the columns of a run, nothing if it is refused.
 run()
 {
     local platform=$1 rate=$2 servers=$3 draws=$4

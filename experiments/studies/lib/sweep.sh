@@ -6,8 +6,7 @@ work=$(mktemp -d "$out/.$name.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 studies=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# sweep EXPERIMENT|FILE.yaml...: runs EXPERIMENT.yaml, or a file, into the store; what it has is not
-# run again.
+# sweep EXPERIMENT|FILE.yaml...: runs EXPERIMENT.yaml, or a file, into the store, except for points that the store has.
 sweep()
 {
     local rpsweep=$bin/experiments/rpsweep experiment
@@ -22,9 +21,8 @@ sweep()
     done
 }
 
-# runs EXPERIMENT FILE: one row per run, with the configuration and the metrics that studies need;
-# empty where a run has none; changes, the last, may hold
-# commas. A point that failed has no row.
+# runs EXPERIMENT FILE: a row per run, with the configuration and the metrics that studies need; missing metrics are
+# empty; changes, the last, may hold commas. A point that failed has no row.
 runs()
 {
     sqlite3 -readonly -header -csv "$store" "

@@ -41,7 +41,7 @@ for stages in 8 16 32 64; do
     bubble qwen3-32b $stages --model qwen3-32b --schedule interleaved-1f1b,looped-bfs --partition even --stages $stages \
         --microbatches 16
 done
-# RoundPipe's even partition of that many stages, where none is empty.
+# RoundPipe's even partition of that many stages, if none is empty.
 for stages in $(seq 4 44); do
     bubble qwen3-32b 0 --model qwen3-32b --schedule roundpipe --partition even --stages "$stages" --microbatches 16
 done

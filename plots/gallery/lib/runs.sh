@@ -1,8 +1,8 @@
 # Sourced after paper-figures/lib/figure.sh: as sweep.sh (bin, work, sweep EXPERIMENT), and ask.
 source "$paper/../experiments/studies/lib/sweep.sh"
 
-# ask EXPERIMENT COLUMNS ORDER: CSV with a header, one row per run of the experiment. COLUMNS and ORDER
-# are SQL; the tables are runs and m, whose columns are the metrics that plots need.
+# ask EXPERIMENT COLUMNS ORDER: CSV with a header, a row per run of the experiment. COLUMNS and ORDER are SQL; the
+# tables are runs and m, whose columns are the metrics that plots need.
 ask()
 {
     sqlite3 -batch -readonly -header -csv "$store" "
