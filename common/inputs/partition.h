@@ -33,8 +33,8 @@ rp_status rp_partition_text(const rp_partition *partition, rp_arena *arena, cons
 
 /**
  * A pipeline's contiguous stages with bytes of parameters as even as possible: the partition with
- * the least sum of squares, embedding counted with the first stage and head with the last. Of equal
- * partitions it is the one with most layers in front.
+ * the least sum of squares, embedding counted with the first stage and head with the last. Among
+ * equal partitions it is the one with most layers in front.
  * @param stages 1 .. RP_MAX_STAGES; time is linear in them and quadratic in layers
  * @retval RP_OK, RP_NO_MEMORY
  */

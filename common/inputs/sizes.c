@@ -59,7 +59,7 @@ static uint64_t temporary_per_token(const rp_model *m, uint64_t v)
     return 6 * v * (uint64_t)m->hidden + (shared > rows ? shared : rows);
 }
 
-/* Tape of the final norm: the fp32 copy, the normalised value, the output. Of the 20 h of a layer
+/* Tape of the final norm: the fp32 copy, the normalised value, the output. In the 20 h of a layer
  * the two norms take 16 h, and their inputs 2 h each. */
 static uint64_t head_tape_per_token(const rp_model *m, uint64_t v)
 {

@@ -1,4 +1,4 @@
-/* Connections of all processes to each other. Of each two the process of higher rank calls the
+/* Connections of all processes to each other. In each pair the process of higher rank calls the
  * process of lower rank. Both know the run's token, give their rank and the rank that they want,
  * and confirm the other's greeting:
  *

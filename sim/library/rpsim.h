@@ -123,8 +123,8 @@ RP_API const char *rp_input_name(const rp_input *input);
  * Gives a number of an input.
  * @param key of a platform: each key of its file whose value is a number (memory_gb, link_gb_per_s,
  * …), in the unit of that file; the number is 0 if the file lacks the key and the key has no
- * default. Of a model: layers, hidden, heads, kv_heads, head_dim, intermediate, experts,
- * active_experts, vocab, max_positions, lora_rank, parameters, active_parameters. Of a cost table:
+ * default. For a model: layers, hidden, heads, kv_heads, head_dim, intermediate, experts,
+ * active_experts, vocab, max_positions, lora_rank, parameters, active_parameters. For a cost table:
  * layers, microbatch_size, seq_len, hop_ms, and fwd_ms and bwd_ms, the times of a microbatch
  * through all layers and the head
  * @param number_out NaN after a failure

@@ -324,8 +324,8 @@ static void take_better(const search *s, const chain_result *results, uint32_t c
     }
 }
 
-/* Takes the best point of all. Of equal points a reference comes first, then the order of the walk
- * or of the chains decides. */
+/* Takes the best point of all. Among equal points a reference comes first, then the order of the
+ * walk or of the chains decides. */
 static rp_status take_best(const search *s, rp_arena *arena, rpsim_tune_result *result)
 {
     const rpsim_tune_input *in = s->in;

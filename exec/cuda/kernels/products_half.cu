@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Of T into S. */
+/* Products of T, stored as S. */
 template <typename T, typename S>
 static cudaError_t products_of(const rpexec_cuda_target *target,
                                const rpexec_cuda_products *products, const void *a, const void *b,

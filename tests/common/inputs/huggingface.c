@@ -152,7 +152,7 @@ static double flops_of(const rp_model *model, uint32_t layer, rp_unit unit)
     return flops;
 }
 
-/* Of the first layer, if the table has them: see the test of FLOP below. */
+/* FLOP of the first layer, if the table has them: see the test of FLOP below. */
 static bool check_flops(const rp_csv *table, uint32_t row, const rp_model *model)
 {
     const char *linear = cell(table, row, "linear");

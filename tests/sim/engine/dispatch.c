@@ -170,7 +170,7 @@ static uint32_t find(const rp_program *p, rp_op_kind kind, uint32_t stage, uint3
     return 0;
 }
 
-/* Of a compute op's 6 chunks two may be in flight: the last is issued when 4 are done, and only
+/* Two of a compute op's 6 chunks may be in flight: the last is issued when 4 are done, and only
  * then the next job's weights. */
 Test(dispatch, nothing_runs_ahead_of_a_full_queue)
 {
@@ -197,8 +197,8 @@ Test(dispatch, nothing_runs_ahead_of_a_full_queue)
     }
 }
 
-/* A quarter of a job's cloning comes as its kernels are issued, before the next job's. Of two jobs
- * on a GPU whose ops take no time, the second begins after 4/4 and 3/4 of them. */
+/* A quarter of a job's cloning comes as its kernels are issued, before the next job's. With two
+ * jobs on a GPU whose ops take no time, the second begins after 4/4 and 3/4 of them. */
 Test(dispatch, giving_clones_up_takes_its_time)
 {
     bench b;

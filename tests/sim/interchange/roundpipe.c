@@ -68,7 +68,7 @@ Test(roundpipe, names_of_ranges)
     }
 }
 
-/* A group's backward takes 12 ms, its layers' recomputes 1 and 3 ms. Of the second group only the
+/* A group's backward takes 12 ms, its layers' recomputes 1 and 3 ms. For the second group only the
  * sum is known: halves. */
 Test(roundpipe, groups_are_shared_by_recompute)
 {
