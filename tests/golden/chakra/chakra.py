@@ -2,7 +2,7 @@
 
     chakra.py print PREFIX    checks PREFIX.*.et as an independent reader would, writes all nodes as text,
                               and demands that the library would have written the same bytes
-    chakra.py run PREFIX      the makespan in ns of what rpsim has exported, by a longest path over rp_ns and rp_ps
+    chakra.py run PREFIX      the makespan in ns of an export of rpsim, by a longest path over rp_ns and rp_ps
     chakra.py make FOLDER     writes traces as other programs write them
 """
 import glob

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make.sh BINDIR FOLDER: writes what rpadvise exports for each line of lines.tsv below FOLDER. checks.exports has the
+# make.sh BINDIR FOLDER: writes rpadvise's export for each line of lines.tsv below FOLDER. checks.exports has the
 # packages themselves read the result.
 set -euo pipefail
 bin=$1

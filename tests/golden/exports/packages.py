@@ -5,7 +5,7 @@ packages.py parse FOLDER ROW.json    the files of FOLDER by the packages' own pa
                                      those of ROW.json, which rpsim has printed for the command of FOLDER/README.md
 
 Needs torch, deepspeed, megatron-core and RoundPipe (tests/tools/exports_venv.sh). No GPU is needed: RoundPipe's library
-asks for the memory of GPUs while it is imported, and is told of one.
+asks for the memory of GPUs on import, and is given a made-up GPU.
 """
 import argparse
 import contextlib
@@ -35,7 +35,7 @@ def check(what, got, expected):
 
 @contextlib.contextmanager
 def silence():
-    """Some packages print what they are given, deepspeed to a handle that it keeps."""
+    """Some packages print their arguments, deepspeed to a handle that it keeps."""
     saved = os.dup(1)
     null = os.open(os.devnull, os.O_WRONLY)
     sys.stdout.flush()
@@ -52,7 +52,7 @@ def layers_of(text):
 
 
 def first_comment(path):
-    """What a file leaves open."""
+    """Settings that a file leaves open."""
     line = next(line for line in open(path) if not line.startswith("#!"))
     return line.removeprefix("# Open: ").split(", which")[0].rstrip(".\n")
 
@@ -71,7 +71,7 @@ def parse_megatron(path):
 
     os.environ["WORLD_SIZE"], os.environ["RANK"] = str(row["gpus"]), "0"
     os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"  # as the script has it
-    # Transformer Engine's fusions are not there without its package; the rate is what the first comment leaves open.
+    # Transformer Engine's fusions are missing without its package; the first comment leaves the rate open.
     started = subprocess.run(["sh", path, "--lr", "1e-5", "--no-rope-fusion"], env=os.environ | {"TORCHRUN": "echo"},
                              check=True, capture_output=True, text=True).stdout.split()
     check("megatron script", started[0], "pretrain_gpt.py")

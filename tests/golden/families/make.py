@@ -2,14 +2,13 @@
 """Twenty steps of AdamW with small models of each family: transformers on PyTorch.
 
 Writes tests/golden/families/NAME/: config.json and model.safetensors as transformers saves them,
-adapter_model.safetensors (LoRA's, where they begin, named as PEFT writes them), and
-training.safetensors: ids and labels of the one batch that all steps have, the losses of full
-training and of the adapters', and the trained tensors behind the last step, after.NAME and
-adapters.NAME. gpt-oss has its experts' adapters as PEFT's target_parameters have them, gate's and up's
-in one of twice the rank. Everything is computed in float64 from values that are rounded to fp32 (but
-for the softmax of Mixtral's routers, which transformers computes in fp32), and rounded once. mxfp4/ has
-weights of experts in blocks, and what transformers unpacks them to. Run once with PyTorch 2.x,
-transformers 5.24 or later and safetensors; the files are committed.
+adapter_model.safetensors (LoRA's initial values, with PEFT's names), and training.safetensors: ids and labels of the
+batch that all steps have, the losses of full training and of the adapters', and the trained tensors after the last
+step, after.NAME and adapters.NAME. gpt-oss has its experts' adapters as in PEFT's target_parameters, gate's and up's
+together with twice the rank. Everything is computed in float64 from values that are rounded to fp32 (except for the
+softmax of Mixtral's routers, which transformers computes in fp32), and rounded once. mxfp4/ has weights of experts in
+blocks, and transformers' unpacked values. Run once with PyTorch 2.x, transformers 5.24 or later and safetensors; the
+files are committed.
 Usage: make.py FOLDER [NAME...]
 """
 import json
@@ -51,7 +50,7 @@ FAMILIES = {
     "phi3": ("phi3", dict(sliding_window=6, num_attention_heads=2, num_key_value_heads=1,
                           rope_parameters=dict(rope_type="default", rope_theta=10000.0,
                                                partial_rotary_factor=0.5))),
-    # Sequences are longer than the original length in one, and shorter in the other.
+    # The first has sequences longer than the original length, the second shorter.
     "phi3-long": ("phi3", dict(num_attention_heads=2, num_key_value_heads=1,
                                original_max_position_embeddings=8,
                                rope_parameters=dict(LONGROPE, partial_rotary_factor=0.5))),
@@ -131,7 +130,7 @@ def of_parameter(name, weight, adapters):
         for key, values in zip(keys, (0.15 * torch.randn(experts * halves * RANK, inputs).double(),
                                       b.reshape(outputs, -1))):
             adapters[key] = values.requires_grad_()
-        # Gate and up have an adapter each: what is 0 stays 0.
+        # Gate and up have an adapter each: zeros stay 0.
         adapters[keys[1]].register_hook(lambda gradient: gradient * mask)
     a = adapters[keys[0]].reshape(experts, -1, inputs)
     b = adapters[keys[1]].reshape(outputs, -1, experts)
@@ -212,8 +211,7 @@ def make(folder, name):
 
 
 def make_mxfp4(where):
-    """One layer of gpt-oss whose experts are packed: every pair of values, and scales from 2^-4 to 2^3, 2^7
-    and 2^-126."""
+    """A layer of gpt-oss with packed experts: every pair of values, and scales from 2^-4 to 2^3, 2^7 and 2^-126."""
     torch.manual_seed(11)
     config = CONFIG_MAPPING["gpt_oss"](**{**SIZES, "hidden_size": 32, "intermediate_size": 32,
                                           "num_hidden_layers": 1, "num_local_experts": 3,

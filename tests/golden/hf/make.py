@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
-"""What transformers makes of config.json: FOLDER/NAME.json and FOLDER/counts.csv.
+"""config.json as read by transformers: FOLDER/NAME.json and FOLDER/counts.csv.
 
-Each model is built on PyTorch's meta device, and its parameters are counted: all of them, a tied table
-once, and those of each layer (COUNTxLAYERS, in order). `windows` has a letter per layer: s where its
-attention has a sliding window, f where it is full. FLOP are those of torch.utils.flop_counter in one
-forward of LENGTH tokens with eager attention, of the first and the last layer: `linear` are products
-with weights, `attention` those of queries, keys and values, over all pairs, masked ones as well. They
-are empty for models of more than 100 layers, and for mixtures, whose loops the meta device cannot run,
-but for the small ones, which run on the CPU with random weights.
+Each model is built on PyTorch's meta device, and its parameters are counted: all of them, a tied table once, and those
+of each layer (COUNTxLAYERS, in order). `windows` has a letter per layer: s if its attention has a sliding window, f if
+it is full. FLOP are those of torch.utils.flop_counter in a forward of LENGTH tokens with eager attention, in the first
+and the last layer: `linear` are products with weights, `attention` those of queries, keys and values, over all pairs,
+also masked pairs. They are empty for models of more than 100 layers, and for mixtures, whose loops the meta device
+cannot run, except for small mixtures, which run on the CPU with random weights.
 
-Shapes are the defaults of transformers' configuration classes or those of litgpt's table
-(litgpt/config.py, whose entries name the config.json that they repeat); column `source`. Keys of the
-last argument are set beside: what litgpt does not say, and variants that no published model has.
-Made with transformers 5.23.0, PyTorch 2.15.0 and litgpt 0.5.13 (pip install torch transformers; pip
-install --no-deps litgpt). Usage: make.py FOLDER
+Shapes are the defaults of transformers' configuration classes or those of litgpt's table (litgpt/config.py, whose
+entries name the config.json that they repeat); column `source`. Keys of the last argument are set beside: values
+missing in litgpt, and variants that no published model has. Made with transformers 5.23.0, PyTorch 2.15.0 and litgpt
+0.5.13 (pip install torch transformers; pip install --no-deps litgpt). Usage: make.py FOLDER
 """
 import csv
 import importlib.util
@@ -230,7 +228,7 @@ def main(folder):
         rows.append([name, family, sum(total.values()) - other,
                      runs(sum(p.numel() for p in layer.parameters()) for layer in layers_of(model)),
                      windows_of(text), *flops, source])
-        # Every third file has all keys, as transformers saves it; the others what is set here alone.
+        # Every third file has all keys, as transformers saves it; the others only those set here.
         full = entry is not None and len(rows) % 3 == 0
         saved = config.to_dict() if full else dict(keys, model_type=family)
         path = folder / f"{name}.json"

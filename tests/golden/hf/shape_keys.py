@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Keys on which shapes depend, whatever the family: FOLDER/shape_keys.csv.
 
-Of every configuration class of transformers with a head for language modelling each whole number and each
-flag is altered by itself; where the model has another number of parameters then, the key is in the list,
-with the first class (by name) and a value. Made with transformers 5.24.0 and PyTorch 2.15.0.
+Each whole number and each flag of every transformers configuration class with a head for language modelling is altered
+by itself; if that changes the model's number of parameters, the key is in the list, with the first class (by name) and
+a value. Made with transformers 5.24.0 and PyTorch 2.15.0.
 Usage: shape_keys.py FOLDER
 """
 import csv

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What transformers makes of values of wrong types: FOLDER/value_types.json.
+"""Values of wrong types as read by transformers: FOLDER/value_types.json.
 
-`values` are set, one by one, for every field of a family's configuration class and for every other name
-of one (attribute_map), in `bases`, a small file with all keys. `rows` is a list per family and key, with
-the name that an other name stands for, which the file then has not, and an outcome for each value: 0, transformers refuses the file or cannot build the model; 1, the model is as
-without it; a text, parameters and windows of another one, as variants.py has them.
+`values` are set, in turn, for every field of a family's configuration class and for every other name of a field
+(attribute_map), in `bases`, a small file with all keys. `rows` is a list per family and key, with the field of an other
+name, which the file then lacks, and an outcome for each value. 0: transformers refuses the file or cannot build the
+model; 1: the model is as without it; a text: parameters and windows of another model, in variants.py's form.
 Made with transformers 5.24.0 and PyTorch 2.15.0. Usage: value_types.py FOLDER
 """
 import json

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""What transformers makes of small files of every family that rpsim reads: FOLDER/variants.csv.
+"""Small files of every family that rpsim reads, as read by transformers: FOLDER/variants.csv.
 
-A row is a family, a config.json, and of the model that transformers builds of it on PyTorch's meta
-device the parameters (a tied table once), those of each layer (COUNTxLAYERS, in order) and a letter
-per layer: s where its attention has a sliding window, f where it is full; of dense models that run on that
-device FLOP of the first layer, `linear` and `attention`, as in make.py. Shapes are random and odd, and
-every flag, list and null that a class has is set in some row; the last row of a family has all keys, as
-transformers saves them. Families of several modes have their text model and a head inside of the whole
-model's file, or at its top, as `text` says; of these the text model and the head are counted.
-Families that transformers has not under that name: kimi_k2 is DeepSeek-V3's class.
+A row is a family, a config.json, and figures of the model that transformers builds of it on PyTorch's meta device: the
+parameters (a tied table once), those of each layer (COUNTxLAYERS, in order), a letter per layer (s if its attention has
+a sliding window, f if it is full), and for dense models that run on that device FLOP of the first layer, `linear` and
+`attention`, as in make.py. Shapes are random and odd, and every flag, list and null that a class has is set in some
+row; the last row of a family has all keys, as transformers saves them. Families of several modes have their text model
+and a head inside of the whole model's file, or at its top, as `text` says; only the text model and the head are
+counted. transformers lacks some families' names: kimi_k2 is DeepSeek-V3's class.
 Made with transformers 5.24.0 and PyTorch 2.15.0. Usage: variants.py FOLDER
 """
 import copy
@@ -37,7 +36,7 @@ OUTER = [("gemma3", "gemma3_text"), ("glm4v", "glm4v_text"), ("glm4v_moe", "glm4
          ("mistral3", "ministral3"), ("mistral3", "mistral"), ("qwen2_vl", "qwen2_vl_text"),
          ("qwen2_5_vl", "qwen2_5_vl_text"), ("qwen3_vl", "qwen3_vl_text"),
          ("qwen3_vl_moe", "qwen3_vl_moe_text")]
-REFUSED = {("gpt_oss", "attention_bias"), ("ernie4_5_moe", "use_bias")}  # where they are not the default
+REFUSED = {("gpt_oss", "attention_bias"), ("ernie4_5_moe", "use_bias")}  # if they are not the default
 FAMILIES = """llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gemma gemma2 gemma3_text phi3 deepseek_v2
 deepseek_v3 gpt_oss smollm3 olmo2 arcee cohere cohere2 cwm ernie4_5 exaone exaone4 glm glm4 glm4v_text granite
 helium hunyuan_v1_dense hyperclovax internlm3 iquestcoder jais2 minicpm3 ministral ministral3 nemotron olmo3
@@ -124,7 +123,7 @@ def variant(rng, family, index, outer):
     needed = NEEDED.get(family, [])
     for name in needed:
         keys[name] = keys[name] or 10
-    if outer:  # which always says so where transformers saves it
+    if outer:  # which always says so when transformers saves it
         keys["tie_word_embeddings"] = rng.random() < 0.5
     for name in list(keys):  # defaults that are small enough to stay
         if name not in needed and rng.random() < 0.15 and index != ROWS - 1 and not outer:
@@ -140,7 +139,7 @@ def build(family, keys, outer=None):
     name = CLASS_OF.get(family, family)
     whole = outer or WHOLE.get(family)
     config = CONFIG_MAPPING[whole]() if whole else CONFIG_MAPPING[name](**copy.deepcopy(keys))
-    if whole:  # the text model's own word counts where the file is the text model's
+    if whole:  # the text model's own word counts if the file is the text model's
         text = dict(copy.deepcopy(keys), model_type=name)
         tied = CONFIG_MAPPING[name](**keys) if not outer else None
         beside = {k: v for k, v in keys.items() if k == "tie_word_embeddings"}
@@ -161,7 +160,7 @@ def build(family, keys, outer=None):
 
 
 def flops(model, text, layers):
-    """Of the first layer's products with weights, and of its attention, in make.py's words; where it is dense."""
+    """FLOP of a dense first layer's products with weights, and of its attention, in make.py's words."""
     if any("expert" in name for name, _ in model.named_parameters()) or layers is not getattr(model.model, "layers", None):
         return ["", ""]
     try:

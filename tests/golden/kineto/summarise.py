@@ -1,5 +1,5 @@
-# Writes expected.csv: what the PP: ranges of the golden traces take, by Python's own JSON reader
-# and statistics. Usage: python summarise.py > expected.csv
+# Writes expected.csv: times of the golden traces' PP: ranges, by Python's own JSON reader and statistics. Usage: python
+# summarise.py > expected.csv
 import glob
 import json
 import os

@@ -48,7 +48,7 @@ def mean_loss(net, batch):
 
 
 def groups_of(net, recipe):
-    """Matrices, and what is not decayed: norms and biases."""
+    """Matrices, and parameters without decay: norms and biases."""
     parameters = list(net.parameters())
     matrices = [p for p in parameters if recipe["of_all"] or p.dim() > 1]
     others = [p for p in parameters if not (recipe["of_all"] or p.dim() > 1)]

@@ -14,7 +14,7 @@ import types
 
 LAYERS = 6  # embedding, four blocks, head
 MICROBATCHES = 2
-FUSED = range(3, 6)  # forward and backward in one go: their forward counts as a recompute, too
+FUSED = range(3, 6)  # joint forward and backward: their forward counts as a recompute, too
 ALONE = [range(0, 1), range(1, 3)]
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Adapters of PEFT on some linear layers: as PEFT saves them, and losses of training them.
 
-Writes FOLDER/NAME/ for each case below: adapter_config.json (whose base is BASE, which the test
-replaces) and adapter_model.safetensors, with random B, on the weights of a golden folder beside this
-one; FOLDER/rows.npy, and FOLDER/losses.csv: losses of AdamW steps on all rows at once. Only what
-LoraConfig's target_modules names has adapters. unit.exec_checkpoint_subsets trains the same. Run with
-PyTorch 2.15, transformers 5.24 and PEFT 0.21.2; the files are committed. Usage: make.py FOLDER
+Writes FOLDER/NAME/ for each case below: adapter_config.json (whose base is BASE, which the test replaces) and
+adapter_model.safetensors, with random B, on the weights of a golden folder beside this; FOLDER/rows.npy, and
+FOLDER/losses.csv: losses of AdamW steps on all rows at once. Only modules in LoraConfig's target_modules have adapters.
+unit.exec_checkpoint_subsets trains the same. Run with PyTorch 2.15, transformers 5.24 and PEFT 0.21.2; the files are
+committed. Usage: make.py FOLDER
 """
 import json
 import pathlib

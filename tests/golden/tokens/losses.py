@@ -21,7 +21,7 @@ document = torch.repeat_interleave(torch.arange(len(DOCUMENTS)), torch.tensor(DO
 
 
 def stream(length, joined):
-    """Sequences and labels that lie one behind the other."""
+    """Consecutive sequences and labels."""
     count = (len(tokens) - 1) // length
     labels = tokens[1:].clone()
     if not joined:
@@ -30,7 +30,7 @@ def stream(length, joined):
 
 
 def rows(length):
-    """Rows of five tokens: all of them, or the last one without a label."""
+    """Rows of five tokens: all of them, or the last without a label."""
     table = torch.from_numpy(numpy.load(HERE / "numpy-rows.npy").astype("int64"))
     padded = torch.nn.functional.pad(table, (0, 1), value=-100)
     return table[:, :length], padded[:, 1:length + 1]

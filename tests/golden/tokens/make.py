@@ -14,7 +14,7 @@ from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
 
 FOLDER = pathlib.Path(sys.argv[1])
 COUNT = 60
-DOCUMENTS = [7, 1, 12, 20, 4, 16]  # the third one is added as two sequences
+DOCUMENTS = [7, 1, 12, 20, 4, 16]  # the third is added as two sequences
 index = numpy.arange(COUNT)
 tokens = (7 * index * index + 3 * index) % 89
 

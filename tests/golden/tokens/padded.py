@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
 """Padded rows and labels of -100: files, and losses of transformers' Trainer on them: padded.csv.
 
-The decoder is tests/golden/decoders/llama. Each of the twelve texts begins with token 1, most end
-with 2 (where that is the padding, all that are padded), and some have token 0 within them.
-transformers' own collators pad and label them: DataCollatorForLanguageModeling, whose labels are
--100 wherever the padding token is (0 here), and DataCollatorForSeq2Seq, whose labels are -100 in
-place of what it adds: so also where texts end with the padding token (2), or begin with it (1). The
-model is given their attention_mask, but not where padding comes first: with it the first token of a
-text would follow one that sees nothing at all. Trainer makes a step of all texts, one at a time, and
-divides by the labels of the step that are not -100 (num_items_in_batch). What is written are the
-padded rows alone (uint16), with -100 in place of padding (int32, "filled"), or with the labels behind
-them ([2, texts, length], int32, "prompts"). Losses are sums over a step. unit.exec_data_packing
-compares rpexec with them. Usage: padded.py FOLDER > FILE
+The decoder is tests/golden/decoders/llama. Each of the twelve texts begins with token 1, most end with 2 (all padded
+texts do if 2 is the padding), and some have token 0 within them. transformers' own collators pad and label them:
+DataCollatorForLanguageModeling, whose labels are -100 at every padding token (0 here), and DataCollatorForSeq2Seq,
+whose labels are -100 only in the padding that it adds: so also where texts end with the padding token (2), or begin
+with it (1). The model is given their attention_mask, except if padding comes first: with it the first token of a text
+would follow a token that sees nothing at all. Trainer makes a step of all texts, one at a time, and divides by the
+labels of the step that are not -100 (num_items_in_batch). The file has only the padded rows (uint16), with -100 in
+place of padding (int32, "filled"), or with the labels after them ([2, texts, length], int32, "prompts"). Losses are
+sums over a step. unit.exec_data_packing compares rpexec with them. Usage: padded.py FOLDER > FILE
 """
 import pathlib
 import sys
@@ -50,7 +48,7 @@ def tokenizer(padding, side):
 
 
 class Summed(Trainer):
-    """A step's loss: the sum of what its passes return."""
+    """A step's loss: the sum over its passes."""
 
     def training_step(self, *arguments, **keywords):
         loss = super().training_step(*arguments, **keywords)
