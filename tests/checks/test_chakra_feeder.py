@@ -1,4 +1,4 @@
-"""Chakra traces come to their end in a reader that has one communication of a rank in flight, as ASTRA-sim's feeder
+"""Chakra traces end in a reader with a single communication of a rank in flight, as in ASTRA-sim's feeder
 (tests/reference/chakra_feeder.py): every system, and layouts. A longest path over the nodes takes as long as the run,
 with the host's ops as nodes and as delays.
 """

@@ -1,5 +1,5 @@
-"""Texts that come from the rows of options: groff accepts the man pages, bash and zsh the completions, and bash
-completes what it should (docs/generated: checks.generated_docs).
+"""Texts made from the rows of options: groff accepts the man pages, bash and zsh the completions, and bash completes
+correctly (docs/generated: checks.generated_docs).
 """
 
 import os
@@ -42,7 +42,7 @@ def test_man_pages(run):
     assert warnings("./bad.1"), "a bad man page is not noticed"
 
 
-COMPLETIONS = [  # the words before the cursor, and what bash offers
+COMPLETIONS = [  # the words before the cursor, and bash's offers
     ("rpsim --sch", "--schedule"),
     ("rpsim --trace", "--trace-out"),
     ("rpsim --fidelity ''", "stage;hardware"),

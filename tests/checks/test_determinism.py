@@ -1,5 +1,5 @@
-"""Builds the hash tool without optimisation and with all of it and compares with the committed hashes, which the
-release build (-O2) and the sanitized one (-O1) check every day in tests/sim/engine/determinism.c. With RP_LONG=1 only.
+"""Builds the hash tool without optimisation and with all of it and compares with the committed hashes. The release
+build (-O2) and the sanitized build (-O1) check these every day in tests/sim/engine/determinism.c. With RP_LONG=1 only.
 
 Release only: it has builds of its own.
 """

@@ -1,7 +1,6 @@
-"""What rpadvise exports, read by the packages that it is for: Megatron-LM's and DeepSpeed's own parsers, PyTorch's
-pipelining, which loads and lowers the CSV, FSDP's signatures and RoundPipe's classes. The sizes that they find are
-those of rpsim's JSON. Skipped if Python has not these packages: RP_PYTHON=FOLDER/bin/python after
-tests/tools/exports_venv.sh FOLDER. Two minutes.
+"""rpadvise's exports, read by their packages: Megatron-LM's and DeepSpeed's own parsers, PyTorch's pipelining, which
+loads and lowers the CSV, FSDP's signatures and RoundPipe's classes. They find the sizes of rpsim's JSON. Skipped if
+Python has not these packages: RP_PYTHON=FOLDER/bin/python after tests/tools/exports_venv.sh FOLDER. Two minutes.
 """
 
 import csv
@@ -33,7 +32,7 @@ LINES |= {  # learned positions and LayerNorm, fp32 and an untied head, other st
     "roundpipe-bf16": "--schedule roundpipe --gpus 4 --dtype bf16",
     "pipeline-bf16": "--schedule 1f1b --gpus 4 --partition 7,7,7,7 --dtype bf16",
 }
-DAMAGE = [  # name, file, text, what it becomes
+DAMAGE = [  # name, file, text, replacement
     ("zero-infinity", "deepspeed.json", '"train_batch_size": 64', '"train_batch_size": 65'),
     ("zero-infinity", "deepspeed.json", "offload_param", "offload_params"),
     ("zero-infinity", "deepspeed.json", '"lr":"auto"', '"lr":0.001'),
@@ -73,7 +72,7 @@ def test_export(name):
     ran(BUILD / "tests/export_row", name, *LINES[name].split())
     Path(f"{name}.json").write_text(ran(f"rpsim {LINES[name]} --intervals off --format json").out)
     packages("parse", name, f"{name}.json")
-    # The packages notice damage: one that would pass everything would tell nothing.
+    # The packages notice damage: a package that passes everything would tell nothing.
     for file, text, other in (row[1:] for row in DAMAGE if row[0] == name):
         damaged = Path(shutil.copytree(name, f"damaged-{name}", dirs_exist_ok=True), file)
         lines = damaged.read_text().splitlines(True)

@@ -77,7 +77,7 @@ def test_errors_are_seen(pattern, other):
 
 
 def test_ideal_bubbles():
-    """The ideal from the numbers of layers, the real ones from the rows of Figure 17."""
+    """The ideal bubble from the numbers of layers, the real bubbles from the rows of Figure 17."""
     layers = {row.model: row.layers for row in table(PUBLISHED / "models.csv")}
     real = {(row.model, row.schedule): row for row in table(TIMES)
             if (row.execution, row.quantity) == ("synchronous", "bubble_pct")}

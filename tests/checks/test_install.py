@@ -35,7 +35,7 @@ def moved(shared):
 
 
 def like(moved, model):
-    """Makes a model like one of the installation."""
+    """Makes a model like an installed model."""
     text = (moved / "share/rpsim/traces/models/qwen3-1.7b.yaml").read_text()
     model.write_text(re.sub("(?m)^name: .*", f"name: {model.stem}", text))
 
@@ -83,7 +83,7 @@ def test_programs(moved):
 
 
 def test_simulator_alone(run, tmp_path):
-    """Where only its libraries are known."""
+    """With only its libraries known."""
     os.mkdir("pc")
     for name in ("yaml-0.1", "jansson", "gsl", "zlib", "sqlite3"):
         folder = run("pkg-config --variable=pcfiledir", name).out.strip()

@@ -1,7 +1,7 @@
 """The emulator's comparison of CUDA operators with the host's (cuda.emulated), and the emulator under ThreadSanitizer
-(cuda.races), notice errors in the kernels. MUTATE (exec/cuda/kernels/mutants.h) marks the place of each error; here one
-file of kernels is compiled with one error, and the named operator must fail. RP_LONG=1 tries all of MUTANTS, everyday
-two of them; `RP_LONG=1 python3 -m pytest ... -k NAME` tries those of a name.
+(cuda.races), notice errors in the kernels. MUTATE (exec/cuda/kernels/mutants.h) marks the place of each error; here a
+file of kernels is compiled with a single error, and the named operator must fail. RP_LONG=1 tries all of MUTANTS,
+everyday two of them; `RP_LONG=1 python3 -m pytest ... -k NAME` tries those of a name.
 """
 
 import json
@@ -15,8 +15,8 @@ TESTS = BUILD / "exec/cuda/tests"
 UNALIGNED = "emulator: .*not aligned"
 RACE = "WARNING: ThreadSanitizer: data race"
 OPERATOR = r"^{}[ ,].*tensor [0-9]+: .*(times what is allowed|leaves other bits|written outside)"
-# FILE FAMILY TYPE EXPECTED, then names of errors. EXPECTED is an operator whose results must differ, or what the
-# emulator says. Family races/NAME runs under ThreadSanitizer.
+# FILE FAMILY TYPE EXPECTED, then names of errors. EXPECTED is an operator whose results must differ, or a message of
+# the emulator. Family races/NAME runs under ThreadSanitizer.
 MUTANTS = f"""
 attention_half_backward attention bf16 attention_backward: heads_without_sequences last_query_of_window
     first_head_of_group dk_without_scale dq_without_scale sums_of_other_half mask_of_half_the_keys

@@ -1,5 +1,5 @@
-"""The installed library as a stranger uses it, from a folder that it was moved to: programs in C by pkg-config and by
-CMake, and a script in Python, give what rpsim prints. It exports what its header declares.
+"""The installed library, moved to another folder and used by a stranger: programs in C by pkg-config and by CMake, and
+a script in Python, print the same as rpsim. It exports the declarations of its header.
 
 Release only: unit tests run its code sanitized, and a sanitized library does not load into Python.
 """
@@ -93,7 +93,7 @@ def test_reader_that_goes_away():
 
 
 def test_python():
-    # A host with decimal commas, where the system has the sources of such a locale.
+    # A host with decimal commas, if the system has the sources of such a locale.
     os.mkdir("locales")
     commas = shutil.which("localedef") and ran("localedef -f UTF-8 -i de_DE locales/de_DE", status=None).status == 0
     env = {"LD_LIBRARY_PATH": "", "LOCPATH": os.path.abspath("locales") if commas else None}

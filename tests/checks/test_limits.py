@@ -40,8 +40,7 @@ def test_rpexec(run):
 def test_rpsweep(run, limit):
     """It is stopped, or has ended because nothing fits.
 
-    With Open MPI's library, less than 62 MB end in what NVIDIA's runtime does before main begins, which no program can
-    answer.
+    With Open MPI's library, less than 62 MB end in NVIDIA's runtime before main begins, which no program can answer.
     """
     batches = ", ".join(map(str, range(8, 1601, 8)))
     Path("e.yaml").write_text(f"name: limits\ncross:\n  schedule: [1f1b, gpipe]\n  microbatches: [{batches}]\n")
@@ -52,7 +51,7 @@ def test_rpsweep(run, limit):
 
 
 def test_rpsim(run):
-    """It refuses at once what does not fit, and runs what does."""
+    """Runs that do not fit are refused at once; others run."""
     for command in ("rpsim --schedule roundpipe", "rpsim --schedule 1f1b --fidelity hardware"):
         run(f"{command} --microbatches 65536", prefix=below(500000), status=2, timeout=20,
             err="GiB are available; valid are fewer --microbatches")
@@ -60,7 +59,7 @@ def test_rpsim(run):
 
 
 def test_allocations_that_fail(run):
-    """One ends a program with a message, or does no harm."""
+    """A failed allocation ends a program with a message, or does no harm."""
     command = ("rpadvise --model qwen3-0.6b --platform rtx4090x8 --gpus 2 --schedule 1f1b --seq-len 512"
                " --global-batch 8 --budget 20")
     preload = {"LD_PRELOAD": BUILD / "tests/libfail_allocation.so"}

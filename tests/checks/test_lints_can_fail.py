@@ -1,5 +1,5 @@
-"""A lint that cannot fail protects nothing: each gets a copy of the tree with one violation per rule and must exit 1
-and name the file that breaks the rule. Harmless text must not be blamed.
+"""A lint that cannot fail protects nothing: each gets a copy of the tree with a violation per rule and must exit 1 and
+name the file that breaks the rule. Harmless text must not be blamed.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ def functions(count, lines):
 
 
 def replacing(*pairs):
-    """An edit of a file: regular expressions and what they become."""
+    """An edit of a file: regular expressions and replacements."""
     def edit(text):
         for pattern, other in pairs:
             text = re.sub(f"(?m){pattern}", other, text)
@@ -71,8 +71,8 @@ def replacing(*pairs):
     return edit
 
 
-# A run of a lint: rows of what is wrong ("": nothing, the file is only needed), a file, its text or an edit, and what
-# the lint must print, the file if the row has nothing else. A second new file of a name gets a number.
+# A run of a lint: rows of a fault ("": none, the file is only needed), a file, its text or an edit, and the lint's
+# message, which is the file if the row has nothing else. A second new file of a name gets a number.
 RUNS = [
     ("includes", [
         ("common includes sim", "common/zz_a.c", '#include "sim/engine.h"'),
@@ -211,7 +211,7 @@ RUNS = [
 
 @pytest.fixture(scope="module")
 def tree(shared):
-    """A copy without the sources: the rules look at one file at a time, and without those each run is a blink."""
+    """A copy without the sources: the rules look at a file at a time, and without those each run is a blink."""
     def left_out(folder, names):
         room = folder.removeprefix(str(SOURCE)).lstrip("/")
         if not room:

@@ -1,7 +1,7 @@
-"""The Debian package: its fields, its files, and the libraries it depends on. With RP_DEB_ROOT=FOLDER, a clean Debian
-(`debootstrap --variant=minbase bookworm FOLDER`), it is installed there by apt in a copy, and every program runs; with
-RP_LONG=1 as well, who is not root builds there by `./bootstrap.sh run --prefix`, and runs the programs from where they
-were moved to, without the build. Needs root for that.
+"""The Debian package: its fields, files, and libraries. With RP_DEB_ROOT=FOLDER, a clean Debian (`debootstrap
+--variant=minbase bookworm FOLDER`), apt installs it there in a copy, and every program runs; with RP_LONG=1 also a user
+without root builds there by `./bootstrap.sh run --prefix`, and runs the programs from another folder, without the
+build. Needs root for that.
 """
 
 import os
@@ -15,7 +15,7 @@ from conftest import BUILD, LONG, SOURCE, ran
 from lib.installed import install, naming, run_programs
 
 LIBRARIES = "libc6 libyaml libjansson libsqlite3 libgsl zlib1g openblas".split()
-# Files of the 0.2 package, which had another name and other folders.
+# Of the package of 0.2, which had another name and other folders.
 OLD_FILES = "bin/rpsim share/roundpipe/data lib/libroundpipe.so.0 lib/python3/dist-packages/roundpipe/__init__.py"
 OLD_FIELDS = "Package: roundpipe\nVersion: 0.2.0\nArchitecture: all\nMaintainer: x <x@localhost>\nDescription: old\n"
 
@@ -50,7 +50,8 @@ def test_files(deb, tmp_path):
 
 @pytest.fixture(scope="module")
 def debian(deb, shared):
-    """A copy of RP_DEB_ROOT with the package: the folder, and what runs commands in it as root and as nobody."""
+    """A copy of RP_DEB_ROOT with the package: the folder, and functions that run commands in it as root and as
+    nobody."""
     if not os.environ.get("RP_DEB_ROOT"):
         pytest.skip("RP_DEB_ROOT names no clean Debian")
     folder = shared / "root"

@@ -1,4 +1,4 @@
-"""rpexec: it trains as plain loops do, goes on where it was stopped, and refuses what it cannot do."""
+"""rpexec trains like plain loops, goes on from where it was stopped, and refuses impossible runs."""
 
 import csv
 import json
@@ -83,7 +83,7 @@ def work(shared):
 
 
 def rpexec(options, *words, status=0, out="", err=""):
-    """A stream is empty for which no text is given, but for what is said in containers and of tests side by side."""
+    """A stream without an expected text is empty, except for messages in containers and of tests side by side."""
     done = ran("rpexec " + options, *words, status=status, out=out, err=err)
     warnings = "processors are not kept awake|other processes used"
     assert out or not done.out, done
@@ -168,7 +168,7 @@ def test_record(bound):
     rpexec("--steps 2 --gpus 2 --seq-len 16 --costs bound --predict", out="predicted", err=WITHOUT_BIND)
     rpexec("--steps 2 --gpus 2 --seq-len 16 --costs bound --predict --schedule megatron-tp --microbatches 4",
            out="ms per iteration, measured", err=WITHOUT_BIND)
-    # Times of another model or type are refused, whatever has the same sizes.
+    # Times of another model or type are refused, even with the same sizes.
     for option, said in (
         ("--model small", "was measured with tiny on the backend host, this run has small on host"),
         ("--dtype bf16", "was measured in fp32, this run is in bf16"),
@@ -197,8 +197,8 @@ def test_record_of_a_checkpoint():
     ran("rpsim --schedule gpipe --fidelity stage --gpus 1 --costs of-checkpoint/costs.yaml")
     # Measuring links takes no more than the memory of the run: 16 MiB in pieces of 4 MiB are more.
     assert 0 < max(int(row[3]) for row in rows("of-checkpoint/links.csv")[1:]) <= 1048576
-    # The input part of backwards that no run has split is what its operators take: all but the weights' and, between
-    # the two, the activation that they need again.
+    # No run has split the backwards: their input part is the sum of its operators, which are all except the weights'
+    # and, between the two, the activation that the weights' need again.
     backward = [row for row in rows("of-checkpoint/operators.csv") if row[:2] == ["block", "backward"]]
     [whole] = [float(row[6]) for row in backward if row[2] == "sum"]
     weights = sum(float(row[6]) for row in backward if row[2] in ("linear_weight", "swiglu"))
@@ -209,7 +209,7 @@ def test_record_of_a_checkpoint():
 # ---- checkpoints
 
 def resumed(name, options, *files):
-    """A run that is stopped at step 3 and goes on to the folder NAME has the bytes of one that is not stopped."""
+    """A run that is stopped at step 3 and goes on to the folder NAME has the bytes of an uninterrupted run."""
     for more in (f"--steps 6 --save {name}-whole", f"--steps 3 --save {name}", f"--steps 6 --save {name} --resume"):
         rpexec(f"{options} {more}", out="tokens/s")
     for file in (*files, "training"):
@@ -300,7 +300,7 @@ def test_resumed_in_16_bits(dtype):
 # ---- losses
 
 def test_tied_table():
-    """One GPU has both copies of it and trains one of them; two have one each."""
+    """A single GPU has both copies of it and trains one of them; two GPUs have a copy each."""
     for gpus in (1, 2):
         rpexec(f"--schedule 1f1b --gpus {gpus} --microbatches 2 --seq-len 16 --steps 4 --lr 1e-2 --loss-out {gpus}.csv"
                " --model", SOURCE / "tests/gpu/small.yaml", out="tokens/s")
@@ -308,7 +308,7 @@ def test_tied_table():
 
 
 def test_text_in_bf16():
-    """It is learned. The mean of ten steps, since the loss of one depends on its 128 tokens and, by rounding, on the
+    """It is learned. The mean of ten steps, since a step's loss depends on its 128 tokens and, by rounding, on the
     processor that OpenBLAS finds."""
     rpexec("--dtype bf16 --gpus 2 --microbatches 4 --seq-len 32 --data text --steps 30 --lr 2e-3 --loss-out loss.csv",
            out="tokens/s")

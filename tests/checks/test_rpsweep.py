@@ -55,7 +55,7 @@ COMMANDS = [  # after those of whole.db: the rest runs although points fail
     ("e.yaml --db whole.db --resume --retry-failed", 1, "failed: --microbatches"),
     ("export best --db whole.db", 0, "schedule,model"),
     ("export runs2 --db whole.db", 2, "no table or view 'runs2'; valid are best"),
-    # Bad options of a point, also where other points are good and rpsweep itself has got options: nothing is left.
+    # Bad options of a point, also beside good points and with options for rpsweep itself: nothing is left.
     ("bad.yaml --db none.db", 2, "bad.yaml:4: point 0: --schedule: unknown schedule 'pipe'"),
     ("unknown.yaml --db none.db", 2, "unknown.yaml:4: point 0: --seq-length=3: unknown or incomplete option"),
     ("wrong.yaml --db none.db --jobs 1 --resume --retry-failed", 2, "wrong.yaml:4: point 1: --gpus: '65'"),
@@ -121,7 +121,7 @@ def test_crash():
 
 
 def test_stores_that_fail(whole):
-    # It cannot grow: what was committed stays, and the sweep goes on later.
+    # It cannot grow: committed points stay, and the sweep goes on later.
     failed = ran("rpsweep e.yaml --db full.db --jobs 1", prefix=["prlimit", "--fsize=409600"], status=None)
     assert failed.status != 0 and "full.db: cannot" in failed.said
     ran("rpsweep e.yaml --db full.db --resume", status=None)

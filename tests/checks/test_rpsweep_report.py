@@ -1,5 +1,5 @@
-"""rpsweep report: the page of a small store has what varied, the best points with the store's numbers and a picture for
-each parameter; bad input leaves nothing. Release only: sanitizers see rpsweep in checks.rpsweep.
+"""rpsweep report: the page of a small store has the varied parameters, the best points with the store's numbers and a
+picture for each parameter; bad input leaves nothing. Release only: sanitizers see rpsweep in checks.rpsweep.
 """
 
 import os
@@ -39,7 +39,7 @@ def store(shared):
 
 def test_page():
     text = page("s.html")
-    # One section for each that varied, and for nothing that follows from these.
+    # A section for each varied parameter, and for nothing that follows from these.
     assert re.findall('id="by-([a-z_]*)"', text) == ["schedule", "gpus", "microbatches"]
     assert "schedule (3), gpus (3), microbatches (2); given by these: " in text
     assert "Which schedule scales?" in text
@@ -73,7 +73,7 @@ def test_without_gnuplot():
 
 
 def test_text_of_the_store():
-    """What stands in a store is text, for HTML as for gnuplot."""
+    """Text from a store stays text, for HTML as for gnuplot."""
     ask(shutil.copy("s.db", "evil.db"),
         """UPDATE experiments SET question = '<script>alert(1)</script> & "x"'""",
         """UPDATE runs SET config_json = json_set(config_json, '$.schedule',
@@ -91,7 +91,7 @@ def test_few_runs():
     page("one.html")
     ask(shutil.copy("s.db", "unfit.db"), "UPDATE results SET fits = (schedule <> 'roundpipe')")
     ran("rpsweep report unfit.db", said="unfit.html")
-    text = page("unfit.html")  # what does not fit is not among the best
+    text = page("unfit.html")  # points that do not fit are not among the best
     assert "<td>roundpipe</td>" not in text and "6 do not fit into memory" in text
 
 

@@ -28,13 +28,12 @@ def words(case, schedule, gpus, grain):
         yield "--piece-mb 1"
     if case % 4 == 3:
         yield "--accumulate 2"
-    if case % 8 == 5 and not schedule.startswith("pipedream"):  # the executor keeps one version of the weights
+    if case % 8 == 5 and not schedule.startswith("pipedream"):  # the executor keeps a single version of the weights
         yield "--optimizer async"
 
 
 def test_same_programs(run):
-    # Programs have the same ops whatever the widths: a narrow model trains in a tenth of the time, but has no pieces of
-    # 1 MiB.
+    # Programs have the same ops at any width: a narrow model trains in a tenth of the time, but has no pieces of 1 MiB.
     text = (SOURCE / "traces/models/small.yaml").read_text()
     for key, value in (("hidden", 64), ("intermediate", 64), ("head_dim", 8), ("published_parameters", 214208)):
         text = re.sub(f"(?m)^{key}: .*", f"{key}: {value}", text)

@@ -1,5 +1,6 @@
-"""The store as a user meets it: where a run comes from, values to compare with, and a database that is read-only,
-locked, full, no database or of another version, for every command that opens one. Nothing may be lost or half-written.
+"""The store on the command line: where a run comes from, values to compare with, and a database that is read-only,
+locked, full, no database or of another version, for every command that opens a store. Nothing may be lost or
+half-written.
 """
 
 import contextlib
@@ -38,7 +39,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def work(tmp_path, made):
-    """The test's folder, with a store of six points (good.db), one of two runs (runs.db), and what made them."""
+    """The test's folder, with a store of six points (good.db), a store of two runs (runs.db), and their inputs."""
     return Path(shutil.copytree(made, tmp_path, dirs_exist_ok=True))
 
 
@@ -214,7 +215,7 @@ def test_locked(work, run):
     with held(busy, "BEGIN EXCLUSIVE"):
         writers(at_once, busy, status=1, said="busy.db: cannot lock it: database is locked by another program for more"
                 " than 0 s; wait until it has ended and run this again")
-        at_once("rpsweep export best --db busy.db", out="1f1b")  # readers see what was committed before
+        at_once("rpsweep export best --db busy.db", out="1f1b")  # readers see earlier commits
     with held(busy, "PRAGMA locking_mode = EXCLUSIVE", "BEGIN EXCLUSIVE", "UPDATE runs SET seed = seed WHERE id = 1"):
         writers(at_once, busy, status=1, said="busy.db: cannot")
         readers(at_once, busy, status=1, said="locked by another program")

@@ -20,7 +20,7 @@ cross:
 
 
 def closing(streams):
-    """What runs a command with these descriptors closed."""
+    """A command's prefix that closes these descriptors."""
     return ["sh", "-c", "exec " + " ".join(f"{stream}>&-" for stream in streams) + '; exec "$@"', "sh"]
 
 

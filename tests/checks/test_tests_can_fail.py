@@ -1,8 +1,8 @@
 """A test that leaves memory, or something of the fake GPU machine, behind must fail although Criterion counts no
-assertion of a teardown: each suite of tests/tools/leaking_tests.c, which has one for every kind of teardown, fails with
-its leak and passes without. Every condition of tests/support/assertions.h fails where it should, and its values are
-printed. And the summary of `./bootstrap.sh test` (tests/tools/results.py) says which tests were skipped and why; a test
-without its program has failed.
+assertion of a teardown: each suite of tests/tools/leaking_tests.c, a suite for every kind of teardown, fails with its
+leak and passes without. Every condition of tests/support/assertions.h fails when it should, and prints its values. And
+the summary of `./bootstrap.sh test` (tests/tools/results.py) lists skipped tests and reasons; a test without its
+program has failed.
 """
 
 import re
@@ -43,9 +43,9 @@ def test_leaks(leaking):
     for suite in SUITES:
         leaking(f"{suite}/leaks", status=1, said=f"left by {suite}/leaks: ")
     leaking("gpu_things/leaks", status=1, said="left by gpu_things/leaks: 1 things of the fake machine")
-    leaking("own_arena/*", status=1, said="left by own_arena/leaks: ")  # beside one that does not leak
+    leaking("own_arena/*", status=1, said="left by own_arena/leaks: ")  # beside a test without a leak
     leaking("*/gives_back", said=f"Passing: {len(SUITES)} ")
-    # The first cause stays in sight, above what the teardown finds.
+    # The first cause stays in sight, above the teardown's message.
     said = leaking("failed_before/leaks", status=1, said="left by failed_before/leaks: ").said
     assert 0 <= said.find("the first cause") < said.find("left by"), said
 

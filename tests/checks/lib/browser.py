@@ -153,7 +153,7 @@ class Browser:
             time.sleep(0.02)
 
     def settle(self):
-        """Waits until what was asked for has been drawn."""
+        """Waits until the requested page has been drawn."""
         self.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
 
     def key(self, key, shift=False):

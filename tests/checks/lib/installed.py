@@ -28,6 +28,6 @@ def run_programs(place, **how):
 
 
 def naming(folder, *names):
-    """The files of a folder that name one of these."""
+    """The files of a folder that name any of these."""
     words = [word for name in names for word in ("-e", name)]
     return ran("grep -rlF", *words, folder, status=None).out.splitlines()

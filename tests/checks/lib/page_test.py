@@ -43,7 +43,7 @@ class Page:
         self.value("document.getElementById('chart').focus()")
 
     def picture(self):
-        """A hash of the pixels: what is drawn has changed where it has."""
+        """A hash of the pixels, which changes with the drawing."""
         self.browser.settle()
         return self.value("document.getElementById('lanes').toDataURL().split('').reduce((h, c) => (h * 31 + c.charCodeAt(0)) | 0, 7)")
 
@@ -61,7 +61,7 @@ def read_name(row):
     return name + (f"@{row['iteration']}" if row["iteration"] != "0" else "")
 
 
-# ---- one run ----
+# ---- a run ----
 
 def check_facts(page, rows):
     """Ops that are found by number and by name: times are the CSV's, to the picosecond."""
@@ -117,7 +117,7 @@ def read_waits(path):
 
 
 def check_causes(page, rows, waits):
-    """What an op waited for is the last of its waits to end, or a transfer that held its copy engine even longer."""
+    """An op's cause is the last of its waits to end, or a transfer that held its copy engine even longer."""
     end = [int(row["end_ps"]) for row in rows]
     kinds = set()
     for op in range(3, len(rows), len(rows) // 30):
@@ -189,7 +189,7 @@ def check_keys(page):
 
 
 def check_pointer(page):
-    """The op in the middle of the plot, after a search has brought it there, is what the pointer finds."""
+    """After a search has brought an op to the middle of the plot, the pointer finds it there."""
     page.search("5B2")
     op, cause = page.selected(), page.cause()
     box = page.box()
@@ -324,7 +324,7 @@ def check_many(browser, folder):
 
 
 def check_stage(browser, folder):
-    """At stage fidelity, where memory is not modelled, there is no curve, and hops are waited for."""
+    """At stage fidelity, which does not model memory, there is no curve, and ops wait for hops."""
     page = Page(browser)
     results = json.load(open(f"{folder}/stage.out"))
     browser.open(f"file://{folder}/stage.html")
@@ -339,7 +339,7 @@ def check_stage(browser, folder):
 
 
 def check_pair(browser, folder):
-    """Predicted and measured on one axis: the times are those of both timelines, and both know what ops waited for."""
+    """Predicted and measured on one axis: the times are those of both timelines, and both have their ops' causes."""
     page = Page(browser)
     sides = [read_timeline(f"{folder}/run/{name}.csv") for name in ("predicted", "timeline")]
     waits = read_waits(f"{folder}/run/program.txt")

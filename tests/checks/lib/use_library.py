@@ -1,4 +1,4 @@
-"""use_library.py ROWS.json OPTION...: a user of the library. ROWS.json is what rpsim prints for these options."""
+"""use_library.py ROWS.json OPTION...: a user of the library. ROWS.json is rpsim's output for these options."""
 
 import concurrent.futures
 import csv

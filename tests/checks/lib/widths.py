@@ -1,4 +1,4 @@
-"""How wide output for people may be, and what stands in its first 80 columns."""
+"""Width of output for people, and the contents of its first 80 columns."""
 
 import re
 
