@@ -17,6 +17,7 @@ import pytest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("RP_BUILD", SOURCE / "build/release")).resolve()
+PROGRAMS = "rpsim rpadvise rpplan rpimport rpdiff rppredict rpexec rpsweep".split()
 PLACES = {"rpexec": "exec/rpexec", "rpsweep": "experiments/rpsweep"}
 LONG = os.environ.get("RP_LONG", "0") == "1"  # ./bootstrap.sh test --long
 SANITIZED = re.search(r"^RP_SANITIZE:\w*=.", (BUILD / "CMakeCache.txt").read_text(), re.M) is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import LONG, SOURCE, program, ran
+from conftest import LONG, PROGRAMS, SOURCE, program, ran
 from lib.widths import fits_into
 
 UNSET = {"COLUMNS": None, "RP_TRACES": None, "RP_PLOTS": None, "RPEXEC_BACKEND": None}
@@ -23,7 +23,6 @@ question: Which is fastest?
 options: {gpus: 2, fidelity: stage}
 cross: {schedule: [gpipe, 1f1b], microbatches: [4, 8]}
 """
-PROGRAMS = "rpsim rpadvise rpplan rpimport rpdiff rppredict rpexec rpsweep".split()
 COMMANDS = [
     *(f"{name} {option}" for name in PROGRAMS for option in ("--help", "-h", "-V")),
     *(f"rpsim --list {kind}" for kind in ("schedules", "models", "platforms", "costs")),
