@@ -1,8 +1,11 @@
 # The steps of suite.sh, which reads this file.
 # shellcheck shell=bash disable=SC2034,SC2154 # set and read by suite.sh
 
-number() { # KEY FILE: a value of rpexec's JSON
-    sed -n "s/^ *\"$1\": \([-0-9.e+]*\),*\$/\1/p" "$2" 2>/dev/null
+# The values of rpexec's JSON in a case's log, by key: `of` in the awk program, where `name` is the case.
+figures() { # STEP CASE AWK-PROGRAM
+    [ ! -e "$logs/$1.$2.log" ] || awk -v name="$2" '
+        /^ *"[a-z_]+": / { key = $1; gsub(/[":]/, "", key); sub(/^[^:]*: \[?/, ""); sub(/\]?,*$/, ""); of[key] = $0 }
+        END { '"$3 }" "$logs/$1.$2.log"
 }
 
 verdict() { # STEP CASE "STATUS WHY"
@@ -204,7 +207,7 @@ step_graphs() {
     for name in "$work"/ended/graphs,*; do # a finished run that launched no graph has failed
         name=${name##*/graphs,}
         log=$logs/graphs.$name.log
-        if [ "$(number graph_launches "$log")" = 0 ] && grep -q '"graphs": 1' "$log"; then
+        if grep -q '^ *"graph_launches": 0,*$' "$log" && grep -q '"graphs": 1' "$log"; then
             row graphs "$name" failed 0 "no graph was launched"
         fi
     done
@@ -277,17 +280,16 @@ step_validation() {
                   sum / n <= 5 && worst <= 10 ? "passed" : "failed", n, sum / n, worst }' "$out/validation.csv")"
 }
 table_validation() {
-    local name log error predicted
+    local name
     [ "$ran" = yes ] || [ ! -e "$out/validation.csv" ] || return 0
     { echo "schedule,gpus,microbatches,measured_ms,predicted_ms,error_pct"
         for name in "${validation_names[@]}"; do
-            log=$logs/validation.$name.log
-            error=$(number prediction_error_pct "$log")
-            predicted=$(number predicted_iteration_ms "$log")
-            [ -n "$error" ] || continue
-            awk -v name="$name" -v p="$predicted" -v e="$error" 'BEGIN { n = split(name, at, "-")
-                printf "%s,%d,%d,%.4f,%s,%s\n", substr(name, 1, length(name) - length(at[n] at[n - 1]) - 2), at[n - 1], at[n],
-                    p / (1 + e / 100), p, e }'
+            figures validation "$name" 'if (of["prediction_error_pct"] !~ /^[-0-9]/) { exit }
+                n = split(name, at, "-")
+                p = of["predicted_iteration_ms"]
+                e = of["prediction_error_pct"]
+                printf "%s,%d,%d,%.4f,%s,%s\n", substr(name, 1, length(name) - length(at[n] at[n - 1]) - 2), at[n - 1],
+                    at[n], p / (1 + e / 100), p, e'
         done
     } | table validation.csv
 }
@@ -321,18 +323,20 @@ benchmark() { # NAME ARGUMENTS...
 }
 # The median of all steps except the first, which loads modules.
 table_benchmarks() {
-    local name log
+    local name
     [ "$ran" = yes ] || [ ! -e "$out/benchmarks.csv" ] || return 0
     { echo "case,tokens_per_s,median_ms,executed_tflop,executed_tflop_per_s,wall_tokens_per_s,peak_gpu_mib"
         for name in "${benchmark_names[@]}"; do
-            log=$logs/benchmarks.$name.log
-            [ -n "$(number tokens_per_s "$log")" ] || continue
-            echo "$name,$(number tokens_per_s "$log"),$(sed -n 's/^ *"iteration_ms": \[\(.*\)\],*$/\1/p' "$log" | tr ',' '\n' |
-                tail -n +2 | sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'),$(awk \
-                -v flop="$(number executed_flop "$log")" -v rate="$(number executed_flop_per_s "$log")" \
-                'BEGIN { printf "%.9g,%.6g", 1e-12 * flop, 1e-12 * rate }'),$(number wall_tokens_per_s "$log"),$(
-                sed -n 's/^ *"peak_gpu_bytes": \[\(.*\)\],*$/\1/p' "$log" | tr ',' '\n' |
-                    awk '$1 > most { most = $1 } END { printf "%.0f", most / 1048576 }')"
+            figures benchmarks "$name" 'if (of["tokens_per_s"] !~ /^[0-9]/) { exit }
+                n = split(of["iteration_ms"], ms, /, */)
+                for (i = 3; i <= n; i++) {
+                    for (j = i; j > 2 && ms[j] + 0 < ms[j - 1] + 0; j--) {
+                        other = ms[j]; ms[j] = ms[j - 1]; ms[j - 1] = other
+                    }
+                }
+                for (i = split(of["peak_gpu_bytes"], peak, ","); i > 0; i--) { most = peak[i] + 0 > most ? peak[i] + 0 : most }
+                printf "%s,%s,%s,%.9g,%.6g,%s,%.0f\n", name, of["tokens_per_s"], ms[1 + int(n / 2)],
+                    1e-12 * of["executed_flop"], 1e-12 * of["executed_flop_per_s"], of["wall_tokens_per_s"], most / 1048576'
         done
     } | table benchmarks.csv
 }
