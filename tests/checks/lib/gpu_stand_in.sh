@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Stands for the programs that the device suite runs (tests/checks/gpu_suite.sh): says what rpexec says, at once, or with
+# Stands for the programs that the device suite runs (tests/checks/test_gpu_suite.py): says what rpexec says, at once, or with
 # MOCK_REAL=PATTERN lets the programs over the emulator do what matches, with a small model. By MOCK, a folder:
 #   MOCK_REAL=PATTERN  these are done by MOCK_RPEXEC, with $MOCK/model, or by MOCK_TESTS/emulated_*
 #   $MOCK/schedules    what rpexec lists
