@@ -13,9 +13,9 @@
 
 TestSuite(servers, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
 
-/* NVIDIA's data sheets and architecture white papers: dense fp16 with fp32 accumulation, nominal
- * bandwidth, sold memory, PCIe, both directions of NVLink together. GeForce cards halve the rate
- * with fp32 accumulation. */
+/* NVIDIA's data sheets and architecture white papers: dense fp16 with fp32 accumulation (half the
+ * rate on GeForce cards), nominal bandwidth, sold memory, PCIe, both directions of NVLink together.
+ */
 typedef struct server {
     const char *name;
     double tflops, halved;
@@ -171,9 +171,8 @@ static double host_bytes(const char *line)
     return bytes;
 }
 
-/* Runs take the first GPUs, which share switches as usual, and the whole host. Four of sixteen have
- * a single switch, so four switches of two GPUs each are as fast with two GPUs and faster with
- * four. */
+/* Runs take the first GPUs, which share switches as usual, and the whole host. Four of sixteen are
+ * on one switch; with four switches of two, two GPUs are as fast and four faster. */
 Test(servers, some_gpus_keep_their_switches_and_the_host)
 {
     const char *wide = "--set platform.gpus_per_switch=2";

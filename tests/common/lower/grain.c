@@ -89,10 +89,10 @@ static rpsim_memory measure(const rp_test_bench *b)
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* executor.md 1.3: the forward saves every layer's input. Per microbatch, with weights in host
- * memory and `layers` of them recomputed, each of these layers' outputs goes down once. Up go the
- * token ids, twice (for the first forward stage and the first layer's recompute), the labels, and a
- * boundary for each other forward stage, each other recomputed layer, and the head's stage, which
- * at layer grain begins with the head. */
+ * memory, the output of each of `layers` recomputed layers goes down once. Up go token ids, twice
+ * (for the first forward stage and the first layer's recompute), labels, and a boundary for each
+ * other forward stage, each other recomputed layer, and the head's stage, which at layer grain
+ * begins with the head. */
 Test(grain, transferred_bytes_equal_the_formula)
 {
     static const struct {
@@ -199,8 +199,8 @@ static int64_t makespan_of(const setting *s, rp_grain grain)
     return ps;
 }
 
-/* With resident weights nothing more moves, and a unit takes as long either way. If recompute need
- * not wait for the gradient, only the topmost layer gains: the time is in between. */
+/* With resident weights nothing more moves, and a unit takes as long. If recompute need not wait
+ * for the gradient, only the topmost layer gains: the time is in between. */
 Test(grain, resident_pipelines_take_as_long)
 {
     uint32_t pipelines = 0;
@@ -229,8 +229,8 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* A microbatch on a GPU, with all layers in a forward and a backward stage: executor.md 1.3 as a
- * recurrence. Copies of a boundary take `boundary`, of ids an eighth. */
+/* A microbatch on a GPU, all layers in a forward and a backward stage: executor.md 1.3 as a
+ * recurrence. A boundary takes `boundary` to copy, ids an eighth. */
 static int64_t chain_ps(int64_t boundary)
 {
     int64_t forward[LAYERS + 1];
@@ -341,10 +341,10 @@ static uint32_t most_alive(const rp_timeline *t, uint32_t gpu, rp_buffer_kind ki
     return most;
 }
 
-/* Weights in host memory: with any link a GPU has a single layer's tape. It has two boundaries that
- * came up, a boundary going down, and the running layer's input and output. At the end of the
- * forwards host memory has a boundary per microbatch and recomputed layer, except for the first
- * layer, whose input is token ids, and another for the head. */
+/* Weights in host memory: with any link a GPU has a single layer's tape, two boundaries that came
+ * up, a boundary going down, and the running layer's input and output. At the end of the forwards
+ * the host has a boundary per microbatch and recomputed layer, except for the first, whose input is
+ * token ids, and another for the head. */
 Test(grain, offloaded_residency)
 {
     static const double links[] = {1e9, 1e10, 1e11, 1e13, 1e15};
@@ -368,8 +368,8 @@ Test(grain, offloaded_residency)
 }
 
 /* With few microbatches in flight and tapes of twenty boundaries (a decoder layer has 17 and more)
- * layer grain never needs more than stage grain. Split backwards keep all tapes for the second
- * part: they gain nothing, and hold a layer's input twice. */
+ * layer grain never needs more. Split backwards keep all tapes for the second part: they gain
+ * nothing, and hold a layer's input twice. */
 Test(grain, needs_no_more_memory)
 {
     uint32_t checked = 0;

@@ -277,8 +277,8 @@ static void count_fences(const rp_program *p, uint32_t *jobs_out, uint32_t *whol
 }
 
 /* A process that steps synchronously: every job waits for the last layer's refresh, and the first
- * collection for the last backward stage's weights. Neither is true of asynchronous steps or
- * systems with finer waits. */
+ * collection for the last backward stage's weights; not so in asynchronous steps or systems with
+ * finer waits. */
 Test(lower, one_process_steps_by_itself)
 {
     for (uint32_t mode = 0; mode < 4; mode++) {
@@ -316,7 +316,7 @@ Test(lower, one_process_steps_by_itself)
 }
 
 /* executor.md section 3, property 18: GPUs x microbatches x forward x backward stages, sync and
- * async, with a call and two. Also checks the size of pieces and that programs are valid. */
+ * async, with a call and two. Also checks sizes of pieces and validity. */
 Test(lower, no_deadlock)
 {
     uint32_t runs = 0;

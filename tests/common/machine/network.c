@@ -144,8 +144,8 @@ Test(network, completions_are_in_order_of_time_and_start)
     }
 }
 
-/* Every build computes the same ticks, a number made by the release build. Changes of arithmetic in
- * common/machine/network/rates.c change it; compilers and flags must not. */
+/* Every build computes the same ticks, as the release build did. Changes of arithmetic in
+ * common/machine/network/rates.c change them; compilers and flags must not. */
 Test(network, every_build_gives_the_same_ticks)
 {
     rp_random random = {8};

@@ -181,9 +181,9 @@ Test(network_rules, the_narrow_flow_leaves_the_rest_to_the_others)
     cr_expect(eq(i64, usage.busy_ticks, 2 * PS_PER_MS));
 }
 
-/* A link that its groups cannot fill together limits nobody until another group comes. Link 1 (30)
- * is first shared with link 0 (100), then empty, then has a group that link 2 limits to 10, and is
- * then shared again: 10 for that group, 20 for the other, 80 for flows on link 0 only. */
+/* A link that its groups cannot fill limits nobody until another group comes. Link 1 (30) is first
+ * shared with link 0 (100), then empty, then has a group that link 2 limits to 10, and is then
+ * shared again: 10 for that group, 20 for the other, 80 for flows on link 0 only. */
 Test(network_rules, a_wide_link_limits_when_it_gets_full)
 {
     double capacities[] = {100e9, 30e9, 10e9};

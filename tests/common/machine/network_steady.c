@@ -1,6 +1,6 @@
 /* Steady traffic over links of very different capacity. As in a pipeline, each end starts the next
- * flow, and after every event all rates equal the slow reference's, filled from zero. Most links
- * can never be full here, and the set that can changes all the time. */
+ * flow; after every event all rates equal the slow reference's, filled from zero. Most links can
+ * never be full, and the set that can changes all the time. */
 #include "common/base/mem.h"
 #include "common/machine/network/network.h"
 #include "tests/reference/slow_flows.h"

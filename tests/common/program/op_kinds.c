@@ -35,7 +35,7 @@ Test(op_kinds, rows_agree_with_classes)
     }
 }
 
-/* Expected kinds: those of common/program/README.md, cli.md and the header's comments. The two
+/* Expected kinds are those of common/program/README.md, cli.md and the header's comments; the two
  * rounds of an all-reduce are from Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms",
  * 2009. */
 Test(op_kinds, groups_have_the_kinds_of_the_documents)

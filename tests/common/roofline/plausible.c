@@ -1,14 +1,14 @@
-/* Predictions that no measurement can check, on every kind of platform and for every schedule.
- * Times never grow where they must not, gains never exceed the addition, and no step is shorter
+/* Predictions that no measurement can check, on every kind of platform and for every schedule:
+ * times never grow where they must not, gains never exceed the addition, and no step is shorter
  * than its bytes over links and through the host.
  *
- * Partitions are fixed (--partition), and most schedules' orders do not depend on times, so that a
- * run is a fixed graph of ops. Without shared resources its makespan is monotone in every duration.
- * With max-min fair shares it need not be: if an op ends earlier, another transfer begins earlier,
- * and takes its share of a link or of the DRAM from a third on the critical path (Graham's
+ * Partitions are fixed (--partition), and most schedules' orders do not depend on times: a run is a
+ * fixed graph of ops. Without shared resources its makespan is monotone in every duration. With
+ * max-min fair shares it need not be: an op that ends earlier lets another transfer begin earlier,
+ * and take its share of a link or of the DRAM from a third on the critical path (Graham's
  * anomalies). Link-bound pipelines do so chaotically: 0.15 % at worst in 15000 random comparisons
- * (RoundPipe and Mobius on shared DRAM). Schedules that place ops by their times find another order
- * for other times, at worst 0.93 % slower (v-half-squeezed). */
+ * (RoundPipe and Mobius on shared DRAM). Schedules that place ops by their times find other orders,
+ * at worst 0.93 % slower (v-half-squeezed). */
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
@@ -177,10 +177,10 @@ static bool is_among(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* Half of the schedules (those of `gains` included), or all with RP_LONG, with models and platforms
- * in turn, each on half of the resources at two speeds. A factor on a resource's rate divides the
- * time by at most the factor. `gains`: schedules that must gain 5 % at least once, so that the
- * resource has an effect; NULL-terminated. */
+/* Half of the schedules (including those of `gains`), or all with RP_LONG, with models and
+ * platforms in turn, each on half of the resources at two speeds. A factor on a resource's rate
+ * divides the time by at most the factor. `gains`: schedules that must gain 5 % at least once, so
+ * that the resource has an effect; NULL-terminated. */
 static void walk_rates(const char *what, lines_fn *lines_of, const char *const *gains)
 {
     static const char *const models[] = {"qwen3-1.7b", "qwen3-8b", "llama3.1-8b-lora"};
@@ -326,8 +326,8 @@ static bool dominates(const rp_platform *b, const rp_platform *a)
     return all && alike && peers;
 }
 
-/* A server that is nowhere worse is not slower: an H200 than an H100, PCIe 4 than PCIe 3, whether
- * times are measured, moved or a roofline's. A plain run has a model per pair, RP_LONG three. */
+/* A server that is nowhere worse is not slower: an H200 than an H100, PCIe 4 than PCIe 3, with
+ * measured, moved or roofline times. A plain run has a model per pair, RP_LONG three. */
 Test(plausible, better_platforms_are_not_slower)
 {
     static const char *const models[] = {"qwen3-1.7b", "gpt-oss-20b", "qwen3-8b"};
@@ -404,9 +404,8 @@ Test(plausible, offloading_is_bound_by_links_and_host)
     cr_expect(lt(dbl, closest, 2), "%g", closest); /* 512 tokens take little other time */
 }
 
-/* Optimizer threads share the work until the DRAM is busy: up to 12 with DRAM of 60 GB/s and 5 GB/s
- * a thread. A host-bound step takes host work / threads / 5 GB/s and the time that does not
- * overlap. */
+/* Optimizer threads share the work until the DRAM is busy: up to 12 with 60 GB/s of DRAM and 5 GB/s
+ * a thread. A host-bound step takes host work / threads / 5 GB/s and the time without overlap. */
 Test(plausible, optimizer_threads_help_until_the_dram_binds)
 {
     static const uint32_t threads[] = {1, 2, 4, 8, 16, 32, 64};

@@ -499,8 +499,8 @@ static const char *all_models(void)
     return list;
 }
 
-/* Every model on every platform, on 1, 2 or all GPUs and with a length in turn, so that each number
- * meets each length. RP_LONG: all numbers and lengths. */
+/* Every model on every platform, on 1, 2 or all GPUs and with a length in turn: each number meets
+ * each length. RP_LONG: all numbers and lengths. */
 Test(roofline, every_model_runs_everywhere)
 {
     static const uint32_t lengths[] = {128, 512, 2048, 32768};

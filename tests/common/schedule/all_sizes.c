@@ -1,6 +1,6 @@
-/* Every registered schedule on 1 to 16 GPUs with 1 to 64 microbatches, where its rule allows: its
+/* Every registered schedule on 1 to 16 GPUs with 1 to 64 microbatches, as its rule allows: the
  * program passes the validator, ends, does the work once and respects the bound. properties.c tests
- * more properties on more machines. */
+ * more, on more machines. */
 #include "common/base/log.h"
 #include "tests/support/assertions.h"
 #include "tests/support/synthetic.h"

@@ -1,6 +1,6 @@
 /* Model, platform, schedule, GPUs, sequence length, partition and recompute combine freely at
  * hardware fidelity: each case of a walk, a walk per kind of GPU, runs within the roofline or is
- * refused with a reason. Other tests run each path separately. */
+ * refused with a reason. Other tests run single paths. */
 #include "common/inputs/data.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"

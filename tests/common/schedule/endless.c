@@ -132,7 +132,7 @@ Test(endless, period_of_the_slowest_rank)
 }
 
 /* Equal stages without hops: microbatch k of the stream ends after k + N - 1 times a stage's
- * forward and backward, so that a period takes M of them, from two iterations on. */
+ * forward and backward, so a period takes M of them, from two iterations on. */
 Test(endless, period_of_few_iterations)
 {
     for (uint32_t iterations = 1; iterations < 20; iterations++) {

@@ -215,7 +215,7 @@ Test(overlap, dispatch_is_that_of_a_slow_dispatcher)
 }
 
 /* With as many rounds in flight, and microbatches in each, as GPUs, every GPU keeps a round: no
- * hop, no idle time. (Early recompute may move jobs: its pre-work hides hops.) */
+ * hop, no idle time. (Early recompute may move jobs, as its pre-work hides hops.) */
 Test(overlap, a_round_per_gpu_never_idles)
 {
     rp_costs costs;

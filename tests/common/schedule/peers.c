@@ -125,8 +125,8 @@ Test(peers, unreachable_gpus_are_refused)
     rp_test_bench_fini(&b);
 }
 
-/* Two GPUs never meet on a port, and a hop of 1 ms ends before the next unit's. A SEND then equals
- * a hop of the stage engine, which has no links. */
+/* GPUs never meet on a port, and a hop of 1 ms ends before the next unit's. A SEND then equals a
+ * hop of the stage engine, which has no links. */
 Test(peers, without_contention_a_send_is_a_hop)
 {
     static const char *const schedules[] = {"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs"};
@@ -204,7 +204,7 @@ Test(peers, random_pipelines)
 }
 
 /* 50 MB over ports of 5 GB/s take 10 ms, a stage's forward 4 ms, its backward with recompute 12:
- * transfers between GPUs are the first cause; links to the host have no part. */
+ * transfers between GPUs are the first cause, links to the host none. */
 Test(peers, slow_ports_are_the_first_cause)
 {
     rp_test_bench b;

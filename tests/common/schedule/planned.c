@@ -109,7 +109,7 @@ static void compare(size_t pair, const rp_test_stage_case *c, const char *what, 
 }
 
 /* For any times and any recompute, also for stages or hops that take no time. The reference counts
- * empty cells as well, so these occur only with recompute. */
+ * empty cells too, so these occur only with recompute. */
 Test(planned, never_worse_than_fixed)
 {
     rp_random random = {20240116};

@@ -128,7 +128,7 @@ static void compare_period(const rp_random_case *c, const rp_timeline *timeline,
     cr_assert(ieee_ulp_eq(dbl, period, expected, 4), "period of %s", text);
 }
 
-/* Only the program's barrier also waits for empty ops that end after the makespan. Both are right
+/* Only the program's barrier waits for empty ops that end after the makespan. Both are right
  * (cli.md defines the makespan), so such cases run asynchronously or alone. */
 static void avoid_empty_barriers(rp_random_case *c)
 {

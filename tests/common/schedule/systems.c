@@ -147,9 +147,9 @@ static uint64_t fsdp_gathered(void)
     return 2 * sum(weights) - weights[0] - weights[LAYERS + 1];
 }
 
-/* Bytes that ZeRO-3 gathers for a backward with recompute, by DeepSpeed's rule along the layers in
- * their order of use. When a layer's forward ends, the next layers are counted until they have 1e9
- * parameters (stage3_max_reuse_distance, its default); layers met again stay
+/* Bytes that ZeRO-3 gathers for a backward with recompute, by DeepSpeed's rule in the layers' order
+ * of use: when a layer's forward ends, the next layers are counted up to 1e9 parameters
+ * (stage3_max_reuse_distance, its default); layers met again stay
  * (PartitionedParameterCoordinator.__params_to_release). */
 static uint64_t gathered_again(void)
 {
@@ -362,8 +362,8 @@ static step_times times_of(const rp_program *p, const rp_machine *on)
 }
 
 /* A step by bottleneck. Gathers run ahead of the compute, except from one direction to the other
- * and in the last microbatch's backward: there a stage's gradients are reduced before the next
- * stage is gathered. Then the last shard goes down and Adam runs. */
+ * and in the last microbatch's backward, which reduces a stage's gradients before it gathers the
+ * next stage. Then the last shard goes down and Adam runs. */
 Test(systems, fsdp_offload_step_times)
 {
     const uint32_t n = 4;

@@ -164,8 +164,8 @@ static void add_of(const char *schedule, const char *costs, int64_t makespan_ps,
     add(&run);
 }
 
-/* A row per cell: runs that do not fit are no answer, other times are another cell, the earlier of
- * two equal runs wins, older runs of a configuration do not count. */
+/* A row per cell: runs that do not fit never win, other times are another cell, the earlier of two
+ * equal runs wins, a configuration's older runs do not count. */
 Test(store_views, best_and_wins)
 {
     add_of("gpipe", "c", 500, 1, "{}");

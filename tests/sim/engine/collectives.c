@@ -1,7 +1,6 @@
-/* Collectives between servers, by ring, trees and hierarchically: closed forms of their times
- * (Thakur, Rabenseifner, Gropp 2005; Sanders, Speck, Träff 2009), alone, over an oversubscribed
- * spine and beside other traffic. Programs have an op per GPU, and a GPU that stands for all takes
- * as long. */
+/* Collectives between servers, by ring, trees and hierarchically: closed forms (Thakur,
+ * Rabenseifner, Gropp 2005; Sanders, Speck, Träff 2009), alone, over an oversubscribed spine and
+ * beside other traffic. Programs have an op per GPU; a GPU that stands for all takes as long. */
 #include "common/machine/machine.h"
 #include "sim/engine/hardware_engine.h"
 #include "tests/support/assertions.h"
@@ -201,9 +200,8 @@ static double send_s(rp_machine m, const traffic *t)
     return got;
 }
 
-/* Everybody below a leaf switch sends to the next switch, so the uplinks' total over the
- * oversubscription is the limit. It does not matter within the switch, nor on rails to the adapter
- * of the same number. */
+/* Everybody below a leaf switch sends to the next, so the uplinks' total over the oversubscription
+ * is the limit. It does not matter within the switch, nor on rails to the same adapter. */
 Test(collectives, an_oversubscribed_spine_divides_the_bandwidth)
 {
     double each = NET / OF_NODE;
@@ -229,7 +227,7 @@ Test(collectives, an_oversubscribed_spine_divides_the_bandwidth)
 }
 
 /* GPU 0 sends a boundary tensor to the next node's first GPU while the ring passes both. Each has
- * half of the shared adapters until the tensor has arrived. */
+ * half of the shared adapters until it has arrived. */
 Test(collectives, rings_share_adapters_with_boundary_tensors)
 {
     const rp_layout layout = {.data_parallel = GPUS};

@@ -197,8 +197,8 @@ Test(dispatch, nothing_runs_ahead_of_a_full_queue)
     }
 }
 
-/* A quarter of a job's cloning comes as its kernels are issued, before the next job's. With two
- * jobs on a GPU whose ops take no time, the second begins after 4/4 and 3/4 of them. */
+/* A quarter of a job's cloning comes as its kernels are issued, before the next job's. Of two jobs
+ * on a GPU whose ops take no time, the second begins after 4/4 and 3/4. */
 Test(dispatch, giving_clones_up_takes_its_time)
 {
     bench b;
@@ -301,10 +301,10 @@ static int64_t start_of(const bench *b, rp_op_kind kind, uint32_t stage, uint32_
     return b->timeline->start_ps[find(b->program, kind, stage, microbatch)];
 }
 
-/* A recompute reuses its forward's counts, so the host does not wait for it. With ops of a single
- * chunk the queue has room for a whole stage's, and the next stage's upload begins as soon as
- * memory is free: with the first recompute. The host waits for forwards, so an upload begins with
- * the last forward before it. */
+/* A recompute reuses its forward's counts, so the host does not wait for it. The queue has room for
+ * a whole stage's ops of a single chunk, so the next stage's upload begins as soon as memory is
+ * free: with the first recompute. The host waits for forwards, so an upload begins with the last
+ * forward before it. */
 Test(dispatch, recompute_does_not_wait_for_routing)
 {
     for (uint32_t routing = 0; routing < 2; routing++) {
@@ -329,7 +329,7 @@ Test(dispatch, recompute_does_not_wait_for_routing)
 }
 
 /* Nobody launches while a job is cloned: a GPU stops within an op when it has run all issued
- * chunks. GPU 0 runs the first job's op when its clone is done, as the second job's longer clone
+ * chunks. GPU 0 runs the first job's op when that clone is done, as the second job's longer clone
  * begins. */
 Test(dispatch, cloning_stops_every_gpu)
 {

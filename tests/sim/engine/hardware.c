@@ -272,8 +272,8 @@ Test(hardware, switches_at_their_extremes)
 }
 
 /* qwen3-1.7b with the published configuration on a single GPU. With links a thousand times faster,
- * a step is compute-bound and takes the sum of its compute times, to a promille. A thousand times
- * slower, it takes at least the bytes through the busier direction and little more. */
+ * a step takes the sum of its compute times, to a promille. A thousand times slower, it takes at
+ * least the bytes through the busier direction and little more. */
 static double period_s(double link_scale, rp_platform *platform, double *bytes_up,
                        double *compute_s)
 {
@@ -322,9 +322,9 @@ Test(hardware, compute_bound_and_link_bound)
 }
 
 /* Transfers take no time. A microbatch's token ids go up, and it goes through two GPUs and back
- * over the host, with seven changes of queues; it turns around in the second GPU's queue, and the
- * update comes last in the first. Microbatches on a single GPU follow each other in its queue, then
- * the update. */
+ * over the host, with seven changes of queues; it turns in the second GPU's queue, and the update
+ * comes last in the first. On a single GPU microbatches follow each other in its queue, then the
+ * update. */
 Test(hardware, starting_takes_its_time)
 {
     const int64_t gap_ps = 3000000, wake_ps = 50000000;

@@ -86,8 +86,7 @@ Test(layer_costs, chunks_of_the_loss)
 }
 
 /* Launches of experts stay for any number of tokens; those of dense layers are hidden. The table
- * has 4 sequences: fewer make a layer take longer than in proportion by the launches' share, more
- * make it take less. */
+ * has 4 sequences: in proportion, fewer take longer by the launches' share, more take less. */
 Test(layer_costs, launches_do_not_shrink)
 {
     static const struct {

@@ -253,8 +253,8 @@ Test(search, a_step_of_three_sequences)
 }
 
 /* 1F1B holds activations of as many microbatches as stages (Narayanan et al., 2019), so fewer
- * microbatches than GPUs allow longer sequences. That is for pipelines of all GPUs: copies and
- * shared layers shorten them. */
+ * microbatches than GPUs allow longer sequences in pipelines of all GPUs. Copies and shared layers
+ * shorten these. */
 Test(search, fewer_microbatches_than_gpus)
 {
     static const char *only[] = {"1f1b"};

@@ -198,8 +198,8 @@ static bool slows(const change *c)
 }
 
 /* Only constants that made the runs are set, though each may include part of another change. Runs
- * of several systems show the constants' values. No run outside the fit gets worse, unless two
- * changes had cancelled out there. */
+ * of several systems show the values. No run outside the fit gets worse, unless two changes had
+ * cancelled out. */
 static void check_fit(const truth *t, const rpsim_fit *fit, const char *what)
 {
     bool several = t->fitted == 57 || t->fitted == 61; /* a system per limit */
@@ -359,9 +359,8 @@ static bool sets_any(const rpsim_fit *fit)
     return any;
 }
 
-/* 70 billion parameters in shards on 8 GPUs of 80 GB: 16 bytes per parameter are 140 GB per GPU
- * (Rajbhandari et al., ZeRO, 2020, section 3). Such rows change nothing, whatever their values and
- * places. */
+/* 70 billion parameters in shards on 8 GPUs of 80 GB: 16 bytes each are 140 GB per GPU (Rajbhandari
+ * et al., ZeRO, 2020, section 3). Such rows change nothing, whatever their values and places. */
 #define TOO_LARGE "llama3.1-70b,4k,8,64,8,1,layer,1"
 
 Test(fit, leaves_out_what_does_not_fit)
@@ -390,8 +389,8 @@ Test(fit, leaves_out_what_does_not_fit)
     cr_expect(strstr(messages, ":1: no row to fit fits into memory") != NULL, "%s", messages);
 }
 
-/* The same configuration, once faster and once slower by a factor. Nothing is set if a run remains
- * further off than any draw of ranges.csv's. A factor of 1.05 is normal variation. */
+/* The same configuration, faster and slower by a factor. Nothing is set if a run remains further
+ * off than any draw of ranges.csv's. A factor of 1.05 is normal variation. */
 Test(fit, sets_nothing_on_runs_that_contradict_each_other)
 {
     static const char *const platforms[] = {"h100x8", "a100-80x8"};

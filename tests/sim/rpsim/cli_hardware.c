@@ -84,7 +84,7 @@ Test(cli_hardware, every_schedule)
 
 /* Two GPUs without peer links, M microbatches of 4 sequences of 2048 tokens: ids up and four
  * boundaries (activation and gradient, down and up) of 2 x 2048 bytes per token, in turn on a link
- * of 20.97 GB/s. With a single microbatch GPU 0 waits for all four boundaries. */
+ * of 20.97 GB/s. With a single microbatch GPU 0 waits for all four. */
 Test(cli_hardware, communication_of_two_gpus)
 {
     for (uint32_t m = 1; m <= 4; m *= 4) {

@@ -107,8 +107,8 @@ static double states_of(const char *model, const char *schedule, uint32_t gpus, 
 
 /* DeepSpeed 0.17.5, estimate_zero2_model_states_mem_needs: 2 P + 18 P / N, without step()'s flat
  * copy, 2 P / N. estimate_zero3_model_states_mem_needs: 18 P / N and two copies of the largest
- * layer. That steps the whole shard, and lacks 16-bit gradients and the flat copy, 2 P / N each;
- * from 1e9 parameters on sub-groups bound these: 6e9 in place of 6 P / N. */
+ * layer; it steps the whole shard, and lacks 16-bit gradients and the flat copy, 2 P / N each,
+ * which sub-groups bound from 1e9 parameters on: 6e9 in place of 6 P / N. */
 Test(memory_rows, states_are_deepspeeds_estimates_and_what_these_leave_out)
 {
     static const char *const shapes[][6] = {

@@ -1,5 +1,5 @@
 /* Numbers in every text format: a value that is too large or negative is refused with its line, or
- * read exactly. None wraps. Plain tests put each value once in each kind of place, RP_LONG in every
+ * read exactly; none wraps. Plain tests put each value once in each kind of place, RP_LONG in every
  * place. */
 #include "common/base/log.h"
 #include "common/inputs/costs.h"

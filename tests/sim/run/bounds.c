@@ -262,9 +262,8 @@ Test(bounds, a_pipeline_of_equal_layers_is_optimal)
     }
 }
 
-/* Backwards in two parts, F = I = W = 1: the last GPU begins at N - 1 at the earliest and has 3 M
- * to do; ZB-H1 needs 3 M + N - 1 (schedules.md 2). A weight part may come last, so there is no
- * drain. */
+/* Split backwards, F = I = W = 1: the last GPU begins at N - 1 at the earliest and has 3 M to do;
+ * ZB-H1 needs 3 M + N - 1 (schedules.md 2). A weight part may come last, so there is no drain. */
 Test(bounds, zero_bubble_of_equal_layers_is_optimal)
 {
     for (uint32_t n = 2; n <= 8; n++) {
@@ -282,8 +281,8 @@ Test(bounds, zero_bubble_of_equal_layers_is_optimal)
 }
 
 /* RoundPipe in a round, stages of a layer of time t, as many GPUs as microbatches, N dividing the
- * stages. GPUs are full except for a fill and a drain of a stage per place in the rotation: (M S /
- * N + N - 1) t with S = 2 L stages, exactly the area with these ramps. */
+ * stages. GPUs are full except for a fill and a drain of a stage per place: (M S / N + N - 1) t
+ * with S = 2 L stages, exactly the area with these ramps. */
 Test(bounds, roundpipe_of_equal_stages_is_optimal)
 {
     for (uint32_t n = 1; n <= 8; n++) {

@@ -1,8 +1,8 @@
 /* Closed forms of Calculon: Isaev et al., "Calculon: a Methodology and Tool for High-Level
  * Co-Design of Systems and Large Language Models", SC 2023. With p stages in v chunks and m
  * microbatches GPUs idle for (p - 1) / (m v) of their compute time. Each microbatch crosses a
- * boundary once in each direction, with b s h elements, or a t-th of these per GPU of a tensor
- * group that scatters and gathers. For sums of tensor groups and copies see layouts.c, copies.c. */
+ * boundary once in each direction, with b s h elements, or a t-th per GPU of a tensor group that
+ * scatters and gathers. Sums of tensor groups and copies: layouts.c, copies.c. */
 #include "sim/run/hardware_case.h"
 #include "tests/support/assertions.h"
 #include "tests/support/study_case.h"

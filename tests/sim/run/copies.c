@@ -63,7 +63,7 @@ static int64_t reduction_ps(double bytes, double calls, double link)
 }
 
 /* Buckets of at least `mib` fill from the head down to the table. A reduction begins when its last
- * layer's gradients are ready and the reduction before it is done. */
+ * layer's gradients are ready and the one before it is done. */
 static void expect_buckets(const reductions *r, double mib, double link)
 {
     double most = mib * (1 << 20);
@@ -141,8 +141,8 @@ Test(copies, exposed_reductions_move_with_bucket_link_and_backward)
     cr_expect(eq(i64, late.start_ps[0], late.layer_end_ps[LAYERS + 1]));
 }
 
-/* comm_exposed_ms is time without a pass of the GPU: with a single stage, the way from the last
- * pass's end to the end of all that copies do after it, including shares of weights. */
+/* comm_exposed_ms is time without a pass of the GPU: with a single stage, from the last pass's end
+ * to the end of the copies' work after it, shares of weights included. */
 Test(copies, sums_behind_the_last_backward_are_exposed)
 {
     static const char *const more[] = {"", "--zero 1", "--bucket-mb 13", "--zero 2 --bucket-mb 13",
@@ -296,8 +296,8 @@ static double most_at_a_time(const rp_test_run *run, uint32_t gpu, rp_buffer_kin
 }
 
 /* Two stages of two layers on a slow link, the second with the head. Besides the shares of four
- * copies a GPU has two units' weights, with ZeRO-2 two units' gradients. With ZeRO-3 the next
- * backward's weights follow the reduction of these. */
+ * copies a GPU has two units' weights, with ZeRO-2 two units' gradients. With ZeRO-3 their
+ * reduction precedes the next backward's weights. */
 Test(copies, whole_weights_and_gradients_come_and_go)
 {
     static const double weights[] = {0, 1, 1, 2.25};

@@ -193,8 +193,8 @@ static uint32_t bound_to(const slow *s, uint32_t q)
     return bound ? queue->gpu % s->b->machine.bound_cores : UINT32_MAX;
 }
 
-/* A core's share for each thread of a working queue. All shares rise together until a thread has a
- * core, its core is full, or all cores are. `rate` < 0: still rising. */
+/* A core's share for each thread of a working queue. All rise together until a thread has a core,
+ * its core is full, or all cores are. `rate` < 0: still rising. */
 static uint32_t share_out(const slow *s, double *rate)
 {
     uint32_t queues = s->b->program->queue_count;

@@ -127,8 +127,8 @@ Test(experts, bytes_in_memory_and_on_links)
 }
 
 /* Two microbatches on a single stage, without recompute: an all-to-all of two layers' tokens, each
- * way, after each forward and backward. On a single server each GPU sends 230 GB/s after 8.4 us and
- * a step of 3.4 us (traces/platforms/a100-80x8.yaml). */
+ * way, after each forward and backward. On a server each GPU sends 230 GB/s after 8.4 us and a step
+ * of 3.4 us (traces/platforms/a100-80x8.yaml). */
 Test(experts, tokens_take_their_time)
 {
     const char *line = "--schedule 1f1b --model tiny-moe --platform a100-80x8 --gpus 4 "

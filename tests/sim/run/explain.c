@@ -255,7 +255,7 @@ static void slow_down_each_link(rp_test_bench *b, uint32_t begin_gpu, uint32_t e
 }
 
 /* 1 GB over a link of 20 GB/s takes 50 ms, a stage's forward 4 ms. The first and last GPU have half
- * the others' traffic, so that their links are no bottleneck even when slow. */
+ * the traffic, so that their links are no bottleneck even when slow. */
 Test(explain, slow_link_of_a_pipeline)
 {
     rp_test_bench b;
@@ -366,8 +366,8 @@ Test(explain, elasticities_of_extremes)
     }
 }
 
-/* GPUs in a row and a microbatch: forwards with hops between, then backwards with hops. GPU g waits
- * for the later GPUs' forwards (4 ms), backwards (8 ms) and hops (3 ms, there and back). */
+/* GPUs in a row and a microbatch: forwards with hops, then backwards with hops. GPU g waits for the
+ * later GPUs' forwards (4 ms), backwards (8 ms) and hops (3 ms, there and back). */
 Test(explain, elasticities_at_stage_fidelity)
 {
     rp_test_bench b;

@@ -2,7 +2,7 @@
  * (Hu et al., LoRA, 2021, section 4.2: "we do not need to store the optimizer states for the frozen
  * parameters"; peft loads a base in the run's type).
  * For every schedule, type and sharing of copies a frozen base adds to a GPU at most its stages or
- * share, and the weights that it gathers or uploads at a time. */
+ * share, and the weights gathered or uploaded at a time. */
 #include "common/lower/lower.h"
 #include "common/schedule/build.h"
 #include "sim/engine/hardware_engine.h"

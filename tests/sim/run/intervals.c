@@ -71,7 +71,7 @@ static const rpsim_input *input_of(const rpsim_intervals *i, rpsim_input_id id)
 }
 
 /* A GPU without transfers: the period is L layers + head + Adam, and each input has a share. An
- * input at its end changes only its own share of the time. */
+ * input at its end changes only its share of the time. */
 Test(intervals, alone_is_a_closed_form)
 {
     bench b;

@@ -376,7 +376,7 @@ Test(layouts, all_schedules_say_what_they_cannot)
 
 /* A single stage over all GPUs is tensor parallelism with microbatches written as a slice per GPU,
  * with and without latencies of collectives, in one server and in two. Only the step differs: every
- * GPU steps the norms, 7/8 of which megatron-tp has on other GPUs, and pads its part of both tables
+ * GPU steps the norms, 7/8 of which megatron-tp has elsewhere, and pads its part of both tables
  * from 128256 / 8 rows to 126 x 128. */
 Test(layouts, one_stage_is_tensor_parallelism)
 {
@@ -461,7 +461,7 @@ Test(layouts, volumes_of_every_pipeline)
 
 /* Two servers of eight GPUs, tensor groups of 8 and pipelines of two places. Groups of neighbours
  * stay in a server, 230 GB/s each. Groups of every second GPU span both; the first to reduce has
- * all their 185 GB/s (traces/platforms/a100-80x8.yaml). A ring enters and leaves a server once. */
+ * the full 185 GB/s (traces/platforms/a100-80x8.yaml). A ring enters and leaves a server once. */
 Test(layouts, placement_decides_which_links_a_group_has)
 {
     static const struct {

@@ -105,8 +105,8 @@ Test(library_memory, splits_and_joins)
     cr_expect(eq(u64, a.flushes, 0));
 }
 
-/* A free end grows by the missing pages, which a segment of fixed size could not: n requests, each
- * a page larger, need only the last request's pages. */
+/* A free end grows by the missing pages, which fixed segments could not: n requests, each a page
+ * larger, need only the last request's pages. */
 Test(library_memory, grows_at_the_end)
 {
     rpsim_allocator a = make(UNLIMITED);

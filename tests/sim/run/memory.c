@@ -157,9 +157,9 @@ static bool lives(const rp_timeline *timeline, const rp_buffer *buffer, int64_t 
            timeline->end_ps[buffer->free_op] > time_ps;
 }
 
-/* 1F1B without recompute: rank r of P always holds its layers' weights, gradients and optimizer,
- * and at most the tapes of P - r microbatches (the schedule's published property), plus a tape per
- * deferred weight part. */
+/* 1F1B without recompute: rank r of P always holds its layers' weights, gradients and optimizer, at
+ * most the tapes of P - r microbatches (the schedule's published property), and a tape per deferred
+ * weight part. */
 static void check_resident(const rp_schedule_type *type, bool asynchronous,
                            const uint32_t versions[GPUS], uint32_t deferred)
 {

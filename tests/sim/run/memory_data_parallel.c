@@ -197,7 +197,7 @@ Test(memory_sharded, zero2)
 }
 
 /* Stage grain: with three stages of two layers only stage inputs wait, and a backward has both
- * layers' tapes. At layer grain the cut into stages does not matter. */
+ * layers' tapes. For layer grain the cut does not matter. */
 Test(memory_sharded, grain)
 {
     fixture f = make();
@@ -333,7 +333,7 @@ Test(memory_sharded, fsdp_offload)
     cr_expect(eq(u64, peak(&f, "fsdp-offload"), root + HEAD_PEAK));
 }
 
-/* Without activations the peak is in the last unit's backward: whole weights and gradients of root
+/* Without activations the last unit's backward has the peak: whole weights and gradients of root
  * unit and layer, and shards of all other layers' gradients. With two microbatches all layers'
  * gradients wait for the second. */
 Test(memory_sharded, fsdp_gradients)

@@ -37,8 +37,8 @@ static int64_t distance(int64_t a, int64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* At the sizes of its measurement a table stays, except for a picosecond and the loss, whose two
- * chunks of 4096 tokens move 10 V h + 20 t h bytes (sim/model.md section 2). */
+/* At its measured sizes a table stays, except for a picosecond and the loss, whose two chunks of
+ * 4096 tokens move 10 V h + 20 t h bytes (sim/model.md section 2). */
 Test(run_plan, the_tables_own_sizes_change_nothing)
 {
     rp_costs run;
