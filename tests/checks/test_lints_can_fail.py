@@ -141,7 +141,12 @@ RUNS = [
         ("#ifdef of CUDA", "exec/zz_weave.c", "#ifdef RP_CUDA\n#endif"),
         ("#if of a program", "sim/zz_weave.c", "#if defined(RP_SIM)\n#endif"),
         ("#if 0", "common/zz_weave.c", "#if 0\n#endif"),
-        ("a comment that opens with What", "exec/zz_prose.c", "/* What is done. */"),
+    ]),
+    ("format", [("a blank too many", "exec/zz_form.c", "int zz_x  = 3;")]),
+    ("prose", [
+        *((f"too many: {word}", "exec/zz_prose.c", f"/* {word} */" * 2000, f"zz_prose{number}.c: ") for number, word in (
+            ("", "what"), ("2", "ones"), ("3", "where"), ("4", "Of it"))),
+        ("too many words", "docs/zz-words.md", "word " * 60001, "<- at most 60000"),
     ]),
     ("published", [(f"a published makespan in {file}", file, text) for file, text in (
         ("sim/zz_result.c", f"static double x = {MAKESPAN};"),
@@ -237,7 +242,7 @@ def written(tree, rows):
         assert path.exists() == callable(content), f"{name} exists already: choose another name"
         before[path] = path.read_text() if callable(content) else None
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content(before[path]) if callable(content) else content + "\n")
+        path.write_text(content(before[path]) if callable(content) else content.rstrip("\n") + "\n")
     try:
         yield [str(path.relative_to(tree)) for path in before]
     finally:
@@ -267,3 +272,20 @@ def test_violations(tree, lint, rows):
     for file, (what, _, _, *needles) in zip(files, rows):
         for needle in (needles or [f"{file}:"]) if what else []:
             assert needle in done.said, f"{what}: no {needle!r} in {done}"
+
+
+def test_subjects(tmp_path, source):
+    """A history that begins with the lint: later subjects count."""
+    def commit(subject):
+        ran("git", *"-c user.name=x -c user.email=x@localhost commit -q --allow-empty -m".split(), subject, cwd=tmp_path)
+
+    (tmp_path / "tests/lint").mkdir(parents=True)
+    lint = shutil.copy(source / "tests/lint/subjects.py", tmp_path / "tests/lint")
+    ran("git init -q", cwd=tmp_path)
+    ran("git add .", cwd=tmp_path)
+    commit("Anything; before.")
+    commit("sim/run: count hops once")
+    ran(sys.executable, lint, tmp_path)
+    for subject in ("Count hops once", "sim: count; hops", "sim: count hops.", "sim: " + "x" * 80):
+        commit(subject)
+        assert subject in ran(sys.executable, lint, tmp_path, status=1).out

@@ -72,7 +72,4 @@ awk '
 # Braces: after the parenthesis of if, for and while, and after else and do, a brace follows (for
 # the while of do-while a semicolon).
 awk -f "$lint_root_of_script/braces.awk" "$lint_work/bare" | lint_report "always braces"
-mapfile -t prose < <(lint_files "c h cu cuh" common sim exec experiments tests)
-{ grep -nE '(/\*\*?<?|//) *(What|Whether|Who|How) ' "${prose[@]}" /dev/null || true; } |
-    lint_report "a comment opens with its noun"
 lint_end
