@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # resources.sh OBJECT COMPILER...: compiles as the command says and keeps what ptxas tells of each kernel (registers,
-# shared memory, stack, spills) beside the object, for tests/checks/cuda_resources.sh. Everything else that the compiler
+# shared memory, stack, spills) beside the object, for tests/checks/test_cuda_resources.py. Everything else that the compiler
 # says goes where it would have gone.
 object=$1
 shift
