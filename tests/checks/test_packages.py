@@ -15,7 +15,7 @@ from conftest import BUILD, LONG, SOURCE, ran
 from lib.installed import install, naming, run_programs
 
 LIBRARIES = "libc6 libyaml libjansson libsqlite3 libgsl zlib1g openblas".split()
-# Of the package of 0.2, which had another name and other folders.
+# Files of the 0.2 package, which had another name and other folders.
 OLD_FILES = "bin/rpsim share/roundpipe/data lib/libroundpipe.so.0 lib/python3/dist-packages/roundpipe/__init__.py"
 OLD_FIELDS = "Package: roundpipe\nVersion: 0.2.0\nArchitecture: all\nMaintainer: x <x@localhost>\nDescription: old\n"
 

@@ -82,7 +82,7 @@ def main(root, show_files):
         rate = 1000 * hits[habit].total() / max(words, 1)
         high = report(habit, f"{rate:.2f} per 1,000 words of comments", rate > most, most)
         failed |= high
-        for name, count in hits[habit].most_common(20 if show_files or high else 0):
+        for name, count in (+hits[habit]).most_common(20 if show_files or high else 0):
             print(f"   {name}: {count}")
     return int(failed)
 

@@ -197,8 +197,8 @@ Test(dispatch, nothing_runs_ahead_of_a_full_queue)
     }
 }
 
-/* A quarter of a job's cloning comes as its kernels are issued, before the next job's. Of two jobs
- * on a GPU whose ops take no time, the second begins after 4/4 and 3/4. */
+/* A quarter of a job's cloning comes as its kernels are issued, before the next job's. With two
+ * jobs on a GPU whose ops take no time, the second begins after 4/4 and 3/4. */
 Test(dispatch, giving_clones_up_takes_its_time)
 {
     bench b;
