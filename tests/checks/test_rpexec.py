@@ -237,7 +237,7 @@ def test_checkpoints_open():
 
 def test_run_that_is_done():
     """It stays as it is and says so. It refuses outputs that it cannot give, and writes nothing."""
-    train = "--gpus 2 --microbatches 2 --seq-len 16 --data text --steps 40 --save-every 3 --optimizer async --save parts"
+    train = "--gpus 2 --microbatches 2 --seq-len 16 --data text --steps 40 --save parts --save-every 3 --optimizer async"
     rpexec(train, out="tokens/s")
     rpexec(f"{train} --resume", out="0 tokens/s", err="is of step 40, and no step is left")
     for option in ("--check", "--program-out none", "--timeline-out none", "--trace-out none", "--gantt-out none.svg",
@@ -258,7 +258,7 @@ def test_signal():
         return {path.name for path in Path("ended").rglob("*") if path.is_file()}
 
     Path("ended").mkdir()
-    options = "--record ended/record --loss-out ended/l.csv --trace-out ended/t.json --steps 100000 --gpus 1 --seq-len 8"
+    options = "--steps 100000 --gpus 1 --seq-len 8 --record ended/record --loss-out ended/l.csv --trace-out ended/t.json"
     with subprocess.Popen([program("rpexec"), *options.split()], stdout=subprocess.DEVNULL) as run:
         while run.poll() is None and not (os.path.isdir("ended/record") and files()):
             time.sleep(0.05)
