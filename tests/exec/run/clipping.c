@@ -1,5 +1,5 @@
 /* Clipping by the norm of all gradients: the norm is the same, bit for bit, wherever gradients are
- * stored, and the steps are those of plain loops (executor.md 1.8). tests/checks/recipes.sh
+ * stored, and the steps are those of plain loops (executor.md 1.8). tests/checks/test_recipes.py
  * compares with PyTorch's numbers. */
 #include "common/base/log.h"
 #include "exec/plan/plan.h"

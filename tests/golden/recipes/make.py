@@ -20,7 +20,7 @@ from transformers import (AutoModelForCausalLM, get_constant_schedule_with_warmu
 
 MODEL = pathlib.Path(__file__).resolve().parent.parent / "families" / "qwen2"
 SEQUENCES, EVALUATED, LENGTH, STEPS, EVERY = 8, 5, 17, 50, 10
-# Options of rpexec: tests/checks/recipes.sh has the same.
+# Options of rpexec: tests/checks/test_recipes.py has the same.
 RECIPES = {
     "linear": dict(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, decay=0.1, of_all=False, clip=0.9,
                    course=lambda o: get_linear_schedule_with_warmup(o, 7, STEPS)),
