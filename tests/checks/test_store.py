@@ -250,3 +250,12 @@ def test_order_of_runs(work, run):
     for view in ("best", "wins", "error_per_cell", "failures"):
         up, down = (run(f"rpsweep export {view} --db {name}.db").out for name in ("up", "down"))
         assert re.sub("(?m)^[0-9]*,", "", up) == re.sub("(?m)^[0-9]*,", "", down), view
+
+
+def test_documented_queries(run, source):
+    """The queries of common/store/README.md run, each in a copy."""
+    run(GPIPE + " --db-ops --db runs.db")
+    queries = re.findall(r"(?ms)^```sql\n(.*?)^```", (source / "common/store/README.md").read_text())
+    assert len(queries) >= 5
+    for query in queries:
+        ask(shutil.copy("runs.db", "copy.db"), query)
