@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# resources.sh OBJECT COMPILER...: compiles as the command says and keeps what ptxas tells of each kernel (registers,
-# shared memory, stack, spills) beside the object, for tests/checks/test_cuda_resources.py. Everything else that the compiler
-# says goes where it would have gone.
+# resources.sh OBJECT COMPILER...: runs the compiler, and keeps each kernel's registers, shared memory, stack and spills,
+# as ptxas says, beside the object for tests/checks/test_cuda_resources.py. Other messages stay on stderr.
 object=$1
 shift
 status=0

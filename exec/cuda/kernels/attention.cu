@@ -1,9 +1,9 @@
 /* Causal grouped-query attention without tensor cores, for every type and head size: a warp per
- * row, one key (or query) after the other. The reference for the fast kernels, and what fp32 uses.
+ * row goes over keys (or queries) singly. fp32 uses it, and the fast kernels are compared with it.
  */
 #include "exec/cuda/kernels/device.cuh"
 
-enum { BLOCK = 128, MOST_COLUMNS = 8 /* a lane's columns of a head: head_dim 256 at most */ };
+enum { BLOCK = 128, MOST_COLUMNS = 8 /* columns of a lane: head_dim is 256 at most */ };
 
 /* A lane's columns of a row. */
 template <typename T>
@@ -50,9 +50,9 @@ __device__ inline void blend(float into[MOST_COLUMNS], float shrink, const float
 
 /* The row of this warp: a head of a token. */
 struct place {
-    uint32_t token; /* within its sequence */
+    uint32_t token; /* in its sequence */
     uint32_t head;
-    uint64_t first; /* token of the sequence */
+    uint64_t first; /* the sequence's first token */
     bool any;
 };
 
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* A warp per row, N neighbouring values a lane. With `logsumexp` both are stored by head, as
- * rpexec_cuda_attention_by_head says; without, the sums are [token, head]. */
+/* A warp per row, N neighbouring values per lane. With `logsumexp` stores both as
+ * rpexec_cuda_attention_by_head does, else the sums as [token, head]. */
 template <typename T, int N>
 __global__ void __launch_bounds__(BLOCK)
     attention_sums(uint64_t rows, uint32_t heads, uint32_t head_dim, const T *o, const T *d_o,
@@ -163,9 +163,9 @@ __global__ void __launch_bounds__(BLOCK)
     store_row(sum, h, dq + row * h);
 }
 
-/* A key's gradients: from the query heads of its group, ascending, and the queries that see it.
- * Five blocks at a time leave registers for four rows; left to itself the compiler spills for a
- * sixth on sm_120. */
+/* Gradients of a key and its value, from the queries that see it in the group's heads, ascending.
+ * Five blocks at a time leave registers for four rows; for a sixth the compiler would spill on
+ * sm_120. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK, 5)
     attention_dkv(rpexec_attention_sizes s, float scale, const T *q, const T *k, const T *v,
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(BLOCK, 5)
     store_row(to_value, h, dv + row * h);
 }
 
-/* A warp per row; logf and expf as attention has them. */
+/* A warp per row, with the logf and expf of attention. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     join_sinks(uint64_t rows, uint32_t heads, uint32_t head_dim, const T *sinks, T *o,
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(BLOCK)
         float most = fmaxf(keys, sink);
         float all = most + logf(expf(keys - most) + expf(sink - most));
         float share = expf(keys - all);
-        __syncwarp(); /* every lane has read the keys' logarithm */
+        __syncwarp(); /* every lane has read `keys` */
         for (uint32_t i = lane; i < head_dim; i += 32) {
             T *at = o + row * head_dim + i;
             narrow(widen(*at) * share, at);
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Gradients of sinks by row. */
+/* Gradients of sinks for each row. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     sink_slopes(uint64_t rows, uint32_t heads, uint32_t head_dim, const T *sinks, const T *o,
@@ -278,7 +278,7 @@ extern "C" cudaError_t rpexec_cuda_sinks_weight(const rpexec_cuda_target *target
                                                        sums + tokens * heads, wide, dsinks);
 }
 
-/* Blocks of a warp per row; more than a grid can have are refused by the launch. */
+/* Blocks with a warp per row; a launch refuses more than a grid can have. */
 static dim3 warps_for(const rpexec_attention_sizes *s, uint32_t heads)
 {
     uint64_t rows = (uint64_t)s->sequences * s->seq_len * heads;

@@ -1,16 +1,15 @@
-/* Forward of causal grouped-query attention on tensor cores: a block has 64 queries of a head, each
- * warp 16 of them, kept in registers; keys and values go by in blocks of 64, and the
- * softmax is kept up as they do (online softmax). Values arrive while scores are computed, the next
- * keys while values are added up. Weights are rounded to 16 bits for their product with the values,
- * their sum is of unrounded ones. */
+/* Forward of causal grouped-query attention on tensor cores: a block has 64 queries of a head, and
+ * each warp keeps 16 of them in registers while keys and values go by in blocks of 64 (online
+ * softmax). Values arrive while scores are computed, the next keys while values are added up.
+ * Weights are rounded to 16 bits for their product with the values, but not for their sum. */
 #include "exec/cuda/kernels/attention_half.cuh"
 
 enum { QUERIES = 64, KEYS = 64, BLOCK = 128 };
 
-/* State that a lane keeps of its two rows: lane / 4 and eight below. */
+/* A lane's two rows: lane / 4, and eight below. */
 struct softmax_rows {
-    float most[2]; /* of the scores, not scaled */
-    float sum[2];  /* of this lane's columns only */
+    float most[2]; /* largest score, not scaled */
+    float sum[2];  /* of this lane's columns */
 };
 
 /* The scores of a block of keys become weights; `out` shrinks to the new maximum. */
@@ -27,7 +26,7 @@ __device__ inline void join_block(float scores[KEYS / 8][4], float scale_log2, s
         }
         now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 1));
         now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 2));
-        float base = now == -INFINITY ? 0.0f : now * scale_log2; /* the row sees no key yet */
+        float base = now == -INFINITY ? 0.0f : now * scale_log2; /* no key seen yet */
         float shrink = power_of_two(rows->most[half] * scale_log2 - base);
         float sum = 0;
 #pragma unroll
@@ -91,13 +90,13 @@ __global__ void __launch_bounds__(BLOCK)
     for (; key < end; key += KEYS) {
         float scores[KEYS / 8][4] = {};
         copies_wait<0>();
-        /* the keys are there, and nobody reads the values before any more */
+        /* the keys have arrived, and all warps have read the values before */
         MUTATE(values_overwritten, __syncthreads(), );
         fetch<KEYS, HEAD, BLOCK>(v + h.kv_at, h.kv_pitch, key, end, 0, HEAD, true, values);
         copies_commit();
         multiply_lines<HEAD, KEYS>(queries, keys, scores);
         copies_wait<0>();
-        __syncthreads(); /* the values are there, and nobody reads these keys any more */
+        __syncthreads(); /* the values have arrived, and all have read the keys */
         if (key + KEYS < end) {
             fetch<KEYS, HEAD, BLOCK>(k + h.kv_at, h.kv_pitch, key + KEYS, end, 0, HEAD, true, keys);
         }

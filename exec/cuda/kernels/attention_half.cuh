@@ -1,18 +1,18 @@
-/** @file attention_half.cuh  What the tensor-core kernels of attention share. */
+/** @file attention_half.cuh  Shared by the tensor-core kernels of attention. */
 #pragma once
 
 #include "exec/cuda/kernels/tensor_core.cuh"
 
-/** One head of one sequence, as a block sees it. */
+/** A head of a sequence, as a block sees it. */
 template <typename T> struct head_view {
     uint32_t seq_len;
     uint32_t window;
-    uint64_t q_pitch;  /* values from a token's query to the next token's */
+    uint64_t q_pitch;  /* values between the queries of successive tokens */
     uint64_t kv_pitch; /* of keys and values */
-    uint64_t q_at;     /* of the sequence's first token in q, o and their gradients */
+    uint64_t q_at;     /* first token in q, o and their gradients */
     uint64_t kv_at;
-    uint64_t row_at;     /* in the forward's logsumexp, whose tokens are `heads` apart */
-    uint64_t by_head_at; /* where a head's tokens follow one another */
+    uint64_t row_at;     /* in the forward's logsumexp: tokens are `heads` apart */
+    uint64_t by_head_at; /* in floats [heads][tokens] */
     uint32_t heads;
 };
 
@@ -35,14 +35,14 @@ __device__ inline head_view<T> view_of(const rpexec_attention_sizes &s, uint32_t
     return h;
 }
 
-/** True where a query of the sequence sees a key. */
+/** True if a query of the sequence sees a key. */
 template <typename T>
 __device__ inline bool sees(const head_view<T> &h, uint32_t query, uint32_t key)
 {
     return query < h.seq_len && key <= query && (h.window == 0 || query - key < h.window);
 }
 
-/** True where all queries of [query, query + queries) see all keys of [key, key + keys). */
+/** True if all queries of [query, query + queries) see all keys of [key, key + keys). */
 template <typename T>
 __device__ inline bool sees_all(const head_view<T> &h, uint32_t query, uint32_t queries,
                                 uint32_t key, uint32_t keys)
@@ -51,7 +51,7 @@ __device__ inline bool sees_all(const head_view<T> &h, uint32_t query, uint32_t 
            (h.window == 0 || query + queries - MUTATE(last_key_of_window, 1, 2) - key < h.window);
 }
 
-/** The first key, rounded down to whole blocks, that a query sees. */
+/** The first key that a query sees, rounded down to whole blocks. */
 template <typename T>
 __device__ inline uint32_t first_key(const head_view<T> &h, uint32_t query, uint32_t block)
 {
@@ -60,7 +60,7 @@ __device__ inline uint32_t first_key(const head_view<T> &h, uint32_t query, uint
                : (query + MUTATE(first_key_of_window, 1, 2) - h.window) / block * block;
 }
 
-/** A warp's 16 lines of a tile from `row` on, as operands of products along the lines. */
+/** A warp's 16 lines from `row` on, as operands of products along the lines. */
 template <int HEAD, typename T>
 __device__ inline void keep_lines(const T *tile, uint32_t row, uint32_t lines[HEAD / 16][4])
 {
@@ -105,7 +105,7 @@ __device__ inline void multiply_weights(const float weights[ROWS / 8][4], const 
     }
 }
 
-/** Stores a warp's 16 x HEAD, times the factor of each half, as rows [row, end) of a tensor. */
+/** Stores 16 x HEAD, times each half's factor, as rows [row, end) of a tensor. */
 template <int HEAD, typename T>
 __device__ inline void store_lines(const float sum[HEAD / 8][4], const float factor[2],
                                    uint32_t row, uint32_t end, uint64_t pitch, T *to)
@@ -126,7 +126,7 @@ __device__ inline void store_lines(const float sum[HEAD / 8][4], const float fac
     }
 }
 
-/** True of sizes that these kernels are for: scores with a cap would take too many registers. */
+/** True if these kernels take the sizes; a cap would need too many registers. */
 static inline bool are_computed(const rpexec_attention_sizes *s)
 {
     return (s->head_dim == 64 || s->head_dim == 128) && s->cap == 0;

@@ -1,28 +1,28 @@
-/* Backward of causal grouped-query attention on tensor cores. Two kernels, each of which adds up in
- * registers and in a fixed order, so that no atomics are needed: one has a block of keys and goes
- * over the queries that see them (dk, dv), one a block of queries and goes over their keys (dq).
- * Scores are computed in both: 7 products instead of 5. Products with weights take them rounded to
- * 16 bits. A warp's 16 rows of what stays are kept in registers, so that shared memory is for what
- * goes by alone and two blocks fit where a multiprocessor has 100 KiB of it. */
+/* Backward of causal grouped-query attention on tensor cores. Two kernels add up in registers in a
+ * fixed order, without atomics: attention_keys has a block of keys and goes over the queries that
+ * see them (dk, dv), attention_queries has a block of queries and goes over their keys (dq). Both
+ * compute the scores: 7 products instead of 5. Products take weights rounded to 16 bits. Warps keep
+ * their 16 rows of the block in registers. Shared memory has only the tiles that go by, so that two
+ * blocks fit into the 100 KiB of some multiprocessors. */
 #include "exec/cuda/kernels/attention_half.cuh"
 
-enum { ROWS = 64, BLOCK = 128, LINES = 32 /* of the tiles that go by */ };
+enum { ROWS = 64, BLOCK = 128, LINES = 32 /* of a tile that goes by */ };
 
-/** Two stages of two tiles that go by, before the loop the two that stay; then what goes by of
- * logsumexp and sums. */
+/** Shared memory: two stages of two tiles that go by (before the loop the two that stay), then the
+ * stages' logsumexp and sums. */
 template <int HEAD> struct passing {
     static constexpr int tile = LINES * tile_pitch<HEAD>::values;
     static constexpr size_t bytes = (size_t)4 * tile * 2 + 4 * LINES * sizeof(float);
 };
 static_assert(2 * ROWS == 4 * LINES, "the tiles that stay fit where those go by");
 
-/** Floats of each query, [heads][tokens]: logsumexp times log2(e), and sums of d_o o. */
+/** [heads][tokens]: logsumexp times log2(e), and sums of d_o o. */
 struct by_head {
     const float *logsumexp;
     const float *sums;
 };
 
-/* Begins to copy 64 lines of a and b, and has their fragments when it returns: `tiles` are free. */
+/* Reads fragments of 64 lines of a and b by way of `tiles`, which are free again afterwards. */
 template <int HEAD, typename T>
 __device__ inline void keep_tiles(const T *a, const T *b, uint64_t pitch, uint32_t line,
                                   uint32_t end, T *tiles, uint32_t kept_a[HEAD / 16][4],
@@ -39,7 +39,7 @@ __device__ inline void keep_tiles(const T *a, const T *b, uint64_t pitch, uint32
     MUTATE(kept_tiles_overwritten, __syncthreads(), );
 }
 
-/* Begins to copy a block of queries of a head, their gradients, and their floats. */
+/* Begins to copy a block of queries, their gradients, and their floats. */
 template <int HEAD, typename T>
 __device__ inline void fetch_queries(const head_view<T> &h, uint32_t query, const T *q,
                                      const T *d_o, by_head rows, T *tiles, float *floats)
@@ -55,7 +55,7 @@ __device__ inline void fetch_queries(const head_view<T> &h, uint32_t query, cons
     }
 }
 
-/* Rows of a warp's results are keys, columns are queries: p become weights, dp become ds. */
+/* Rows are keys, columns queries: p becomes weights, dp becomes ds. */
 template <typename T>
 __device__ inline void weights_of_keys(const head_view<T> &h, float scale, uint32_t key,
                                        uint32_t query, const float *floats, float p[LINES / 8][4],
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(BLOCK)
     float *floats = wide<float>(stages + 4 * TILE);
     uint32_t key = blockIdx.x * ROWS;
     uint32_t key_end = key + ROWS < s.seq_len ? key + ROWS : s.seq_len;
-    uint32_t row = key + threadIdx.x / 32 * 16; /* the warp's first key */
+    uint32_t row = key + threadIdx.x / 32 * 16; /* of the warp */
     uint32_t end = s.window == 0 || s.seq_len - key_end < s.window
                        ? s.seq_len
                        : key_end + s.window - MUTATE(last_query_of_window, 1, 2);
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(BLOCK)
     keep_tiles<HEAD>(k + h.kv_at, v + h.kv_at, h.kv_pitch, key, key_end, stages, keys, values);
     fetch_queries<HEAD>(h, query, q, d_o, rows, stages, floats);
     copies_commit();
-    /* The blocks of the group's first head, of its second, ... */
+    /* Over the group's heads, and the blocks of each. */
     for (uint32_t stage = 0; head < (blockIdx.y + 1) * group; stage ^= 1) {
         T *queries = stages + stage * 2 * TILE;
         T *gradients = queries + TILE;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(BLOCK)
     store_lines<HEAD>(to_values, one, row, key_end, h.kv_pitch, dv + h.kv_at);
 }
 
-/* Rows of a warp's results are queries, columns are keys: dp becomes ds. */
+/* Rows are queries, columns keys: dp becomes ds. */
 template <typename T>
 __device__ inline void slopes_of_queries(const head_view<T> &h, float scale, uint32_t query,
                                          uint32_t key, const float l[2], const float sum[2],
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(BLOCK)
     uint32_t lane = threadIdx.x % 32;
     uint32_t first = (gridDim.x - 1 - blockIdx.x) * ROWS;
     uint32_t end = first + ROWS < s.seq_len ? first + ROWS : s.seq_len;
-    uint32_t row = first + threadIdx.x / 32 * 16; /* the warp's first query */
+    uint32_t row = first + threadIdx.x / 32 * 16; /* of the warp */
     uint32_t begin = first_key(h, first, LINES);
     uint32_t queries[HEAD / 16][4], gradients[HEAD / 16][4];
     float to_queries[HEAD / 8][4] = {};

@@ -1,4 +1,4 @@
-/** @file device.cuh  What the kernels share: packs of values, sums over threads, grids. */
+/** @file device.cuh  Shared by the kernels: packs of values, sums over threads, grids. */
 #pragma once
 
 #include "exec/cuda/kernels/kernels.h"
@@ -9,7 +9,7 @@
 /** log2(e): exponentials are powers of two. */
 #define RPEXEC_LOG2_E 1.44269504088896341f
 
-/** Values of 16 bytes. */
+/** Values in 16 bytes. */
 template <typename T> struct per_pack {
     static constexpr int count = 16 / (int)sizeof(T);
 };
@@ -24,15 +24,15 @@ __device__ inline float capped(float x, float cap)
     return cap > 0.0f ? MUTATE(caps_that_cut, cap * tanhf(x / cap), fminf(x, cap)) : x;
 }
 
-/** Its derivative where the capped value is y. */
+/** The derivative of capped at a result y. */
 __device__ inline float slope_of_cap(float y, float cap)
 {
     return cap > 0.0f ? 1.0f - y / cap * (y / cap) : 1.0f;
 }
 
 /**
- * N values of which `left` exist, in fp32; the others are 0. The order of what follows is the same
- * whether or not the address allows one access (`whole`).
+ * Reads N values as fp32; those beyond `left` are 0. With `whole` the address allows a single
+ * access, which changes no order of sums.
  */
 template <int N, typename T>
 __device__ inline void load(const T *from, uint64_t left, bool whole, float to[N])
@@ -91,8 +91,8 @@ __device__ inline float warp_most(float x)
 }
 
 /**
- * The sum over THREADS consecutive threads: a warp, or the whole block, whose `parts` (one per
- * warp, shared) are free again when it returns.
+ * The sum over THREADS consecutive threads: a warp, or the whole block. `parts` is shared memory
+ * for a value per warp, free again afterwards.
  */
 template <int THREADS, typename F> __device__ inline F group_sum(F x, F *parts)
 {
@@ -125,7 +125,7 @@ template <typename... P> static bool aligned(size_t bytes, const P *...pointers)
     return ((reinterpret_cast<uintptr_t>(pointers) | ... | 0) % bytes) == 0;
 }
 
-/** Blocks of a loop over `items`, `per_block` at a time: what the multiprocessors hold. */
+/** Blocks of a loop over `items`, `per_block` at a time; at most 8 per multiprocessor. */
 static inline uint32_t blocks_for(const rpexec_cuda_target *target, uint64_t items,
                                   uint64_t per_block)
 {
@@ -134,7 +134,7 @@ static inline uint32_t blocks_for(const rpexec_cuda_target *target, uint64_t ite
     return (uint32_t)(needed < most ? needed : most);
 }
 
-/** Calls f with a value of the target's storage type. */
+/** Calls f with a value of the storage type. */
 template <typename F> cudaError_t for_type(const rpexec_cuda_target *target, F f)
 {
     switch (target->dtype) {

@@ -1,11 +1,11 @@
-/* Mixture of experts: routing, gathering, and what is done with gathered rows. The probabilities
- * and so the choice of experts have the bits of the host backend, given the same logits: a choice
- * that a rounding turns over would be another model. */
+/* Mixture of experts: routing, gathering, and operators on gathered rows. From the same logits come
+ * the host backend's bits of probabilities, and so its choice of experts: another choice, by a
+ * rounding, would be another model. */
 #include "exec/cuda/kernels/device.cuh"
 
 enum { BLOCK = 256, ROUTE_BLOCK = 128, ROW_BLOCK = 128 };
 
-/* rpexec_exp of exec/host/lane.h, operation by operation. */
+/* exec/host/lane.h's rpexec_exp, operation by operation. */
 __device__ inline float host_exp(float x)
 {
     const float shift = 12582912.0f;
@@ -25,7 +25,7 @@ __device__ inline float host_exp(float x)
     return x < -87.0f ? 0.0f : times(p, power);
 }
 
-/* The softmax of a token's logits into p (shared), its sum in the host's order. */
+/* The softmax of a token's logits into p (shared), summed in the host's order. */
 template <typename T> __device__ inline void softmax(uint32_t experts, const T *logits, float *p)
 {
     uint32_t lane = threadIdx.x % 32;
@@ -49,14 +49,14 @@ template <typename T> __device__ inline void softmax(uint32_t experts, const T *
     __syncwarp();
 }
 
-/* True where expert e of probability p comes before expert f of probability q. */
+/* True if expert e with probability p comes before expert f with probability q. */
 __device__ inline bool before(float p, uint32_t e, float q, uint32_t f)
 {
     return p > q || (p == q && e < f);
 }
 
-/* The expert after `last` (experts: the first one) by falling probability, then by number; NaN is
- * never chosen so. The whole warp gets it; `experts` where there is none. */
+/* The expert after `last` (`experts`: the first expert) by falling probability, then by number, in
+ * all lanes; `experts` if none is left. Skips NaN. */
 __device__ inline uint32_t next_best(uint32_t experts, const float *p, uint32_t last)
 {
     uint32_t best = experts;
@@ -75,7 +75,7 @@ __device__ inline uint32_t next_best(uint32_t experts, const float *p, uint32_t 
     return best;
 }
 
-/* The lowest expert that is not among the first `count` of `chosen`. */
+/* The lowest expert not among the first `count` of `chosen`. */
 __device__ inline uint32_t first_left(const uint32_t *chosen, uint32_t count)
 {
     for (uint32_t e = 0;; e++) {
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(ROUTE_BLOCK) choose(rpexec_routing r, const T 
         }
         for (uint32_t j = 0; j < r.active; j++) {
             uint32_t best = next_best(r.experts, p, last);
-            if (best == r.experts) { /* NaN: indices must stay valid */
+            if (best == r.experts) { /* NaN: indices stay valid */
                 best = first_left(chosen, j);
             }
             if (lane == 0) {
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(BLOCK) count_rows(rpexec_routing r)
     }
 }
 
-/* One warp, 32 experts at a time: one after the other would wait for memory each time. */
+/* A warp takes 32 experts at a time, and waits for memory once. */
 __global__ void __launch_bounds__(32) add_counts(rpexec_routing r)
 {
     uint32_t before = 0;
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(32) add_counts(rpexec_routing r)
     }
 }
 
-/* Each thread a run of the entries: how many are the expert's, how many come before, which row. */
+/* Each thread counts the expert's entries in a run of all entries; sums of counts give the rows. */
 __global__ void __launch_bounds__(BLOCK) place_rows(rpexec_routing r)
 {
     __shared__ uint32_t counts[BLOCK];
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(BLOCK) weigh(rpexec_routing r)
     }
 }
 
-/* A warp per token; executor's host backend, exec/host/experts.c, has the formula. */
+/* A warp per token; exec/host/experts.c has the formula. */
 template <typename T>
 __global__ void __launch_bounds__(ROUTE_BLOCK)
     route_backward(rpexec_routing r, const float *dweights, T *dlogits)
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Limits of gate and up before they meet; true where they still move with what they were. */
+/* Limits of gate and up before their product; true if the gradient passes. */
 __device__ inline bool clamp_gate(float limit, float *gate)
 {
     bool moves = limit == 0.0f || !(*gate > limit);
@@ -345,7 +345,7 @@ __global__ void __launch_bounds__(ROW_BLOCK, 8)
     }
 }
 
-/* The expert of a gathered row: the last one that begins at it or before. */
+/* The expert of a gathered row: the last to begin at it or before. */
 __device__ inline uint32_t expert_of(const rpexec_routing &r, uint64_t row)
 {
     uint32_t low = 0, high = r.experts;
@@ -406,8 +406,8 @@ __global__ void __launch_bounds__(ROW_BLOCK)
     }
 }
 
-/* An expert's column a lane: a warp has every eighth row, and the warps' sums are added in their
- * order, last of all to the old gradient. */
+/* A lane per column of an expert; a warp has every eighth row. The warps' sums are added in order,
+ * last to the old gradient. */
 template <typename T, typename G>
 __global__ void __launch_bounds__(BLOCK)
     experts_bias_weight(rpexec_routing r, uint32_t width, const T *dy, bool weighted, G *dbias)
@@ -474,8 +474,8 @@ extern "C" cudaError_t rpexec_cuda_route_backward(const rpexec_cuda_target *targ
     });
 }
 
-/* A kernel with a thread for each pack of the rows [rows, width]; its last argument says whether
- * packs are whole and aligned. */
+/* Launches a kernel with a thread for each pack of [rows, width]; its last argument: packs are
+ * whole and aligned. */
 template <typename T, typename Kernel, typename... Arguments>
 static cudaError_t launch_packs(const rpexec_cuda_target *target, Kernel kernel, uint64_t rows,
                                 const rpexec_routing *routing, uint32_t width, bool is_aligned,

@@ -1,9 +1,9 @@
-/** @file kernels.h  Launchers of the CUDA kernels, in plain C: one file of kernels per family.
+/** @file kernels.h  Launchers of the CUDA kernels, in plain C, by families, each with its file.
  *
- * They enqueue into the target's stream and return; formulas, layouts and what may be NULL are
- * those of exec/operators/operators.h, and pointers lie in the GPU's memory. Grids of loops over
- * values are made for the target's multiprocessors; nothing that is summed up depends on them, nor
- * on whether addresses allow 128-bit accesses. Every launcher returns what the launch said.
+ * They enqueue into the target's stream and return the launch's error. Formulas, layouts and
+ * pointers that may be NULL are those of exec/operators/operators.h; memory is the GPU's. Grids of
+ * loops over values fit the target's multiprocessors; no sum depends on them, nor on the addresses'
+ * alignment.
  */
 #pragma once
 
@@ -11,21 +11,21 @@
 
 #include <cuda_runtime_api.h>
 
-/** Where kernels run. */
+/** The target of launches. */
 typedef struct rpexec_cuda_target {
     cudaStream_t stream;
     uint32_t sm_count;
     rp_dtype dtype;
 } rpexec_cuda_target;
 
-/** Which of the three products of a linear layer. */
+/** The three products of a linear layer. */
 typedef enum rpexec_cuda_product {
     RPEXEC_CUDA_FORWARD, /**< y[rows, out] = x[rows, in] weight[out, in]^T */
     RPEXEC_CUDA_INPUT,   /**< dx[rows, in] = dy[rows, out] weight[out, in] */
     RPEXEC_CUDA_WEIGHT,  /**< dweight[out, in] = dy[rows, out]^T x[rows, in] */
 } rpexec_cuda_product;
 
-/** Matrix products of one expert or many by our own kernels. */
+/** Products by our own kernels. */
 typedef struct rpexec_cuda_products {
     rpexec_cuda_product which;
     uint64_t rows; /**< of all experts */
@@ -33,9 +33,9 @@ typedef struct rpexec_cuda_products {
     uint32_t out;
     uint32_t experts;
     uint64_t stride;        /**< values between the experts' matrices */
-    const uint32_t *begins; /**< [experts + 1], the GPU's; NULL: one expert has all rows */
-    const void *base;       /**< the tensor added to: another, the result itself, or NULL */
-    bool wide;              /**< WEIGHT: the result and `base` are fp32 in every storage type */
+    const uint32_t *begins; /**< [experts + 1], the GPU's; NULL: a single expert */
+    const void *base;       /**< added to the product: the result itself, another tensor, or NULL */
+    bool wide;              /**< WEIGHT: result and `base` are fp32 for every dtype */
 } rpexec_cuda_products;
 
 #ifdef __cplusplus
@@ -59,10 +59,10 @@ cudaError_t rpexec_cuda_rms_norm_weight(const rpexec_cuda_target *target, uint64
 cudaError_t rpexec_cuda_sum_rows(const rpexec_cuda_target *target, uint64_t rows, uint32_t width,
                                  const float *values, float *parts, bool wide, void *dsums);
 
-/** @return parts that rms_norm_weight sums its rows in: a function of the rows only, at most 256 */
+/** @return parts of the rows that rms_norm_weight sums: depends on `rows` only, at most 256 */
 uint32_t rpexec_cuda_norm_parts(uint64_t rows);
 
-/* values.cu: one value at a time. */
+/* values.cu. */
 cudaError_t rpexec_cuda_rotate(const rpexec_cuda_target *target, uint32_t sequences,
                                uint32_t seq_len, uint32_t heads, uint32_t head_dim, uint32_t turned,
                                const float *cosines, const float *sines, bool inverse, void *x);
@@ -86,34 +86,33 @@ cudaError_t rpexec_cuda_scale(const rpexec_cuda_target *target, uint64_t count, 
                               void *x);
 cudaError_t rpexec_cuda_adam(const rpexec_cuda_target *target, const rpexec_adam_factors *factors,
                              const rpexec_update *update);
-/** The limbs of rpexec_squares and behind them its count of what is not finite, in the first 32
- * words. @param parts [RPEXEC_CUDA_SQUARES_PARTS][32] */
+/** The first 32 words become the limbs of rpexec_squares, then its count of values that are not
+ * finite. @param parts [RPEXEC_CUDA_SQUARES_PARTS][32] */
 cudaError_t rpexec_cuda_squares(const rpexec_cuda_target *target, uint64_t count, const void *x,
                                 uint64_t *parts);
 #define RPEXEC_CUDA_SQUARES_PARTS 128u
 #define RPEXEC_CUDA_SQUARES_SCRATCH ((size_t)RPEXEC_CUDA_SQUARES_PARTS * 32 * sizeof(uint64_t))
 
-/* tokens.cu: the embedding and the loss. `losses` is scratch, one per row; `scratch` has
+/* tokens.cu. `losses` is scratch, [rows]; `scratch` has
  * rpexec_cuda_embed_scratch bytes. `ids` and `labels` may lie in pinned memory of the host, which
- * the GPU does not cache.
- */
+ * the GPU does not cache. */
 cudaError_t rpexec_cuda_embed(const rpexec_cuda_target *target, uint64_t tokens, uint32_t width,
                               const int32_t *ids, void *scratch, const void *table, void *x);
 cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target, uint64_t tokens,
                                      uint32_t width, const int32_t *ids, void *scratch,
                                      const void *dx, bool wide, void *dtable);
-/** @return bytes of scratch of both: a function of the tokens only. */
+/** @return bytes of scratch, which depend on `tokens` only */
 size_t rpexec_cuda_embed_scratch(uint64_t tokens);
 
-/** Losses of whole rows of logits, and the gradient in their place. */
+/** The loss of whole rows of logits, which become the gradient. */
 cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *target, uint64_t rows,
                                       uint32_t vocab, const int32_t *labels, float cap, float scale,
                                       void *z, double *losses, double *loss);
 
-/** The loss of a part of the vocabulary. */
+/** For the loss of a part of the vocabulary. */
 cudaError_t rpexec_cuda_row_statistics(const rpexec_cuda_target *target, uint64_t rows,
                                        uint32_t vocab, float cap, const void *z, float *statistics);
-/** Likewise; with the statistics of all parts. */
+/** The same, with the statistics of all parts. */
 cudaError_t rpexec_cuda_cross_entropy_part(const rpexec_cuda_target *target, uint64_t rows,
                                            uint32_t vocab, uint32_t first, const int32_t *labels,
                                            uint32_t parts, const float *statistics, uint64_t stride,
@@ -148,11 +147,11 @@ cudaError_t rpexec_cuda_experts_swiglu_backward(const rpexec_cuda_target *target
                                                 const void *up, const void *ds, void *dgate,
                                                 void *dup, float *dweights);
 
-/** Most experts that route takes: their probabilities lie in shared memory. */
+/** Most experts of `route`, whose probabilities lie in shared memory. */
 #define RPEXEC_CUDA_MOST_EXPERTS 2048u
 
-/* products.cu, products_half.cu: tensor cores for 16-bit storage, plain fp32 otherwise. `a` and `b`
- * are the operands in the order of the formula, `c` the result. */
+/* products.cu (fp32), products_half.cu (16 bits, tensor cores): `a` and `b` are the operands in the
+ * formula's order, `c` is the result. */
 cudaError_t rpexec_cuda_products_fp32(const rpexec_cuda_target *target,
                                       const rpexec_cuda_products *products, const void *a,
                                       const void *b, void *c);
@@ -160,8 +159,8 @@ cudaError_t rpexec_cuda_products_half(const rpexec_cuda_target *target,
                                       const rpexec_cuda_products *products, const void *a,
                                       const void *b, void *c);
 
-/* attention.cu: any head_dim up to 256 and any type, slow: one warp per row. `sums` is scratch,
- * tokens x heads floats. */
+/* attention.cu: any type and head_dim up to 256, slow. `sums` is scratch, tokens x heads floats.
+ */
 cudaError_t rpexec_cuda_attention(const rpexec_cuda_target *target,
                                   const rpexec_attention_sizes *sizes, const void *q, const void *k,
                                   const void *v, void *o, float *logsumexp);
@@ -178,8 +177,8 @@ cudaError_t rpexec_cuda_sinks_weight(const rpexec_cuda_target *target, uint64_t 
                                      uint32_t heads, uint32_t head_dim, const void *sinks,
                                      const void *o, const float *logsumexp, const void *d_o,
                                      float *sums, bool wide, void *dsinks);
-/** Further input of rpexec_cuda_attention_half_backward: floats [2][heads][tokens], first the
- * logsumexp times log2(e), then the sums over the head of d_o o. */
+/** @param by_head [2][heads][tokens], for rpexec_cuda_attention_half_backward: logsumexp times
+ * log2(e), and the sums over the head of d_o o */
 cudaError_t rpexec_cuda_attention_by_head(const rpexec_cuda_target *target,
                                           const rpexec_attention_sizes *sizes, const void *o,
                                           const void *d_o, const float *logsumexp, float *by_head);
@@ -189,7 +188,7 @@ cudaError_t rpexec_cuda_attention_by_head(const rpexec_cuda_target *target,
 cudaError_t rpexec_cuda_attention_half(const rpexec_cuda_target *target,
                                        const rpexec_attention_sizes *sizes, const void *q,
                                        const void *k, const void *v, void *o, float *logsumexp);
-/** @param by_head of rpexec_cuda_attention_by_head */
+/** @param by_head from rpexec_cuda_attention_by_head */
 cudaError_t rpexec_cuda_attention_half_backward(const rpexec_cuda_target *target,
                                                 const rpexec_attention_sizes *sizes, const void *q,
                                                 const void *k, const void *v, const void *d_o,

@@ -1,5 +1,5 @@
-/* RMSNorm: a warp per row where rows are short (queries and keys), a block per row otherwise. The
- * gradient of the weight is summed in parts of rows, then over the parts, each in a fixed order. */
+/* RMSNorm: a warp for each short row (queries and keys), a block for each longer row. The gradient
+ * of the weight is summed over parts of the rows, then over the parts, in a fixed order. */
 #include "exec/cuda/kernels/device.cuh"
 
 enum { BLOCK = 256, LONGEST_OF_A_WARP = 1024, SUM_WARPS = 16 };
@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Two columns a lane, a warp's rows eight apart; then the warps' sums in their order. Without x
- * and r the sums are those of dy alone: a bias's. */
+/* Two columns per lane, a warp's rows eight apart; then the warps' sums in order. Without x and r
+ * it sums dy alone, for a bias. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     norm_weight_parts(uint64_t rows, uint32_t width, uint64_t per_part, const T *x, const float *r,
@@ -119,9 +119,8 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* A block has 32 columns; each of its warps adds up every SUM_WARPS-th part, ascending, and the
- * warps' sums are added in pairs (w and w + 8, then w and w + 4, ...), last of all to the old
- * gradient. */
+/* A block has 32 columns; each warp adds up every SUM_WARPS-th part, ascending. The warps' sums are
+ * added in pairs (w and w + 8, then w and w + 4, ...), last to the old gradient. */
 template <typename T>
 __global__ void __launch_bounds__(SUM_WARPS * 32)
     norm_weight_sum(uint32_t count, uint32_t width, const float *parts, T *dweight)
@@ -191,7 +190,7 @@ extern "C" cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *targ
     });
 }
 
-/* The rows' sums in parts, of values of type V. */
+/* Sums over parts of the rows. */
 template <typename V>
 static cudaError_t sum_parts(const rpexec_cuda_target *target, uint64_t rows, uint32_t width,
                              const V *x, const float *r, const V *dy, float *parts)

@@ -1,10 +1,10 @@
-/* Matrix products in fp32 (no TF32): tiles of 64 x 64, each thread 4 x 4 of them. For experts,
- * whose numbers of rows only the GPU knows, and where cuBLAS is not to be used. */
+/* Matrix products in fp32 (no TF32): tiles of 64 x 64, 4 x 4 per thread. For experts, whose numbers
+ * of rows only the GPU knows, and for runs without cuBLAS. */
 #include "exec/cuda/kernels/products.cuh"
 
 enum { SIZE = 64, DEPTH = 16, BLOCK = 256, PITCH = SIZE + 4 };
 
-/* tile[k][line] = from[line, k], zeros outside; ALONG_K: k runs along the lines of memory. */
+/* to[k][line] = from[line, k], zeros outside; ALONG_K: lines of memory run along k. */
 template <bool ALONG_K>
 __device__ inline void fetch(const float *from, uint64_t pitch, uint64_t line, uint64_t line_end,
                              uint64_t k, uint64_t k_end, float (*to)[PITCH])

@@ -1,37 +1,37 @@
-/** @file products.cuh  What both kinds of our own matrix products share: which tile a block has. */
+/** @file products.cuh  The tile of a block, for both kinds of our own matrix products. */
 #pragma once
 
 #include "exec/cuda/kernels/device.cuh"
 
-/** c[m, n] (+)= sum over k of a b; operands are stored in lines: along k, or across it. */
+/** c[m, n] (+)= sum over k of a b; lines of an operand run along k, or across it. */
 template <typename T, typename S = T> struct product {
     rpexec_cuda_products sizes;
     const T *a;
     const T *b;
     S *c;
-    bool whole; /* lines may be read 16 bytes at a time */
-    bool pairs; /* two values of c may be accessed at a time, from even columns on */
+    bool whole; /* 16 bytes of a line may be read at a time */
+    bool pairs; /* two values of c may be accessed at a time, at even columns */
 };
 
-/** The tile of a block: rows [m, m_end), columns [n, n_end), summed over [k, k_end). Rows of the
- * gathered tensors are counted from the first expert's first row, all else within a matrix. */
+/** A block's tile: rows [m, m_end), columns [n, n_end), summed over [k, k_end). Rows of gathered
+ * tensors count from the first expert's first row, all else within a matrix. */
 struct tile {
     uint64_t m, m_end;
     uint64_t n, n_end;
     uint64_t k, k_end;
-    uint64_t matrix; /* where the expert's matrix begins */
+    uint64_t matrix; /* beginning of the expert's matrix */
     bool any;
 };
 
-/** The rows of a tile among those of all experts. */
+/** A tile's rows among those of all experts. */
 struct tile_rows {
     uint32_t expert;
-    uint64_t first, end; /* of the tile's expert, from the tile's first row on */
+    uint64_t first, end; /* from the tile's first row to the end of its expert */
     bool any;
 };
 
-/** Tile `number` of `size` rows: every expert's rows begin a tile of their own. The lanes of a warp
- * count 32 experts' tiles at a time; all warps come to the same. */
+/** Tile `number` of `size` rows; every expert begins a tile. The lanes of each warp count the tiles
+ * of 32 experts at a time. */
 __device__ inline tile_rows rows_of_tile(const rpexec_cuda_products &p, uint64_t number,
                                          uint32_t size)
 {
@@ -41,7 +41,7 @@ __device__ inline tile_rows rows_of_tile(const rpexec_cuda_products &p, uint64_t
         uint32_t first = valid ? p.begins[expert + lane] : 0;
         uint32_t end = valid ? p.begins[expert + lane + 1] : 0;
         uint32_t tiles = (end - first + size - 1) / size;
-        uint32_t until = tiles; /* of this lane's expert and those before */
+        uint32_t until = tiles; /* of this lane's expert and earlier experts */
         for (uint32_t distance = 1; distance < 32; distance *= 2) {
             uint32_t other = __shfl_up_sync(0xffffffffu, until, distance);
             until += lane >= distance ? other : 0;
@@ -59,7 +59,7 @@ __device__ inline tile_rows rows_of_tile(const rpexec_cuda_products &p, uint64_t
     return {0, 0, 0, false};
 }
 
-/** The block's tile; `size` rows and columns. Grid: product_grid. All of its threads must call. */
+/** The block's tile of `size` rows and columns, in product_grid. All threads must call. */
 __device__ inline tile tile_of(const rpexec_cuda_products &p, uint32_t size)
 {
     tile t = {};
@@ -92,7 +92,7 @@ __device__ inline tile tile_of(const rpexec_cuda_products &p, uint32_t size)
     return t;
 }
 
-/** Blocks: columns, rows (as many as the experts' rows could need), experts of a gradient. */
+/** Blocks: columns, rows (the most that experts could need), experts of a gradient. */
 static inline dim3 product_grid(const rpexec_cuda_products *p, uint32_t size)
 {
     uint32_t columns = p->which == RPEXEC_CUDA_FORWARD ? p->out : p->in;

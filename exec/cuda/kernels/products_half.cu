@@ -1,13 +1,12 @@
 /* Matrix products of 16-bit values by tensor cores, added up in fp32: tiles of 128 x 128, eight
- * warps with 64 x 32 each, two stages of k in shared memory. For experts, whose numbers of rows
- * only the GPU knows, and where cuBLAS is not to be used. */
+ * warps with 64 x 32 each, two stages of k in shared memory. For the same cases as products.cu. */
 #include "exec/cuda/kernels/products.cuh"
 #include "exec/cuda/kernels/tensor_core.cuh"
 
 enum { SIZE = 128, DEPTH = 32, BLOCK = 256, STAGES = 2 };
-enum { TILE = 128 * (32 + 8) /* values, the larger of both layouts */ };
+enum { TILE = 128 * (32 + 8) /* values, of the larger layout */ };
 
-/* Begins to copy one operand's tile of the stage. */
+/* Begins to copy an operand's tile of the stage. */
 template <bool ALONG_K, typename T>
 __device__ inline void fetch_operand(const T *from, uint64_t pitch, uint64_t line,
                                      uint64_t line_end, uint64_t k, uint64_t k_end, bool whole,
@@ -20,7 +19,7 @@ __device__ inline void fetch_operand(const T *from, uint64_t pitch, uint64_t lin
     }
 }
 
-/* The products of one stage: the warp's 64 x 32. */
+/* A stage's products: the warp's 64 x 32. */
 template <bool A_ALONG_K, bool B_ALONG_K, typename T>
 __device__ inline void multiply_stage(const T *a, const T *b, uint32_t row, uint32_t column,
                                       float sum[4][4][4])
@@ -54,7 +53,7 @@ __device__ inline void multiply_stage(const T *a, const T *b, uint32_t row, uint
     }
 }
 
-/* Two neighbouring results. */
+/* Stores two neighbouring results. */
 template <typename T>
 __device__ inline void put(T *to, float first, float second, const T *base, bool pairs,
                            uint64_t left)
@@ -79,7 +78,7 @@ __device__ inline void put(T *to, float first, float second, const T *base, bool
     }
 }
 
-/* The same of fp32. */
+/* The same for fp32. */
 __device__ inline void put(float *to, float first, float second, const float *base, bool pairs,
                            uint64_t left)
 {
@@ -93,7 +92,7 @@ __device__ inline void put(float *to, float first, float second, const float *ba
     store<2>(from, left, pairs, to);
 }
 
-/* S: the type of what is stored. */
+/* Stores values of type S. */
 template <bool A_ALONG_K, bool B_ALONG_K, typename T, typename S>
 __global__ void __launch_bounds__(BLOCK)
     multiply_half(product<T, S> p, uint64_t a_pitch, uint64_t b_pitch, uint64_t c_pitch)

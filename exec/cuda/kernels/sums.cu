@@ -1,4 +1,4 @@
-/* One value per thread: bound by memory, and small beside the copies that come with it. */
+/* A value per thread: bound by memory, and small beside the copies before it. */
 #include "exec/cuda/kernels/sums.h"
 
 #include <machine.cuh>

@@ -1,4 +1,4 @@
-/** @file sums.h  What collectives compute: sums in fp32, rounded once. */
+/** @file sums.h  The sums of collectives, in fp32, rounded once. */
 #pragma once
 
 #include "exec/operators/dtype.h"
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/** sum (+)= values, as fp32. @param sm_count grids are made for */
+/** sum (+)= values, as fp32. @param sm_count multiprocessors for the grid */
 cudaError_t rpexec_cuda_sum_add(rp_dtype dtype, uint32_t sm_count, uint64_t count,
                                 const void *values, bool add, float *sum, cudaStream_t stream);
 

@@ -1,22 +1,21 @@
 /** @file tensor_core.cuh  Tiles of 16-bit values in shared memory and their fragments for mma.
  *
- * A tile has lines of LENGTH values, padded by 8: eight lines then lie in different banks. An
- * operand whose lines run along the sum (k) is read as it is, one whose lines run across it
- * transposed; machine.cuh describes the fragments.
+ * Lines of a tile have LENGTH values, padded by 8 so that eight lines lie in different banks. An
+ * operand is read transposed if its lines run across the sum (k). machine.cuh describes fragments.
  */
 #pragma once
 
 #include "exec/cuda/kernels/device.cuh"
 
-/** Values between two lines of a tile. */
+/** Values from a line to the next. */
 template <int LENGTH> struct tile_pitch {
     static constexpr int values = LENGTH + 8;
 };
 
 /**
- * Begins to copy lines [line, line + LINES) from `begin` on into a tile; what is outside of
- * line_end and end becomes 0. With `whole` by asynchronous copies of 16 bytes (addresses and `end`
- * must allow it), otherwise value by value.
+ * Begins to copy lines [line, line + LINES) from `begin` on into a tile, zeros beyond line_end and
+ * end. With `whole` by asynchronous copies of 16 bytes, which addresses and `end` must allow,
+ * otherwise value by value.
  */
 template <int LINES, int LENGTH, int THREADS, typename T>
 __device__ inline void fetch(const T *from, uint64_t pitch, uint64_t line, uint64_t line_end,
@@ -38,7 +37,7 @@ __device__ inline void fetch(const T *from, uint64_t pitch, uint64_t line, uint6
     }
 }
 
-/** A fragment of a (16 x 16): lines are its rows. */
+/** A fragment of a (16 x 16); lines are rows. */
 template <int LENGTH, typename T>
 __device__ inline void load_a(uint32_t a[4], const T *tile, uint32_t row, uint32_t k)
 {
@@ -55,7 +54,7 @@ __device__ inline void load_a_across(uint32_t a[4], const T *tile, uint32_t row,
                                     row + lane / 8 % 2 * 8);
 }
 
-/** Two fragments of b (16 x 8 each), for columns n and n + 8: lines are columns. */
+/** Fragments of b (16 x 8 each) for columns n and n + 8; lines are columns. */
 template <int LENGTH, typename T>
 __device__ inline void load_b(uint32_t b[4], const T *tile, uint32_t n, uint32_t k)
 {
@@ -74,7 +73,7 @@ __device__ inline void load_b_across(uint32_t b[4], const T *tile, uint32_t n, u
                                     n + lane / 16 * 8);
 }
 
-/** Two neighbouring results (16 x 8 each) as an operand a of the next product. */
+/** Two neighbouring results (16 x 8 each) as the next product's a. */
 template <typename T>
 __device__ inline void as_a(T type, const float left[4], const float right[4], uint32_t a[4])
 {

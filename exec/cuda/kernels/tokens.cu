@@ -1,4 +1,4 @@
-/* The embedding, its gradient, and the loss. */
+/* Embedding and loss. */
 #include "exec/cuda/kernels/device.cuh"
 
 enum { BLOCK = 256, LOSS_BLOCK = 512 };
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Ids are the host's where a schedule uploads none, and are read over the link each time. */
+/* Copies the ids: without an upload they are the host's, and each read crosses the link. */
 __global__ void __launch_bounds__(BLOCK)
     fetch_ids(uint64_t tokens, const int32_t *ids, int32_t *near)
 {
@@ -33,12 +33,12 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Tokens in bins by their ids, so that nobody looks for an id among all tokens. */
+/* Tokens in bins by id, so that no search goes through all tokens. */
 struct token_bins {
     uint32_t count;   /* a power of two */
     uint32_t *sizes;  /* [count] */
-    uint32_t *begins; /* [count + 1] where each bin begins in `order` */
-    uint32_t *order;  /* tokens by bin, ascending in each; ids that are negative are in none */
+    uint32_t *begins; /* [count + 1] each bin's beginning in `order` */
+    uint32_t *order;  /* tokens by bin, ascending in each, without negative ids */
 };
 
 __device__ inline bool is_in(const token_bins &bins, uint32_t bin, int32_t id)
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* A block per bin, with the sizes of all. */
+/* A block per bin, after count_tokens. */
 __global__ void __launch_bounds__(BLOCK)
     order_tokens(uint64_t tokens, const int32_t *ids, token_bins bins)
 {
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* True where a token of the bin before `place` has the id. All threads get the same answer. */
+/* True, in all threads, if a token of the bin before `place` has the id. */
 __device__ inline bool seen_before(const int32_t *ids, const uint32_t *order, uint32_t begin,
                                    uint32_t place, int32_t id)
 {
@@ -114,9 +114,8 @@ __device__ inline bool seen_before(const int32_t *ids, const uint32_t *order, ui
     return false;
 }
 
-/* Block (p, c) does nothing unless the token at place p of the order is the first of its id; then
- * it adds the rows of all tokens of that id to the table's, by ascending token, each thread one
- * pack of columns. */
+/* If the token at place p of the order is the first of its id, block (p, c) adds the rows of all
+ * tokens of the id to the table, by ascending token, a pack of columns per thread. */
 template <typename T, typename S>
 __global__ void __launch_bounds__(BLOCK)
     embed_weight(uint32_t width, const int32_t *ids, token_bins bins, const T *dx, S *dtable,
@@ -169,7 +168,7 @@ __global__ void __launch_bounds__(BLOCK)
     store<N>(sum, left, whole, row);
 }
 
-/* N logits from column j on; those beyond the row are 0. */
+/* N logits from column j on; 0 beyond the row. */
 template <int N, typename T>
 __device__ inline void load_logits(const T *z, uint32_t j, uint32_t vocab, float cap, bool whole,
                                    float to[N])
@@ -182,7 +181,7 @@ __device__ inline void load_logits(const T *z, uint32_t j, uint32_t vocab, float
     }
 }
 
-/* The gradient of N logits from column j on; `own` is the label's share. */
+/* Gradients of N logits from column j on; `own` is the label's share. */
 template <int N, typename T>
 __device__ inline void gradient_of(const T *z, uint32_t j, uint32_t vocab, float cap, bool whole,
                                    float most, float factor, int64_t label, float own, float to[N])
@@ -195,12 +194,12 @@ __device__ inline void gradient_of(const T *z, uint32_t j, uint32_t vocab, float
     }
 }
 
-/* The largest logit of a thread's share and the sum of e^(z - most), in one pass. */
+/* The largest logit of a thread's share, and the sum of e^(z - most). */
 template <int N, typename T>
 __device__ inline void share(const T *z, uint32_t vocab, float cap, bool whole, float *most_out,
                              float *sum_out)
 {
-    float most = -3.402823466e+38f; /* finite: e^(most - most) must be a number */
+    float most = -3.402823466e+38f; /* finite, since e^(most - most) must be a number */
     float sum = 0;
     for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
         float in[N];
@@ -222,8 +221,8 @@ __device__ inline void share(const T *z, uint32_t vocab, float cap, bool whole, 
     *sum_out = sum;
 }
 
-/* The same of a whole row, in all threads of the block. Its last barriers come after everybody has
- * read the row: it may be overwritten, and `mosts` and `sums` are free. */
+/* The same for a whole row, in all threads of the block. When it returns, the row may be
+ * overwritten, and `mosts` and `sums` are free. */
 template <int N, typename T>
 __device__ inline double row_sum(const T *z, uint32_t vocab, float cap, bool whole, float *mosts,
                                  double *sums, float *most_out)
@@ -295,7 +294,7 @@ __global__ void __launch_bounds__(LOSS_BLOCK)
     }
 }
 
-/* The largest logit of all parts of a row, and the sum of e^(z - largest). */
+/* A row's largest logit in all parts, and the sum of e^(z - largest). */
 __device__ inline double join_parts(uint32_t parts, const float *statistics, uint64_t stride,
                                     float *most_out)
 {
@@ -323,11 +322,11 @@ __global__ void __launch_bounds__(LOSS_BLOCK)
         T *z = logits + row * vocab;
         bool ignored = labels[row] == RPEXEC_IGNORED;
         int64_t label = (int64_t)labels[row] - first;
-        bool mine = label >= 0 && label < vocab; /* one that is ignored is negative */
+        bool mine = label >= 0 && label < vocab; /* an ignored label is negative */
         float most, own = mine ? capped(widen(z[label]), MUTATE(label_without_cap, cap, 0)) : 0.0f;
         double total = join_parts(parts, statistics + 2 * row, stride, &most);
         float factor = (float)((double)scale / total);
-        /* everybody has read the label's logit */
+        /* all threads have read the label's logit */
         MUTATE(label_being_overwritten, __syncthreads(), );
         for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
             float out[N] = {};
@@ -343,7 +342,7 @@ __global__ void __launch_bounds__(LOSS_BLOCK)
     }
 }
 
-/* One block; each thread its rows in ascending order, then the threads in a fixed one. */
+/* A single block sums each thread's rows, ascending, then threads in order. */
 __global__ void __launch_bounds__(BLOCK)
     add_losses(uint64_t rows, const double *losses, double *loss)
 {
@@ -358,7 +357,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* About 64 tokens a bin where all ids are as frequent; each bin's block looks at all tokens. */
+/* About 64 tokens per bin for evenly distributed ids; each bin's block looks at all tokens. */
 static uint32_t bins_for(uint64_t tokens)
 {
     uint32_t bins = 1;

@@ -1,10 +1,10 @@
-/* Operators that work on one value, or one pair, at a time: bound by memory, so that every access
- * is of 16 bytes where addresses allow it. */
+/* Operators on single values or pairs: bound by memory, so accesses have 16 bytes if addresses
+ * allow it. */
 #include "exec/cuda/kernels/device.cuh"
 
 enum { BLOCK = 256 };
 
-/* f(values of a, b and c, results) for packs of `count` values; NULL stands for no tensor. */
+/* f(values of a, b and c, results) for `count` values in packs; a tensor may be NULL. */
 template <typename T, int RESULTS, typename F>
 __device__ inline void for_packs(uint64_t count, bool whole, const T *a, const T *b, const T *c,
                                  T *first, T *second, F f)
@@ -40,7 +40,7 @@ __global__ void swiglu(uint64_t count, const T *gate, const T *up, T *s, bool wh
                     });
 }
 
-/* All of a pack is read before any of it is written: dgate or dup may be ds. */
+/* A pack is read before it is written: dgate or dup may be ds. */
 template <typename T>
 __global__ void swiglu_backward(uint64_t count, const T *gate, const T *up, const T *ds, T *dgate,
                                 T *dup, bool whole)
@@ -55,8 +55,8 @@ __global__ void swiglu_backward(uint64_t count, const T *gate, const T *up, cons
                     });
 }
 
-/* GELU's approximation is g sigmoid(z), since (1 + tanh x) / 2 is sigmoid(2 x), as the host has it.
- * The form with tanh loses digits where g is far below zero. */
+/* GELU's approximation as g sigmoid(z), like the host: (1 + tanh x) / 2 is sigmoid(2 x). The form
+ * with tanh loses digits for g far below zero. */
 #define GELU_SLOPE (2 * 0.797884560802865356f) /* 2 sqrt(2 / pi) */
 #define GELU_CUBE 0.044715f
 
@@ -145,8 +145,8 @@ template <typename T> __global__ void scale(uint64_t count, float factor, T *x, 
                     [=](float in, float, float, float *out, float *) { *out = in * factor; });
 }
 
-/* Pairs (i, i + turned / 2) of a head, N of them a thread. I counts groups of pairs: 32 bits
- * where they are enough, since the GPU divides those several times as fast. */
+/* N pairs (i, i + turned / 2) of a head per thread. I counts groups of pairs: in 32 bits if they
+ * suffice, which the GPU divides several times as fast. */
 template <typename T, int N, typename I>
 __global__ void rotate(I groups, uint32_t seq_len, uint32_t heads, uint32_t head_dim,
                        uint32_t turned, const float *cosines, const float *sines, float sign, T *x)
@@ -175,8 +175,8 @@ __global__ void rotate(I groups, uint32_t seq_len, uint32_t heads, uint32_t head
     }
 }
 
-/* exec/operators/adam.c; gradients are divided by their loss's scale, a power of two. Four values
- * a thread. */
+/* exec/operators/adam.c, four values per thread; gradients are divided by the loss's scale, a power
+ * of two. */
 template <typename T>
 __global__ void adam(uint64_t count, rpexec_adam_factors f, float inverse_scale, const T *gradients,
                      float *p, float *m, float *v, T *weights, bool whole)
@@ -206,7 +206,7 @@ __global__ void adam(uint64_t count, rpexec_adam_factors f, float inverse_scale,
     }
 }
 
-/* Squares of a block of values: exec/operators/squares.c has the same order. */
+/* Sum of a block's squares, in the order of exec/operators/squares.c. */
 template <typename T>
 __device__ inline double block_squares(uint64_t count, uint64_t first, const T *x, bool whole)
 {
@@ -227,8 +227,7 @@ __device__ inline double block_squares(uint64_t count, uint64_t first, const T *
     return (sums[0] + sums[2]) + (sums[1] + sums[3]);
 }
 
-/* The part of a sum that belongs into limb `limb`; behind the limbs sums are counted that are not
- * finite. */
+/* A sum's part in a limb; the place after the limbs counts sums that are not finite. */
 __device__ inline uint64_t limb_of(double sum, uint32_t limb)
 {
     uint64_t bits = (uint64_t)__double_as_longlong(sum);
@@ -247,7 +246,7 @@ __device__ inline uint64_t limb_of(double sum, uint32_t limb)
                        : 0;
 }
 
-/* A warp takes 32 blocks of values at a time; lane i has limb i of all their sums. */
+/* A warp takes 32 blocks of values at a time; lane i has limb i of their sums. */
 template <typename T>
 __global__ void squares(uint64_t count, const T *x, uint64_t *parts, bool whole)
 {
@@ -273,7 +272,7 @@ __global__ void squares(uint64_t count, const T *x, uint64_t *parts, bool whole)
     }
 }
 
-/* One warp; the sum takes the first part's place. */
+/* A single warp; the sum replaces the first part. */
 __global__ void add_parts(uint32_t count, uint64_t *parts)
 {
     uint64_t sum = 0;
