@@ -15,6 +15,8 @@ import subprocess
 
 import pytest
 
+from lib.browser import Browser, DoesNotStart
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("RP_BUILD", SOURCE / "build/release")).resolve()
 PROGRAMS = "rpsim rpadvise rpplan rpimport rpdiff rppredict rpexec rpsweep".split()
@@ -97,6 +99,20 @@ def build():
 @pytest.fixture
 def long():
     return LONG
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium; without one that starts the test is skipped."""
+    for name in ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome"):
+        if shutil.which(name):
+            try:
+                with Browser(name, 1280, 900) as started:
+                    yield started
+                    return
+            except DoesNotStart as error:
+                pytest.skip(str(error))
+    pytest.skip("no Chromium here")
 
 
 def need(*tools):

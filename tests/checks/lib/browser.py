@@ -16,6 +16,10 @@ import time
 import urllib.request
 
 
+class DoesNotStart(RuntimeError):
+    pass
+
+
 class Browser:
     def __init__(self, program, width, height):
         self.size = (width, height)
@@ -55,7 +59,7 @@ class Browser:
             if os.path.exists(port_file) and open(port_file).read().count("\n") >= 1:
                 break
             if self.process.poll() is not None:
-                raise RuntimeError("the browser does not start: " + open(f"{self.folder}/log").read()[-500:])
+                raise DoesNotStart("the browser does not start: " + open(f"{self.folder}/log").read()[-500:])
             time.sleep(0.1)
         port = int(open(port_file).read().split()[0])
         pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list"))
