@@ -14,7 +14,9 @@ from conftest import BUILD, SOURCE, ran
 PAGES = SOURCE / "docs/generated"
 RUN = "rpsim --schedule 1f1b --gpus 2 --iterations"
 TRAIN = "rpexec --backend host --gpus 2 --steps 2 --schedule 1f1b"
-CELLS = "framework,model,seq_len,global_batch,microbatches,calls,grain,sequence_slices\nroundpipe,qwen3-1.7b,4096,,,,,\n"
+CELLS = """framework,model,seq_len,global_batch,microbatches,calls,grain,sequence_slices
+roundpipe,qwen3-1.7b,4096,,,,,
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)

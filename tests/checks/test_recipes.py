@@ -82,5 +82,5 @@ def test_resume(run, kind):
     Path("parts/.step-99").mkdir()
     said = run(TRAIN + kind + " --steps 13 --save parts --resume").err
     assert living.exists() and not left.exists() and not Path("parts/.step-99").exists()
-    assert re.search("(?m)^rpexec: warning: --resume: the checkpoint was trained with .* at step 12,.* goes on with .* at"
-                     " step 13,", said)
+    assert re.search("(?m)^rpexec: warning: --resume: the checkpoint was trained with .* at step 12,.* goes on with .*"
+                     " at step 13,", said)

@@ -1,4 +1,4 @@
-"""The report (paper-figures/report.sh): a tree of made-up entries, one of which fails; then the page of the real READMEs
+"""The report (paper-figures/report.sh): a tree of made-up entries, of which one fails; then the page of real READMEs
 with two real figures. Release only: it runs no compiled code but rpsim --version.
 """
 
