@@ -1,4 +1,4 @@
-/* Outputs under signals; tests/checks/interrupts.sh sends them to programs. */
+/* Outputs under signals; tests/checks/test_interrupts.py sends them to programs. */
 #include "common/base/text.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
