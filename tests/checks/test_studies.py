@@ -5,7 +5,6 @@ orders that must hold. With fewer points than they have; RP_LONG=1 has more than
 import collections
 import itertools
 import math
-import re
 import shutil
 import statistics
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import LONG, need, ran
-from lib.figures import PUBLISHED, SOURCE, make, rows, simulated, table
+from lib.figures import PUBLISHED, SOURCE, change, make, rows, simulated, table
 from lib.store import ask
 
 STUDIES = Path("tree/experiments/studies")
@@ -25,15 +24,6 @@ LINK = {"h100x8": 2 * 0.655 * 32e9, "a800x8": 0.655 * 32e9, "rtx4090x8": 20.97e9
 
 def near(wanted, limit):
     return pytest.approx(wanted, rel=0, abs=limit)
-
-
-def change(path, *changes):
-    """Regular expressions, which must occur in the file, and what replaces them."""
-    text = path.read_text()
-    for pattern, other in changes:
-        text, count = re.subn(pattern, other, text, flags=re.M)
-        assert count, f"{path}: no {pattern}"
-    path.write_text(text)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +33,15 @@ def table(path):
 def simulated(command, *arguments):
     """The first row that rpsim prints."""
     return SimpleNamespace(**json.loads(ran(f"rpsim --format json {command}", *arguments).out)[0])
+
+
+def change(path, *changes):
+    """Regular expressions, which must occur in the file, and what replaces them."""
+    text = path.read_text()
+    for pattern, other in changes:
+        text, count = re.subn(pattern, other, text, flags=re.M)
+        assert count, f"{path}: no {pattern}"
+    path.write_text(text)
 
 
 def programs(folder, *names):
