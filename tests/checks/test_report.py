@@ -90,7 +90,8 @@ ON_THE_PAGE = [
     '<td>my-study</td><td class="n">2</td><td class="n">1</td>', 'href="https://example.org/"', 'viewBox="0 0 300 100"',
 ]
 ERRORS = [
-    ("</nav>", ""), ('href="02-good.csv"', 'href="02-bad.csv"'), ('aria-label="Figure 2[^"]*"', 'aria-label="Figure 2"'),
+    ("</nav>", ""), ('href="02-good.csv"', 'href="02-bad.csv"'),
+    ('aria-label="Figure 2[^"]*"', 'aria-label="Figure 2"'),
     (' id="31-study"', ' id="41-more"'), ("<h1>", '<h1><img src="http://x/y" />'), ('href="#all"', 'href="#nobody"'),
     (r"url\(#02-good-hatch1-2\)", "url(http://x)"), ("<h1>", "<script></script><h1>"),
 ]

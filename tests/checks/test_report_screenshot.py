@@ -1,6 +1,6 @@
 """The report in headless Chromium, on a phone and on a desktop: it is drawn, no part makes the page itself scroll
-sideways, every text can be read, the summary comes first, methods are folded, it has a dark form, and it prints. Release
-only: see test_report.py.
+sideways, every text can be read, the summary comes first, methods are folded, it has a dark form, and it prints.
+Release only: see test_report.py.
 """
 
 import base64
@@ -12,8 +12,8 @@ import pytest
 
 from conftest import BUILD, SOURCE, need, ran
 
-# All tables open: how wide the page is, how large the smallest text of the page and of each picture is, where what is to
-# be read first ends, and how much is unfolded.
+# Where the part that is to be read first ends, and how much is unfolded; then, with all tables open, how wide the page
+# is, and how large the smallest text of the page and of each picture is.
 MEASURE = """(() => {
     const scale = t => { const m = t.getScreenCTM(); return Math.hypot(m.c, m.d); };
     const height = t => parseFloat(getComputedStyle(t).fontSize) * (t.ownerSVGElement ? scale(t) : 1);
@@ -29,7 +29,8 @@ MEASURE = """(() => {
     return {...sizes, window: innerWidth, width: document.documentElement.scrollWidth,
         text: least(all("p, li, td, th, figcaption, a, summary")),
         background: getComputedStyle(document.body).backgroundColor,
-        pictures: all("svg").filter(s => s.getBoundingClientRect().width > 0).map(s => least(s.querySelectorAll("text")))};
+        pictures: all("svg").filter(s => s.getBoundingClientRect().width > 0)
+            .map(s => least(s.querySelectorAll("text")))};
 })()"""
 
 

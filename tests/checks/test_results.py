@@ -41,7 +41,8 @@ def test_pipeline_study(model):
         times[recompute] = [row["makespan_ms"] for row in found]
     [run] = rows(*f"--schedule roundpipe --model {model} --optimizer async --iterations 32".split())
     ours, paper = run["iteration_ms"], run["iteration_paper_ms"]
-    assert f"| {model} | {run['makespan_ms']:.1f} | {ours:.1f} | {paper:.1f} | {100 * (paper / ours - 1):+.2f} % |" in LINES
+    error = 100 * (paper / ours - 1)
+    assert f"| {model} | {run['makespan_ms']:.1f} | {ours:.1f} | {paper:.1f} | {error:+.2f} % |" in LINES
     (*wait, wait_roundpipe), (*early, early_roundpipe) = times["wait"], times["early"]
     ratios = min(wait) / early_roundpipe, min(early) / early_roundpipe, min(wait) / wait_roundpipe
     assert f"| {model} | " + " | ".join(f"{ratio:.3f}" for ratio in ratios) + " |" in LINES
