@@ -22,6 +22,7 @@ BUILD = pathlib.Path(os.environ.get("RP_BUILD", SOURCE / "build/release")).resol
 PROGRAMS = "rpsim rpadvise rpplan rpimport rpdiff rppredict rpexec rpsweep".split()
 PLACES = {"rpexec": "exec/rpexec", "rpsweep": "experiments/rpsweep"}
 LONG = os.environ.get("RP_LONG", "0") == "1"  # ./bootstrap.sh test --long
+DATA = BUILD / "tests/data"  # golden, bad and corpus, with their archives as folders (tests/tools/folded.py)
 SANITIZED = re.search(r"^RP_SANITIZE:\w*=.", (BUILD / "CMakeCache.txt").read_text(), re.M) is not None
 PYTHON = pathlib.Path(os.environ.get("RP_PYTHON", "python3"))  # the one with packages that a test needs
 

@@ -116,7 +116,7 @@ Test(changes, set_gives_what_an_edited_file_gives)
         while (edits < COUNT(w->edits) && w->edits[edits][0] != NULL) {
             edits++;
         }
-        snprintf(from, sizeof from, "%s/../traces/%s.yaml", RP_TEST_ROOT, w->file);
+        snprintf(from, sizeof from, "%s/traces/%s.yaml", RP_SOURCE_ROOT, w->file);
         snprintf(to, sizeof to, "%s/edited.yaml", rp_test_tool_folder());
         edit(from, to, w->edits, edits);
         snprintf(format, sizeof format,
@@ -142,7 +142,7 @@ Test(changes, computed_times_follow_the_platform)
     char to[512];
     char option[1024];
     const char *format = "--format json --schedule roundpipe --model qwen3-8b %s";
-    snprintf(from, sizeof from, "%s/../traces/platforms/a800x8.yaml", RP_TEST_ROOT);
+    snprintf(from, sizeof from, "%s/traces/platforms/a800x8.yaml", RP_SOURCE_ROOT);
     snprintf(to, sizeof to, "%s/edited.yaml", rp_test_tool_folder());
     edit(from, to, edits, COUNT(edits));
     snprintf(option, sizeof option, "--platform %s", to);

@@ -23,9 +23,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifndef RP_TEST_ROOT
-#define RP_TEST_ROOT RP_SOURCE_ROOT "/tests"
-#endif
 #define PUBLISHED RP_SOURCE_ROOT "/paper-figures/published/"
 
 static rp_arena *arena;

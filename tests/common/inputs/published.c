@@ -152,7 +152,7 @@ Test(published, check_values_of_schedules_md)
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     rp_text text = {0};
     rp_csv table;
-    read_table(RP_TEST_ROOT "/reference/check_values.csv", ';', arena, &text, &table);
+    read_table(RP_SOURCE_ROOT "/tests/reference/check_values.csv", ';', arena, &text, &table);
     cr_assert(ge(u32, table.rows, 22));
     for (uint32_t row = 0; row < table.rows; row++) {
         const rp_schedule_type *schedule = rp_schedule_find(cell(&table, row, "schedule"));

@@ -293,13 +293,13 @@ Test(exec_companions, adapters_on_random_weights_have_a_base)
     rp_model config = rp_test_decoder(2, false, true);
     rpexec_model model;
     rpexec_companions c;
-    const rpexec_origin origin = {.save = RP_TEST_ROOT "/exec/../golden"};
+    const rpexec_origin origin = {.save = RP_TEST_ROOT "/bad/../golden"};
     rp_model_set_lora_rank(&config, 3);
     cr_assert(eq(int, rpexec_model_create(&config, 8, RP_DTYPE_F32, rp_test_arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_companions_gather(&origin, &model, rp_test_arena, &c), RP_OK));
     cr_assert(eq(u32, c.base.count, 1));
     cr_expect(eq(str, (char *)(uintptr_t)c.base.files[0].name, "config.json"));
     cr_assert(eq(u32, c.step.count, 1));
-    cr_expect(strstr(c.step.files[0].bytes, "/tests/golden/base\"") != NULL, "%s",
+    cr_expect(strstr(c.step.files[0].bytes, "/data/golden/base\"") != NULL, "%s",
               c.step.files[0].bytes);
 }
