@@ -15,7 +15,6 @@ import sys
 
 ENTRY = re.compile(r"^( *)- (?:(?P<title>[^:]+(?:\?)?): )?(?P<path>[\w*./-]+\.md)$")
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]*)(#[^)\s]*)?(\))")
-OUTSIDE = re.compile(r"^(tests/golden/exports/.+|\.github)/")  # rpadvise's output, and templates
 
 
 def documents(source):
@@ -24,8 +23,8 @@ def documents(source):
                             capture_output=True, text=True)
     names = listed.stdout.split() if listed.returncode == 0 else \
         [path.relative_to(source).as_posix() for path in source.rglob("*.md")]
-    names = [name for name in names if not name.startswith("build")]
-    return sorted(name for name in names if not OUTSIDE.match(name) and (source / name).is_file())
+    names = [name for name in names if not name.startswith(("build", ".github/"))]
+    return sorted(name for name in names if (source / name).is_file())
 
 
 def navigation(lines, names, title_of):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PYTHON, SOURCE, need_python
+from conftest import DATA, PYTHON, need_python
 
-GOLDEN = SOURCE / "tests/golden/chakra"
+GOLDEN = DATA / "golden/chakra"
 RUNS = [
     "--schedule dualpipev --gpus 4 --microbatches 8 --fidelity stage --recompute wait",
     "--schedule zbv --gpus 4 --fidelity stage --recompute none",

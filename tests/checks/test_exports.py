@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BUILD, PYTHON, SOURCE, need_python, ran
+from conftest import BUILD, DATA, PYTHON, need_python, ran
 
-GOLDEN = SOURCE / "tests/golden/exports"
-HF = SOURCE / "tests/golden/hf"
+GOLDEN, HF = DATA / "golden/exports", DATA / "golden/hf"
 with open(GOLDEN / "lines.tsv", encoding="utf-8") as table:
     LINES = {row["name"]: row["line"].removeprefix("rpsim ") for row in csv.DictReader(table, delimiter="\t")}
 LINES |= {  # learned positions and LayerNorm, fp32 and an untied head, other stages of ZeRO, a V, reductions

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BUILD, LONG, SANITIZED, SOURCE, program, ran
+from conftest import BUILD, DATA, LONG, SANITIZED, SOURCE, program, ran
 
 COPIES = """
 traces/models/qwen3-1.7b.yaml model.yaml
@@ -19,10 +19,10 @@ traces/models/tiny.yaml .
 traces/platforms/rtx4090x8.yaml platform.yaml
 traces/platforms/h100x64.yaml cluster.yaml
 traces/costs/qwen3-1.7b@rtx4090.yaml costs.yaml
-tests/golden/decoders/llama/[cm]* weights
-tests/golden/decoders/qwen3-moe/[cm]* experts
-tests/golden/kineto/zb1p-p2v1m4.0.json kineto.json
-tests/golden/roundpipe/t* .
+golden/decoders/llama/[cm]* weights
+golden/decoders/qwen3-moe/[cm]* experts
+golden/kineto/zb1p-p2v1m4.0.json kineto.json
+golden/roundpipe/t* .
 """
 CELLS = "framework,model,seq_len,global_batch,microbatches,calls,grain,sequence_slices"
 TEXTS = {
@@ -64,9 +64,9 @@ def work(shared):
     os.chdir("in")
     for name in ("models", "platforms", "costs", "partitions", "layers"):
         shutil.copytree(SOURCE / "traces" / name, f"traces/{name}")
-    shutil.copytree(SOURCE / "tests/golden/tokens", "tokens")
+    shutil.copytree(DATA / "golden/tokens", "tokens")
     for pattern, place in map(str.split, COPIES.strip().splitlines()):
-        for file in SOURCE.glob(pattern):
+        for file in (DATA if pattern.startswith("golden") else SOURCE).glob(pattern):
             shutil.copy(file, place)
     for name in ("throughput_4090", "scaling_4090", "max_seqlen_4090", "fsdp_mpt_a100"):  # all rows take too long
         rows = (SOURCE / f"paper-figures/published/{name}.csv").read_text().splitlines(True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import LONG, SOURCE
+from conftest import DATA, LONG, SOURCE
 
 GOLDEN = SOURCE / "tests/golden/recipes"
 RECIPES = {  # the same as in make.py
@@ -43,7 +43,7 @@ def rows(path):
 def test_recipe(run, recipe, options):
     """A step has all eight sequences."""
     run("rpexec --backend host --seq-len 17 --microbatches 8 --steps 50 --eval-every 10 --loss-out losses.csv",
-        "--weights", SOURCE / "tests/golden/families/qwen2", "--data", GOLDEN / "data.tokens",
+        "--weights", DATA / "golden/families/qwen2", "--data", GOLDEN / "data.tokens",
         "--eval-data", GOLDEN / "eval.tokens", *RECIPES[recipe].split(), *options.split())
     trained, expected = rows("losses.csv"), rows(GOLDEN / f"{recipe}.csv")
     assert len(trained) == len(expected) == 50

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BUILD, LONG, SOURCE, program, ran
+from conftest import BUILD, DATA, LONG, SOURCE, program, ran
 
 SAME = "the same bits"
 CLOSE = "check: gradients of the first step differ by"
@@ -73,13 +73,13 @@ COMMANDS = [  # exit status, a text of standard output or, if that is not 0, of 
     (0, "steps skipped because of an overflow", "--steps 1 --dtype fp16 --gpus 2 --seq-len 16"),
 ]
 MODEL = ["--weights", "a #model"]
-FAMILIES = sorted(folder for folder in (SOURCE / "tests/golden/families").iterdir() if folder.is_dir())
+FAMILIES = sorted(folder for folder in (DATA / "golden/families").iterdir() if folder.is_dir())
 
 
 @pytest.fixture(scope="module", autouse=True)
 def work(shared):
     shutil.copy(SOURCE / "LICENSE", "text")  # data that stay as they are
-    shutil.copytree(SOURCE / "tests/golden/decoders/qwen3", "a #model")
+    shutil.copytree(DATA / "golden/decoders/qwen3", "a #model")
 
 
 def rpexec(options, *words, status=0, out="", err=""):

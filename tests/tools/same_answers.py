@@ -36,6 +36,7 @@ import sys
 import tempfile
 
 import bad_programs
+import folded
 import same_answers_lines as lines
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -339,9 +340,7 @@ def prepare_inputs(sides):
     inputs = old.root / "in"
     inputs.mkdir()
     for name, place in (
-        ("golden", "tests/golden"),
         ("published", "paper-figures/published"),
-        ("runs", "traces/runs"),
         ("experiments", "experiments"),
         ("paper.csv", "traces/configs/paper.csv"),
     ):
@@ -349,6 +348,8 @@ def prepare_inputs(sides):
     shutil.copytree(old.source / "tests/bad", inputs / "bad")
     if (inputs / "bad/programs/base.txt").exists():  # one file each before 0.3
         bad_programs.main(inputs / "bad/programs", inputs / "bad/programs")
+    for place in ("tests/golden", "traces/runs"):
+        folded.unfold(inputs / pathlib.Path(place).name, old.source / place)
     for name, text in lines.FILES.items():
         (inputs / name).write_text(text, encoding="utf-8")
     (inputs / "library.py").write_text(PYTHON, encoding="utf-8")

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Losses and gradients of small models from another framework: transformers on PyTorch.
 
-Writes tests/golden/decoders/NAME/{config.json, model.safetensors, expected.safetensors}: the configuration and weights
+Writes FOLDER/NAME/{config.json, model.safetensors, expected.safetensors}: the configuration and weights
 as transformers saves them, and ids, labels, loss and gradients of one batch in fp32, computed in float64 and rounded
 once (except for the softmax of routers, which transformers computes in fp32). lora has only the adapters, with PEFT's
 names: the weights are those of qwen3-moe, and each linear layer's is W + alpha / rank B A. Run once with PyTorch 2.x,
-transformers 5 or later and safetensors; the files are committed. Usage: make.py FOLDER [NAME]
+transformers 5 or later and safetensors.
+Usage: make.py FOLDER [NAME], then tests/tools/folded.py fold tests/golden/decoders.tar.gz FOLDER
 """
 import pathlib
 import sys

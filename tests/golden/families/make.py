@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 """Twenty steps of AdamW with small models of each family: transformers on PyTorch.
 
-Writes tests/golden/families/NAME/: config.json and model.safetensors as transformers saves them,
+Writes FOLDER/NAME/: config.json and model.safetensors as transformers saves them,
 adapter_model.safetensors (LoRA's initial values, with PEFT's names), and training.safetensors: ids and labels of the
 batch that all steps have, the losses of full training and of the adapters', and the trained tensors after the last
 step, after.NAME and adapters.NAME. gpt-oss has its experts' adapters as in PEFT's target_parameters, gate's and up's
 together with twice the rank. Everything is computed in float64 from values that are rounded to fp32 (except for the
 softmax of Mixtral's routers, which transformers computes in fp32), and rounded once. mxfp4/ has weights of experts in
-blocks, and transformers' unpacked values. Run once with PyTorch 2.x, transformers 5.24 or later and safetensors; the
-files are committed.
-Usage: make.py FOLDER [NAME...]
+blocks, and transformers' unpacked values. Run once with PyTorch 2.x, transformers 5.24 or later and safetensors.
+Usage: make.py FOLDER [NAME...], then tests/tools/folded.py fold tests/golden/families.tar.gz FOLDER
 """
 import json
 import pathlib

@@ -11,7 +11,8 @@ cannot run, except for small mixtures, which run on the CPU with random weights.
 Shapes are the defaults of transformers' configuration classes or those of litgpt's table (litgpt/config.py, whose
 entries name the config.json that they repeat); column `source`. Keys of the last argument are set beside: values
 missing in litgpt, and variants that no published model has. Made with transformers 5.23.0, PyTorch 2.15.0 and litgpt
-0.5.13 (pip install torch transformers; pip install --no-deps litgpt). Usage: make.py FOLDER
+0.5.13 (pip install torch transformers; pip install --no-deps litgpt). Usage: make.py FOLDER, then
+tests/tools/folded.py fold tests/golden/hf.txtar FOLDER "*.json"
 """
 import csv
 import importlib.util

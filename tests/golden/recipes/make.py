@@ -8,7 +8,7 @@ columns of rpexec's --loss-out but the time: step, loss, grad_norm, learning_rat
 step has all sequences of the data, so that their order does not matter. Clipping is
 torch.nn.utils.clip_grad_norm_, the courses are transformers' get_*_schedule_with_warmup. Run once
 with PyTorch 2.x and transformers 5 or later; the files are committed.
-Usage: make.py FOLDER [NAME...]
+Usage: BUILD/tests/data/golden/recipes/make.py FOLDER [NAME...]
 """
 import pathlib
 import struct
@@ -18,7 +18,7 @@ import torch
 from transformers import (AutoModelForCausalLM, get_constant_schedule_with_warmup,
                           get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup)
 
-MODEL = pathlib.Path(__file__).resolve().parent.parent / "families" / "qwen2"
+MODEL = pathlib.Path(__file__).absolute().parent.parent / "families" / "qwen2"
 SEQUENCES, EVALUATED, LENGTH, STEPS, EVERY = 8, 5, 17, 50, 10
 # Options of rpexec: tests/checks/test_recipes.py has the same.
 RECIPES = {

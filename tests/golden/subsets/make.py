@@ -4,8 +4,9 @@
 Writes FOLDER/NAME/ for each case below: adapter_config.json (whose base is BASE, which the test replaces) and
 adapter_model.safetensors, with random B, on the weights of a golden folder beside this; FOLDER/rows.npy, and
 FOLDER/losses.csv: losses of AdamW steps on all rows at once. Only modules in LoraConfig's target_modules have adapters.
-unit.exec_checkpoint_subsets trains the same. Run with PyTorch 2.15, transformers 5.24 and PEFT 0.21.2; the files are
-committed. Usage: make.py FOLDER
+unit.exec_checkpoint_subsets trains the same. Run with PyTorch 2.15, transformers 5.24 and PEFT 0.21.2.
+Usage: BUILD/tests/data/golden/subsets/make.py FOLDER, then, without losses.csv,
+tests/tools/folded.py fold tests/golden/subsets.tar.gz FOLDER
 """
 import json
 import pathlib
@@ -16,7 +17,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).absolute().parent
 FOLDER = pathlib.Path(sys.argv[1])
 STEPS, RATE, RANK, ALPHA = 5, 0.01, 3, 4.5
 CASES = {

@@ -5,7 +5,8 @@ The decoder is tests/golden/decoders/llama, the tokens are megatron-uint16 and n
 step has all sequences of an epoch, so that their order does not matter: the loss is the mean over
 all labels that are not ignored, and AdamW steps follow. Cases are SEQ_LEN and whether the first
 tokens of documents are labels. Borders are counted from the lengths in make.py, which has them from
-nowhere else. unit.exec_data_packing compares rpexec with them. Usage: losses.py > FILE
+nowhere else. unit.exec_data_packing compares rpexec with them.
+Usage: BUILD/tests/data/golden/tokens/losses.py > FILE
 """
 import pathlib
 
@@ -13,7 +14,7 @@ import numpy
 import torch
 from transformers import AutoModelForCausalLM
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).absolute().parent
 DOCUMENTS = [7, 1, 12, 20, 4, 16]
 STEPS, RATE = 6, 0.01
 tokens = torch.from_numpy(numpy.fromfile(HERE / "megatron-uint16.bin", "<u2").astype("int64"))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Token files of NumPy, llm.c and Megatron, for unit.exec_data_tokens. Usage: make.py FOLDER
+"""Token files of NumPy, llm.c and Megatron, for unit.exec_data_tokens. Usage: make.py FOLDER,
+then tests/tools/folded.py fold tests/golden/tokens.tar.gz FOLDER
 
 NumPy's are numpy.save's, Megatron's are IndexedDatasetBuilder's of megatron-core. llm.c has no
 package: its files are the 256 int32 and the tokens that its dev/data scripts document. Token i of

@@ -9,7 +9,8 @@ with it (1). The model is given their attention_mask, except if padding comes fi
 would follow a token that sees nothing at all. Trainer makes a step of all texts, one at a time, and divides by the
 labels of the step that are not -100 (num_items_in_batch). The file has only the padded rows (uint16), with -100 in
 place of padding (int32, "filled"), or with the labels after them ([2, texts, length], int32, "prompts"). Losses are
-sums over a step. unit.exec_data_packing compares rpexec with them. Usage: padded.py FOLDER > FILE
+sums over a step. unit.exec_data_packing compares rpexec with them. Usage:
+BUILD/tests/data/golden/tokens/padded.py FOLDER > FILE, then tests/tools/folded.py fold tests/golden/tokens.tar.gz FOLDER
 """
 import pathlib
 import sys
@@ -20,7 +21,7 @@ from tokenizers import Tokenizer, models
 from transformers import (AutoModelForCausalLM, DataCollatorForLanguageModeling, DataCollatorForSeq2Seq,
                           PreTrainedTokenizerFast, Trainer, TrainingArguments)
 
-HERE = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).absolute().parent
 FOLDER = pathlib.Path(sys.argv[1])
 LENGTH, STEPS, RATE = 12, 6, 0.01
 generator = numpy.random.default_rng(3)

@@ -243,8 +243,8 @@ Test(experts, groups_take_turns)
  * experts. Qwen1.5-MoE-A2.7B's shapes: 24 layers, hidden 2048, 4 experts per token. */
 Test(experts, shared_experts_keep_the_sums_of_an_mlp)
 {
-    const char *line = "--schedule 1f1b --model " RP_SOURCE_ROOT
-                       "/tests/golden/hf/qwen2-moe-defaults.json --platform a100-80x8 "
+    const char *line = "--schedule 1f1b --model " RP_TEST_ROOT
+                       "/golden/hf/qwen2-moe-defaults.json --platform a100-80x8 "
                        "--data-parallel 2 --tensor-parallel 2 --sequence-parallel "
                        "--expert-parallel 2 --microbatches 2 --microbatch-size 1 --seq-len 512 "
                        "--recompute none --iterations 1";
