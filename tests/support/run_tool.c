@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define MAX_ARGUMENTS 48
 
 static rp_arena *arena;
@@ -95,19 +94,12 @@ const char *rp_test_tool_expand(const char *word, size_t length)
     rp_text text = {0};
     const char *expanded = NULL;
     bool empty = length == 2 && memcmp(word, "''", 2) == 0;
-    const char *const folders[][2] = {{"@DIR@", folder},
-                                      {"@BAD@", RP_TEST_ROOT "/bad"},
-                                      {"@PROGRAMS@", RP_BINARY_ROOT "/tests/bad_programs"}};
-    for (size_t i = 0; i < length && !empty;) {
-        size_t at = 0;
-        while (at < COUNT(folders) &&
-               strncmp(word + i, folders[at][0], strlen(folders[at][0])) != 0) {
-            at++;
-        }
-        bool named = at < COUNT(folders);
-        const char *part = named ? folders[at][1] : &word[i];
-        cr_assert(eq(int, rp_text_append(&text, part, named ? strlen(part) : 1), RP_OK));
-        i += named ? strlen(folders[at][0]) : 1;
+    for (size_t i = 0; i < length && !empty; i++) {
+        bool dir = length - i >= 5 && memcmp(word + i, "@DIR@", 5) == 0;
+        bool bad = length - i >= 5 && memcmp(word + i, "@BAD@", 5) == 0;
+        const char *part = dir ? folder : bad ? RP_TEST_ROOT "/bad" : &word[i];
+        cr_assert(eq(int, rp_text_append(&text, part, dir || bad ? strlen(part) : 1), RP_OK));
+        i += dir || bad ? 4 : 0;
     }
     const char *bytes = text.bytes != NULL ? text.bytes : "";
     cr_assert(eq(int, rp_arena_copy_text(arena, bytes, text.length, &expanded), RP_OK));

@@ -26,9 +26,8 @@ const char *rp_test_tool_folder(void);
 /** @return the arena */
 rp_arena *rp_test_tool_arena(void);
 
-/** @return `word` with the folder in place of @DIR@, tests/bad in place of @BAD@ and the programs
- * that tests/tools/bad_programs.py writes in place of @PROGRAMS@; two single quotes are the empty
- * word */
+/** @return `word` with the folder in place of @DIR@ and tests/bad in place of @BAD@; two single
+ * quotes are the empty word */
 const char *rp_test_tool_expand(const char *word, size_t length);
 
 /** Runs `path` with NULL-terminated arguments, of which the first is the program's name. */

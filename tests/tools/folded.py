@@ -4,9 +4,12 @@
 folded.py unfold OUT FOLDER...          writes OUT/FOLDER: links to plain files, and the files that are folded
 folded.py fold ARCHIVE FOLDER [PATTERN] puts FOLDER's files (*) into the archive; other files stay in it
 
-A .txtar has a line "-- NAME --" before each file.
+A .txtar has a line "-- NAME --" before each file. In tests/bad a row of expected.tsv makes its file, unless that
+exists: the file `base` (none: nothing) with `text` in place of `cut` lines from line `at` on. `text` has the escapes
+of C.
 """
 
+import csv
 import gzip
 import io
 import pathlib
@@ -33,6 +36,19 @@ def write(path, data):
     path.write_bytes(data)
 
 
+def rows_as_files(table):
+    """{name: bytes} of the files that only an expected.tsv has."""
+    files = {}
+    with open(table, encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE):
+            if not (table.parent / row["file"]).exists():
+                lines = (table.parent / row["base"]).read_bytes().splitlines(True) if row.get("base") else []
+                at, cut = int(row.get("at") or 1) - 1, int(row.get("cut") or 0)
+                lines[at:at + cut] = [row["text"].encode().decode("unicode_escape").encode("latin-1")]
+                files[row["file"]] = b"".join(lines)
+    return files
+
+
 def unfold(out, folder):
     """Writes `out`, which is `folder` with its archives as folders."""
     shutil.rmtree(out, ignore_errors=True)
@@ -44,6 +60,8 @@ def unfold(out, folder):
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(path)
+        for name, data in rows_as_files(path).items() if path.name == "expected.tsv" else ():
+            write(place.parent / name, data)
 
 
 def fold(archive, folder, pattern="*"):

@@ -35,7 +35,6 @@ import subprocess
 import sys
 import tempfile
 
-import bad_programs
 import folded
 import same_answers_lines as lines
 
@@ -345,10 +344,7 @@ def prepare_inputs(sides):
         ("paper.csv", "traces/configs/paper.csv"),
     ):
         (inputs / name).symlink_to(old.source / place)
-    shutil.copytree(old.source / "tests/bad", inputs / "bad")
-    if (inputs / "bad/programs/base.txt").exists():  # one file each before 0.3
-        bad_programs.main(inputs / "bad/programs", inputs / "bad/programs")
-    for place in ("tests/golden", "traces/runs"):
+    for place in ("tests/bad", "tests/golden", "traces/runs"):
         folded.unfold(inputs / pathlib.Path(place).name, old.source / place)
     for name, text in lines.FILES.items():
         (inputs / name).write_text(text, encoding="utf-8")

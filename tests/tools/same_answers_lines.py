@@ -503,8 +503,7 @@ def of_bad(bad):
     def arguments(name):
         with open(bad / name, encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE):
-                text = (row["arguments"] or "").replace("@PROGRAMS@", "@BAD@/programs")
-                yield text.replace("@BAD@", "@IN@/bad").replace("@DIR@", ".")
+                yield (row["arguments"] or "").replace("@BAD@", "@IN@/bad").replace("@DIR@", ".")
 
     yield from (f"rpsim {text}" for text in arguments("commands.tsv"))
     yield from (f"rpexec {text}" for text in arguments("rpexec.tsv"))

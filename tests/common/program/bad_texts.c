@@ -1,4 +1,5 @@
-/* Texts of programs with a mistake each, which tests/tools/bad_programs.py has written. */
+/* Programs' texts with a mistake each: base.txt with the edits of tests/bad/programs/expected.tsv
+ * (tests/tools/folded.py makes them). */
 #include "common/base/log.h"
 #include "common/formats/csv.h"
 #include "common/program/program.h"
@@ -6,12 +7,9 @@
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define BAD_PROGRAMS RP_TEST_ROOT "/bad/programs/"
-#define WRITTEN RP_BINARY_ROOT "/tests/bad_programs"
 
 TestSuite(bad_texts, .init = rp_test_arena_begin, .fini = rp_test_arena_end);
 
@@ -22,13 +20,13 @@ static const char *cell(const rp_csv *table, uint32_t row, const char *header)
     return rp_csv_cell(table, row, column);
 }
 
-/* The line is that of the mistake, or "rule": well-formed text of a program that is not valid. */
+/* The mistake's line, or "rule" for a well-formed text of an invalid program. */
 static void check_bad_text(const rp_csv *table, uint32_t row)
 {
     char log[4096];
     rp_text text = {0};
-    const char *path = NULL;
-    const char *name = cell(table, row, "name");
+    const char *path;
+    const char *name = cell(table, row, "file");
     const char *prefix = "program: ";
     rp_program *program = NULL;
     const char *line = cell(table, row, "line");
@@ -36,7 +34,7 @@ static void check_bad_text(const rp_csv *table, uint32_t row)
     if (!rule) {
         cr_assert(eq(int, rp_arena_print(rp_test_arena, &prefix, "%s:%s: ", name, line), RP_OK));
     }
-    cr_assert(eq(int, rp_arena_print(rp_test_arena, &path, WRITTEN "/%s.txt", name), RP_OK));
+    cr_assert(eq(int, rp_arena_print(rp_test_arena, &path, BAD_PROGRAMS "%s", name), RP_OK));
     cr_assert(eq(int, rp_text_read_file(path, 1u << 20, &text), RP_OK));
     rp_log_capture_begin(log, sizeof log);
     rp_status status = rp_program_read(name, text.bytes, text.length, &program);
@@ -64,8 +62,8 @@ Test(bad_texts, are_refused)
     cr_assert(eq(int, rp_text_read_file(BAD_PROGRAMS "base.txt", 1u << 20, &base), RP_OK));
     cr_assert(eq(int, rp_program_read("base", base.bytes, base.length, &program), RP_OK));
     rp_program_destroy(program);
+    rp_text_fini(&base);
     for (uint32_t row = 0; row < table.rows; row++) {
         check_bad_text(&table, row);
     }
-    rp_text_fini(&base);
 }
