@@ -53,7 +53,9 @@ for archive in "$source_root"/traces/runs/*/*.tar.gz; do
     done
     rm -r "$folder.logs"
 done
-for case in "$source_root"/traces/runs/*/*/ "$work"/*/*/; do
+"$source_root/tests/tools/folded.py" unfold "$work" "$source_root/traces/runs"
+for case in "$work"/*/*/ "$work"/runs/*/*/; do
+    [ -f "$case/program.txt" ] || continue
     folder=${case%/*/}
     name=$(basename "$folder")/$(basename "$case")
     gate=$(awk -F, -v name="$name" '$1 == name { print $2 }' "$gates")

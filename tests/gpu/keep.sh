@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Keeps recorded runs under traces/runs: programs, timelines, and the costs that predict them.
+# Keeps recorded runs under traces/runs: programs and timelines (NAME.tar.gz), and the costs that predict them.
 # usage: keep.sh RUNS NAME
 # RUNS: a folder of the validation, logs of the device suite's archive or OUTDIR of tests/bench/record_runs.sh:
 #   facts.log (date, device, driver, versions); run-CASE/ (program.txt, timeline.csv); run-CASE.args (model, which may
@@ -47,3 +47,5 @@ for case in "$target"/*/; do
         awk -v name="$name/$(basename "$case")" '{ e = $1 < 0 ? -$1 : $1
             printf "%s,%.1f\n", name, int(e * 10 + 1) / 10 }'
 done
+"$root/tests/tools/folded.py" fold "$target.tar.gz" "$target" '*/*'
+rm -r "$target"/*/
