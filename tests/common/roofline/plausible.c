@@ -345,7 +345,7 @@ Test(plausible, better_platforms_are_not_slower)
             continue;
         }
         for (uint32_t k = 0; k < 3; k++, pairs++) {
-            if (getenv("RP_LONG") == NULL && k != pairs / 3 % 3) {
+            if (getenv("RP_LONG") == NULL && (pairs / 3 % 3 != k || pairs / 3 % 2 != 0)) {
                 continue;
             }
             char line[512];

@@ -134,7 +134,7 @@ Test(advise_cli, types)
 Test(advise_cli, one_server_more)
 {
     rp_test_outcome outcome = advise("--model qwen3-1.7b --platform h100x8 --gpus 2 --nodes 2 "
-                                     "--budget 300 --format json");
+                                     "--budget 150 --format json");
     cr_assert(eq(int, outcome.status, 0), "%s", outcome.messages);
     json_t *rows = json_loads(outcome.output, 0, NULL);
     const json_t *best = json_array_get(rows, 0);
@@ -264,7 +264,7 @@ Test(advise_cli, as_wide_as_asked)
         } else {
             (void)unsetenv("COLUMNS");
         }
-        rp_test_outcome outcome = advise(SMALL " --tokens 2B --usd-per-hour 5 --budget 400");
+        rp_test_outcome outcome = advise(SMALL " --tokens 2B --usd-per-hour 5 --budget 60");
         cr_assert(eq(int, outcome.status, 0), "%s", outcome.messages);
         size_t most = columns[i] != NULL ? strtoul(columns[i], NULL, 10) : 100;
         cr_expect(le(sz, widest_line(outcome.output), most), "%s", outcome.output);
