@@ -19,7 +19,7 @@ KERNEL = re.compile(
 
 
 def resources(said):
-    """Of each kernel on each architecture: registers, bytes of shared memory, of stack, and spilled."""
+    """Each kernel on each architecture: its registers, and bytes of shared memory, stack and spilled."""
     found = {}
     for name, at, stack, stored, loaded, registers, rest in KERNEL.findall(ran("c++filt", input=said).out):
         shared = re.search("([0-9]+) bytes smem", rest)
