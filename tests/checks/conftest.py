@@ -5,6 +5,7 @@ CTest runs each test_NAME.py as checks.NAME: RP_BUILD is the build folder. By ha
 Exit status 77, which CTest counts as skipped, means that every test of the file was skipped.
 """
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -12,6 +13,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -137,6 +139,14 @@ def folders_that_go(request, tmp_path_factory):
     yield
     if not request.session.testsfailed:
         shutil.rmtree(tmp_path_factory.getbasetemp(), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            tmp_path_factory.getbasetemp().parent.rmdir()  # pytest_configure's, which is empty now
+
+
+def pytest_configure(config):
+    """Each run has a folder of its own: pytest's default one may be removed by another run."""
+    if not config.option.basetemp and not config.option.collectonly:
+        config.option.basetemp = os.path.join(tempfile.mkdtemp(prefix="rp-checks-"), "tests")
 
 
 def pytest_sessionfinish(session, exitstatus):
