@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import SOURCE, need, program, ran
-from lib.figures import PAPER, PUBLISHED, change, make, table
+from lib.figures import PAPER, PUBLISHED, change, make, near, stand_in, table
 
 # Hands out the same as rpsim did before.
 RPSIM = """#!/bin/sh
@@ -24,10 +24,9 @@ HEAD = "model,system,gpus,published,ours,difference_pct,set_a_constant\n"
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
     need("gnuplot")
-    path = tmp_path_factory.mktemp("said") / "rpsim"
-    path.write_text(RPSIM.replace("PROGRAM", str(program("rpsim"))))
-    path.chmod(0o755)
-    return path.parent
+    folder = tmp_path_factory.mktemp("said")
+    stand_in(folder / "rpsim", RPSIM.replace("PROGRAM", str(program("rpsim"))))
+    return folder
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def claims(tmp_path, monkeypatch, said):
                 off, told = row.ours - row.published, row.difference_points
                 if told == "":
                     off, told = 100 * off / row.published, row.difference_pct
-                assert told == pytest.approx(off, rel=0, abs=0.01)
+                assert told == near(off, 0.01)
         line = r"^\| (.*) \| \*\*(.*?)\*\*.* \| \*\*(.*?)\*\*.* \|$"
         return found, {row[0]: row[1:] for row in re.findall(line, Path("out/claims.md").read_text(), re.M)}
 

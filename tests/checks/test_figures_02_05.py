@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lib.figures import PAPER, PUBLISHED, SOURCE, make, number, table
+from lib.figures import PAPER, PUBLISHED, SOURCE, make, near, number, table
 
 MODELS = table(PUBLISHED / "models.csv")
 TOKENS = 4 * 2048  # b = 4, s = 2048
@@ -35,7 +35,7 @@ def test_recompute_or_reload(shared):
         assert points["reload at measured rate", m.model].ours_ms == same(size / 20.97e6)
         measured = points["forward measured", m.model]
         assert measured.published_ms == forward[m.model]
-        assert measured.difference_pct == pytest.approx(100 * measured.ours_ms / forward[m.model] - 100, abs=1e-10)
+        assert measured.difference_pct == near(100 * measured.ours_ms / forward[m.model] - 100, 1e-10)
 
 
 def rate(platform, key):

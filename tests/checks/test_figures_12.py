@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import LONG, need, ran
-from lib.figures import PAPER, PUBLISHED, make, rows, simulated, table
+from lib.figures import PAPER, PUBLISHED, make, rows, simulated, stand_in, table
 
 FIGURES = ("12-a800-throughput", "13-a800-longest-sequences", "14-usd-per-billion-tokens", "16-sequence-lengths")
 CELLS = """framework,model,seq_len,global_batch,microbatches,calls,grain,sequence_slices,why
@@ -102,9 +102,7 @@ def test_bad_cells(run, text, other, reason):
 def made(shared):
     """The tables of the figures, with made-up answers and the shipped measured values: none."""
     need("gnuplot")
-    Path("bin").mkdir()
-    Path("bin/rppredict").write_text(RPPREDICT)
-    Path("bin/rppredict").chmod(0o755)
+    stand_in("bin/rppredict", RPPREDICT)
     Path("bin/report.md").write_text("".join(  # a quarter more than published
         f"| x | {row.framework} | {row.model} | 8 | {row.tokens_per_s} | {row.tokens_per_s * 1.25:.4f} | +25.00 | 1 | 2"
         " | 3 | outside |\n" for row in SPEEDS if isinstance(row.tokens_per_s, float)))

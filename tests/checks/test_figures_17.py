@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import need, ran
-from lib.figures import PAPER, PUBLISHED, make, programs, rows, table
+from lib.figures import PAPER, PUBLISHED, make, near, programs, rows, stand_in, table
 
 FIGURES = ("17-bubbles", "03-ideal-and-real-bubbles")
 TIMES = Path("out/17-bubbles.csv")
@@ -16,10 +16,6 @@ TIMES = Path("out/17-bubbles.csv")
 BUSY = {row.model: 16 * (row.layers * (2 * row.fwd_ms + row.bwd_ms) + row.lmhead_fwd_ms + row.lmhead_bwd_ms)
         for row in table(PUBLISHED / "layer_times_4090.csv")}
 PAPERS = {(row.schedule, row.model): vars(row) for row in table(PUBLISHED / "pipeline_bubbles.csv")}
-
-
-def near(wanted, limit):
-    return pytest.approx(wanted, rel=0, abs=limit)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -99,10 +95,7 @@ def test_bad_use():
 
 def test_a_program_that_fails():
     """It leaves no half-written figure."""
-    broken = Path("broken/rpsim")
-    broken.parent.mkdir()
-    broken.write_text("#!/bin/sh\necho schedule,model\nexit 3\n")
-    broken.chmod(0o755)
+    stand_in("broken/rpsim", "#!/bin/sh\necho schedule,model\nexit 3\n")
     for name in FIGURES:
         assert ran("bash", PAPER / name / "make.sh", "broken", "none", status=None).status != 0
     assert not list(Path("none").iterdir())

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from conftest import need
-from lib.figures import PAPER, drawn, make, programs, table
+from lib.figures import PAPER, drawn, make, near, programs, table
 
 NAME = "20-schedule-diagrams"
 MAKESPANS = {  # worked out by hand: forward 1, backward 2 per GPU, N - 1 = 3
@@ -54,10 +54,10 @@ def test_times(made, name):
         assert one.gpu != other.gpu or one.end <= other.start, f"{one} and {other} overlap"
     assert sum(op.end - op.start for op in ops) == BUSY[name]
     end = max(op.end for op in ops)
-    assert summary.makespan == pytest.approx(end, abs=1e-9)
-    assert MAKESPANS[name] in (None, pytest.approx(end, abs=1e-9))
+    assert summary.makespan == near(end, 1e-9)
+    assert MAKESPANS[name] in (None, near(end, 1e-9))
     assert summary.form == "" or (summary.form_value, summary.difference) == (summary.makespan, 0)
-    assert summary.bubble_pct == pytest.approx(100 * (1 - BUSY[name] / (4 * end)), abs=1e-5)
+    assert summary.bubble_pct == near(100 * (1 - BUSY[name] / (4 * end)), 1e-5)
 
 
 @pytest.mark.parametrize("name", MAKESPANS)

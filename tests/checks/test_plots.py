@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import LONG, SOURCE, need, ran
-from lib.figures import PAPER, change, drawn, programs, simulated, table
+from lib.figures import PAPER, change, drawn, near, programs, simulated, table
 
 GALLERY = SOURCE / "plots/gallery"
 ENTRIES = sorted(path.parent.name for path in GALLERY.glob("*/make.sh"))
@@ -25,10 +25,6 @@ llama3.1-8b,roundpipe,4,10000,10500,5.00,yes
 qwen3-32b,mobius,4,1000,800,-20.00,
 gpt-oss-20b,mobius,4,OOM,,,
 """
-
-
-def near(wanted, limit):
-    return pytest.approx(wanted, rel=0, abs=limit)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import LONG, need, ran
-from lib.figures import PUBLISHED, SOURCE, change, make, rows, simulated, table
+from lib.figures import PUBLISHED, SOURCE, change, make, near, rows, simulated, table
 from lib.store import ask
 
 STUDIES = Path("tree/experiments/studies")
@@ -20,10 +20,6 @@ PAPER = {(row.schedule, row.model): row.makespan_ms for row in table(PUBLISHED /
 LLAMA = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336 + 2 * 4096) + 4096 + 2 * 128256 * 4096  # parameters
 HOST = 95e9 / (50 * LLAMA)  # steps per second of llama3.1-8b that the host's optimizer allows
 LINK = {"h100x8": 2 * 0.655 * 32e9, "a800x8": 0.655 * 32e9, "rtx4090x8": 20.97e9}
-
-
-def near(wanted, limit):
-    return pytest.approx(wanted, rel=0, abs=limit)
 
 
 @pytest.fixture(scope="module", autouse=True)

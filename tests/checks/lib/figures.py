@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from conftest import BUILD, SOURCE, program, ran
 
 PAPER = SOURCE / "paper-figures"
@@ -18,6 +20,10 @@ def number(text):
         return float(text)
     except ValueError:
         return text
+
+
+def near(wanted, limit):
+    return pytest.approx(wanted, rel=0, abs=limit)
 
 
 def rows(lines):
@@ -49,6 +55,14 @@ def programs(folder, *names):
     Path(folder).mkdir()
     for name in names:
         Path(folder, name).symlink_to(program(name))
+
+
+def stand_in(path, text):
+    """A program that takes the place of one of ours."""
+    path = Path(path)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def drawn(out, *pictures, least=5000, forms=("svg", "png", "pdf")):
