@@ -187,7 +187,7 @@ main_job()
 paper()
 {
     local status=0
-    say "Report: every figure, study and picture from an empty store (paper-figures/report.sh)"
+    say "Report: every figure, study and picture from an empty store (paper-figures/report)"
     cmake --build "$root/build/release" --target paper || status=1
     say "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"
     [ -f "$root/build/release/paper/index.html" ] || fail "no page was made"

@@ -29,14 +29,14 @@ table a800_systems "$(find "$out" -maxdepth 1 -name '12-a800-throughput.csv')"
 table scaling "$out/15-scaling.csv"
 table bubbles "$out/17-bubbles.csv"
 awk -v text="$work/claims.md" -v platform="$traces/platforms/rtx4090x8.yaml" -f "$paper/lib/tables.awk" \
-    -f "$paper/report/text.awk" -f "$figure/data.awk" -f "$figure/claims.awk" \
+    -f "$figure/text.awk" -f "$figure/data.awk" -f "$figure/claims.awk" \
     "claims=$published/claims.csv" "prices=$published/prices.csv" "limits=$figure/limits.csv" \
     "published_throughput=$published/throughput_4090.csv" "published_lengths=$published/max_seqlen_4090.csv" \
     "published_scaling=$published/scaling_4090.csv" "published_bubbles=$published/pipeline_bubbles.csv" \
     "published_times=$published/layer_times_4090.csv" \
     "rtx4090=$work/rtx4090x8.csv" "a800=$work/a800x8.csv" "one=$work/one.csv" "${tables[@]}" > "$work/claims.csv"
 # The picture's data: four claims, their models' numbers and their bounds.
-awk -f "$paper/report/text.awk" -f "$figure/bars.awk" "$work/claims.csv" "$published/claims.csv" > "$work/bars.csv"
+awk -f "$figure/text.awk" -f "$figure/bars.awk" "$work/claims.csv" "$published/claims.csv" > "$work/bars.csv"
 mv "$work/claims.csv" "$out/$name.csv"
 mv "$work/claims.md" "$out/$name.md"
 draw bars="$work/bars.csv"

@@ -8,6 +8,7 @@ and all runs of reports.
 import collections
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,8 +110,8 @@ def test_wrong_accuracy_is_seen(pattern, other):
 def test_texts():
     """The first screen of the report has a sentence with rppredict's own count, and plots/gallery/45-predicted-measured
     says what these tables say (Figure 15's 8 GPUs are Figure 10's)."""
-    scripts = [word for name in ("text", "summary") for word in ("-f", PAPER / f"report/{name}.awk")]
-    sentences = ran("awk", "-v", "what=sentences", *scripts, REPORT.resolve()).out
+    code = "import pathlib, summary, sys; print(summary.throughput(pathlib.Path(sys.argv[1])))"
+    sentences = ran(sys.executable, "-c", code, REPORT.resolve(), env={"PYTHONPATH": PAPER / "report"}).out
     inside, count = re.search("^Intervals, .*: (.*) of (.*) published cells", REPORT.read_text(), re.M).groups()
     assert f"of the {count} published cells that set no constant; {inside} lie inside" in sentences
     errors = [row.difference_pct for row in table("out/10-throughput.csv")]

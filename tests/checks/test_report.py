@@ -1,10 +1,11 @@
-"""The report (paper-figures/report.sh): a tree of made-up entries, of which one fails; then the page of real READMEs
+"""The report (paper-figures/report): a tree of made-up entries, of which one fails; then the page of real READMEs
 with two real figures. Release only: it runs no compiled code but rpsim --version.
 """
 
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from conftest import BUILD, SOURCE, need, ran
 from lib.page import wrong
 
-REPORT = "paper-figures/report.sh"
+REPORT = "paper-figures/report"
 PICTURE = """<?xml version="1.0"?>
 <!DOCTYPE svg>
 <svg width="300" height="100"
@@ -98,16 +99,15 @@ ERRORS = [
 
 
 def report(*words, **expected):
-    return ran("bash", REPORT, *words, **expected)
+    return ran(sys.executable, REPORT, *words, **expected)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def made(shared):
     """What the report says when one entry fails."""
-    need("awk", "sqlite3", "cmark-gfm")
+    need("sqlite3", "cmark-gfm")
     Path("bin").mkdir()
-    shutil.copytree(SOURCE / "paper-figures/report", "paper-figures/report")
-    shutil.copy(SOURCE / REPORT, REPORT)
+    shutil.copytree(SOURCE / REPORT, REPORT)
     for folder, (readme, body) in ENTRIES.items():
         os.makedirs(folder)
         Path(folder, "README.md").write_text(readme + "\n")
@@ -172,7 +172,7 @@ def test_real_tree(run):
     for name in ("02-recompute-or-reload", "05-intensity"):
         run("bash", SOURCE / f"paper-figures/{name}/make.sh", BUILD, Path.cwd())
         Path(f"logs/{name}.status").write_text("0 0\n")
-    run("bash", SOURCE / REPORT, "--assemble", BUILD, Path.cwd(), status=1)
+    run(sys.executable, SOURCE / REPORT, "--assemble", BUILD, Path.cwd(), status=1)
     assert not wrong("index.html")
     page = Path("index.html").read_text()
     scripts = [script for place in ("paper-figures", "experiments/studies", "plots/gallery")

@@ -6,6 +6,7 @@ Release only: see test_report.py.
 import base64
 import shutil
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,12 +37,12 @@ MEASURE = """(() => {
 
 @pytest.fixture(scope="module")
 def page(shared, browser):
-    need("awk", "sqlite3", "cmark-gfm", "gnuplot")
+    need("sqlite3", "cmark-gfm", "gnuplot")
     Path("logs").mkdir()
     for name in ("02-recompute-or-reload", "05-intensity"):
         ran("bash", SOURCE / f"paper-figures/{name}/make.sh", BUILD, shared)
         Path(f"logs/{name}.status").write_text("0 0\n")
-    ran("bash", SOURCE / "paper-figures/report.sh", "--assemble", BUILD, shared, status=None)
+    ran(sys.executable, SOURCE / "paper-figures/report", "--assemble", BUILD, shared, status=None)
 
     def opened(width, height, dark=False):
         browser.resize(width, height)

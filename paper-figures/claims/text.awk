@@ -1,4 +1,4 @@
-# What several of these scripts need.
+# What both scripts need.
 
 function escaped(s)
 {
