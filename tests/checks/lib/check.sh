@@ -23,23 +23,6 @@ expect()
     fi
 }
 
-# within FILE COLUMNS COMMAND: no line of what it printed is wider, than 100 where COLUMNS is empty; and tables of runs
-# have in their first 80 columns throughput, memory and, but for those of rpadvise, which names none that does not, fit.
-within()
-{
-    local most=${2:-100}
-    [ "$(LC_ALL=C.UTF-8 wc -L <"$1")" -le "$most" ] ||
-        fail "COLUMNS=$2 $3: too wide: $(LC_ALL=C.UTF-8 grep -E ".{$((most + 1))}" "$1" | head -n 3)"
-    [[ ! $3 =~ --columns ]] || return 0
-    LC_ALL=C.UTF-8 awk -v fits="$([[ $3 =~ rpadvise ]] || echo ' fits')" '
-        NR <= 2 && /stage( |$)/ { exit 0 } # memory is not modelled
-        { line = substr($0, 1, 80) }
-        /^ *(\* )?schedule .* tokens\/s / { if (line !~ "tokens/s .*GPU GB .*" fits) bad = 1; head = NR; next }
-        head && NR == head + 1 && line !~ /[0-9]+ .*[0-9]+\.[0-9]/ { bad = 1 }
-        END { exit bad }' "$1" ||
-        fail "COLUMNS=$2 $3: the first 80 columns have not throughput, memory and fit: $(head -n 8 "$1")"
-}
-
 # end: the check's result.
 end()
 {
