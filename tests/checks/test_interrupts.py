@@ -1,5 +1,5 @@
-"""rpexec that is ended by signals or kills, or started twice on one --save: training goes on to the same bytes, the loss
-file has every step once, no checkpoint is damaged. RP_LONG=1: 30 of each signal and 100 pairs.
+"""rpexec ended by signals or kills, or started twice on one --save: training goes on to the same bytes, the loss file
+has every step once, no checkpoint is damaged. RP_LONG=1: 30 of each signal and 100 pairs.
 """
 
 import os

@@ -237,7 +237,7 @@ def test_checkpoints_open():
 
 def test_run_that_is_done():
     """It stays as it is and says so. It refuses outputs that it cannot give, and writes nothing."""
-    train = "--gpus 2 --microbatches 2 --seq-len 16 --data text --steps 40 --save parts --save-every 3 --optimizer async"
+    train = "--gpus 2 --microbatches 2 --seq-len 16 --data text --steps 40 --save-every 3 --optimizer async --save a"
     rpexec(train, out="tokens/s")
     rpexec(f"{train} --resume", out="0 tokens/s", err="is of step 40, and no step is left")
     for option in ("--check", "--program-out none", "--timeline-out none", "--trace-out none", "--gantt-out none.svg",
@@ -246,10 +246,10 @@ def test_run_that_is_done():
         refused(said, f"{train} --resume {option}")
     # Another run does not mix with it.
     refused("valid are --resume, which goes on from the newest", f"{train} --steps 3")
-    assert not list(Path().glob("none*")) and "step-40" in os.listdir("parts") and "step-3" not in os.listdir("parts")
+    assert not list(Path().glob("none*")) and "step-40" in os.listdir("a") and "step-3" not in os.listdir("a")
     # A checkpoint is a Hugging Face folder once its config.json lies beside it; here the file is read alone.
-    os.remove("parts/step-40/training.safetensors")
-    refused("training.safetensors", "--gpus 2 --seq-len 16 --save parts --resume --steps 50")
+    os.remove("a/step-40/training.safetensors")
+    refused("training.safetensors", "--gpus 2 --seq-len 16 --save a --resume --steps 50")
 
 
 def test_signal():
@@ -258,7 +258,7 @@ def test_signal():
         return {path.name for path in Path("ended").rglob("*") if path.is_file()}
 
     Path("ended").mkdir()
-    options = "--steps 100000 --gpus 1 --seq-len 8 --record ended/record --loss-out ended/l.csv --trace-out ended/t.json"
+    options = "--steps 100000 --gpus 1 --seq-len 8 --record ended/record --loss-out ended/l.csv --trace-out ended/t"
     with subprocess.Popen([program("rpexec"), *options.split()], stdout=subprocess.DEVNULL) as run:
         while run.poll() is None and not (os.path.isdir("ended/record") and files()):
             time.sleep(0.05)
