@@ -42,7 +42,7 @@ chmod 755 "$new"
 mv "$new" "$target"
 trap - EXIT
 for case in "$target"/*/; do
-    bash "$root/tests/checks/lib/recorded_error.sh" "$case" "${RPSIM:-$root/build/release/rpsim}" \
+    python3 "$root/tests/checks/lib/recorded_error.py" "$case" "${RPSIM:-$root/build/release/rpsim}" \
         "${RPDIFF:-$root/build/release/rpdiff}" |
         awk -v name="$name/$(basename "$case")" '{ e = $1 < 0 ? -$1 : $1
             printf "%s,%.1f\n", name, int(e * 10 + 1) / 10 }'
