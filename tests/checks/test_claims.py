@@ -34,7 +34,7 @@ def claims(tmp_path, monkeypatch, said):
     """Makes the claims in a tree that may be changed: their rows, and the verdicts on the published data and on our
     simulation by claim."""
     monkeypatch.chdir(tmp_path)
-    for name in ("lib", "report", "claims", "published"):
+    for name in ("lib", "claims", "published"):
         shutil.copytree(PAPER / name, f"paper-figures/{name}")
     for name in ("traces", "plots"):
         Path(name).symlink_to(SOURCE / name)
