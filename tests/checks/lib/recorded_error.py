@@ -25,7 +25,8 @@ def recorded_error(case, rpsim, rpdiff, args=None, costs=None, platform=None):
         subprocess.run([
             rpsim, "--program-in", case / "program.txt", "--model", model, "--seq-len", length,
             "--fidelity", "hardware", "--costs", costs or record / "costs.yaml",
-            "--platform", platform or record / "platform.yaml", "--timeline-out", predicted], stdout=subprocess.DEVNULL, check=True)
+            "--platform", platform or record / "platform.yaml", "--timeline-out", predicted,
+        ], stdout=subprocess.DEVNULL, check=True)
         found = subprocess.run([rpdiff, predicted, case, "--format", "json"], stdout=subprocess.PIPE, check=True).stdout
     rows = json.loads(found)["iterations"][1:]
     predicted_ms, measured_ms = (statistics.median(row[key] for row in rows) for key in ("predicted_ms", "measured_ms"))
