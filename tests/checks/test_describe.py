@@ -5,7 +5,7 @@ A plain run measures a machine with known GPUs and, with one processor, this mac
 cases are measured, and --host-rates.
 """
 
-import ctypes
+import ctypes.util
 import os
 import re
 from pathlib import Path
@@ -19,11 +19,7 @@ FAKE = BUILD / "tests/fake_nvidia"
 NO_GPU = "no GPU of NVIDIA answers"
 DETECT = "rpsim --platform detect"
 MEMORY_GIB = int(re.search("MemTotal: *([0-9]+)", Path("/proc/meminfo").read_text())[1]) / 1048576
-
-
-@pytest.fixture(autouse=True)
-def work(shared):
-    pass
+pytestmark = pytest.mark.usefixtures("shared")
 
 
 def fake(command, status=0, said="", **settings):
@@ -54,23 +50,16 @@ def between(text, key, low, high):
     assert low <= float(re.search(f"(?m)^{key}: *([0-9.]+)", text)[1]) <= high, f"{key} in {text}"
 
 
-def read(path):
-    return Path(path).read_text()
-
-
 def test_machine_without_gpus():
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        pass
-    else:
+    if ctypes.util.find_library("nvidia-ml"):
         pytest.skip("NVIDIA's library is installed")
     prefix = [] if LONG else ["taskset", "-c", min(os.sched_getaffinity(0))]
     ran("rpexec --platform-out here.yaml", prefix=prefix, env=LEAKS)
-    says(read("here.yaml"), r"# No GPU \(.*\): GPUs are threads of this host, as rpexec --backend host runs them\.",
+    here = Path("here.yaml").read_text()
+    says(here, r"# No GPU \(.*\): GPUs are threads of this host, as rpexec --backend host runs them\.",
          "name: here", "gpu: host")
-    between(read("here.yaml"), "host_memory_gib", 0.97 * MEMORY_GIB, 1.03 * MEMORY_GIB)
-    between(read("here.yaml"), "host_optimizer_gb_per_s", 0.5, 2000)
+    between(here, "host_memory_gib", 0.97 * MEMORY_GIB, 1.03 * MEMORY_GIB)
+    between(here, "host_optimizer_gb_per_s", 0.5, 2000)
     takes("here.yaml", 2, "tiny")
     ran(f"{DETECT} --schedule 1f1b", env=LEAKS, status=2, said=NO_GPU + " (libnvidia-ml.so.1: ")
     ran(f"{DETECT} --platform-out none.yaml", env=LEAKS, status=2, said=NO_GPU)
@@ -80,8 +69,9 @@ def test_machine_without_gpus():
 @pytest.mark.skipif(not LONG, reason="with RP_LONG=1")
 def test_host_rates():
     ran("rpexec --host-rates rates.txt", env=LEAKS)
-    says(read("rates.txt"), *(f"host_{each}_gb_per_s: [0-9.]+" for each in ("optimizer", "adam", "refresh", "collect")))
-    assert len(re.findall(r"(?m)^# +[0-9]+ +[0-9]+(?: +[0-9.]+){3}$", read("rates.txt"))) >= 3
+    rates = Path("rates.txt").read_text()
+    says(rates, *(f"host_{each}_gb_per_s: [0-9.]+" for each in ("optimizer", "adam", "refresh", "collect")))
+    assert len(re.findall(r"(?m)^# +[0-9]+ +[0-9]+(?: +[0-9.]+){3}$", rates)) >= 3
 
 
 @pytest.mark.parametrize("command, said", [
@@ -100,7 +90,7 @@ def test_known_gpu():
     """Its rates are the shipped platform's; its link is read and measured."""
     for _ in range(5):  # other processes can only make copies slower
         fake("rpexec --platform-out known.yaml", LINK=8)
-        known = read("known.yaml")
+        known = Path("known.yaml").read_text()
         if min(map(float, re.findall("(?m)^(?:up|down)load_gb_per_s: *([0-9.]+)", known))) >= 6:
             break
     of_gpu = r"# 4 x NVIDIA GeForce RTX 4090\. The GPU is known: "
@@ -117,7 +107,7 @@ def test_known_gpu():
     takes("known.yaml")
     # rpsim reads the same and measures nothing. Its file and detect give the same results.
     fake(f"{DETECT} --platform-out read.yaml")
-    by_rpsim = read("read.yaml")
+    by_rpsim = Path("read.yaml").read_text()
     says(by_rpsim, of_gpu + ".*", "name: read", r"link_efficiency: 0\.655  # assumed: no copies were measured",
          "moved: .*host_optimizer_gb_per_s.*dispatch_us_per_module.*", never="measured:|set:")
     between(by_rpsim, "host_memory_gib", 0.97 * MEMORY_GIB, 1.03 * MEMORY_GIB)
@@ -132,7 +122,7 @@ def test_known_gpu():
 def test_slot():
     """GPUs by the product's name, their slot by NVML: PCIe 3 halves links and collectives of an L40S."""
     fake(f"{DETECT} --platform-out l40s.yaml", GPU="NVIDIA L40S", PCIE=3)
-    says(read("l40s.yaml"), "gpu: l40s", "peer: pcie", "peer_gb_per_s: 16  # .*",
+    says(Path("l40s.yaml").read_text(), "gpu: l40s", "peer: pcie", "peer_gb_per_s: 16  # .*",
          r"collective_gb_per_s: 10\.48  # moved: by the ratio of the links")
     takes("l40s.yaml")
 
@@ -162,7 +152,7 @@ def test_unknown_gpu():
     """Peaks by generation, cores and clock; NVLink; PCIe beyond what rpsim knows."""
     fake(f"{'rpexec' if LONG else DETECT} --platform-out unknown.yaml", GPU="NVIDIA Foo 9", GIB=47.5, PCIE=6,
          NVLINKS=4, LINK=100)
-    says(read("unknown.yaml"),
+    says(Path("unknown.yaml").read_text(),
          r"# 4 x NVIDIA Foo 9\. The GPU is not known: values without a word are those of platform rtx4090x8\.",
          "gpu: foo9", r"fp16_tflops_fp32_acc: 165\.2",  # 16384 cores x 2.52 GHz x 4 FLOP
          r"memory_gib: 47\.5  # read: NVML", "link_gb_per_s: 128  # read: NVML",
@@ -176,7 +166,7 @@ def test_driver_that_does_not_run():
     fake(f"{DETECT} --schedule 1f1b", NO_DRIVER=1, status=2, said=f"{NO_GPU} {reason}")
     if LONG:
         said = fake("rpexec --platform-out idle.yaml", NO_DRIVER=1).err
-        says(read("idle.yaml"), rf"# No GPU {re.escape(reason)}: .*")
-        assert "\n# Built without hwloc" in read("idle.yaml") or \
+        says(Path("idle.yaml").read_text(), rf"# No GPU {re.escape(reason)}: .*")
+        assert "\n# Built without hwloc" in Path("idle.yaml").read_text() or \
             "warning: hwloc sees 4 GPUs of NVIDIA on PCI, but NVML does not start" in said
         takes("idle.yaml", 2, "tiny")
