@@ -56,7 +56,7 @@ def ran(*command):
 
 
 def first_row(command):
-    """Of a command that prints JSON: exit status, and the first row or the end of its messages."""
+    """A command that prints JSON: its exit status, and the first row or the end of its messages."""
     name, *words = shlex.split(command)
     done = ran(BIN / name, *words, "--format", "json")
     return done.returncode, done.stderr[-200:] if done.returncode else json.loads(done.stdout)[0]

@@ -146,7 +146,7 @@ def folders_that_go(request, tmp_path_factory):
 def pytest_configure(config):
     """Each run has a folder of its own: pytest's default one may be removed by another run."""
     if not config.option.basetemp and not config.option.collectonly:
-        config.option.basetemp = os.path.join(tempfile.mkdtemp(prefix="rp-checks-"), "tests")
+        config.option.basetemp = os.path.join(tempfile.mkdtemp(prefix="rp-checks-"), "run")
 
 
 def pytest_sessionfinish(session, exitstatus):

@@ -325,7 +325,7 @@ def test_unequal_work(everything, emulator):
 
 def test_keep(everything, emulator):
     """Runs that are kept are predicted again by the same number."""
-    for folder in ("gpu", "checks/lib"):
+    for folder in ("gpu", "checks/lib", "tools"):
         shutil.copytree(SOURCE / "tests" / folder, f"kept/tests/{folder}")
     os.makedirs("kept/traces/runs")
     shutil.copy("mock/model", "kept/tests/gpu/wide.yaml")
