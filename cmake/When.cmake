@@ -21,7 +21,7 @@ function(rp_when name runs cost)
         endif()
     endforeach()
     set(this release)
-    if(RP_SANITIZE)
+    if(RP_SANITIZE AND NOT RP_SANITIZE MATCHES thread) # that build runs threads.simulate only
         set(this sanitized)
     endif()
     set(${runs} FALSE PARENT_SCOPE)
