@@ -25,7 +25,8 @@ SLOW = re.compile(
     r"schedule all (--gpus|--model llama3.1-8b *(--platform l40sx8|#))|/make\.sh |--steps 200|--partition tuned|gnuplot"
     r"|rpadvise --model llama.* --(gpus|optimizer|runnable|schedule|seq-len|tokens) |^rppredict |rppredict --cells"
     r"|rpadvise --model qwen3-235b |rpexec --host-rates -|rpexec --platform-out |fitted\.yaml|qwen3-32b --explain"
-    r"|--replicas 1000|--platform my-server.yaml")
+    r"|--replicas 1000|--platform my-server.yaml|rpexec --steps 16 --record|rpexec .*--costs r --predict"
+    r"|rpdiff (measured\.db|r2)")
 # Blocks that take seconds: the first, the fifth ... of them, with RP_LONG=1 each. All other blocks run every day.
 COSTLY = re.compile("rpexec --(?!list)|rpadvise --model llama|schedule 1f1b,zb-h1,zb-h2")
 # For programs, which do not care how wide it is.

@@ -243,7 +243,7 @@ static void try_truth(const truth *t)
 Test(fit, sets_nothing_but_what_made_the_runs)
 {
     static const char *const platforms[] = {"h100x8", "a100-80x8", "rtx4090x8"};
-    uint32_t stride = getenv("RP_LONG") != NULL ? 1 : 397;
+    uint32_t stride = getenv("RP_LONG") != NULL ? 1 : 1597;
     uint32_t number = 0;
     for (size_t p = 0; p < COUNT(platforms); p++) {
         for (size_t a = 0; a < COUNT(changes); a++) {

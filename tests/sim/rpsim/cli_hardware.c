@@ -15,7 +15,7 @@ TestSuite(cli_hardware, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .t
 
 static json_t *run(const char *line)
 {
-    return rp_test_rpsim_rows("--fidelity hardware --format json", line);
+    return rp_test_rpsim_rows("--fidelity hardware --format json --intervals off", line);
 }
 
 /* cli.md: hardware is the default. */

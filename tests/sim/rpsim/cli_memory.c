@@ -18,7 +18,7 @@ TestSuite(cli_memory, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .tim
 
 static json_t *run(const char *line)
 {
-    return rp_test_rpsim_rows("--fidelity hardware --format json", line);
+    return rp_test_rpsim_rows("--fidelity hardware --format json --intervals off", line);
 }
 
 /* Known at hardware fidelity, null at stage fidelity. */
