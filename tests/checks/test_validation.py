@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BUILD, SOURCE, ran
+from conftest import BUILD, LONG, SOURCE, ran
 
 LITTLE = """name: little
 program: rpexec
@@ -28,6 +28,7 @@ seed: 1
 """
 
 
+@pytest.mark.skipif(not LONG, reason="records four times, with RP_LONG=1")
 def test_script(shared):
     Path("little.yaml").write_text(LITTLE)
     made = []

@@ -52,7 +52,8 @@ static void replay(const json_t *row)
 
 Test(advise_cli, rows)
 {
-    rp_test_outcome outcome = advise(SMALL " --format json --tokens 2B --usd-per-hour 5");
+    rp_test_outcome outcome =
+        advise(SMALL " --format json --tokens 2B --usd-per-hour 5 --budget 400");
     cr_assert(eq(int, outcome.status, 0), "%s", outcome.messages);
     json_t *rows = json_loads(outcome.output, 0, NULL);
     cr_assert(json_array_size(rows) >= 2);
