@@ -21,24 +21,41 @@ typedef enum rp_round_start {
     RP_ROUND_START_ROTATE,     /**< the next GPU in the rotation (the library) */
 } rp_round_start;
 
-/** Settings of a schedule. Everything is borrowed and must outlive the build only. */
+/**
+ * Settings of a schedule: VALUE(type, member), POINTER(type, member). A program is kept as long as
+ * all of them are the same (sim/run/kept.c, which has a function same_MEMBER for each pointer).
+ *  - gpus: 1 .. RP_MAX_GPUS;
+ *  - microbatches: per iteration, 1 .. RP_MAX_MICROBATCHES;
+ *  - iterations: 1 .. RP_MAX_ITERATIONS;
+ *  - round: microbatches per round (RoundPipe), or RP_ROUND_ALL;
+ *  - call_microbatches: those of a call, for schedules that flush between the calls of an
+ *    iteration; the last call may have fewer. 0: a single call has all;
+ *  - asynchronous: no barrier between iterations;
+ *  - boundary_bytes: bytes of a boundary activation; 0: unknown;
+ *  - partition: in the form that the schedule takes; sums equal `layers`;
+ *  - costs: needed by schedules that place by time; otherwise may be NULL;
+ *  - orders: read from a file (rp_torch_csv_schedule); NULL for all other schedules.
+ */
+#define RP_SCHEDULE_SETTINGS(VALUE, POINTER)                                                       \
+    VALUE(uint32_t, gpus)                                                                          \
+    VALUE(uint32_t, microbatches)                                                                  \
+    VALUE(uint32_t, iterations)                                                                    \
+    VALUE(uint32_t, round)                                                                         \
+    VALUE(uint32_t, call_microbatches)                                                             \
+    VALUE(rp_round_start, round_start)                                                             \
+    VALUE(bool, asynchronous)                                                                      \
+    VALUE(rp_recompute, recompute)                                                                 \
+    VALUE(uint32_t, layers)                                                                        \
+    VALUE(uint64_t, boundary_bytes)                                                                \
+    POINTER(const rp_partition *, partition)                                                       \
+    POINTER(const rp_costs *, costs)                                                               \
+    POINTER(const struct rp_torch_csv *, orders)
+
+/** Everything is borrowed and must outlive the build only. */
 typedef struct rp_schedule_config {
-    uint32_t gpus;         /**< 1 .. RP_MAX_GPUS */
-    uint32_t microbatches; /**< per iteration, 1 .. RP_MAX_MICROBATCHES */
-    uint32_t iterations;   /**< 1 .. RP_MAX_ITERATIONS */
-    uint32_t round;        /**< microbatches per round (RoundPipe), or RP_ROUND_ALL */
-    /** Microbatches of a call, for schedules that flush between the calls of an iteration; the last
-     * call may have fewer. 0: a single call has all */
-    uint32_t call_microbatches;
-    rp_round_start round_start;
-    bool asynchronous; /**< no barrier between iterations */
-    rp_recompute recompute;
-    uint32_t layers;
-    const rp_partition *partition; /**< in the form that the schedule takes; sums equal `layers` */
-    const rp_costs *costs;   /**< needed by schedules that place by time; otherwise may be NULL */
-    uint64_t boundary_bytes; /**< bytes of a boundary activation; 0: unknown */
-    /** Orders read from a file (rp_torch_csv_schedule); NULL for all other schedules. */
-    const struct rp_torch_csv *orders;
+#define MEMBER(type, member) type member;
+    RP_SCHEDULE_SETTINGS(MEMBER, MEMBER)
+#undef MEMBER
 } rp_schedule_config;
 
 typedef struct rp_emitter rp_emitter;

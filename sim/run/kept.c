@@ -60,38 +60,47 @@ static bool same_list(const void *a, const void *b, size_t count, size_t size)
     return count == 0 || memcmp(a, b, count * size) == 0;
 }
 
-static bool same_partition(const rp_partition *a, const rp_partition *b)
+static bool same_partition(const origin *o, const rp_schedule_config *config)
 {
+    const rp_partition *a = &o->partition;
+    const rp_partition *b = config->partition;
     return a->forward_count == b->forward_count && a->backward_count == b->backward_count &&
            same_list(a->forward_layers, b->forward_layers, a->forward_count, sizeof(uint32_t)) &&
            same_list(a->backward_layers, b->backward_layers, a->backward_count, sizeof(uint32_t));
 }
 
-static bool same_costs(const rp_costs *a, const rp_costs *b)
+/* Only the result of a schedule's `prepare` depends on times. */
+static bool same_costs(const origin *o, const rp_schedule_config *config)
 {
-    return a->layers == b->layers && a->head_fwd_ps == b->head_fwd_ps &&
-           a->head_bwd_ps == b->head_bwd_ps && a->hop_ps == b->hop_ps &&
-           a->overlap_saving == b->overlap_saving &&
-           same_list(a->fwd_ps, b->fwd_ps, a->layers, sizeof(int64_t)) &&
-           same_list(a->bwd_ps, b->bwd_ps, a->layers, sizeof(int64_t)) &&
-           same_list(a->bwd_input_ps, b->bwd_input_ps, a->layers, sizeof(int64_t));
+    const rp_costs *a = &o->costs;
+    const rp_costs *b = config->costs;
+    return o->schedule->prepare == NULL ||
+           (b != NULL && a->layers == b->layers && a->head_fwd_ps == b->head_fwd_ps &&
+            a->head_bwd_ps == b->head_bwd_ps && a->hop_ps == b->hop_ps &&
+            a->overlap_saving == b->overlap_saving &&
+            same_list(a->fwd_ps, b->fwd_ps, a->layers, sizeof(int64_t)) &&
+            same_list(a->bwd_ps, b->bwd_ps, a->layers, sizeof(int64_t)) &&
+            same_list(a->bwd_input_ps, b->bwd_input_ps, a->layers, sizeof(int64_t)));
 }
 
-/* True if a program would be built from the same inputs. Only the result of a schedule's `prepare`
- * depends on times. */
+/* Orders are not compared: their programs are built again. */
+static bool same_orders(const origin *o, const rp_schedule_config *config)
+{
+    (void)o;
+    return config->orders == NULL;
+}
+
+/* True if a program would be built from the same inputs. */
 static bool same_origin(const origin *o, const rp_schedule_type *schedule,
                         const rp_schedule_config *config)
 {
-    const rp_schedule_config *was = &o->config;
-    return o->schedule == schedule && config->orders == NULL && was->gpus == config->gpus &&
-           was->microbatches == config->microbatches && was->iterations == config->iterations &&
-           was->round == config->round && was->call_microbatches == config->call_microbatches &&
-           was->round_start == config->round_start && was->asynchronous == config->asynchronous &&
-           was->recompute == config->recompute && was->layers == config->layers &&
-           was->boundary_bytes == config->boundary_bytes &&
-           same_partition(&o->partition, config->partition) &&
-           (schedule->prepare == NULL ||
-            (config->costs != NULL && same_costs(&o->costs, config->costs)));
+    bool same = o->schedule == schedule;
+#define VALUE(type, member) same = same && o->config.member == config->member;
+#define POINTER(type, member) same = same && same_##member(o, config);
+    RP_SCHEDULE_SETTINGS(VALUE, POINTER)
+#undef POINTER
+#undef VALUE
+    return same;
 }
 
 static rp_status copy_list(rp_arena *arena, const void *from, size_t count, size_t size,

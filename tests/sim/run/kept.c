@@ -128,49 +128,78 @@ static const rpsim_kept_program *expect_same_program(rpsim_kept *kept, const cha
     return program;
 }
 
-static void expect_settings_to_count(rpsim_kept *kept, const char *name, bool separate)
+/* Half as many GPUs as stages, if the schedule allows it. */
+static void make_for(settings *s, const rp_schedule_type *schedule)
 {
-    settings base;
-    make(&base);
-    if (separate) {
-        base.partition = (rp_partition){3, base.forward, 3, base.backward};
-        base.config.gpus = 4; /* six stages do not divide evenly */
+    uint32_t of_two = rp_schedule_stages(schedule, 2);
+    make(s);
+    s->config.gpus = of_two != 0 && of_two < 4 ? 4 : 2;
+    if (schedule->separate_backward) {
+        s->partition = (rp_partition){3, s->forward, 3, s->backward};
+        s->config.gpus = 4; /* six stages do not divide evenly */
     }
-#define VARY(statement)                                                                            \
-    do {                                                                                           \
-        settings s = base; /* shares the base's pointers: nothing below writes through them */     \
-        uint64_t before = expect_same_program(kept, name, &base)->hash;                            \
-        statement;                                                                                 \
-        uint64_t after = expect_same_program(kept, name, &s)->hash;                                \
-        cr_expect(after != before || !separate, "%s: " #statement " makes no difference", name);   \
-    } while (0)
-    uint32_t other_forward[] = {1, 3, 2, 2};
-    uint32_t other_backward[] = {2, 2, 4};
-    rp_partition forward = base.partition;
-    rp_partition backward = base.partition;
-    forward.forward_layers = other_forward;
-    backward.backward_layers = separate ? other_backward : NULL;
-    VARY(s.config.microbatches = 8);
-    VARY(s.config.iterations = 3);
-    VARY(s.config.asynchronous = true);
-    VARY(s.config.recompute = RP_RECOMPUTE_NONE);
-    VARY(s.config.recompute = RP_RECOMPUTE_EARLY);
-    VARY(s.config.boundary_bytes = 200);
-    VARY(s.config.partition = &forward);
-    VARY(s.config.partition = &backward);
-    VARY(s.config.round = 4);
-    VARY(s.config.round_start = RP_ROUND_START_ROTATE);
-    VARY(s.config.round = RP_ROUND_ALL);
-    VARY(s.config.gpus = 1);
-#undef VARY
 }
 
+/* @return 1 if the schedule makes another program of s than of the base, 0 if not, or if it refuses
+ * either. */
+static uint32_t counts(rpsim_kept *kept, const rp_schedule_type *schedule, const settings *base,
+                       const settings *s)
+{
+    rp_reason reason = {0};
+    if (rp_schedule_check(schedule, &base->config, &reason) != RP_OK ||
+        rp_schedule_check(schedule, &s->config, &reason) != RP_OK) {
+        return 0;
+    }
+    uint64_t before = expect_same_program(kept, schedule->name, base)->hash;
+    return expect_same_program(kept, schedule->name, s)->hash != before ? 1 : 0;
+}
+
+#define LEAVE_OUT(type, member)
+
+/* Every value is 0, 1 and one more in turn, with every schedule: some make another program. Only
+ * `layers` cannot change alone, which the partition's sums forbid. */
 Test(kept, every_setting_counts)
 {
     rpsim_kept *kept = NULL;
     cr_assert(eq(int, rpsim_kept_create(&kept), RP_OK));
-    expect_settings_to_count(kept, "looped-bfs", false);
-    expect_settings_to_count(kept, "roundpipe", true);
+#define VALUE(type, member_)                                                                       \
+    {                                                                                              \
+        uint32_t programs = 0;                                                                     \
+        for (uint32_t i = 0; i < 3 * rp_schedule_count; i++) {                                     \
+            settings base;                                                                         \
+            make_for(&base, rp_schedules[i / 3]);                                                  \
+            settings s = base; /* shares the base's pointers: nothing writes through them */       \
+            s.config.member_ = (type)(i % 3 < 2 ? i % 3 : base.config.member_ + 1u);               \
+            programs += counts(kept, rp_schedules[i / 3], &base, &s);                              \
+        }                                                                                          \
+        cr_expect(programs != 0 || strcmp(#member_, "layers") == 0, #member_ " counts nowhere");   \
+    }
+    RP_SCHEDULE_SETTINGS(VALUE, LEAVE_OUT)
+#undef VALUE
+    rpsim_kept_destroy(kept);
+}
+
+Test(kept, every_part_of_a_partition_counts)
+{
+    static uint32_t other_forward[] = {1, 3, 2, 2};
+    static uint32_t other_backward[] = {2, 2, 4};
+    static const char *const names[] = {"looped-bfs", "roundpipe"};
+    rpsim_kept *kept = NULL;
+    cr_assert(eq(int, rpsim_kept_create(&kept), RP_OK));
+    for (uint32_t i = 0; i < 2; i++) {
+        const rp_schedule_type *schedule = rp_schedule_find(names[i]);
+        settings base;
+        make_for(&base, schedule);
+        rp_partition forward = base.partition;
+        rp_partition backward = base.partition;
+        forward.forward_layers = other_forward;
+        backward.backward_layers = other_backward;
+        settings s = base;
+        s.config.partition = &forward;
+        cr_expect(eq(u32, counts(kept, schedule, &base, &s), 1), "%s", names[i]);
+        s.config.partition = &backward;
+        cr_expect(eq(u32, counts(kept, schedule, &base, &s), i), "%s", names[i]);
+    }
     rpsim_kept_destroy(kept);
 }
 
