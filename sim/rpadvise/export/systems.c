@@ -127,12 +127,8 @@ static rp_status read_recomputes(const table *t, uint32_t row, rpadvise_rule *ru
 static rp_status read_names(const table *t, uint32_t row, rpadvise_rule *rule)
 {
     rule->system = cell(t, row, SYSTEM);
-    rule->schedule = cell(t, row, SCHEDULE);
     if (*rule->system == '\0') {
         return bad_word(t, row, SYSTEM, "a name");
-    }
-    if (rp_schedule_find(rule->schedule) == NULL) {
-        return bad_word(t, row, SCHEDULE, "a schedule (rpsim --list schedules)");
     }
     if (*cell(t, row, GPUS) != '\0') {
         uint64_t gpus = 0;
@@ -177,22 +173,55 @@ static bool has_name(const rpadvise_systems *s, const char *name)
     return false;
 }
 
+/* A schedule's name, all, or pipelines: with resident weights of a single version, and an order
+ * that no other schedule has. */
+static bool stands_for(const char *word, const rp_schedule_type *schedule)
+{
+    bool pipeline = schedule->traits.placement == RP_PLACEMENT_RESIDENT &&
+                    schedule->traits.versions == RP_VERSIONS_ONE && schedule->published_as == NULL;
+    return strcmp(word, schedule->name) == 0 || strcmp(word, "all") == 0 ||
+           (pipeline && strcmp(word, "pipelines") == 0);
+}
+
+/* Adds a rule for each schedule of the row that the system does not have yet. */
+static rp_status add_rules(const table *t, uint32_t row, rpadvise_rule *rules, rpadvise_systems *s)
+{
+    rpadvise_rule rule = {0};
+    bool known = false;
+    uint32_t before = s->rule_count;
+    RP_TRY(read_rule(t, row, &rule));
+    bool asynchronous = rule.asynchronous;
+    for (uint32_t i = 0; i < rp_schedule_count; i++) {
+        if (stands_for(cell(t, row, SCHEDULE), rp_schedules[i])) {
+            known = true;
+            rule.schedule = rp_schedules[i]->name;
+            rule.asynchronous =
+                asynchronous && rp_traits_only_synchronous(&rp_schedules[i]->traits) == NULL;
+            if (rpadvise_systems_rule(s, rule.system, rule.schedule) == NULL) {
+                rules[s->rule_count++] = rule;
+            }
+        }
+    }
+    if (s->rule_count == before) {
+        return bad_word(t, row, SCHEDULE,
+                        known ? "a schedule that the system does not have yet"
+                              : "a schedule (rpsim --list schedules), pipelines or all");
+    }
+    if (!has_name(s, rule.system)) {
+        s->names[s->name_count++] = rule.system;
+    }
+    return RP_OK;
+}
+
 static rp_status read_rules(const table *t, rpadvise_systems *s)
 {
     rpadvise_rule *rules = NULL;
-    RP_TRY(rp_arena_alloc(t->arena, t->csv.rows, sizeof *rules, &rules));
+    size_t most = (size_t)t->csv.rows * rp_schedule_count;
+    RP_TRY(rp_arena_alloc(t->arena, most, sizeof *rules, &rules));
     RP_TRY(rp_arena_alloc(t->arena, t->csv.rows, sizeof *s->names, &s->names));
     s->rules = rules;
     for (uint32_t row = 0; row < t->csv.rows; row++) {
-        RP_TRY(read_rule(t, row, &rules[row]));
-        const rpadvise_rule *rule = &rules[row];
-        if (rpadvise_systems_rule(s, rule->system, rule->schedule) != NULL) {
-            return bad_word(t, row, SCHEDULE, "a schedule that the system does not have yet");
-        }
-        if (!has_name(s, rule->system)) {
-            s->names[s->name_count++] = rule->system;
-        }
-        s->rule_count = row + 1;
+        RP_TRY(add_rules(t, row, rules, s));
     }
     return RP_OK;
 }

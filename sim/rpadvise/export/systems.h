@@ -2,6 +2,7 @@
  * runs that each can be told to do. The data are in traces/configs/systems.csv.
  *
  * A row of the table is a system and one of its schedules, with the conditions for a configuration.
+ * `pipelines` and `all` are the schedules that the system's rows above do not name.
  * A setting that the system's own options, its command line or its constructors cannot express is a
  * condition; a setting that they express only in part stands in the notes of an export (export.h).
  */

@@ -227,6 +227,8 @@ Test(systems, mistakes_have_their_line)
     } tables[] = {
         {HEAD GOOD "a,gpip,sync,any,wait,any,fp16,any,even,any,,\n", "t:3", "schedule: 'gpip'"},
         {HEAD GOOD GOOD, "t:3", "does not have yet"},
+        {HEAD "a,all,sync,any,none wait,any,fp16,any,even,any,,\n" GOOD, "t:3",
+         "does not have yet"},
         {HEAD "a,gpipe,async,any,wait,any,fp16,any,even,any,,\n", "t:2", "one of sync any"},
         {HEAD "a,gpipe,sync any,any,wait,any,fp16,any,even,any,,\n", "t:2", "one of sync any"},
         {HEAD "a,gpipe,,any,wait,any,fp16,any,even,any,,\n", "t:2", "one of sync any"},
