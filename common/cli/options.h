@@ -48,6 +48,11 @@ typedef struct rp_option_member {
         offsetof(type, member), sizeof(((type *)0)->member)                                        \
     }
 
+/** In a row: the table does not write this setting into JSON and stores. The program writes it
+ * itself, for example as the number that was resolved from it (sim/study/record.c), or leaves it
+ * out. The table writes all other settings from their members. */
+#define RP_OWN_SETTING .own_setting = true
+
 struct rp_text;
 
 typedef struct rp_option rp_option;
@@ -71,7 +76,7 @@ struct rp_option {
     unsigned marks;    /**< bits of the program; rules name all options with a bit together */
     const char *names; /**< kind of `rpsim --list` whose names NAME stands for */
     const char *key;   /**< key in JSON; NULL: the name with _ for - */
-    bool own_setting;  /**< the program writes this setting itself, or leaves it out */
+    bool own_setting;  /**< RP_OWN_SETTING */
     bool output;       /**< a file to be written: no two options may name the same file */
     /* For programs that run as several processes, which must agree in all other options: */
     bool own;       /**< each process may have its own value, as it may for outputs */

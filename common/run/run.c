@@ -81,7 +81,6 @@ enum { WORK, INPUTS, SCHEDULE }; /* of no interest here */
 
 #define TO(member) .to = RP_OPTION_MEMBER(rp_run, member)
 #define GIVEN(member) .given = RP_OPTION_MEMBER(rp_run, member)
-#define RECORDED .own_setting = true
 
 const rp_option rp_run_rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},

@@ -135,8 +135,6 @@ static const rp_option_group groups[] = {
 
 #define TO(member) .to = RP_OPTION_MEMBER(rpexec_options, member)
 #define GIVEN(member) .given = RP_OPTION_MEMBER(rpexec_options, member)
-/* The report begins with these settings, or they change no result. */
-#define REPORTED .own_setting = true
 /* Options that may differ between processes; all other options are compared (train_processes.c). */
 #define OWN .own = true
 #define ELSEWHERE .elsewhere = true

@@ -58,15 +58,12 @@ static const rp_option_group groups[] = {
     [OTHER] = {"Instead of a run", false},
 };
 
-/* The record of a run has the resolved value in place of this setting (record.c). */
-#define RECORDED .own_setting = true
-
 static const rp_option rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},
 #define TO(member) .to = RP_OPTION_MEMBER(rpsim_setup, member)
 #define COUNT(member) .count = RP_OPTION_MEMBER(rpsim_setup, member)
 #define GIVEN(member) .given = RP_OPTION_MEMBER(rpsim_setup, member)
-#define WRITE(function) .own_setting = true
+#define WRITE(function) RP_OWN_SETTING
 #include "sim/study/setup_rows.inc"
 #undef TO
 #undef COUNT

@@ -183,8 +183,6 @@ rp_status rpsim_text_tokens(const rp_option *row, const void *object, rp_arena *
 
 enum { WORK, INPUTS, SCHEDULE, NOISE, OUTPUT, EXCHANGE }; /* groups of the help, not used here */
 
-/* A run's record contains the result of such a setting instead of its text (record.c). */
-#define RECORDED .own_setting = true
 #define WRITE(function) .write = (function)
 
 static const rp_option rows[] = {
