@@ -456,12 +456,10 @@ static const rp_option *find_marked(const rp_options_program *program, const rp_
     return NULL;
 }
 
-/* Finds a given option among `names`: the first in their order, or, with `last`, the option given
- * last. With a `mark`, the first given option that has it. */
+/* Finds the first given option among `names`, or, with a `mark`, among those that have it. */
 static rp_status find_given(const rp_options_program *program, const rp_options *options,
-                            const char *names, unsigned mark, bool last, const rp_option **row_out)
+                            const char *names, unsigned mark, const rp_option **row_out)
 {
-    uint32_t when = 0;
     *row_out = NULL;
     if (mark != 0) {
         *row_out = find_marked(program, options, mark);
@@ -473,8 +471,7 @@ static rp_status find_given(const rp_options_program *program, const rp_options 
         if (i == RP_OPTIONS_MAX) {
             return rp_broken();
         }
-        if (options->given[i].when > when) {
-            when = last ? options->given[i].when : UINT32_MAX;
+        if (options->given[i].when != 0 && *row_out == NULL) {
             *row_out = rp_options_row(program, i);
         }
     }
@@ -543,13 +540,12 @@ rp_status rp_options_check(const rp_options_program *program, const void *option
         const rp_option *without = NULL;
         bool needs = rule->given != NULL || rule->given_mark != 0;
         bool needs_with = rule->with != NULL || rule->with_mark != 0;
-        RP_TRY(
-            find_given(program, options, rule->given, rule->given_mark, rule->names_last, &given));
+        RP_TRY(find_given(program, options, rule->given, rule->given_mark, &given));
         if (needs && given == NULL) {
             continue; /* the usual case */
         }
-        RP_TRY(find_given(program, options, rule->with, rule->with_mark, false, &with));
-        RP_TRY(find_given(program, options, rule->without, 0, false, &without));
+        RP_TRY(find_given(program, options, rule->with, rule->with_mark, &with));
+        RP_TRY(find_given(program, options, rule->without, 0, &without));
         if ((needs_with && with == NULL) || without != NULL ||
             (rule->when != NULL && !rule->when(options))) {
             continue;

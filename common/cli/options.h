@@ -107,7 +107,6 @@ typedef struct rp_option_group {
 typedef struct rp_option_rule {
     const char *given;                 /**< any of these is given; the message names the first */
     unsigned given_mark;               /**< instead of `given`: the mark of the given options */
-    bool names_last;                   /**< the message names the option that was given last */
     const char *with;                  /**< any of these is given, too */
     unsigned with_mark;                /**< instead of `with`: the mark of the further options */
     const char *without;               /**< none of these is given */

@@ -138,11 +138,12 @@ static const rp_option_group groups[] = {
 /* Options that may differ between processes; all other options are compared (train_processes.c). */
 #define OWN .own = true
 #define ELSEWHERE .elsewhere = true
-#define OF_RUN 1u /* mark of rows whose member belongs to the run */
+enum { IN_PROGRAM = 1 };
+#define FIXED .marks = IN_PROGRAM /* by the program of --program-in */
 
 static rp_option rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},
-#define RUN(name_, group_, ...) {.name = (name_), .group = (group_), .marks = OF_RUN, __VA_ARGS__},
+#define RUN(name_, group_, ...) {.name = (name_), .group = (group_), __VA_ARGS__},
 #include "exec/rpexec/options_rows.inc"
 #undef RUN
 #undef OPTION
@@ -326,12 +327,9 @@ static const rp_option_rule rules[] = {
      .when = has_two_numbers,
      .subject = two_numbers_of,
      .message = "@; valid is the same number, or one of the two"},
-    {.given = "schedule gpus data-parallel tensor-parallel microbatches partition recompute "
-              "optimizer peers",
-     .names_last = true,
+    {.given_mark = IN_PROGRAM,
      .with = "program-in",
-     .message = "the program of --program-in fixes schedule, GPUs, their layout, microbatches, "
-                "partition, recompute, optimizer and peers; valid is one of them"},
+     .message = "the program of --program-in fixes it; valid is one of them"},
     {.given = "record predict",
      .when = stands_for_several,
      .message = "of several GPUs that do the same none is measured alone; valid without "
@@ -385,7 +383,7 @@ static const rp_options_program command_line = {
 const rp_options_program *rpexec_command_line(void)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (rows[i].marks == OF_RUN) {
+        if (rp_run_row(rows[i].name) != NULL) {
             rp_run_complete_row(&rows[i], offsetof(rpexec_options, run));
         }
     }

@@ -46,6 +46,7 @@ static rp_status take_sum(const rp_option *row, const char *text, rp_arena *aren
 }
 
 enum { FIRST, LAST };
+enum { MARKED = 1 };
 
 static const rp_option_group groups[] = {[FIRST] = {"First", true}, [LAST] = {"Last", false}};
 
@@ -56,7 +57,7 @@ static const rp_option rows[] = {
      .given = RP_OPTION_MEMBER(settings, loud_given), .help = "noise"},
     {"count", "N|all", FIRST, RP_OPTION_U32, TO(count), .most = 70, .all = true, .letter = 'c',
      .help = "things"},
-    {"seed", "K", FIRST, RP_OPTION_U64, TO(seed), .help = "of random numbers"},
+    {"seed", "K", FIRST, RP_OPTION_U64, TO(seed), .marks = MARKED, .help = "of random numbers"},
     {"rate", "X", FIRST, RP_OPTION_REAL, TO(rate), .most = 2.5, .key = "rate_gb", .help = "speed"},
     {"file", "F", FIRST, RP_OPTION_TEXT, TO(file), .none = "nothing", .help = "what is read"},
     {"colour", NULL, FIRST, RP_OPTION_CHOICE, TO(colour), .choices = "red|green|blue",
@@ -68,7 +69,7 @@ static const rp_option rows[] = {
     {"names", "NAME[,NAME…]", LAST, RP_OPTION_LIST, TO(names),
      .count = RP_OPTION_MEMBER(settings, name_count), .names = "models", .help = "several"},
     {"name-file", "F", LAST, RP_OPTION_TEXT, TO(file), .help = "several of a file"},
-    {"list", NULL, LAST, RP_OPTION_TEXT, TO(list), .choices = "these|those",
+    {"list", NULL, LAST, RP_OPTION_TEXT, TO(list), .choices = "these|those", .marks = MARKED,
      .help = ".begins with a dot, costs - 3 \\ 4 'quoted' [x]: and is long enough that it needs "
              "several lines of eighty columns, whatever stands before it"},
     {"large", "N", LAST, RP_OPTION_U32, TO(length), .most = 65536, .help = "many"},
@@ -99,7 +100,7 @@ static bool logs(const void *options)
 static const rp_option_rule rules[] = {
     {.given = "rate", .without = "file names", .message = "valid only with --file F"},
     {.given = "loud count", .with = "colour", .message = "valid without --colour"},
-    {.given = "sum list seed", .names_last = true, .with = "second-one", .message = "fixed"},
+    {.given_mark = MARKED, .with = "second-one", .message = "fixed"},
     {.given = "file", .when = is_blue, .subject = file_of, .message = "'@' is not blue"},
     {.when = is_blue, .message = "blue is out"},
     {.given = "seed", .when = logs},
@@ -367,8 +368,9 @@ Test(options, bad_command_lines_are_refused)
         {"--rate 1", "--rate: valid only with --file F"},
         {"--count 3 --loud --colour red", "--loud: valid without --colour"},
         {"--count 3 --colour red", "--count: valid without --colour"},
-        {"--seed 1 --list these --second-one a", "--list: fixed"},
+        {"--seed 1 --list these --second-one a", "--seed: fixed"},
         {"--list these --second-one a --seed 1", "--seed: fixed"},
+        {"--second-one a --list these", "--list: fixed"},
         {"--colour blue --file sky", "--file: 'sky' is not blue"},
         {"--colour blue", "blue is out"},
         {"--seed 13", "13 brings bad luck"},
