@@ -154,17 +154,6 @@ bool rp_program_has(const rp_program *program, bool (*is)(rp_op_kind kind))
     return false;
 }
 
-bool rp_program_names_layers(const rp_program *program)
-{
-    for (uint32_t i = 0; i < program->op_count; i++) {
-        const rp_op *op = &program->ops[i];
-        if (rp_op_kind_is_pass(op->kind) && rp_op_layer(op) != 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool rp_program_has_layer_grain(const rp_program *program)
 {
     for (uint32_t i = 0; i < program->op_count; i++) {

@@ -219,10 +219,6 @@ static inline bool rp_program_gives_loss(const rp_program *program, const rp_op 
            (program->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
 }
 
-/** @return whether passes of the program name layers: all or some of its units go layer by
- * layer. */
-bool rp_program_names_layers(const rp_program *program);
-
 /** @return whether the program recomputes, or runs forward, layer by layer (recompute grain
  * layer). */
 bool rp_program_has_layer_grain(const rp_program *program);

@@ -260,9 +260,7 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
     size_t rows = (size_t)classes * program->stage_count;
     RP_TRY(rp_arena_alloc(arena, rows * RP_OP_KIND_COUNT, sizeof(int64_t), &costs.ps));
     size_t per_class = (size_t)costs.layer_count * RP_OP_KIND_COUNT;
-    if (rp_program_names_layers(program)) {
-        RP_TRY(rp_arena_alloc(arena, classes * per_class, sizeof(int64_t), &costs.layer_ps));
-    }
+    RP_TRY(rp_arena_alloc(arena, classes * per_class, sizeof(int64_t), &costs.layer_ps));
     for (uint32_t k = 0; k < classes; k++) {
         scaling s = make_scaling(table, model, rates, seq_len, program->sequences[first_of[k]]);
         for (uint32_t stage = 0; stage < program->stage_count; stage++) {
@@ -270,10 +268,27 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
             RP_TRY(fill_stage(table, &program->stages[stage], &s, &costs.ps[row * RP_OP_KIND_COUNT],
                               reason));
         }
-        if (costs.layer_ps != NULL) {
-            RP_TRY(fill_layers(table, &s, &costs.layer_ps[k * per_class], reason));
-        }
+        RP_TRY(fill_layers(table, &s, &costs.layer_ps[k * per_class], reason));
     }
     *costs_out = costs;
+    return RP_OK;
+}
+
+rp_status rpsim_layer_table(const rpsim_compute_costs *costs, uint32_t of_class, rp_arena *arena,
+                            rp_costs *table_out)
+{
+    uint32_t layers = costs->layer_count - 1;
+    const int64_t *ps = &costs->layer_ps[(size_t)of_class * costs->layer_count * RP_OP_KIND_COUNT];
+    table_out->layers = layers;
+    RP_TRY(rp_arena_alloc(arena, layers, sizeof(int64_t), &table_out->fwd_ps));
+    RP_TRY(rp_arena_alloc(arena, layers, sizeof(int64_t), &table_out->bwd_ps));
+    RP_TRY(rp_arena_alloc(arena, layers, sizeof(int64_t), &table_out->bwd_input_ps));
+    for (uint32_t i = 0; i < layers; i++, ps += RP_OP_KIND_COUNT) {
+        table_out->fwd_ps[i] = ps[RP_OP_FORWARD];
+        table_out->bwd_ps[i] = ps[RP_OP_BACKWARD];
+        table_out->bwd_input_ps[i] = ps[RP_OP_BACKWARD_INPUT];
+    }
+    table_out->head_fwd_ps = ps[RP_OP_FORWARD];
+    table_out->head_bwd_ps = ps[RP_OP_BACKWARD];
     return RP_OK;
 }

@@ -54,9 +54,8 @@ typedef struct rpsim_compute_costs {
     int64_t *ps;        /**< [class][stage][RP_OP_KIND_COUNT] */
     uint32_t *class_of; /**< [microbatch] microbatches of as many sequences share a class */
     uint32_t stage_count;
-    /** [class][layers + 1][RP_OP_KIND_COUNT] times of ops that name a layer, from layer 1 on; NULL:
-     * no op does */
-    int64_t *layer_ps;
+    int64_t *layer_ps; /**< [class][layers + 1][RP_OP_KIND_COUNT] times of each layer, then of the
+                          head, as stages of their own: those of ops that name a layer */
     uint32_t layer_count;           /**< layers + 1, the head included */
     double memory_ps_per_byte;      /**< time per byte of an update; 0: the bytes take no time */
     int64_t update_ps;              /**< time of an update beside its traffic */
@@ -99,3 +98,11 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
                                      const rp_model *model, const rpsim_gpu_rates *rates,
                                      uint32_t seq_len, rp_arena *arena,
                                      rpsim_compute_costs *costs_out, rp_reason *reason);
+
+/**
+ * Gives the times of a class layer by layer.
+ * @param table_out its layers and times are set, the arrays live in `arena`; the rest stays
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rpsim_layer_table(const rpsim_compute_costs *costs, uint32_t of_class, rp_arena *arena,
+                            rp_costs *table_out);

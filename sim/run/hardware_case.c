@@ -267,8 +267,7 @@ static rp_status measure_memory(const inputs *in, uint32_t seq_len, rpsim_result
     return rpsim_memory_measure(result->timeline, &limits, result->program->arena, &result->memory);
 }
 
-static rp_status find_bounds(const inputs *in, const rp_costs *table,
-                             const rpsim_compute_costs *costs, uint32_t seq_len,
+static rp_status find_bounds(const inputs *in, const rpsim_compute_costs *costs, uint32_t seq_len,
                              rpsim_result *result, rp_reason *reason)
 {
     const rp_schedule_type *schedule = in->run != NULL ? in->run->schedule : NULL;
@@ -281,13 +280,11 @@ static rp_status find_bounds(const inputs *in, const rp_costs *table,
         .schedule = schedule,
         .config = in->run != NULL ? &view : NULL,
         .program = result->program,
-        .table = table,
         .costs = costs,
         .model = in->model,
-        .platform = in->platform,
         .machine = &in->machine,
         .limits = result->memory.known && result->memory.fits ? &in->limits : NULL,
-        .seq_len = seq_len,
+        .seq_len = in->run != NULL ? slice_tokens(in->run) : seq_len,
         .through_host = schedule != NULL && (!resident || in->peer_gpus == 0),
         .busy_ps = result->metrics.busy_ps,
     };
@@ -357,7 +354,7 @@ static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t s
         return RP_OK;
     }
     RP_TRY(find_communication(in, &costs, result, reason));
-    return find_bounds(in, table, &costs, seq_len, result, reason);
+    return find_bounds(in, &costs, seq_len, result, reason);
 }
 
 static rp_status run_steps(const inputs *in, uint32_t iterations, unsigned without,

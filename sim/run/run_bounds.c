@@ -1,7 +1,5 @@
 #include "sim/run/run_bounds.h"
 
-#include "sim/run/run_plan.h"
-
 uint32_t rpsim_bound_rounds(const rp_schedule_type *schedule, const rp_schedule_config *config)
 {
     if (schedule == NULL || config == NULL || rp_is_data_parallel(&schedule->traits) ||
@@ -53,31 +51,26 @@ rp_status rpsim_bounds_stage(const rp_schedule_type *schedule, const rp_schedule
 
 /* ---- hardware fidelity ----------------------------------------------------------------------- */
 
-/* Lists the layer times for each number of sequences in a microbatch. */
-static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_bound_work *work,
-                            rp_reason *reason)
+/* Lists the layer times for each number of sequences in a microbatch, as the engine has them. */
+static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_bound_work *work)
 {
     const rp_program *p = run->program;
-    const rpsim_compute_costs *costs = run->costs;
+    const uint32_t *class_of = run->costs->class_of;
     rpsim_bound_size *sizes = NULL;
-    uint32_t count = 0;
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
-        count = costs->class_of[m] >= count ? costs->class_of[m] + 1 : count;
+        work->size_count = class_of[m] >= work->size_count ? class_of[m] + 1 : work->size_count;
     }
-    RP_TRY(rp_arena_alloc(arena, count, sizeof *sizes, &sizes));
+    RP_TRY(rp_arena_alloc(arena, work->size_count, sizeof *sizes, &sizes));
+    for (uint32_t k = 0; k < work->size_count; k++) {
+        rp_costs *times = NULL;
+        RP_TRY(rp_arena_alloc(arena, 1, sizeof *times, &times));
+        RP_TRY(rpsim_layer_table(run->costs, k, arena, times));
+        sizes[k].costs = times;
+    }
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
-        rpsim_bound_size *size = &sizes[costs->class_of[m]];
-        if (size->costs == NULL) {
-            rp_costs *moved = NULL;
-            RP_TRY(rp_arena_alloc(arena, 1, sizeof *moved, &moved));
-            RP_TRY(rpsim_run_costs(run->table, run->model, run->platform, p->sequences[m],
-                                   run->seq_len, arena, moved, reason));
-            size->costs = moved;
-        }
-        size->microbatches++;
+        sizes[class_of[m]].microbatches++;
     }
     work->sizes = sizes;
-    work->size_count = count;
     return RP_OK;
 }
 
@@ -112,7 +105,7 @@ rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rp_sizes_of_model(run->model, run->seq_len, p->dtype, arena, &bytes);
     if (status == RP_OK) {
-        status = list_sizes(run, arena, &work, reason);
+        status = list_sizes(run, arena, &work);
     }
     if (status == RP_OK) {
         work.hop_ps = least_hop_ps(run, &bytes);

@@ -28,18 +28,16 @@ typedef struct rpsim_bound_run {
     const rp_schedule_type *schedule; /**< NULL: unknown */
     const rp_schedule_config *config; /**< NULL: unknown */
     const rp_program *program;
-    const rp_costs *table;
     const rpsim_compute_costs *costs;
     const rp_model *model;
-    const rp_platform *platform;
     const rp_machine *machine;
     const rpsim_memory_limits *limits; /**< NULL if the run does not fit, or that is unknown */
-    uint32_t seq_len;
+    uint32_t seq_len;  /**< tokens of a sequence or, where it is cut, of its slice */
     bool through_host; /**< boundary tensors go through host memory */
     int64_t busy_ps;
 } rpsim_bound_run;
 
 /** Computes the bounds of one step at hardware fidelity. @retval RP_OK, RP_INPUT (as
- * rpsim_run_costs), RP_NO_MEMORY */
+ * rp_machine_network), RP_NO_MEMORY */
 rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds_out,
                                 rp_reason *reason);

@@ -5,6 +5,14 @@
  * largest of its terms, and a run's own bound is the largest of all terms, since the run is in
  * every class.
  *
+ * **Times.** Layer times are those that the engine gave the run's own ops: its number formats, its
+ * loss, its slices of sequences and, in data-parallel systems, the time lost to collectives. An op
+ * takes the sum of its layers' times. (A recompute loses nothing to collectives; but RAMP, which
+ * alone adds recompute at hardware fidelity, is for pipelines, and these have no collectives.) The
+ * engine rounds each sum once. A layer's rounded time less the slack of 1 ps is at most its exact
+ * time less 1/2, so n >= 1 of them add up to at most the rounded sum. An input part of a backward
+ * is a difference of two rounded times and has twice the slack.
+ *
  * **ANY**: any schedule of the same work: the same layers and microbatches on the same number of
  * GPUs, each op on a single GPU, the same amount of recompute. An op is a forward, recompute or
  * backward of one layer for one microbatch; if the run splits backwards, each part is an op. Any
