@@ -33,7 +33,11 @@ if(RP_SANITIZE) # -g1 keeps the names of functions and the lines for reports; -g
     target_link_options(rp_warnings INTERFACE -fsanitize=${RP_SANITIZE})
 endif()
 if(RP_SANITIZE) # -O2 costs a third of the build; lengths of texts are only known there
-    target_compile_options(rp_warnings INTERFACE -O1 $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
+    set(level -O1)
+    if(RP_SANITIZE MATCHES thread)
+        set(level -O0) # one short test
+    endif()
+    target_compile_options(rp_warnings INTERFACE ${level} $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
 endif()
 # Libraries that a program does not use are not loaded (Ubuntu's compilers do so by themselves): each test case is a
 # process, and OpenBLAS and MPI take longer to load than most cases run.

@@ -65,7 +65,7 @@ static int check_replicas(void)
     static rp_random_case c;
     double ps[3][REPLICAS];
     rp_random random = {5};
-    int rounds = getenv("RP_LONG") != NULL ? 20 : 6;
+    int rounds = getenv("RP_LONG") != NULL ? 20 : 2;
     for (int round = 0; round < rounds; round++) {
         rp_random_case_draw(&random, 500, &c);
         c.config.iterations = 1;
