@@ -8,6 +8,7 @@
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST_LAYERS 4u
@@ -16,7 +17,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CASES 36u
 #else
-#define CASES 400u
+#define CASES (getenv("RP_LONG") != NULL ? 400u : 120u)
 #endif
 /* Instances with more states are left out; there are almost none. */
 #define MOST_STATES UINT64_C(60000)
@@ -169,7 +170,8 @@ Test(optimum, pipelines_with_their_placement)
     static const char *const split[] = {"zb-h1", "zb-h2"};
     rp_random random = {3};
     tally t[2] = {{0}};
-    for (uint32_t i = 0; i < CASES; i++) {
+    const uint32_t cases = CASES;
+    for (uint32_t i = 0; i < cases; i++) {
         rp_costs costs;
         rp_schedule_config config;
         slow_instance instance;
@@ -191,8 +193,8 @@ Test(optimum, pipelines_with_their_placement)
             check(&instance, known, rpsim_bounds_best(&bounds), &t[k], "placed", i);
         }
     }
-    expect_tally(&t[0], "pipelines, F and B", CASES * 3 / 4, CASES / 3);
-    expect_tally(&t[1], "pipelines, F, I and W", CASES * 3 / 4, CASES / 3);
+    expect_tally(&t[0], "pipelines, F and B", cases * 3 / 4, cases / 3);
+    expect_tally(&t[1], "pipelines, F, I and W", cases * 3 / 4, cases / 3);
 }
 
 /* Each layer on any GPU: beats every cut and placement. Recompute is waiting or none, as early
@@ -202,7 +204,8 @@ Test(optimum, pipelines_with_any_placement)
     static const char *const names[] = {"gpipe", "1f1b", "looped-bfs"};
     rp_random random = {4};
     tally t = {0};
-    for (uint32_t i = 0; i < CASES; i++) {
+    const uint32_t cases = CASES;
+    for (uint32_t i = 0; i < cases; i++) {
         rp_costs costs;
         rp_schedule_config config;
         slow_instance instance;
@@ -226,7 +229,7 @@ Test(optimum, pipelines_with_any_placement)
         check(&instance, known, rpsim_bounds_of_class(&bounds, RPSIM_BOUND_CLASS_SAME), &t,
               "same semantics", i);
     }
-    expect_tally(&t, "pipelines, any GPU", CASES * 3 / 4, CASES / 3);
+    expect_tally(&t, "pipelines, any GPU", cases * 3 / 4, cases / 3);
 }
 
 /* Each microbatch's layer on any GPU: beats everything that does the same work. */
@@ -235,7 +238,8 @@ Test(optimum, any_schedule_of_the_work)
     static const char *const names[] = {"gpipe", "1f1b"};
     rp_random random = {5};
     tally t = {0};
-    for (uint32_t i = 0; i < CASES; i++) {
+    const uint32_t cases = CASES;
+    for (uint32_t i = 0; i < cases; i++) {
         rp_costs costs;
         rp_schedule_config config;
         slow_instance instance;
@@ -260,7 +264,7 @@ Test(optimum, any_schedule_of_the_work)
                   "same work", i);
         }
     }
-    expect_tally(&t, "any schedule of the work", CASES / 3, CASES / 4);
+    expect_tally(&t, "any schedule of the work", cases / 3, cases / 4);
 }
 
 /* ---- RoundPipe ------------------------------------------------------------------------------- */
@@ -317,7 +321,8 @@ Test(optimum, roundpipe_with_any_partition_and_placement)
 {
     rp_random random = {6};
     tally t = {0};
-    for (uint32_t i = 0; i < CASES / 6; i++) {
+    const uint32_t cases = CASES;
+    for (uint32_t i = 0; i < cases / 6; i++) {
         rp_costs costs;
         rp_schedule_config config;
         draw_costs(&random, &costs);
@@ -327,7 +332,7 @@ Test(optimum, roundpipe_with_any_partition_and_placement)
         config.round = i % 2 == 0 ? config.microbatches : (config.microbatches + 1) / 2;
         check_partitions(&config, i, &t);
     }
-    expect_tally(&t, "roundpipe", 3 * CASES, CASES / 2);
+    expect_tally(&t, "roundpipe", 3 * cases, cases / 2);
 }
 
 /* ---- distances of the schedules -------------------------------------------------------------- */
