@@ -139,8 +139,10 @@ static bool round_trip(const rp_schedule_type *schedule, uint32_t gpus, uint32_t
     return true;
 }
 
+/* Half of the sizes with each schedule; RP_LONG: all. */
 Test(torch_csv_import, every_schedule_comes_back)
 {
+    bool all = getenv("RP_LONG") != NULL;
     static const uint32_t gpus[] = {1, 2, 3, 4, 8, 16};
     static const uint32_t per_gpu[] = {1, 2, 4};
     uint32_t checked = 0;
@@ -152,13 +154,16 @@ Test(torch_csv_import, every_schedule_comes_back)
         uint32_t before = checked;
         for (size_t i = 0; i < COUNT(gpus) * COUNT(per_gpu); i++) {
             uint32_t n = gpus[i % COUNT(gpus)];
+            if (!all && n > 1 && (i + t) % 2 != 0) {
+                continue;
+            }
             uint32_t m = n * per_gpu[i / COUNT(gpus)];
             rp_recompute recompute = (rp_recompute)(i % RP_RECOMPUTE_COUNT);
             checked += round_trip(schedule, n, m, n == 2 ? 3 : 1, recompute) ? 1 : 0;
         }
-        cr_expect(ge(u32, checked, before + 4), "%s", schedule->name);
+        cr_expect(ge(u32, checked, before + (all ? 4 : 2)), "%s", schedule->name);
     }
-    cr_expect(ge(u32, checked, 6 * COUNT(gpus) * COUNT(per_gpu) / 2));
+    cr_expect(ge(u32, checked, 6 * COUNT(gpus) * COUNT(per_gpu) / (all ? 2 : 4)));
 }
 
 /* PyTorch's schedule classes and our schedules write the same cells (tests/golden/torch). */
