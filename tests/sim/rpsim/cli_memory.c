@@ -179,7 +179,7 @@ Test(cli_memory, host_memory_is_a_limit)
     const double states[] = {20.0 * (double)model.total_parameters,
                              22.0 * (double)model.total_parameters + 8 * 2e9};
     const char *what = "--schedule roundpipe,zero-infinity --model qwen3-32b --platform a800x8 "
-                       "--iterations 1";
+                       "--iterations 1 --microbatches 8";
     json_t *rows = run(what);
     for (size_t i = 0; i < 2; i++) {
         const json_t *row = json_array_get(rows, i);
@@ -203,12 +203,13 @@ Test(cli_memory, host_memory_is_a_limit)
         }
     }
     json_decref(rows);
-    rp_test_outcome csv = rp_test_rpsim("--schedule roundpipe --model qwen3-235b --format csv");
+    rp_test_outcome csv = rp_test_rpsim("--schedule roundpipe --model qwen3-235b --format csv "
+                                        "--intervals off");
     rp_csv table = rp_test_tool_table("csv", csv.output, ',');
     cr_expect(eq(str, (char *)rp_test_tool_cell(&table, 0, "fits"), "false"));
     cr_expect(eq(str, (char *)rp_test_tool_cell(&table, 0, "host_memory_bytes"), "800000000000"));
     snprintf(line, sizeof line,
-             "--schedule roundpipe --model qwen3-32b --iterations 1 --db %s/h.db",
+             "--schedule roundpipe --model qwen3-32b --iterations 1 --intervals off --db %s/h.db",
              rp_test_tool_folder());
     const char *text = rp_test_rpsim_well(line).output;
     cr_expect(ne(ptr, strstr(text, "\n  memory of the host: 800.0 GB\n"), NULL), "%s", text);

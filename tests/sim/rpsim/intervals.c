@@ -96,8 +96,8 @@ Test(intervals, draws_and_seeds)
 /* The first draw has factors of 1, and repeats the run, for every schedule. */
 Test(intervals, one_draw_of_every_schedule)
 {
-    json_t *rows =
-        run("--schedule all --recompute wait --format json --intervals 1 --seq-len 3000");
+    json_t *rows = run("--schedule all --recompute wait --format json --intervals 1 --seq-len 3000 "
+                       "--gpus 4 --microbatches 8");
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
         double tokens = rp_test_json_number(row, "tokens_per_s");
@@ -119,7 +119,7 @@ Test(intervals, gpus_nobody_measured)
         snprintf(line, sizeof line, "--schedule %s --format json --model llama3.1-8b",
                  schedules[s]);
         json_t *known = run(line);
-        size_t step = getenv("RP_LONG") != NULL ? 1 : 3;
+        size_t step = getenv("RP_LONG") != NULL ? 1 : 5;
         for (size_t p = s % step; p < sizeof platforms / sizeof platforms[0]; p += step) {
             snprintf(line, sizeof line,
                      "--schedule %s --format json --model llama3.1-8b "
@@ -198,7 +198,7 @@ Test(intervals, what_is_not_decided)
 }
 
 /* Without a steady state tokens_per_s is an estimate or null: never a step's tokens over the
- * makespan, and near the rate of 16 iterations. */
+ * makespan, and near the rate of 16 iterations. RP_LONG: every number of iterations. */
 Test(intervals, short_asynchronous_runs)
 {
     static const char *const schedules[] = {"roundpipe", "pipedream"};
@@ -207,7 +207,7 @@ Test(intervals, short_asynchronous_runs)
         snprintf(line, sizeof line, "--schedule %s --optimizer async --iterations 16 --format json",
                  schedules[s]);
         json_t *steady = run(line);
-        for (int i = 1; i < 16; i++) {
+        for (int i = 1; i < 16; i += getenv("RP_LONG") != NULL || i < 2 ? 1 : 3) {
             snprintf(line, sizeof line,
                      "--schedule %s --optimizer async --iterations %d --format json --intervals 4",
                      schedules[s], i);
