@@ -164,7 +164,7 @@ Test(explain, random_programs_at_hardware_fidelity)
 {
     rp_random random = {32};
     bool seen[RPSIM_SHARE_COUNT] = {false};
-    for (uint32_t i = 0; i < 250; i++) {
+    for (uint32_t i = 0; i < (getenv("RP_LONG") != NULL ? 250 : 90); i++) {
         rp_test_bench b = {.c = malloc(sizeof *b.c)};
         draw(&random, b.c);
         rp_test_bench_sizes(&b, rp_random_between(&random, 0, 400000000), 30000000u * (i % 7));
