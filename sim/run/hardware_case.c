@@ -305,14 +305,24 @@ static rp_status find_communication(const inputs *in, const rpsim_compute_costs 
     return RP_OK;
 }
 
-/* Refuses computed times that beat the GPUs' peak. Measured times may be wrong, and another check
- * warns of them. */
-static rp_status check_share(const inputs *in, const rp_costs *table, const rpsim_result *result)
+/* Refuses computed times that beat the GPUs' peak: a platform's factor may be too low, everything
+ * else is a defect. Measured times may be wrong, and another check warns of them. */
+static rp_status check_share(const inputs *in, const rp_costs *table, const rpsim_result *result,
+                             rp_reason *reason)
 {
     bool computed =
         table->kind != RP_MEASURED && table->arithmetic.accumulation != RP_ACCUMULATION_USUAL;
     if (!computed || !rpsim_result_beats_peak(result)) {
         return RP_OK;
+    }
+    double factor = in->platform->layer_time_factor;
+    if (factor < 1) {
+        return rp_refuse(reason, RP_INPUT,
+                         "layer_time_factor: with %g GPUs of %s would compute at %.1f %% of their "
+                         "peak in %s; valid values are from %.2f",
+                         factor, in->platform->name, 100 * result->busy_share,
+                         rp_arithmetic_text(in->roof.arithmetic),
+                         ceil(100 * factor * result->busy_share) / 100);
     }
     rp_log_error("%s: GPUs of %s would compute at %.1f %% of their peak in %s, and nobody has "
                  "measured that",
@@ -322,7 +332,7 @@ static rp_status check_share(const inputs *in, const rp_costs *table, const rpsi
 }
 
 static rp_status measure_flop(const inputs *in, const rp_costs *table, uint32_t seq_len,
-                              rpsim_result *result)
+                              rpsim_result *result, rp_reason *reason)
 {
     const rp_program *p = result->program;
     uint32_t slices = in->rates.sequence_slices != 0 ? in->rates.sequence_slices : 1;
@@ -333,7 +343,7 @@ static rp_status measure_flop(const inputs *in, const rp_costs *table, uint32_t 
     result->peak_flops_per_s = rp_peak_flops_per_s(&in->roof);
     bool known = result->peak_flops_per_s > 0 && busy_s > 0;
     result->busy_share = known ? flop / busy_s / result->peak_flops_per_s : 0;
-    return check_share(in, table, result);
+    return check_share(in, table, result, reason);
 }
 
 /* Validates, runs and measures result->program. @param without RPSIM_WITHOUT_* */
@@ -349,7 +359,7 @@ static rp_status run_program(const inputs *in, const rp_costs *table, uint32_t s
     RP_TRY(measure_memory(in, seq_len, result));
     RP_TRY(
         rp_metrics_measure(result->timeline, result->separate_backward, &result->metrics, reason));
-    RP_TRY(measure_flop(in, table, seq_len, result));
+    RP_TRY(measure_flop(in, table, seq_len, result, reason));
     if (result->program->iteration_count > 1 || (without & RPSIM_WITHOUT_STEP) != 0) {
         return RP_OK;
     }
