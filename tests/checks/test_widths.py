@@ -56,7 +56,9 @@ ANSWERS = [  # the row of the best run comes before all others
 
 @pytest.fixture(scope="module", autouse=True)
 def work(shared):
-    (shared / "own-runs.csv").write_text("".join((SOURCE / "docs/runs.csv").read_text().splitlines(True)[:3]))
+    head, *runs = (SOURCE / "docs/runs.csv").read_text().splitlines(True)[:3]
+    runs = runs if LONG else ["roundpipe-sync,llama3.1-8b,2,2048,16,4,2,layer,1,4000,fit\n"]
+    (shared / "own-runs.csv").write_text(head + "".join(runs))
     (shared / "experiment.yaml").write_text(EXPERIMENT)
     ran(RECORDED, env=UNSET)
 
