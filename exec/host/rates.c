@@ -202,6 +202,7 @@ rp_status rpexec_host_measure(rp_dtype dtype, rpexec_host_rates *rates_out)
     uint32_t threads = rp_crew_threads(0, RP_CREW_MAX_THREADS);
     rp_arena *arena = NULL;
     bench b = {.dtype = dtype, .found = {.threads = threads}};
+    openblas_set_num_threads(1); /* a product is the work of the thread that asks for it */
     RP_TRY(rp_arena_create(&arena));
     rp_status status = rp_arena_alloc(arena, (size_t)threads * (ARRAYS * COUNT + SCRATCH),
                                       sizeof(float), &b.arrays);
