@@ -2,6 +2,7 @@
  * executor.md section 3, 3). Allowed errors follow from a model: a sum of n terms in fp32 has an
  * error of k u sqrt(n) times its tensor's root mean square, u = 2^-24; NaN is always an error.
  * Inputs are exact in fp32, so that both sides compute from the same numbers. */
+#define _GNU_SOURCE /* dladdr */
 #include "common/base/mem.h"
 #include "exec/host/lane.h"
 #include "exec/operators/random.h"
@@ -11,7 +12,9 @@
 #include "tests/support/worse.h"
 
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <math.h>
+#include <string.h>
 
 /* The model's k: operators sum in other orders than the model's random walk, and a few operations
  * follow the sums. */
@@ -33,6 +36,14 @@ static void begin(void)
 }
 
 TestSuite(exec_operators, .init = begin, .fini = rp_test_arena_end, .timeout = 60);
+
+/* GSL has a slow function of the same name. */
+Test(exec_operators, products_are_openblass)
+{
+    Dl_info found = {0};
+    cr_assert(dladdr(dlsym(RTLD_DEFAULT, "cblas_sgemm"), &found) != 0);
+    cr_expect(strstr(found.dli_fname, "openblas") != NULL, "%s", found.dli_fname);
+}
 
 /* The same numbers for the operator (x) and for the reference (right). */
 typedef struct tensor {
