@@ -12,12 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Under sanitizers only every fifth combination runs, and each schedule has others. */
+/* Under sanitizers only every fifth combination runs, in a plain run every third, and each schedule
+ * has others. */
+static uint32_t step(void)
+{
 #ifdef __SANITIZE_ADDRESS__
-#define SAMPLE 5u
+    return 5;
 #else
-#define SAMPLE 1u
+    return getenv("RP_LONG") != NULL ? 1 : 3;
 #endif
+}
 
 TestSuite(exec_matrix, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
 
@@ -141,13 +145,13 @@ static void run_all(const char *name, uint32_t gpu_limit, size_t combination_cou
                 bool other =
                     (c->asynchronous && schedule->traits.placement != RP_PLACEMENT_OFFLOAD) ||
                     (gpu_counts[n] > 4 && i >= FOR_MANY_GPUS);
-                if (!other && number++ % SAMPLE == 0) {
+                if (!other && number++ % step() == 0) {
                     ran += run_one(&golden, schedule, gpu_counts[n], c) ? 1 : 0;
                     rp_test_arena_end();
                     rp_test_arena_begin();
                 }
             }
-            bool should = SAMPLE == 1 && gpu_counts[n] <= gpu_limit &&
+            bool should = step() == 1 && gpu_counts[n] <= gpu_limit &&
                           can_cut(&golden, schedule, gpu_counts[n]);
             cr_expect(ran > 0 || !should, "%s never ran on %u GPUs", schedule->name, gpu_counts[n]);
         }

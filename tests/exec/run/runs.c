@@ -5,11 +5,19 @@
 #include "tests/support/test_arena.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 
 #define SEQ_LEN 17u
 #define STEPS 3u
 
 TestSuite(exec_runs, .init = rp_test_arena_begin, .fini = rp_test_arena_end, .timeout = 120);
+
+/* RP_LONG tries all pairs of two lists of cases. A plain run tries each case with some of the other
+ * list: those whose numbers add up to a multiple of `step`. */
+static bool tries(size_t a, size_t b, size_t step)
+{
+    return getenv("RP_LONG") != NULL || (a + b) % step == 0;
+}
 
 static rp_resolved work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
 {
@@ -37,10 +45,12 @@ Test(exec_runs, roundpipe_trains_as_plain_loops_do)
     rp_model config = rp_test_decoder(16, true, true);
     static const uint32_t gpus[] = {1, 2, 3, 5, 8}; /* executor.md section 3, 2 */
     for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
-        for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+        for (size_t asynchronous = 0; asynchronous < 2; asynchronous++) {
             rp_resolved work = work_of("roundpipe", gpus[i], gpus[i] + 1);
             work.asynchronous = asynchronous != 0;
-            compare(&config, &work);
+            if (tries(i, asynchronous, 2)) {
+                compare(&config, &work);
+            }
         }
     }
 }
@@ -57,6 +67,9 @@ Test(exec_runs, descending_backwards_give_equal_sums)
             rp_test_run run;
             rp_resolved work = work_of(names[i], gpus, 2 * gpus);
             work.iterations = 1;
+            if (!tries(i, gpus, 2)) {
+                continue;
+            }
             cr_assert(
                 eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &work, &reference), RP_OK));
             cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run),
@@ -105,9 +118,11 @@ Test(exec_runs, pipelines_train_as_plain_loops_do)
     };
     rp_model config = rp_test_decoder(8, true, true);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        for (uint32_t gpus = 1; gpus <= 4; gpus *= 2) {
-            rp_resolved work = work_of(names[i], gpus, 2 * gpus);
-            compare(&config, &work);
+        for (size_t k = 0; k < 3; k++) {
+            rp_resolved work = work_of(names[i], 1u << k, 2u << k);
+            if (tries(i, k, 3)) {
+                compare(&config, &work);
+            }
         }
     }
 }
