@@ -152,6 +152,10 @@ def pytest_configure(config):
 def pytest_sessionfinish(session, exitstatus):
     report = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = report.stats.get("skipped", [])
+    reasons = [str(one.longrepr[2]).removeprefix("Skipped: ").removeprefix("skipped: ").strip() for one in skipped]
     if exitstatus == 0 and skipped and not report.stats.get("passed"):
-        print("\nskipped: " + str(skipped[0].longrepr[2]).removeprefix("Skipped: "))
+        print("\nskipped: " + reasons[0])
         session.exitstatus = 77
+    else:  # for the summary of ./bootstrap.sh test; with --long the tests of RP_LONG run
+        for reason in sorted({reason for reason in reasons if "RP_LONG" not in reason}):
+            print(f"\nskipped in part: {reasons.count(reason)} of {session.testscollected}: {reason}")

@@ -1,8 +1,8 @@
 """A test that leaves memory, or something of the fake GPU machine, behind must fail although Criterion counts no
 assertion of a teardown: each suite of tests/tools/leaking_tests.c, a suite for every kind of teardown, fails with its
 leak and passes without. Every condition of tests/support/assertions.h fails when it should, and prints its values. And
-the summary of `./bootstrap.sh test` (tests/tools/results.py) lists skipped tests and reasons; a test without its
-program has failed.
+the summary of `./bootstrap.sh test` (tests/tools/results.py) lists skipped tests, and those of which a part was
+skipped, with reasons; a test without its program has failed.
 """
 
 import re
@@ -15,7 +15,8 @@ from conftest import BUILD, SOURCE
 
 SUITES = ["own_arena", "no_arena", "common_arena", "tool", "gpu"]
 RESULTS = """add_test(passes true)
-add_test(fails false)
+add_test(in_part sh -c "echo; echo 'skipped in part: 2 of 5: no tool'; echo 3 passed")
+add_test(fails_in_part sh -c "echo 'skipped in part: 1 of 2: no tool'; exit 1")
 add_test(no_program "/no/such/program")
 add_test(says_why sh -c "echo first; echo 'skipped: no <x> & \\"y\\"'; echo last; exit 77")
 add_test(to_stderr sh -c "echo a line >&2; echo no z >&2; exit 77")
@@ -24,11 +25,12 @@ set_tests_properties(says_why to_stderr is_silent no_program PROPERTIES SKIP_RET
 add_test(is_disabled true)
 set_tests_properties(is_disabled PROPERTIES DISABLED TRUE)
 """
-SUMMARY = """1 2 4
+SUMMARY = """2 2 4
 says_why: no <x> & "y"
 to_stderr: no z
 is_silent: it does not say why
 is_disabled: disabled
+in_part: skipped in part: 2 of 5: no tool
 """
 
 
