@@ -12,14 +12,12 @@ import re
 import shutil
 import signal
 import statistics
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from conftest import LONG, SOURCE, program, ran
-from lib.mpi import ENVIRONMENT, need_mpi, numbered, numbers, running, under_mpi
+from lib.mpi import need_mpi, numbered, struck, under_mpi
 
 # A rate at which training is stable: at 3e-3 norms grow, and with them what rounding differs by.
 WORDS = "--seq-len 32 --data README.md --lr 3e-4".split()
@@ -158,28 +156,9 @@ def test_signals(signal_sent, victim, said):
     was saved stays, and a run goes on from it."""
     saved = Path(f"{signal_sent}-{victim}")
     options = f"{TWO} --steps 100000 --watchdog-s 1 --save {saved} --save-every 5"
-    with open("out", "w+", encoding="utf-8") as out:
-        words = ["mpirun", "-n", "2", "./rank", program("rpexec"), *WORDS, *options.split()]
-        environment = {**os.environ, **ENVIRONMENT}
-        job = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-        try:
-            started = time.monotonic()
-            while not list(saved.glob("step-*")):
-                assert time.monotonic() < started + 40 and job.poll() is None
-                time.sleep(0.1)
-            pids = numbers()
-            os.kill({**pids, "mpirun": job.pid}[victim], signal_sent)
-            struck = time.monotonic()
-            assert job.wait(60) != 0
-        finally:
-            job.terminate()
-        for process in pids.values():
-            while running(process):
-                assert time.monotonic() < struck + 10, f"still running: {process}"
-                time.sleep(0.1)
-        out.seek(0)
-        text = out.read()
-        assert said in text and not re.search(r"invariant|failed \(", text), text
+    words = ["mpirun", "-n", "2", "./rank", program("rpexec"), *WORDS, *options.split()]
+    text = struck(words, lambda: list(saved.glob("step-*")), signal_sent, victim)
+    assert said in text and not re.search(r"invariant|failed \(", text), text
     step = max(int(path.name.removeprefix("step-")) for path in saved.glob("step-*"))
     two(f"{TWO} --steps {step + 1} --save {saved} --resume")
 

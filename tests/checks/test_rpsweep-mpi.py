@@ -7,14 +7,12 @@ Release only: the MPI library itself leaks.
 import os
 import shutil
 import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from conftest import LONG, program, ran
-from lib.mpi import ENVIRONMENT, executable, need_mpi, numbered, numbers, running, under_mpi
+from lib.mpi import executable, need_mpi, numbered, struck, under_mpi
 from lib.store import ask, content
 
 EXPERIMENT = """name: ranks
@@ -76,24 +74,11 @@ def test_signals(signal_sent, victim, tmp_path, monkeypatch):
     numbered()
     words = ["mpirun", "-n", "3", "./rank", program("rpsweep")]
     words += "endless.yaml --watchdog-s 1 --db endless.db --rpexec ./rpexec".split()
-    with open("out", "w+", encoding="utf-8") as out:
-        environment = {**os.environ, **ENVIRONMENT}
-        job = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-        try:
-            started = time.monotonic()
-            while not (os.path.exists("points") and len(Path("points").read_text().split()) == 2):
-                assert time.monotonic() < started + 40
-                time.sleep(0.1)
-            pids = numbers()
-            os.kill({**pids, "mpirun": job.pid}[victim], signal_sent)
-            struck = time.monotonic()
-            assert job.wait(60) != 0
-        finally:
-            job.terminate()
-        for process in [*pids.values(), *Path("points").read_text().split()]:
-            while running(process):
-                assert time.monotonic() < struck + 10, f"still running: {process}"
-                time.sleep(0.1)
-        out.seek(0)
-        if signal_sent == signal.SIGSTOP:
-            assert f"rank {victim} of 3 has been silent for 2 s: this sweep ends" in out.read()
+    points = Path("points")
+
+    def started():
+        return points.read_text().split() if points.exists() else []
+
+    text = struck(words, lambda: len(started()) == 2, signal_sent, victim, started)
+    if signal_sent == signal.SIGSTOP:
+        assert f"rank {victim} of 3 has been silent for 2 s: this sweep ends" in text

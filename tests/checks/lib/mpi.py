@@ -1,6 +1,9 @@
 """Programs under mpirun, as checks run them."""
 
+import os
 import shutil
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -45,3 +48,28 @@ def running(process):
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def struck(words, ready, signal_sent, victim, others=list):
+    """Runs words ("mpirun ... ./rank ...") until ready(), then sends the signal to a rank or to "mpirun". The job
+    fails, and within 10 s all its processes and those of others() have ended. Returns its output."""
+    with open("out", "w+", encoding="utf-8") as out:
+        environment = {**os.environ, **ENVIRONMENT}
+        job = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        try:
+            started = time.monotonic()
+            while not ready():
+                assert time.monotonic() < started + 40 and job.poll() is None
+                time.sleep(0.1)
+            pids = numbers()
+            os.kill({**pids, "mpirun": job.pid}[victim], signal_sent)
+            sent = time.monotonic()
+            assert job.wait(60) != 0
+        finally:
+            job.terminate()
+        for process in [*pids.values(), *others()]:
+            while running(process):
+                assert time.monotonic() < sent + 10, f"still running: {process}"
+                time.sleep(0.1)
+        out.seek(0)
+        return out.read()
