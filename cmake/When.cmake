@@ -51,7 +51,7 @@ function(rp_add_test name)
     endif()
     if(RP_LONG)
         list(APPEND test_ENVIRONMENT RP_LONG=1)
-    elseif(rp_avx2) # an OpenBLAS that is older than the processor takes kernels without it, eight times as slow
+    elseif(rp_avx2) # an OpenBLAS that is older than the processor takes kernels without AVX2; tests of rpexec then take twice as long
         list(APPEND test_ENVIRONMENT OPENBLAS_CORETYPE=Haswell)
     endif()
     add_test(NAME ${name} COMMAND ${test_COMMAND})
