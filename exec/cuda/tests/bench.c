@@ -2,7 +2,7 @@
  * runs a few times unmeasured, then REPETITIONS times between two events, the L2 cache overwritten
  * before each; the output has the median and the fastest time. Bytes are the least that an operator
  * must read and write, FLOP those of its formula (executor.md section 5): the real rates of the GPU
- * are at least these. Exit status 77: no device. usage: PROGRAM [part of an operator's name] */
+ * are at least these. Exit status 77: no device. usage: PROGRAM [part of a name]... */
 #include "exec/cuda/lane.h"
 #include "exec/operators/random.h"
 
@@ -26,7 +26,7 @@ typedef struct bench {
     rpexec_routing routing;
     void *flush;
     cudaEvent_t begin, end;
-    const char *only;
+    char **only; /* parts of the names to measure, up to a NULL; none: all */
 } bench;
 
 typedef void (*bench_operator)(const bench *b);
@@ -59,6 +59,12 @@ static void head_norm(const bench *b)
                     b->x[2], b->floats);
 }
 
+static void head_norm_input(const bench *b)
+{
+    b->op->rms_norm_input(b->lane, (uint64_t)TOKENS * HEADS, HEAD, false, b->x[0], b->x[1],
+                          b->floats, b->x[2], NULL, b->x[3]);
+}
+
 static void rotate(const bench *b)
 {
     b->op->rotate(b->lane, TOKENS / SEQUENCE, SEQUENCE, HEADS, HEAD, HEAD, b->floats, b->floats,
@@ -84,6 +90,18 @@ static void add(const bench *b)
 static void copy(const bench *b)
 {
     b->op->copy(b->lane, (uint64_t)TOKENS * HIDDEN, b->x[0], b->x[1]);
+}
+
+/* The rate of the memory itself. */
+static void copy_tensor(const bench *b)
+{
+    b->op->copy(b->lane, TENSOR_BYTES / rp_dtype_bytes(b->lane->dtype), b->x[0], b->x[1]);
+}
+
+static void squares(const bench *b)
+{
+    rpexec_squares sum = {0};
+    b->op->squares(b->lane, (uint64_t)HIDDEN * WIDE, b->x[0], &sum);
 }
 
 static void embed(const bench *b)
@@ -170,6 +188,17 @@ static void experts_linear_weight(const bench *b)
     b->op->experts_linear_weight(b->lane, &b->routing, &matrices, b->x[2], b->x[0], false, b->x[1]);
 }
 
+static void experts_swiglu(const bench *b)
+{
+    b->op->experts_swiglu(b->lane, &b->routing, EXPERT_WIDE, 1, 0, b->x[0], b->x[1], b->x[2]);
+}
+
+static void experts_swiglu_backward(const bench *b)
+{
+    b->op->experts_swiglu_backward(b->lane, &b->routing, EXPERT_WIDE, 1, 0, b->x[0], b->x[1],
+                                   b->x[2], b->x[3], b->x[4], b->floats);
+}
+
 /* ---- measuring ------------------------------------------------------------------------------- */
 
 static int ascending(const void *a, const void *b)
@@ -179,12 +208,21 @@ static int ascending(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+static bool is_asked(const bench *b, const char *name)
+{
+    char **part = b->only;
+    while (*part != NULL && strstr(name, *part) == NULL) {
+        part++;
+    }
+    return *part != NULL || *b->only == NULL;
+}
+
 /* @param bytes, @param flop of a run */
 static rp_status measure(const bench *b, const char *name, bench_operator operator, double bytes,
                          double flop)
 {
     float ms[REPETITIONS];
-    if (b->only != NULL && strstr(name, b->only) == NULL) {
+    if (!is_asked(b, name)) {
         return RP_OK;
     }
     for (int i = 0; i < WARM_UP; i++) {
@@ -215,10 +253,12 @@ static rp_status measure_values(const bench *b, double size)
     double logits = (double)LOSS_ROWS * VOCAB * size;
     double count = (double)HIDDEN * WIDE;
     RP_TRY(measure(b, "copy", copy, 2 * small, 0));
+    RP_TRY(measure(b, "copy of 1 GiB", copy_tensor, 2.0 * TENSOR_BYTES, 0));
     RP_TRY(measure(b, "add", add, 3 * small, 0));
     RP_TRY(measure(b, "rms_norm", norm, 2 * small, 0));
     RP_TRY(measure(b, "rms_norm of heads", head_norm, 2 * small, 0));
     RP_TRY(measure(b, "rms_norm_input", norm_input, 4 * small, 0));
+    RP_TRY(measure(b, "rms_norm_input of heads", head_norm_input, 3 * small, 0));
     RP_TRY(measure(b, "rms_norm_weight", norm_weight, 2 * small, 0));
     RP_TRY(measure(b, "rotate", rotate, 2 * small, 0));
     RP_TRY(measure(b, "swiglu", swiglu, 3 * wide, 0));
@@ -226,6 +266,7 @@ static rp_status measure_values(const bench *b, double size)
     RP_TRY(measure(b, "embed", embed, 2 * small, 0));
     RP_TRY(measure(b, "embed_weight", embed_weight, 3 * small, 0));
     RP_TRY(measure(b, "cross_entropy", loss, 3 * logits, 0));
+    RP_TRY(measure(b, "squares", squares, count * size, 0));
     return measure(b, "adam", adam, count * (24 + (size == 4 ? 4 : 2 * size)), 0);
 }
 
@@ -298,6 +339,9 @@ static rp_status measure_experts(const bench *b, double size)
     double bytes = size * (rows * EXPERT_HIDDEN + rows * EXPERT_WIDE + weights);
     RP_TRY(measure(b, "route", route, (double)b->routing.tokens * EXPERTS * (size + 4), 0));
     RP_TRY(measure(b, "experts_linear", experts_linear, bytes, flop));
+    RP_TRY(measure(b, "experts_swiglu", experts_swiglu, 3 * size * rows * EXPERT_WIDE, 0));
+    RP_TRY(measure(b, "experts_swiglu_backward", experts_swiglu_backward,
+                   5 * size * rows * EXPERT_WIDE, 0));
     return measure(b, "experts_linear_weight", experts_linear_weight, bytes + size * weights, flop);
 }
 
@@ -419,7 +463,7 @@ static rp_status run(bench *b, rp_arena *arena, const struct cudaDeviceProp *pro
 
 int main(int count, char **words)
 {
-    bench b = {.only = count > 1 ? words[1] : NULL};
+    bench b = {.only = words + (count > 0)};
     struct cudaDeviceProp properties;
     rp_arena *arena;
     int devices = 0;
