@@ -122,7 +122,7 @@ step_sanitizer() {
     local tool small
     tool=$(find_sanitizer | head -n 1)
     sanitize_kernels sanitizer racecheck 90
-    small=(--backend cuda --model tiny --seq-len 16 --microbatches 4 --steps 1 --watchdog-s 0)
+    small=(--backend cuda --model tiny --seq-len 16 --microbatches 4 --steps 1 --watchdog-s 3600)
     run_case sanitizer memcheck-roundpipe 70 "$tool" --error-exitcode 9 "$rpexec" "${small[@]}" --gpus 1
     on_gpus 2
     run_case sanitizer memcheck-1f1b-2 70 "$tool" --error-exitcode 9 "$rpexec" "${small[@]}" "${on[@]}" \
