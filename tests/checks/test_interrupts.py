@@ -15,7 +15,7 @@ import pytest
 
 from conftest import LONG, SOURCE, program, ran
 
-ROUNDS, PAIRS = (30, 100) if LONG else (4, 2)
+ROUNDS, PAIRS = (30, 100) if LONG else (2, 1)
 STEPS = 40
 TRAIN = f"--gpus 2 --microbatches 2 --seq-len 16 --data text --steps {STEPS} --save-every 7 --optimizer async"
 

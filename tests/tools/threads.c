@@ -90,7 +90,7 @@ static rp_status makespan(const void *context, const rp_schedule_config *config,
     return RP_OK;
 }
 
-/* The search for a partition has the same result on 1, 2 and 7 threads. */
+/* The search for a partition has the same result on 1, 2 and 7 threads. RP_LONG: more points. */
 static int check_tuned(void)
 {
     static const uint32_t counts[] = {1, 2, 7};
@@ -114,7 +114,7 @@ static int check_tuned(void)
                               .start_count = 1,
                               .objective = makespan,
                               .context = c.schedule,
-                              .budget = 300,
+                              .budget = getenv("RP_LONG") != NULL ? 300 : 90,
                               .seed = 2};
     double ps[3];
     for (int i = 0; i < 3; i++) {
@@ -221,12 +221,12 @@ static int check_collectives(void)
 }
 
 /* The GPU driver's threads and streams, in the last five cases with NCCL's, have the bits of the
- * host backend. */
+ * host backend. RP_LONG: all cases, otherwise every other case. */
 static int check_gpu_driver(void)
 {
     static const char *const names[] = {"roundpipe", "1f1b", "fsdp", "zero2", "megatron-tp"};
     rp_model config = rp_test_decoder(4, true, true);
-    for (uint32_t i = 0; i < 15; i++) {
+    for (uint32_t i = 0; i < 15; i += getenv("RP_LONG") != NULL ? 1 : 2) {
         const rp_schedule_type *schedule = rp_schedule_find(names[i % 5]);
         rp_arena *arena = NULL;
         rp_test_run plain;
