@@ -1,7 +1,8 @@
 """Registers, shared memory, stack and spills of every CUDA kernel, as ptxas said when the build compiled it
 (exec/cuda/resources.sh). Nothing spills on any architecture, and no kernel takes more than
 tests/golden/cuda_resources.csv says. These figures hold for the compiler that the table names; kernels of other
-releases must not spill. Release only: other builds would compile the same.
+releases must not spill. Packs of values are stored 16 bytes at a time: eight stores of 2 bytes take eight times as
+many accesses to the L2 cache. Release only: other builds would compile the same.
 """
 
 import re
@@ -10,6 +11,8 @@ import pytest
 
 from conftest import BUILD, SOURCE, need, ran
 
+KERNELS = SOURCE / "exec/cuda/kernels"
+VALUES = {"experts_bias_input", "norm_weight_parts", "row_statistics", "squares"}  # load packs, store single values
 OBJECTS = BUILD / "exec/cuda/CMakeFiles/rp_cuda.dir/kernels"
 TABLE = SOURCE / "tests/golden/cuda_resources.csv"
 HEAD = "kernel,architecture,registers,shared,stack,spilled"
@@ -55,10 +58,26 @@ def said():
     return "".join(path.with_name(path.name + ".resources").read_text() for path in objects)
 
 
+def of_compiler(name):
+    [path] = (BUILD / "CMakeFiles").glob("*/CMakeCUDACompiler.cmake")
+    return re.search(rf'(?m)^set\(CMAKE_CUDA_COMPILER{name} "(.*)"\)$', path.read_text())[1]
+
+
+def narrow_stores(ptx):
+    """Kernels with packs (their last argument: packs are whole) without a store of 16 bytes, and the number with it.
+
+    PTX tells: the compiler splits a store before ptxas sees it, and ptxas splits none.
+    """
+    parts = ran("c++filt", input=ptx).out.split(".entry ")[1:]
+    packs = [part for part in parts if re.match(r".*, bool\)\(", part)]
+    packs = [part for part in packs if re.match(r"(?:void )?(\w+)", part)[1] not in VALUES]
+    narrow = [part.split("(")[0] for part in packs if not re.search(r"\bst\.global\.v4\.[a-z]32\b", part)]
+    return narrow, len(packs) - len(narrow)
+
+
 @pytest.fixture(scope="module")
 def release():
-    [path] = (BUILD / "CMakeFiles").glob("*/CMakeCUDACompiler.cmake")
-    return re.search(r'(?m)^set\(CMAKE_CUDA_COMPILER_VERSION "(.*)"\)$', path.read_text())[1]
+    return of_compiler("_VERSION")
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +112,14 @@ def test_worse_kernels_are_noticed(said, same, known, kind, text, other):
         pytest.skip("nvcc is of another release than the table: only spills are looked for")
     worse_said, changes = re.subn(text, other, said, count=1, flags=re.S)
     assert changes == 1 and any(kind in line for line in worse(resources(worse_said), known, same))
+
+
+@pytest.mark.parametrize("family", "experts norm tokens values".split())
+def test_packs_are_stored_at_once(said, tmp_path, family):
+    ran(of_compiler(""), "-std=c++17", "-O3", "-arch=compute_80", "-ptx", "-I", SOURCE, "-I", SOURCE / "exec/cuda/gpu",
+        KERNELS / f"{family}.cu", "-o", "kernels.ptx", cwd=tmp_path)
+    ptx = (tmp_path / "kernels.ptx").read_text()
+    narrow, wide = narrow_stores(ptx)
+    assert not narrow and wide > 0
+    split, _ = narrow_stores(re.sub(r"st\.global\.v4\.([a-z]32)", r"st.global.\1", ptx))
+    assert len(split) == wide

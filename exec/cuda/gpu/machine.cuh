@@ -86,6 +86,32 @@ template <typename W, typename T> __device__ inline W *wide(T *address)
     return reinterpret_cast<W *>(address);
 }
 
+/** Stores a pack, aligned to its size, to global memory 16 bytes at a time, or all of a smaller
+ * pack: the compiler may split a plain store into its values. */
+template <typename P> __device__ inline void store_pack(void *to, const P &pack)
+{
+    constexpr size_t BYTES = sizeof(P) < 16 ? sizeof(P) : 16;
+    size_t address = __cvta_generic_to_global(to);
+#pragma unroll
+    for (size_t at = 0; at < sizeof(P); at += BYTES) {
+        uint32_t x[4] = {};
+        memcpy(x, reinterpret_cast<const unsigned char *>(&pack) + at, BYTES);
+        if constexpr (BYTES == 16) {
+            asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(address + at), "r"(x[0]),
+                         "r"(x[1]), "r"(x[2]), "r"(x[3])
+                         : "memory");
+        } else if constexpr (BYTES == 8) {
+            asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(address), "r"(x[0]), "r"(x[1])
+                         : "memory");
+        } else if constexpr (BYTES == 4) {
+            asm volatile("st.global.b32 [%0], %1;" ::"l"(address), "r"(x[0]) : "memory");
+        } else {
+            static_assert(BYTES == 2, "packs of 2, 4, 8 or more bytes");
+            asm volatile("st.global.b16 [%0], %1;" ::"l"(address), "h"((uint16_t)x[0]) : "memory");
+        }
+    }
+}
+
 /** Products and sums that are rounded separately, never contracted to a fused operation. */
 __device__ inline float times(float a, float b)
 {

@@ -60,7 +60,7 @@ __device__ inline void store(const float from[N], uint64_t left, bool whole, T *
         for (int i = 0; i < N; i++) {
             narrow(from[i], &values.x[i]);
         }
-        *wide<pack<T, N>>(to) = values;
+        store_pack(to, values);
         return;
     }
 #pragma unroll

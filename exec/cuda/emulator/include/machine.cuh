@@ -149,6 +149,11 @@ template <typename W, typename T> static W *wide(T *address)
     emulator_require_aligned(address, alignof(W));
     return reinterpret_cast<W *>(address);
 }
+template <typename P> static void store_pack(void *to, const P &pack)
+{
+    emulator_require_aligned(to, sizeof pack);
+    memcpy(to, &pack, sizeof pack);
+}
 static inline float times(float a, float b)
 {
     return a * b;
