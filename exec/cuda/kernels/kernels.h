@@ -90,7 +90,7 @@ cudaError_t rpexec_cuda_adam(const rpexec_cuda_target *target, const rpexec_adam
  * finite. @param parts [RPEXEC_CUDA_SQUARES_PARTS][32] */
 cudaError_t rpexec_cuda_squares(const rpexec_cuda_target *target, uint64_t count, const void *x,
                                 uint64_t *parts);
-#define RPEXEC_CUDA_SQUARES_PARTS 128u
+#define RPEXEC_CUDA_SQUARES_PARTS 2048u /* blocks: as many as fit a GPU */
 #define RPEXEC_CUDA_SQUARES_SCRATCH ((size_t)RPEXEC_CUDA_SQUARES_PARTS * 32 * sizeof(uint64_t))
 
 /* tokens.cu. `losses` is scratch, [rows]; `scratch` has

@@ -2,7 +2,7 @@
  * allow it. */
 #include "exec/cuda/kernels/device.cuh"
 
-enum { BLOCK = 256 };
+enum { BLOCK = 256, SUM_WARPS = 32 };
 
 /* f(values of a, b and c, results) for `count` values in packs; a tensor may be NULL. */
 template <typename T, int RESULTS, typename F>
@@ -272,14 +272,25 @@ __global__ void squares(uint64_t count, const T *x, uint64_t *parts, bool whole)
     }
 }
 
-/* A single warp; the sum replaces the first part. */
-__global__ void add_parts(uint32_t count, uint64_t *parts)
+/* A single block: each warp adds up every SUM_WARPS-th part. The sum replaces the first part. */
+__global__ void __launch_bounds__(SUM_WARPS * 32) add_parts(uint32_t count, uint64_t *parts)
 {
+    __shared__ uint64_t sums[SUM_WARPS][32];
+    uint32_t warp = threadIdx.x / 32;
+    uint32_t lane = threadIdx.x % 32;
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        sum += parts[(uint64_t)i * 32 + threadIdx.x];
+#pragma unroll 8
+    for (uint32_t i = warp; i < count; i += SUM_WARPS) {
+        sum += parts[(uint64_t)i * 32 + lane];
     }
-    parts[threadIdx.x] = sum;
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp == 0) {
+        for (int i = 1; i < SUM_WARPS; i++) {
+            sum += sums[i][lane];
+        }
+        parts[lane] = sum;
+    }
 }
 
 extern "C" cudaError_t rpexec_cuda_rotate(const rpexec_cuda_target *target, uint32_t sequences,
@@ -431,6 +442,7 @@ extern "C" cudaError_t rpexec_cuda_squares(const rpexec_cuda_target *target, uin
         return launch(squares<T>, blocks, BLOCK, 0, target->stream, count,
                       static_cast<const T *>(x), parts, aligned(16, x));
     });
-    return error != cudaSuccess ? error
-                                : launch(add_parts, 1, 32, 0, target->stream, blocks, parts);
+    return error != cudaSuccess
+               ? error
+               : launch(add_parts, 1, SUM_WARPS * 32, 0, target->stream, blocks, parts);
 }
