@@ -3,7 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/base/reason.h"
-#include "exec/rpexec/arguments.h"
+#include "exec/setup/setup.h"
 #include "sim/study/record.h"
 #include "sim/study/session.h"
 
@@ -129,6 +129,17 @@ static rp_status read_runs(const char *path, rp_arena *arena, rpsweep_outcome *o
     rp_status status = rp_store_read_runs(store, 0, arena, &outcome->runs, &outcome->run_count);
     rp_store_close(store);
     return status;
+}
+
+static rp_status check_request(const rpsweep_point *point, rp_arena *arena, rp_reason *reason)
+{
+    rpexec_options options = rpexec_setup_defaults();
+    for (uint32_t i = 0; i < point->count; i++) {
+        const rpsweep_setting *s = &point->settings[i];
+        RP_TRY(rp_options_set(rpexec_setup_keys(), s->option, s->value[0] != '\0' ? s->value : NULL,
+                              arena, &options, reason));
+    }
+    return rpexec_setup_complete(&options, reason);
 }
 
 /* Runs rpexec, whose runs go into a store of their own; the store is read if rpexec succeeds. */
@@ -258,12 +269,7 @@ rp_status rpsweep_point_run(const rpsweep_experiment *experiment, const char *rp
 rp_status rpsweep_point_check(const rpsweep_experiment *e, const rpsweep_point *point,
                               rp_arena *arena, rp_reason *reason)
 {
-    int argc = 0;
-    char **argv = NULL;
     rpsim_setup setup;
-    if (!e->executed) {
-        return make_setup(point, arena, &setup, reason);
-    }
-    RP_TRY(rpsweep_point_arguments(point, arena, &argc, &argv));
-    return rpexec_arguments_check(argc, argv, arena, reason);
+    return e->executed ? check_request(point, arena, reason)
+                       : make_setup(point, arena, &setup, reason);
 }

@@ -136,7 +136,7 @@ static void collect_metrics(const rpexec_result *result, rp_store_run *run,
 
 static rp_status settings_json(const rpexec_run_made *run, rp_arena *arena, char **json_out)
 {
-    size_t size = SETTINGS_SIZE + rp_options_settings_size(rpexec_command_line(), run->options);
+    size_t size = SETTINGS_SIZE + rp_options_settings_size(rpexec_setup_keys(), run->options);
     RP_TRY(rp_arena_alloc(arena, size, 1, json_out));
     FILE *stream = fmemopen(*json_out, size, "w");
     if (stream == NULL) {

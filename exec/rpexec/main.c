@@ -5,6 +5,7 @@
 #include "common/cli/tool.h"
 #include "common/inputs/data.h"
 #include "exec/describe/describe.h"
+#include "exec/rpexec/options.h"
 #include "exec/rpexec/report.h"
 #include "exec/run/backend.h"
 #include "exec/run/runs.h"

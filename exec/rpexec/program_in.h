@@ -3,7 +3,7 @@
 
 #include "exec/model/model.h"
 #include "exec/plan/plan.h"
-#include "exec/rpexec/options_internal.h"
+#include "exec/setup/setup.h"
 
 /**
  * Reads options->program_in and sets the options to the program's values: schedule (a schedule

@@ -90,7 +90,7 @@ static void write_json(const rpexec_result *result, unsigned lines_depth, FILE *
             write_field(&json, &field);
         }
     }
-    rp_options_write_settings(rpexec_command_line(), result->options, true, &json);
+    rp_options_write_settings(rpexec_setup_keys(), result->options, true, &json);
     rp_json_end_object(&json);
     rp_json_end_document(&json);
 }

@@ -1,8 +1,8 @@
 /** @file train.h  A training run: programs of some steps each, data, checkpoints, progress. */
 #pragma once
 
-#include "exec/rpexec/options_internal.h"
 #include "exec/run/execute.h"
+#include "exec/setup/setup.h"
 
 /** Results of a run; arrays live in the arena of rpexec_train. */
 typedef struct rpexec_outcome {

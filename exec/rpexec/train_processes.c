@@ -202,7 +202,7 @@ static rp_status add_option(const rpexec_trainer *t, const rp_option *row, rp_te
         return RP_NO_MEMORY;
     }
     rp_json_begin_document(&json, stream, 0);
-    rp_options_write_value(rpexec_command_line(), t->o, row, &json);
+    rp_options_write_value(rpexec_setup_keys(), t->o, row, &json);
     (void)fclose(stream);
     return add_line(text, name, value);
 }
@@ -214,8 +214,8 @@ rp_status rpexec_trainer_compare_options(const rpexec_trainer *t)
     if (t->processes == NULL) {
         return RP_OK;
     }
-    for (uint32_t i = 0; status == RP_OK && i < rpexec_command_line()->row_count; i++) {
-        const rp_option *row = &rpexec_command_line()->rows[i];
+    for (uint32_t i = 0; status == RP_OK && i < rpexec_setup_keys()->row_count; i++) {
+        const rp_option *row = &rpexec_setup_keys()->rows[i];
         status = row->own || row->output ? RP_OK : add_option(t, row, &text);
     }
     status = status == RP_OK ? compare(t, &text) : status;

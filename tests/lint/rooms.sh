@@ -39,12 +39,10 @@ awk '$3 ~ /internal\.h$/ { a = $2; b = $3; sub(/[^\/]*$/, "", a); sub(/[^\/]*$/,
     $3 ~ /internal\.h$/ && a != b && $2 !~ /\/tests\// { print $1 ": includes " $3 }' "$lint_work/includes" |
     lint_report "private headers are for their own folder"
 
-# A single file of rpsweep knows the command lines that rpexec takes.
 awk 'function program(path) {
         return match(path, /^(sim\/rp[a-z]+|exec\/rpexec|experiments)\//) ? substr(path, 1, RLENGTH - 1) : ""
     }
-    program($3) != "" && program($2) != program($3) &&
-        !($2 == "experiments/point_run.c" && program($3) == "exec/rpexec") {
+    program($3) != "" && program($2) != program($3) {
         print $1 ": includes " $3
     }' "$lint_work/includes" | lint_report "only a program includes its folder"
 
@@ -54,7 +52,7 @@ awk '$3 ~ /^exec\/host\// && $2 !~ /^exec\/(host|backends|rpexec|measure|describ
 
 # A schedule's name is a label: only command lines, and the options of a study, turn names into schedules.
 awk '/rp_schedule_(find|require)\(/ &&
-    FILENAME !~ /^(common\/schedule\/schedule_type\.[ch]|common\/compile\/|sim\/rp[a-z]+\/|sim\/study\/setup\.c|exec\/rpexec\/|experiments\/)/ {
+    FILENAME !~ /^(common\/schedule\/schedule_type\.[ch]|common\/compile\/|sim\/rp[a-z]+\/|sim\/study\/setup\.c|exec\/setup\/|exec\/rpexec\/|experiments\/)/ {
         print FILENAME ":" FNR ": " $0 }' "${files[@]}" |
     lint_report "only command lines look a schedule up by name"
 

@@ -3,6 +3,7 @@
  * RP_LONG, as root: two machines made of network namespaces, with strangers. */
 #define _GNU_SOURCE /* setns, unshare */
 #include "tests/support/processes.h"
+#include "exec/rpexec/options.h"
 #include "exec/rpexec/train.h"
 #include "exec/run/backend.h"
 #include "tests/support/assertions.h"
@@ -254,8 +255,8 @@ Test(exec_together, an_option_of_one_process_alone_is_refused_by_name)
     uint32_t refused = 0;
     uint32_t accepted = 0;
     (void)write_changed("tiny.yaml", model, "rope_theta: ", "rope_theta: 2");
-    for (uint32_t i = 0; i < rpexec_command_line()->row_count; i += step) {
-        const rp_option *row = &rpexec_command_line()->rows[i];
+    for (uint32_t i = 0; i < rpexec_setup_keys()->row_count; i += step) {
+        const rp_option *row = &rpexec_setup_keys()->rows[i];
         const char *both = "";
         bool only_cuda = strncmp(row->help, "cuda", 4) == 0;
         bool runs = strcmp(row->name, "list") != 0 && strcmp(row->name, "platform-out") != 0 &&

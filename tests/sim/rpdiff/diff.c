@@ -1,4 +1,5 @@
 /* rpdiff: errors computed by hand, and invariants of rpsim's timelines. */
+#include "exec/rpexec/options.h"
 #include "exec/rpexec/report.h"
 #include "sim/rpdiff/runs.h"
 #include "tests/support/assertions.h"

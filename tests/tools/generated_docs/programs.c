@@ -1,6 +1,6 @@
 /* Options of each program, and the keys and columns of its output. */
 #include "exec/rpexec/columns.h"
-#include "exec/rpexec/options_internal.h"
+#include "exec/rpexec/options.h"
 #include "experiments/options.h"
 #include "sim/rpadvise/options.h"
 #include "sim/rpsim/options_internal.h"

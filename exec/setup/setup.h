@@ -1,4 +1,4 @@
-/** @file options_internal.h  The command line of rpexec. */
+/** @file setup.h  The request for a run of rpexec: a run, its inputs, and the outputs asked for. */
 #pragma once
 
 #include "common/base/reason.h"
@@ -21,16 +21,18 @@ typedef struct rpexec_options {
     rp_run run; /**< its `nodes` are the processes that mpirun has started, one per server, or 1 */
 #define RUN(...)
 #define OPTION(members, ...) members;
-#include "exec/rpexec/options_rows.inc"
+#include "exec/setup/setup_rows.inc"
 #undef OPTION
 #undef RUN
     const char *command; /**< the whole command line, set by main */
 } rpexec_options;
 
-/** @param arena owns the texts that rp_options_parse makes @retval RP_OK, RP_USAGE (given as the
- *        reason), RP_NO_MEMORY */
-rp_status rpexec_options_parse(int argc, char **argv, rp_arena *arena, rpexec_options *options_out,
-                               rp_reason *reason);
+/** @return rows of all options and the rules on their combinations, without the texts of help. */
+const rp_options_program *rpexec_setup_keys(void);
 
-/** @return the command line: rows of all options, for rp_options_answer and the settings. */
-const rp_options_program *rpexec_command_line(void);
+/** @return a request in which nothing is given. */
+rpexec_options rpexec_setup_defaults(void);
+
+/** Checks a request and settles everything that follows from its options. @retval RP_OK, RP_USAGE
+ * (given as the reason) */
+rp_status rpexec_setup_complete(rpexec_options *options, rp_reason *reason);
