@@ -56,32 +56,60 @@ static rp_status set_model(keys *k, const rp_input *model)
     return rp_text_print(&k->command, " --model %s", model->asked);
 }
 
+/* Settings that are keys of a setup, in the order of the command line; size of a count: 4 or 8. */
+static const struct setting {
+    const char *key;
+    enum { TEXT, INPUT, COUNT } kind;
+    rp_option_member of;
+} rows[] = {
+#define OF(member) RP_OPTION_MEMBER(rp_settings, member)
+    {"platform", INPUT, OF(platform)},
+    {"costs", INPUT, OF(costs)},
+    {"fidelity", TEXT, OF(fidelity)},
+    {"partition", TEXT, OF(partition)},
+    {"recompute", TEXT, OF(recompute)},
+    {"grain", TEXT, OF(grain)},
+    {"dtype", TEXT, OF(dtype)},
+    {"accumulation", TEXT, OF(accumulation)},
+    {"optimizer", TEXT, OF(optimizer)},
+    {"gpus", COUNT, OF(gpus)},
+    {"nodes", COUNT, OF(nodes)},
+    {"microbatches", COUNT, OF(microbatches)},
+    {"microbatch-size", COUNT, OF(microbatch_size)},
+    {"seq-len", COUNT, OF(seq_len)},
+    {"global-batch", COUNT, OF(global_batch)},
+    {"accumulate", COUNT, OF(accumulate)},
+    {"iterations", COUNT, OF(iterations)},
+    {"lora-rank", COUNT, OF(lora_rank)},
+    {"seed", COUNT, OF(seed)},
+    {"intervals", COUNT, OF(intervals)},
+#undef OF
+};
+
+static rp_status set_row(keys *k, const struct setting *row, const rp_settings *s)
+{
+    const void *member = (const char *)s + row->of.offset;
+    switch (row->kind) {
+    case TEXT:
+        return set_text(k, row->key, *(const char *const *)member);
+    case INPUT:
+        return set_text(k, row->key, name_of(*(const rp_input *const *)member));
+    case COUNT:
+        break;
+    }
+    bool wide = row->of.size == sizeof(uint64_t);
+    return set_count(k, row->key, wide ? *(const uint64_t *)member : *(const uint32_t *)member);
+}
+
 static rp_status set_all(keys *k, const rp_settings *s)
 {
     bool stage = s->fidelity != NULL && strcmp(s->fidelity, "stage") == 0;
     RP_TRY(rp_text_print(&k->command, RP_WORDS_BEFORE));
     RP_TRY(set_text(k, "schedule", s->schedule));
     RP_TRY(set_model(k, s->model));
-    RP_TRY(set_text(k, "platform", name_of(s->platform)));
-    RP_TRY(set_text(k, "costs", name_of(s->costs)));
-    RP_TRY(set_text(k, "fidelity", s->fidelity));
-    RP_TRY(set_text(k, "partition", s->partition));
-    RP_TRY(set_text(k, "recompute", s->recompute));
-    RP_TRY(set_text(k, "grain", s->grain));
-    RP_TRY(set_text(k, "dtype", s->dtype));
-    RP_TRY(set_text(k, "accumulation", s->accumulation));
-    RP_TRY(set_text(k, "optimizer", s->optimizer));
-    RP_TRY(set_count(k, "gpus", s->gpus));
-    RP_TRY(set_count(k, "nodes", s->nodes));
-    RP_TRY(set_count(k, "microbatches", s->microbatches));
-    RP_TRY(set_count(k, "microbatch-size", s->microbatch_size));
-    RP_TRY(set_count(k, "seq-len", s->seq_len));
-    RP_TRY(set_count(k, "global-batch", s->global_batch));
-    RP_TRY(set_count(k, "accumulate", s->accumulate));
-    RP_TRY(set_count(k, "iterations", s->iterations));
-    RP_TRY(set_count(k, "lora-rank", s->lora_rank));
-    RP_TRY(set_count(k, "seed", s->seed));
-    RP_TRY(set_count(k, "intervals", s->intervals));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        RP_TRY(set_row(k, &rows[i], s));
+    }
     return s->intervals == 0 && !stage ? set_text(k, "intervals", "off") : RP_OK;
 }
 
