@@ -105,7 +105,7 @@ rp_resolved rp_resolved_of_run(const rp_run *run, const rp_schedule_type *schedu
                          .recompute = run->recomputes[0],
                          .layer_grain = run->layer_grain,
                          .piece_bytes = (uint64_t)run->piece_mb << 20,
-                         .reductions = rp_run_reductions(run)};
+                         .reductions = run->reductions};
 }
 
 /* Stage fidelity: a step is a single call, and a round has as many microbatches as there are
@@ -220,8 +220,8 @@ rp_resolved rp_resolved_of_program(const rp_program *program, uint32_t calls)
 void rp_run_of_program(const rp_resolved *program, rp_run *run)
 {
     run->gpus = program->gpus * rp_layout_gpus(&program->layout);
-    run->data_parallel = program->layout.data_parallel;
-    run->tensor_parallel = program->layout.tensor_parallel;
+    run->layout.data_parallel = program->layout.data_parallel;
+    run->layout.tensor_parallel = program->layout.tensor_parallel;
     run->accumulate = program->calls;
     run->microbatches = program->microbatches;
     run->asynchronous = program->asynchronous;

@@ -84,7 +84,9 @@ enum { WORK, INPUTS, SCHEDULE }; /* of no interest here */
 
 const rp_option rp_run_rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},
+#define MORE(...) {__VA_ARGS__},
 #include "common/run/run_rows.inc"
+#undef MORE
 #undef OPTION
 };
 
@@ -182,19 +184,7 @@ bool rp_run_is_tuned(const rp_run *run)
 
 rp_layout rp_run_layout(const rp_run *run)
 {
-    return (rp_layout){.tensor_parallel = run->tensor_parallel,
-                       .data_parallel = run->data_parallel,
-                       .sequence_parallel = run->sequence_parallel,
-                       .expert_parallel = run->expert_parallel,
-                       .expert_tensor_parallel = run->expert_tensor_parallel,
-                       .zero = run->zero,
-                       .reduction_bucket = (uint64_t)run->bucket_mb << 20,
-                       .axes = run->axes,
-                       .collectives = run->collectives};
-}
-
-rp_reductions rp_run_reductions(const rp_run *run)
-{
-    return (rp_reductions){run->reduce_each_given, run->reduce_microbatch, run->reduce_dtype_given,
-                           run->reduce_dtype};
+    rp_layout layout = run->layout;
+    layout.reduction_bucket = (uint64_t)run->bucket_mb << 20;
+    return layout;
 }

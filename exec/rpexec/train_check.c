@@ -30,7 +30,7 @@ static const struct {
 static bool cuts(const rpexec_trainer *t)
 {
     return (rp_cuts_layers(&t->o->schedule->traits) && t->o->run.gpus > 1) ||
-           t->o->run.tensor_parallel > 1;
+           t->o->run.layout.tensor_parallel > 1;
 }
 
 /* Refuses experts with 16-bit tensor parallelism: ranks round parts of sums, so that tokens with

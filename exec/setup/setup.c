@@ -236,7 +236,8 @@ static rp_status check_layout(const rpexec_options *o, rp_reason *reason)
                                    reason));
     if (resident && o->run.gpus * o->run.nodes % rp_layout_gpus(&layout) != 0) {
         return rp_refuse_setting(
-            reason, RP_USAGE, o->run.tensor_parallel != 0 ? "tensor_parallel" : "data_parallel",
+            reason, RP_USAGE,
+            o->run.layout.tensor_parallel != 0 ? "tensor_parallel" : "data_parallel",
             "%" PRIu32 " copies x %" PRIu32 " GPUs per layer do not divide %" PRIu32
             " GPUs; valid are numbers whose product does",
             copies, rp_layout_tensor(&layout), o->run.gpus * o->run.nodes);
@@ -423,8 +424,8 @@ static rp_status complete(rpexec_options *o, rp_reason *reason)
     o->keep = o->keep == 0 ? 2 : o->keep;
     o->model = o->model == NULL ? "tiny" : o->model;
     RP_TRY(check_servers(o, reason));
-    if (o->run.nodes > 1 && o->run.data_parallel == 0) {
-        o->run.data_parallel = o->run.nodes;
+    if (o->run.nodes > 1 && o->run.layout.data_parallel == 0) {
+        o->run.layout.data_parallel = o->run.nodes;
     }
     RP_TRY(check_layout(o, reason));
     if (o->program_in != NULL) { /* the program decides the rest when it is read */

@@ -32,14 +32,14 @@ rpadvise_candidate rpadvise_candidate_of(const rpsim_setup *work, const rp_sched
 /** @return the number of copies of the pipeline. */
 static inline uint32_t rpadvise_copies(const rpadvise_candidate *candidate)
 {
-    return candidate->run.data_parallel != 0 ? candidate->run.data_parallel : 1;
+    return candidate->run.layout.data_parallel != 0 ? candidate->run.layout.data_parallel : 1;
 }
 
 /** @return the number of GPUs that hold the same place of a pipeline: copies times GPUs of a layer.
  */
 static inline uint32_t rpadvise_alike(const rpadvise_candidate *candidate)
 {
-    uint32_t tensor = candidate->run.tensor_parallel;
+    uint32_t tensor = candidate->run.layout.tensor_parallel;
     return rpadvise_copies(candidate) * (tensor != 0 ? tensor : 1);
 }
 

@@ -99,7 +99,7 @@ static void take_families(const rpadvise_search *s, facts *f)
  * the work and then its all-reduces of boundary tensors */
 static double ceiling_of(const rpadvise_search *s, const facts *f, const rpadvise_candidate *c)
 {
-    double tensor = c->run.tensor_parallel != 0 ? c->run.tensor_parallel : 1;
+    double tensor = c->run.layout.tensor_parallel != 0 ? c->run.layout.tensor_parallel : 1;
     double places = rpadvise_places(s, c);
     double again = c->run.recomputes[0] != RP_RECOMPUTE_NONE ? RECOMPUTE_REDUCES : 0;
     double moved = (LAYER_REDUCES + again) * f->model->layers / places * 2 * f->model->hidden;
@@ -130,7 +130,7 @@ static rp_status look_at(const rpadvise_search *s, const facts *f, const rpadvis
 {
     uint32_t places = rpadvise_places(s, c);
     uint32_t copies = rpadvise_copies(c);
-    uint32_t tensor = c->run.tensor_parallel != 0 ? c->run.tensor_parallel : 1;
+    uint32_t tensor = c->run.layout.tensor_parallel != 0 ? c->run.layout.tensor_parallel : 1;
     bool splits = s->given->global_batch % copies == 0 && rpadvise_target(s, c) > 0;
     *possible_out =
         places > 0 && places <= f->model->layers && splits && has_room(f, places, tensor);
@@ -161,8 +161,8 @@ static rp_status add_layouts(rpadvise_search *s, const facts *f, uint32_t nodes)
     uint32_t gpus = rpadvise_places(s, &c);
     for (uint32_t tensor = 1; tensor <= gpus; tensor++) {
         for (uint32_t data = 1; gpus % tensor == 0 && data <= gpus / tensor; data++) {
-            c.run.tensor_parallel = tensor > 1 ? tensor : 0;
-            c.run.data_parallel = data > 1 ? data : 0;
+            c.run.layout.tensor_parallel = tensor > 1 ? tensor : 0;
+            c.run.layout.data_parallel = data > 1 ? data : 0;
             bool other = tensor * data > 1 || rpadvise_fewer_nodes(s, &c) != 0;
             bool possible = other && gpus / tensor % data == 0;
             if (possible) {

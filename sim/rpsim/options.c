@@ -60,6 +60,7 @@ static const rp_option_group groups[] = {
 
 static const rp_option rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},
+#define MORE(...) {__VA_ARGS__},
 #define TO(member) .to = RP_OPTION_MEMBER(rpsim_setup, member)
 #define COUNT(member) .count = RP_OPTION_MEMBER(rpsim_setup, member)
 #define GIVEN(member) .given = RP_OPTION_MEMBER(rpsim_setup, member)
@@ -76,6 +77,7 @@ static const rp_option rows[] = {
 #define TO(member) .to = RP_OPTION_MEMBER(rpsim_options, member)
 #define GIVEN(member) .given = RP_OPTION_MEMBER(rpsim_options, member)
 #include "sim/rpsim/options_rows.inc"
+#undef MORE
 #undef OPTION
 };
 

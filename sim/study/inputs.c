@@ -457,7 +457,8 @@ rp_status rpsim_study_check_layout(const rpsim_setup *o, const rpsim_inputs *in,
     }
     if (gpus % each != 0) {
         return rp_refuse_setting(reason, RP_USAGE,
-                                 o->run.tensor_parallel != 0 ? "tensor_parallel" : "data_parallel",
+                                 o->run.layout.tensor_parallel != 0 ? "tensor_parallel"
+                                                                    : "data_parallel",
                                  "%u copies x %u GPUs per layer do not divide %u GPUs; valid are "
                                  "numbers whose product does",
                                  rp_layout_data(&layout), rp_layout_tensor(&layout), gpus);

@@ -187,6 +187,7 @@ enum { WORK, INPUTS, SCHEDULE, NOISE, OUTPUT, EXCHANGE }; /* groups of the help,
 
 static const rp_option rows[] = {
 #define OPTION(members, ...) {__VA_ARGS__},
+#define MORE(...) {__VA_ARGS__},
 #define TO(member) .to = RP_OPTION_MEMBER(rpsim_setup, member)
 #define COUNT(member) .count = RP_OPTION_MEMBER(rpsim_setup, member)
 #define GIVEN(member) .given = RP_OPTION_MEMBER(rpsim_setup, member)
@@ -199,6 +200,7 @@ static const rp_option rows[] = {
 #include "common/run/run_rows.inc"
 #undef TO
 #undef GIVEN
+#undef MORE
 #undef OPTION
 };
 
@@ -215,7 +217,7 @@ static bool at_stage(const void *setup)
 static bool has_no_groups(const void *setup)
 {
     const rp_run *run = run_of(setup);
-    return run->tensor_parallel < 2 && run->data_parallel < 2;
+    return run->layout.tensor_parallel < 2 && run->layout.data_parallel < 2;
 }
 
 static bool draws_at_stage(const void *setup)
@@ -265,7 +267,7 @@ static bool has_a_length(const void *setup)
 
 static bool reduces_half(const void *setup)
 {
-    return run_of(setup)->reduce_dtype == RP_DTYPE_F16;
+    return run_of(setup)->reductions.dtype == RP_DTYPE_F16;
 }
 
 static const char *partition_of(const void *setup)

@@ -38,9 +38,9 @@ Test(decided, what_a_run_leaves_open_is_decided)
 {
     rp_run run = RP_RUN_INIT;
     run.gpus = 8;
-    run.tensor_parallel = 2;
+    run.layout.tensor_parallel = 2;
     run.nodes = 3;
-    run.data_parallel = 3;
+    run.layout.data_parallel = 3;
     rp_run_decide(&run, rp_schedule_find("1f1b"));
     cr_expect(eq(u32, rp_run_places(&run), 4));
     cr_expect(eq(u32, run.microbatches, 8));

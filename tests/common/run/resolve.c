@@ -49,8 +49,8 @@ Test(resolve, microbatches_are_2_n)
         rp_run run = RP_RUN_INIT;
         run.gpus = cases[i].gpus;
         run.nodes = cases[i].nodes;
-        run.tensor_parallel = cases[i].tensor;
-        run.data_parallel = cases[i].data;
+        run.layout.tensor_parallel = cases[i].tensor;
+        run.layout.data_parallel = cases[i].data;
         platform.gpus = cases[i].nodes != 0 ? 8 * cases[i].nodes : 8;
         for (int hardware = 0; hardware < 2; hardware++) {
             run.hardware = hardware != 0;
@@ -89,7 +89,7 @@ Test(resolve, sizes_that_are_left_out_are_the_tables)
 Test(resolve, batches_are_shared_by_copies)
 {
     rp_run run = RP_RUN_INIT;
-    run.data_parallel = 4;
+    run.layout.data_parallel = 4;
     run.microbatches = 2;
     run.accumulate = 3;
     cr_expect(eq(u32, resolved(&run, "1f1b").global_batch, 6 * costs.microbatch_size));
@@ -248,7 +248,7 @@ Test(resolve, refusals_are_reasons)
     batch.accumulate = 4;
     batch.global_batch = 39;
     expect_refusal(&batch, "1f1b", "global_batch", "valid values are 40 and more");
-    batch.data_parallel = 4;
+    batch.layout.data_parallel = 4;
     expect_refusal(&batch, "1f1b", "global_batch", "valid are multiples of 4");
     rp_run calls = RP_RUN_INIT;
     calls.microbatches = RP_MAX_MICROBATCHES;

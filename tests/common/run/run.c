@@ -162,7 +162,7 @@ Test(run, keys_are_names_with_either_stroke)
     rp_reason reason = {0};
     cr_expect(rp_run_row("data_parallel") == rp_run_row("data-parallel"));
     cr_expect(eq(int, rp_run_set(&run, "data_parallel", "4", rp_test_arena, NULL), RP_OK));
-    cr_expect(eq(u32, run.data_parallel, 4));
+    cr_expect(eq(u32, run.layout.data_parallel, 4));
     static const char *const unknown[] = {"", "data", "data parallel", "data-parallels", "--gpus"};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         rp_status status = rp_run_set(&run, unknown[i], "1", rp_test_arena, &reason);
@@ -181,18 +181,18 @@ Test(run, what_decisions_say_together)
     cr_expect(not(rp_run_is_tuned(&run)));
     run.partition = "tuned";
     cr_expect(rp_run_is_tuned(&run));
-    run.tensor_parallel = 2;
-    run.data_parallel = 4;
-    run.zero = 2;
+    run.layout.tensor_parallel = 2;
+    run.layout.data_parallel = 4;
+    run.layout.zero = 2;
     run.bucket_mb = 3;
     const rp_layout layout = rp_run_layout(&run);
     cr_expect(eq(u32, rp_layout_gpus(&layout), 8));
     cr_expect(eq(u32, rp_layout_zero(&layout), 2));
     cr_expect(eq(u64, layout.reduction_bucket, 3 << 20));
-    cr_expect(not(rp_run_reductions(&run).each_given || rp_run_reductions(&run).dtype_given));
+    cr_expect(not(run.reductions.each_given || run.reductions.dtype_given));
     cr_expect(eq(int, rp_run_set(&run, "reduce-each", "microbatch", rp_test_arena, NULL), RP_OK));
     cr_expect(eq(int, rp_run_set(&run, "reduce-dtype", "bf16", rp_test_arena, NULL), RP_OK));
-    const rp_reductions reductions = rp_run_reductions(&run);
+    const rp_reductions reductions = run.reductions;
     cr_expect(reductions.each_given && reductions.each_microbatch && reductions.dtype_given);
     cr_expect(eq(int, reductions.dtype, RP_DTYPE_BF16));
 }

@@ -76,7 +76,7 @@ Test(candidate, everything_else_is_said)
         "--accumulate 3 --global-batch 60 "
         "--recompute early --grain layer --partition '1,2|2,1' --seed 7";
     cr_expect(eq(str, (char *)command_of(&all, &c), (char *)said));
-    c.run.zero = 1; /* settings that the search does not vary stand last */
+    c.run.layout.zero = 1; /* settings that the search does not vary stand last */
     cr_expect(eq(int, strncmp(command_of(&all, &c), said, strlen(said)), 0));
     cr_expect(eq(str, (char *)command_of(&all, &c) + strlen(said), " --zero 1"));
 }
@@ -136,7 +136,7 @@ Test(candidate, equal_in_all_decisions)
     b[6].run.microbatches++;
     b[7].run.accumulate++;
     b[8].run.nodes = 1;
-    b[9].run.zero = 1;
+    b[9].run.layout.zero = 1;
     for (int i = 0; i < 10; i++) {
         cr_expect(eq(int, rpadvise_candidate_equal(&a, &b[i]), 0), "%d", i);
     }

@@ -121,8 +121,8 @@ static double best_layout(scene *s, uint32_t nodes, uint32_t *alike_out)
                         rpadvise_candidate_of(&s->work, rp_schedule_find(s->options.schedules[i]));
                     c.run.recomputes[0] = rest % 2 != 0 ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE;
                     c.run.nodes = nodes;
-                    c.run.data_parallel = data;
-                    c.run.tensor_parallel = tensor;
+                    c.run.layout.data_parallel = data;
+                    c.run.layout.tensor_parallel = tensor;
                     c.run.microbatch_size = 1u << (rest / 2 % 3);
                     c.run.microbatches = places << (rest / 6);
                     trials[count++].candidate = c;

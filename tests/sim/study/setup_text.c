@@ -151,7 +151,7 @@ Test(setup_text, command_lines)
                                    " --partition plain-1.0/x@y"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         rp_text line = {0};
-        const rp_run run = {.partition = words[i], .sequence_parallel = true};
+        const rp_run run = {.partition = words[i], .layout.sequence_parallel = true};
         cr_assert(
             eq(int, rp_option_add(rp_run_row("partition"), &run, rp_test_arena, &line), RP_OK));
         cr_expect(eq(str, line.bytes, (char *)quoted[i]));
