@@ -72,6 +72,31 @@ cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t
     return cudaGetLastError();
 }
 
+/** @return blocks of a kernel that a multiprocessor holds at once; each thread of the host asks
+ * CUDA once per kernel, or again after another kernel with its place */
+template <typename... P>
+uint32_t resident_blocks(void (*kernel)(P...), unsigned int threads, size_t shared)
+{
+    constexpr size_t PLACES = 64;
+    static thread_local struct {
+        uintptr_t kernel;
+        size_t shared;
+        int blocks;
+    } known[PLACES];
+    uintptr_t address = reinterpret_cast<uintptr_t>(kernel);
+    auto *k = &known[address / 16 % PLACES];
+    if (k->kernel != address || k->shared != shared) {
+        k->kernel = address;
+        k->shared = shared;
+        if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&k->blocks, kernel, (int)threads,
+                                                          shared) != cudaSuccess ||
+            k->blocks < 1) {
+            k->blocks = 1; /* the launch says why */
+        }
+    }
+    return (uint32_t)k->blocks;
+}
+
 /** The block's dynamic shared memory, aligned to 16 bytes. */
 __device__ inline unsigned char *dynamic_shared()
 {

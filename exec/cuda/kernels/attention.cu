@@ -254,9 +254,9 @@ extern "C" cudaError_t rpexec_cuda_join_sinks(const rpexec_cuda_target *target, 
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(join_sinks<T>, blocks_for(target, tokens * heads, BLOCK / 32), BLOCK, 0,
-                      target->stream, tokens * heads, heads, head_dim,
-                      static_cast<const T *>(sinks), static_cast<T *>(o), logsumexp);
+        return launch_loop(target, join_sinks<T>, BLOCK, tokens * heads, BLOCK / 32, tokens * heads,
+                           heads, head_dim, static_cast<const T *>(sinks), static_cast<T *>(o),
+                           logsumexp);
     });
 }
 
@@ -268,10 +268,9 @@ extern "C" cudaError_t rpexec_cuda_sinks_weight(const rpexec_cuda_target *target
 {
     cudaError_t error = for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(sink_slopes<T>, blocks_for(target, tokens * heads, BLOCK / 32), BLOCK, 0,
-                      target->stream, tokens * heads, heads, head_dim,
-                      static_cast<const T *>(sinks), static_cast<const T *>(o), logsumexp,
-                      static_cast<const T *>(d_o), sums);
+        return launch_loop(target, sink_slopes<T>, BLOCK, tokens * heads, BLOCK / 32,
+                           tokens * heads, heads, head_dim, static_cast<const T *>(sinks),
+                           static_cast<const T *>(o), logsumexp, static_cast<const T *>(d_o), sums);
     });
     return error != cudaSuccess ? error
                                 : rpexec_cuda_sum_rows(target, tokens, heads, sums,
@@ -312,10 +311,10 @@ static cudaError_t sum_rows(const rpexec_cuda_target *target, const rpexec_atten
         uint32_t lane = by_four ? 4 : 2;
         bool whole = aligned(lane * sizeof(T), o, MUTATE(d_o_unaligned, d_o, o)) &&
                      sizes->head_dim % lane == 0;
-        return launch(by_four ? attention_sums<T, 4> : attention_sums<T, 2>,
-                      blocks_for(target, rows, BLOCK / 32), BLOCK, 0, target->stream, rows,
-                      sizes->heads, sizes->head_dim, static_cast<const T *>(o),
-                      static_cast<const T *>(d_o), logsumexp, sums, whole);
+        auto kernel = by_four ? attention_sums<T, 4> : attention_sums<T, 2>;
+        return launch_loop(target, kernel, BLOCK, rows, BLOCK / 32, rows, sizes->heads,
+                           sizes->head_dim, static_cast<const T *>(o), static_cast<const T *>(d_o),
+                           logsumexp, sums, whole);
     });
 }
 

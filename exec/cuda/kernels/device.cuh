@@ -125,13 +125,23 @@ template <typename... P> static bool aligned(size_t bytes, const P *...pointers)
     return ((reinterpret_cast<uintptr_t>(pointers) | ... | 0) % bytes) == 0;
 }
 
-/** Blocks of a loop over `items`, `per_block` at a time; at most 8 per multiprocessor. */
-static inline uint32_t blocks_for(const rpexec_cuda_target *target, uint64_t items,
-                                  uint64_t per_block)
+/** Blocks of a loop over `items`, `per_block` at a time; at most `resident` per multiprocessor. */
+static inline uint32_t blocks_for(const rpexec_cuda_target *target, uint32_t resident,
+                                  uint64_t items, uint64_t per_block)
 {
-    uint64_t most = (uint64_t)target->sm_count * 8;
+    uint64_t most = (uint64_t)target->sm_count * resident;
     uint64_t needed = (items + per_block - 1) / per_block;
     return (uint32_t)(needed < most ? needed : most);
+}
+
+/** Runs a kernel that loops over `items`, `per_block` at a time, on as many blocks as fit the
+ * multiprocessors at once. */
+template <typename... P, typename... A>
+cudaError_t launch_loop(const rpexec_cuda_target *target, void (*kernel)(P...),
+                        unsigned int threads, uint64_t items, uint64_t per_block, A... arguments)
+{
+    uint32_t blocks = blocks_for(target, resident_blocks(kernel, threads, 0), items, per_block);
+    return launch(kernel, blocks, threads, 0, target->stream, arguments...);
 }
 
 /** Calls f with a value of the storage type. */

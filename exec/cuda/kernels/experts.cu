@@ -441,11 +441,13 @@ extern "C" cudaError_t rpexec_cuda_route(const rpexec_cuda_target *target,
     if (r.experts > RPEXEC_CUDA_MOST_EXPERTS || r.active > r.experts) {
         return cudaErrorInvalidValue;
     }
+    size_t shared = ROUTE_BLOCK / 32 * r.experts * sizeof(float);
     cudaError_t error = for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(choose<T>, blocks_for(target, r.tokens, ROUTE_BLOCK / 32), ROUTE_BLOCK,
-                      ROUTE_BLOCK / 32 * r.experts * sizeof(float), target->stream, r,
-                      static_cast<const T *>(logits));
+        return launch(choose<T>,
+                      blocks_for(target, resident_blocks(choose<T>, ROUTE_BLOCK, shared), r.tokens,
+                                 ROUTE_BLOCK / 32),
+                      ROUTE_BLOCK, shared, target->stream, r, static_cast<const T *>(logits));
     });
     if (error == cudaSuccess) {
         error = launch(count_rows, r.experts, BLOCK, 0, target->stream, r);
@@ -457,7 +459,7 @@ extern "C" cudaError_t rpexec_cuda_route(const rpexec_cuda_target *target,
         error = launch(place_rows, r.experts, BLOCK, 0, target->stream, r);
     }
     if (error == cudaSuccess) {
-        error = launch(weigh, blocks_for(target, r.tokens, BLOCK), BLOCK, 0, target->stream, r);
+        error = launch_loop(target, weigh, BLOCK, r.tokens, BLOCK, r);
     }
     return error;
 }
@@ -468,9 +470,8 @@ extern "C" cudaError_t rpexec_cuda_route_backward(const rpexec_cuda_target *targ
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(route_backward<T>, blocks_for(target, routing->tokens, ROUTE_BLOCK / 32),
-                      ROUTE_BLOCK, 0, target->stream, *routing, dweights,
-                      static_cast<T *>(dlogits));
+        return launch_loop(target, route_backward<T>, ROUTE_BLOCK, routing->tokens,
+                           ROUTE_BLOCK / 32, *routing, dweights, static_cast<T *>(dlogits));
     });
 }
 
@@ -483,8 +484,8 @@ static cudaError_t launch_packs(const rpexec_cuda_target *target, Kernel kernel,
 {
     constexpr uint32_t N = per_pack<T>::count;
     uint64_t packs = rows * ((width + N - 1) / N);
-    return launch(kernel, blocks_for(target, packs, BLOCK), BLOCK, 0, target->stream, *routing,
-                  width, arguments..., is_aligned && width % N == 0);
+    return launch_loop(target, kernel, BLOCK, packs, BLOCK, *routing, width, arguments...,
+                       is_aligned && width % N == 0);
 }
 
 extern "C" cudaError_t rpexec_cuda_gather(const rpexec_cuda_target *target,
@@ -535,11 +536,11 @@ extern "C" cudaError_t rpexec_cuda_experts_swiglu_backward(const rpexec_cuda_tar
         using T = decltype(zero);
         bool whole = aligned(16, gate, up, ds, dgate, MUTATE(dup_unaligned, dup, dgate)) &&
                      width % per_pack<T>::count == 0;
-        return launch(experts_swiglu_backward<T>,
-                      blocks_for(target, routing->tokens * routing->active, 1), ROW_BLOCK, 0,
-                      target->stream, *routing, width, alpha, limit, static_cast<const T *>(gate),
-                      static_cast<const T *>(up), static_cast<const T *>(ds),
-                      static_cast<T *>(dgate), static_cast<T *>(dup), dweights, whole);
+        return launch_loop(target, experts_swiglu_backward<T>, ROW_BLOCK,
+                           routing->tokens * routing->active, 1, *routing, width, alpha, limit,
+                           static_cast<const T *>(gate), static_cast<const T *>(up),
+                           static_cast<const T *>(ds), static_cast<T *>(dgate),
+                           static_cast<T *>(dup), dweights, whole);
     });
 }
 
@@ -562,11 +563,10 @@ extern "C" cudaError_t rpexec_cuda_experts_bias_input(const rpexec_cuda_target *
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(experts_bias_input<T>,
-                      blocks_for(target, routing->tokens * routing->active, 1), ROW_BLOCK, 0,
-                      target->stream, *routing, width, static_cast<const T *>(dy),
-                      static_cast<const T *>(bias), dweights,
-                      aligned(16, dy, bias) && width % per_pack<T>::count == 0);
+        return launch_loop(target, experts_bias_input<T>, ROW_BLOCK,
+                           routing->tokens * routing->active, 1, *routing, width,
+                           static_cast<const T *>(dy), static_cast<const T *>(bias), dweights,
+                           aligned(16, dy, bias) && width % per_pack<T>::count == 0);
     });
 }
 

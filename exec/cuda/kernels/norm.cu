@@ -165,10 +165,10 @@ extern "C" cudaError_t rpexec_cuda_rms_norm(const rpexec_cuda_target *target, ui
         using T = decltype(zero);
         bool whole = aligned(16, x, weight, y) && width % per_pack<T>::count == 0;
         bool by_warp = width <= LONGEST_OF_A_WARP;
-        uint32_t blocks = blocks_for(target, rows, by_warp ? BLOCK / 32 : 1);
-        return launch(by_warp ? norm<T, 32> : norm<T, BLOCK>, blocks, BLOCK, 0, target->stream,
-                      rows, width, eps, shifted ? 1.0f : 0.0f, static_cast<const T *>(x),
-                      static_cast<const T *>(weight), static_cast<T *>(y), r, whole);
+        auto kernel = by_warp ? norm<T, 32> : norm<T, BLOCK>;
+        return launch_loop(target, kernel, BLOCK, rows, by_warp ? BLOCK / 32 : 1, rows, width, eps,
+                           shifted ? 1.0f : 0.0f, static_cast<const T *>(x),
+                           static_cast<const T *>(weight), static_cast<T *>(y), r, whole);
     });
 }
 
@@ -182,11 +182,11 @@ extern "C" cudaError_t rpexec_cuda_rms_norm_input(const rpexec_cuda_target *targ
         bool whole = aligned(16, x, weight, dy, MUTATE(norm_base_unaligned, base, dx), dx) &&
                      width % per_pack<T>::count == 0;
         bool by_warp = width <= LONGEST_OF_A_WARP;
-        uint32_t blocks = blocks_for(target, rows, by_warp ? BLOCK / 32 : 1);
-        return launch(by_warp ? norm_input<T, 32> : norm_input<T, BLOCK>, blocks, BLOCK, 0,
-                      target->stream, rows, width, shifted ? 1.0f : 0.0f, static_cast<const T *>(x),
-                      static_cast<const T *>(weight), r, static_cast<const T *>(dy),
-                      static_cast<const T *>(base), static_cast<T *>(dx), whole);
+        auto kernel = by_warp ? norm_input<T, 32> : norm_input<T, BLOCK>;
+        return launch_loop(target, kernel, BLOCK, rows, by_warp ? BLOCK / 32 : 1, rows, width,
+                           shifted ? 1.0f : 0.0f, static_cast<const T *>(x),
+                           static_cast<const T *>(weight), r, static_cast<const T *>(dy),
+                           static_cast<const T *>(base), static_cast<T *>(dx), whole);
     });
 }
 

@@ -377,18 +377,16 @@ extern "C" cudaError_t rpexec_cuda_embed(const rpexec_cuda_target *target, uint6
                                          const void *table, void *x)
 {
     int32_t *near = static_cast<int32_t *>(scratch);
-    cudaError_t error = launch(fetch_ids, blocks_for(target, tokens, BLOCK), BLOCK, 0,
-                               target->stream, tokens, ids, near);
+    cudaError_t error = launch_loop(target, fetch_ids, BLOCK, tokens, BLOCK, tokens, ids, near);
     if (error != cudaSuccess) {
         return error;
     }
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
         constexpr uint32_t N = per_pack<T>::count;
-        return launch(embed<T>, blocks_for(target, tokens * ((width + N - 1) / N), BLOCK), BLOCK, 0,
-                      target->stream, tokens, width, static_cast<const int32_t *>(near),
-                      static_cast<const T *>(table), static_cast<T *>(x),
-                      aligned(16, table, x) && width % N == 0);
+        return launch_loop(target, embed<T>, BLOCK, tokens * ((width + N - 1) / N), BLOCK, tokens,
+                           width, static_cast<const int32_t *>(near), static_cast<const T *>(table),
+                           static_cast<T *>(x), aligned(16, table, x) && width % N == 0);
     });
 }
 
@@ -402,8 +400,7 @@ extern "C" cudaError_t rpexec_cuda_embed_weight(const rpexec_cuda_target *target
     bins.order = reinterpret_cast<uint32_t *>(near + tokens);
     bins.sizes = bins.order + tokens;
     bins.begins = bins.sizes + bins.count;
-    cudaError_t error = launch(fetch_ids, blocks_for(target, tokens, BLOCK), BLOCK, 0,
-                               target->stream, tokens, ids, near);
+    cudaError_t error = launch_loop(target, fetch_ids, BLOCK, tokens, BLOCK, tokens, ids, near);
     if (error == cudaSuccess) {
         error = launch(count_tokens, bins.count, BLOCK, 0, target->stream, tokens, near, bins);
     }
@@ -438,9 +435,9 @@ extern "C" cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *targe
 {
     cudaError_t error = for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(cross_entropy<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0, target->stream,
-                      rows, vocab, labels, cap, scale, static_cast<T *>(z), losses,
-                      aligned(16, z) && vocab % per_pack<T>::count == 0);
+        return launch_loop(target, cross_entropy<T>, LOSS_BLOCK, rows, 1, rows, vocab, labels, cap,
+                           scale, static_cast<T *>(z), losses,
+                           aligned(16, z) && vocab % per_pack<T>::count == 0);
     });
     if (error != cudaSuccess || rows == 0) {
         return error;
@@ -455,9 +452,9 @@ extern "C" cudaError_t rpexec_cuda_row_statistics(const rpexec_cuda_target *targ
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(row_statistics<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0, target->stream,
-                      rows, vocab, cap, static_cast<const T *>(z), statistics,
-                      aligned(16, z) && vocab % per_pack<T>::count == 0);
+        return launch_loop(target, row_statistics<T>, LOSS_BLOCK, rows, 1, rows, vocab, cap,
+                           static_cast<const T *>(z), statistics,
+                           aligned(16, z) && vocab % per_pack<T>::count == 0);
     });
 }
 
@@ -470,10 +467,9 @@ extern "C" cudaError_t rpexec_cuda_cross_entropy_part(const rpexec_cuda_target *
 {
     cudaError_t error = for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(cross_entropy_part<T>, blocks_for(target, rows, 1), LOSS_BLOCK, 0,
-                      target->stream, rows, vocab, first, labels, parts, statistics, stride, cap,
-                      scale, static_cast<T *>(z), losses,
-                      aligned(16, z) && vocab % per_pack<T>::count == 0);
+        return launch_loop(target, cross_entropy_part<T>, LOSS_BLOCK, rows, 1, rows, vocab, first,
+                           labels, parts, statistics, stride, cap, scale, static_cast<T *>(z),
+                           losses, aligned(16, z) && vocab % per_pack<T>::count == 0);
     });
     if (error != cudaSuccess || rows == 0) {
         return error;

@@ -304,16 +304,15 @@ extern "C" cudaError_t rpexec_cuda_rotate(const rpexec_cuda_target *target, uint
         bool whole = aligned(16, x) && turned / 2 % N == 0 && head_dim % N == 0;
         uint64_t groups =
             (uint64_t)sequences * seq_len * heads * (turned / 2) / (whole ? (uint64_t)N : 1);
-        uint32_t blocks = blocks_for(target, groups, BLOCK);
         float sign = inverse ? -1.0f : 1.0f;
         if (groups > UINT32_MAX) {
-            return launch(whole ? rotate<T, N, uint64_t> : rotate<T, 1, uint64_t>, blocks, BLOCK, 0,
-                          target->stream, groups, seq_len, heads, head_dim, turned, cosines, sines,
-                          sign, static_cast<T *>(x));
+            auto kernel = whole ? rotate<T, N, uint64_t> : rotate<T, 1, uint64_t>;
+            return launch_loop(target, kernel, BLOCK, groups, BLOCK, groups, seq_len, heads,
+                               head_dim, turned, cosines, sines, sign, static_cast<T *>(x));
         }
-        return launch(whole ? rotate<T, N, uint32_t> : rotate<T, 1, uint32_t>, blocks, BLOCK, 0,
-                      target->stream, groups, seq_len, heads, head_dim, turned, cosines, sines,
-                      sign, static_cast<T *>(x));
+        auto kernel = whole ? rotate<T, N, uint32_t> : rotate<T, 1, uint32_t>;
+        return launch_loop(target, kernel, BLOCK, groups, BLOCK, groups, seq_len, heads, head_dim,
+                           turned, cosines, sines, sign, static_cast<T *>(x));
     });
 }
 
@@ -322,11 +321,10 @@ static cudaError_t gated(const rpexec_cuda_target *target, bool gelu, uint64_t c
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(gelu ? geglu<T> : swiglu<T>,
-                      blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
-                      target->stream, count, static_cast<const T *>(gate),
-                      static_cast<const T *>(up), static_cast<T *>(s),
-                      aligned(16, gate, MUTATE(up_unaligned, up, s), s));
+        auto kernel = gelu ? geglu<T> : swiglu<T>;
+        return launch_loop(target, kernel, BLOCK, count, BLOCK * per_pack<T>::count, count,
+                           static_cast<const T *>(gate), static_cast<const T *>(up),
+                           static_cast<T *>(s), aligned(16, gate, MUTATE(up_unaligned, up, s), s));
     });
 }
 
@@ -336,11 +334,11 @@ static cudaError_t gated_backward(const rpexec_cuda_target *target, bool gelu, u
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(
-            gelu ? geglu_backward<T> : swiglu_backward<T>,
-            blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0, target->stream, count,
-            static_cast<const T *>(gate), static_cast<const T *>(up), static_cast<const T *>(ds),
-            static_cast<T *>(dgate), static_cast<T *>(dup), aligned(16, gate, up, ds, dgate, dup));
+        auto kernel = gelu ? geglu_backward<T> : swiglu_backward<T>;
+        return launch_loop(target, kernel, BLOCK, count, BLOCK * per_pack<T>::count, count,
+                           static_cast<const T *>(gate), static_cast<const T *>(up),
+                           static_cast<const T *>(ds), static_cast<T *>(dgate),
+                           static_cast<T *>(dup), aligned(16, gate, up, ds, dgate, dup));
     });
 }
 
@@ -375,9 +373,9 @@ extern "C" cudaError_t rpexec_cuda_add(const rpexec_cuda_target *target, uint64_
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(add<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
-                      target->stream, count, static_cast<const T *>(a), static_cast<const T *>(b),
-                      static_cast<T *>(y), aligned(16, a, b, y));
+        return launch_loop(target, add<T>, BLOCK, count, BLOCK * per_pack<T>::count, count,
+                           static_cast<const T *>(a), static_cast<const T *>(b),
+                           static_cast<T *>(y), aligned(16, a, b, y));
     });
 }
 
@@ -389,9 +387,9 @@ extern "C" cudaError_t rpexec_cuda_add_bias(const rpexec_cuda_target *target, ui
         using T = decltype(zero);
         uint64_t count = rows * width;
         bool whole = aligned(16, bias, base, y) && width % per_pack<T>::count == 0;
-        return launch(add_bias<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
-                      target->stream, count, width, static_cast<const T *>(bias),
-                      static_cast<const T *>(base), static_cast<T *>(y), whole);
+        return launch_loop(target, add_bias<T>, BLOCK, count, BLOCK * per_pack<T>::count, count,
+                           width, static_cast<const T *>(bias), static_cast<const T *>(base),
+                           static_cast<T *>(y), whole);
     });
 }
 
@@ -402,8 +400,8 @@ extern "C" cudaError_t rpexec_cuda_add_sums(const rpexec_cuda_target *target, ui
         using T = decltype(zero);
         bool whole = aligned(sizeof(pack<float, per_pack<T>::count>), sums) &&
                      aligned(16, MUTATE(gradients_unaligned, gradients, sums));
-        return launch(add_sums<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
-                      target->stream, count, sums, static_cast<T *>(gradients), whole);
+        return launch_loop(target, add_sums<T>, BLOCK, count, BLOCK * per_pack<T>::count, count,
+                           sums, static_cast<T *>(gradients), whole);
     });
 }
 
@@ -412,8 +410,8 @@ extern "C" cudaError_t rpexec_cuda_scale(const rpexec_cuda_target *target, uint6
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch(scale<T>, blocks_for(target, count, BLOCK * per_pack<T>::count), BLOCK, 0,
-                      target->stream, count, factor, static_cast<T *>(x), aligned(16, x));
+        return launch_loop(target, scale<T>, BLOCK, count, BLOCK * per_pack<T>::count, count,
+                           factor, static_cast<T *>(x), aligned(16, x));
     });
 }
 
@@ -425,20 +423,22 @@ extern "C" cudaError_t rpexec_cuda_adam(const rpexec_cuda_target *target,
         using T = decltype(zero);
         bool whole = aligned(16, update->master, update->m, update->v) &&
                      aligned(4 * sizeof(T), update->gradients, update->weights);
-        return launch(adam<T>, blocks_for(target, update->count, BLOCK * 4), BLOCK, 0,
-                      target->stream, update->count, *factors, 1.0f / update->scale,
-                      static_cast<const T *>(update->gradients), update->master, update->m,
-                      update->v, static_cast<T *>(update->weights), whole);
+        return launch_loop(target, adam<T>, BLOCK, update->count, BLOCK * 4, update->count,
+                           *factors, 1.0f / update->scale,
+                           static_cast<const T *>(update->gradients), update->master, update->m,
+                           update->v, static_cast<T *>(update->weights), whole);
     });
 }
 
 extern "C" cudaError_t rpexec_cuda_squares(const rpexec_cuda_target *target, uint64_t count,
                                            const void *x, uint64_t *parts)
 {
-    uint32_t blocks = blocks_for(target, count, BLOCK * RPEXEC_SQUARES_BLOCK);
-    blocks = blocks < RPEXEC_CUDA_SQUARES_PARTS ? blocks : RPEXEC_CUDA_SQUARES_PARTS;
+    uint32_t blocks = 0;
     cudaError_t error = for_type(target, [&](auto zero) {
         using T = decltype(zero);
+        blocks = blocks_for(target, resident_blocks(squares<T>, BLOCK, 0), count,
+                            BLOCK * RPEXEC_SQUARES_BLOCK);
+        blocks = blocks < RPEXEC_CUDA_SQUARES_PARTS ? blocks : RPEXEC_CUDA_SQUARES_PARTS;
         return launch(squares<T>, blocks, BLOCK, 0, target->stream, count,
                       static_cast<const T *>(x), parts, aligned(16, x));
     });

@@ -140,6 +140,10 @@ cudaError_t launch(void (*kernel)(P...), dim3 grid, unsigned int threads, size_t
     return emulated_launch(stream, emulator_kernel<F>, &k, sizeof k);
 }
 
+template <typename... P> uint32_t resident_blocks(void (*)(P...), unsigned int threads, size_t)
+{
+    return 1536 / threads;
+}
 static inline unsigned char *dynamic_shared()
 {
     return emulator_shared();
