@@ -54,13 +54,19 @@ static rp_status read_row(reader *r, const uint32_t *index, uint32_t time, uint3
                         "pipeline_parallel, and a global_batch of whole microbatches");
         return RP_INPUT;
     }
-    *of = (rpsim_megatron_row){.seq_len = (uint32_t)numbers[SEQ_LEN],
-                               .gpus = (uint32_t)gpus,
-                               .tensor_parallel = (uint32_t)numbers[TENSOR],
-                               .data_parallel = (uint32_t)numbers[DATA],
-                               .pipeline_parallel = (uint32_t)numbers[PIPELINE],
-                               .microbatch_size = (uint32_t)numbers[SIZE],
-                               .global_batch = (uint32_t)numbers[BATCH]};
+    of->run = (rp_run){.hardware = true,
+                       .gpus = (uint32_t)gpus,
+                       .layout = {.tensor_parallel = (uint32_t)numbers[TENSOR],
+                                  .data_parallel = (uint32_t)numbers[DATA]},
+                       .seq_len = (uint32_t)numbers[SEQ_LEN],
+                       .microbatches = (uint32_t)(numbers[BATCH] / numbers[DATA] / numbers[SIZE]),
+                       .microbatch_size = (uint32_t)numbers[SIZE],
+                       .global_batch = (uint32_t)numbers[BATCH],
+                       .accumulate = 1,
+                       .iterations = 1, /* synchronous: all iterations are equal */
+                       .round = RP_ROUND_ALL,
+                       .recomputes = {RP_RECOMPUTE_WAIT},
+                       .dtype = RP_DTYPE_F16};
     bool constant = rp_csv_cell(&r->csv, row, sets)[0] != '\0';
     RP_TRY(rp_arena_print(r->arena, &of->group, "%s%s", groups[gpus > SERVER_GPUS ? 2 : 0],
                           constant ? "-set" : ""));
@@ -99,31 +105,20 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
     rp_partition partition;
     rpsim_result result;
     const rp_schedule_type *schedule = rp_schedule_find("megatron-pp");
-    uint32_t servers = (of->gpus - 1) / SERVER_GPUS + 1;
-    uint32_t batch = of->global_batch / of->data_parallel;
+    const rp_run *run = &of->run;
+    uint32_t servers = (run->gpus - 1) / SERVER_GPUS + 1;
     RP_TRY(rp_platform_load(platforms[servers > 1 ? 1 : 0], arena, &platform));
-    RP_TRY(rp_platform_set_nodes(&platform, servers, of->gpus / servers, NULL));
+    RP_TRY(rp_platform_set_nodes(&platform, servers, run->gpus / servers, NULL));
     RP_TRY(rp_model_load(of->model, arena, &model));
-    rp_model_set_seq_len(&model, of->seq_len);
-    const rp_layout layout = {.tensor_parallel = of->tensor_parallel,
-                              .data_parallel = of->data_parallel};
-    RP_TRY(rp_model_cut(&model, &layout, arena, &rank, NULL));
+    rp_model_set_seq_len(&model, run->seq_len);
+    RP_TRY(rp_model_cut(&model, &run->layout, arena, &rank, NULL));
     const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_F32}};
-    RP_TRY(rp_roofline_costs(&rank, &roof, of->microbatch_size, of->seq_len, arena, &costs, NULL));
-    costs.tensor_parallel = of->tensor_parallel;
-    rp_resolved resolved = {.schedule = schedule,
-                            .model = &model,
-                            .costs = &costs,
-                            .gpus = of->pipeline_parallel,
-                            .global_batch = batch,
-                            .calls = 1,
-                            .microbatches = batch / of->microbatch_size,
-                            .seq_len = of->seq_len,
-                            .iterations = 1, /* synchronous: all iterations are equal */
-                            .round = RP_ROUND_ALL,
-                            .recompute = RP_RECOMPUTE_WAIT,
-                            .dtype = RP_DTYPE_F16,
-                            .layout = layout};
+    RP_TRY(
+        rp_roofline_costs(&rank, &roof, run->microbatch_size, run->seq_len, arena, &costs, NULL));
+    costs.tensor_parallel = run->layout.tensor_parallel;
+    rp_resolved resolved = rp_resolved_of_run(run, schedule, &model);
+    resolved.costs = &costs;
+    resolved.global_batch = run->global_batch / run->layout.data_parallel;
     const rp_schedule_config view = rp_resolved_view(&resolved);
     RP_TRY(rp_compile_partition(NULL, RP_PARTITION_WORDS, of->model, 0, schedule, &view, arena,
                                 &partition, NULL));
@@ -158,7 +153,7 @@ rpsim_megatron_errors rpsim_megatron_group(const rpsim_megatron *megatron, const
     rpsim_megatron_errors errors = {0};
     for (uint32_t i = 0; i < megatron->count; i++) {
         const rpsim_megatron_row *row = &megatron->rows[i];
-        bool in = tensor_parallel == 0 || row->tensor_parallel == tensor_parallel;
+        bool in = tensor_parallel == 0 || row->run.layout.tensor_parallel == tensor_parallel;
         if (in && strcmp(row->group, group) == 0) {
             double error = row->error_pct;
             errors.count++;
@@ -192,10 +187,11 @@ static void write_rows(const rpsim_megatron *megatron, FILE *stream)
           stream);
     for (uint32_t i = 0; i < megatron->count; i++) {
         const rpsim_megatron_row *r = &megatron->rows[i];
+        const rp_run *run = &r->run;
         fprintf(stream, "| %s | %s | %u | %u x %u x %u | %u | %u | %+.2f | %.2f | %.2f |\n",
-                r->group, r->model + strlen("gpt:"), r->gpus, r->tensor_parallel, r->data_parallel,
-                r->pipeline_parallel, r->microbatch_size, r->global_batch, r->error_pct,
-                r->measured_ms, r->predicted_ms);
+                r->group, r->model + strlen("gpt:"), run->gpus, run->layout.tensor_parallel,
+                run->layout.data_parallel, rp_run_places(run), run->microbatch_size,
+                run->global_batch, r->error_pct, r->measured_ms, r->predicted_ms);
     }
 }
 

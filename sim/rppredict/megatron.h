@@ -3,26 +3,17 @@
  */
 #pragma once
 
-#include "common/base/mem.h"
-#include "common/base/status.h"
+#include "common/run/run.h"
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 
 /** A measured run and its prediction. */
 typedef struct rpsim_megatron_row {
-    const char *group; /**< "megatron-a100" for a single server, "megatron-a100-servers" for
-                          several; rows that set a constant end in "-set" */
-    const char *model; /**< gpt:HIDDENxHEADSxLAYERS */
-    uint32_t seq_len;  /**< tokens */
-    uint32_t gpus;     /**< number of all GPUs, in servers of 8 */
-    uint32_t tensor_parallel;
-    uint32_t data_parallel;
-    uint32_t pipeline_parallel;
-    uint32_t microbatch_size; /**< sequences */
-    uint32_t global_batch;    /**< sequences of all copies */
-    double measured_ms;       /**< time of an iteration */
+    const char *group;  /**< "megatron-a100" for a single server, "megatron-a100-servers" for
+                           several; rows that set a constant end in "-set" */
+    const char *model;  /**< gpt:HIDDENxHEADSxLAYERS */
+    rp_run run;         /**< synchronous, its `gpus` those of all servers */
+    double measured_ms; /**< time of an iteration */
     double predicted_ms;
     double error_pct; /**< predicted / measured - 1 */
 } rpsim_megatron_row;

@@ -56,8 +56,9 @@ Test(megatron, layouts_have_the_measured_order)
         for (uint32_t k = 0; k < i; k++) {
             const rpsim_megatron_row *a = &megatron.rows[i];
             const rpsim_megatron_row *b = &megatron.rows[k];
-            bool same = strcmp(a->model, b->model) == 0 && a->gpus == b->gpus &&
-                        a->global_batch == b->global_batch && a->measured_ms != b->measured_ms;
+            bool same = strcmp(a->model, b->model) == 0 && a->run.gpus == b->run.gpus &&
+                        a->run.global_batch == b->run.global_batch &&
+                        a->measured_ms != b->measured_ms;
             double order = (a->measured_ms - b->measured_ms) * (a->predicted_ms - b->predicted_ms);
             pairs += same ? 1 : 0;
             agree += same && order > 0 ? 1 : 0;
