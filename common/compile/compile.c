@@ -56,16 +56,16 @@ static rp_status check_rounds(const rp_resolved *config, rp_reason *reason)
     const char *name = config->schedule->name;
     uint32_t all = rp_resolved_microbatches(config);
     uint32_t round = rp_resolved_round(config);
-    if (round < config->microbatches && !config->schedule->rounds) {
+    if (round < config->decided.microbatches && !config->schedule->rounds) {
         return rp_refuse(
             reason, RP_USAGE,
             "{round}: %s has no rounds; valid with schedules that have them (roundpipe)", name);
     }
-    if (config->calls > 1 && config->microbatches % round != 0) {
+    if (config->decided.accumulate > 1 && config->decided.microbatches % round != 0) {
         return rp_refuse(reason, RP_USAGE,
                          "{round}: calls of %u microbatches are no whole rounds of %u; valid with "
                          "{accumulate} are divisors of {microbatches}, and all",
-                         config->microbatches, round);
+                         config->decided.microbatches, round);
     }
     if (config->schedule->traits.overlapping_rounds && all % round != 0) {
         return rp_refuse(
@@ -296,16 +296,16 @@ static rp_status lower(const rp_resolved *config, const rp_program *schedule, rp
     uint32_t *sequences = NULL;
     uint32_t microbatches = rp_resolved_microbatches(config);
     uint32_t round = rp_resolved_round(config);
-    rp_lower_config lowering = {.call_microbatches = round,
-                                .call_rounds = (config->microbatches - 1) / round + 1,
-                                .piece_bytes =
-                                    config->piece_bytes != 0 ? config->piece_bytes : RP_PIECE_BYTES,
-                                .grain = config->layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
-                                .peer_gpus = config->peer_gpus};
+    rp_lower_config lowering = {
+        .call_microbatches = round,
+        .call_rounds = (config->decided.microbatches - 1) / round + 1,
+        .piece_bytes = config->piece_bytes != 0 ? config->piece_bytes : RP_PIECE_BYTES,
+        .grain = config->decided.layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
+        .peer_gpus = config->peer_gpus};
     rp_model rank;
     RP_TRY(rp_model_cut(config->model, &schedule->traits.layout, arena, &rank, reason));
-    RP_TRY(rp_compile_sizes(&schedule->traits, &rank, config->seq_len, config->dtype, arena,
-                            &lowering.sizes));
+    RP_TRY(rp_compile_sizes(&schedule->traits, &rank, config->decided.seq_len,
+                            config->decided.dtype, arena, &lowering.sizes));
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {
         sequences[i] = rp_resolved_sequences(config, i);
@@ -334,15 +334,16 @@ static rp_status build(const rp_resolved *config, rp_arena *arena, rp_program **
                                  reason));
         building.partition = &even;
     }
-    RP_TRY(rp_compile_check_reductions(config->schedule, &config->layout, &config->reductions,
-                                       reason));
-    RP_TRY(rp_compile_check_layout(config->schedule, &config->layout, config->model,
-                                   config->seq_len, config->asynchronous, reason));
-    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&building, true, config->layer_grain),
+    RP_TRY(rp_compile_check_reductions(config->schedule, &config->decided.layout,
+                                       &config->decided.reductions, reason));
+    RP_TRY(rp_compile_check_layout(config->schedule, &config->decided.layout, config->model,
+                                   config->decided.seq_len, config->decided.asynchronous, reason));
+    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&building, true, config->decided.layer_grain),
                                 config->schedule->name, RP_FOOTPRINT_VALID, reason));
     RP_TRY(rp_schedule_build(config->schedule, &building, &schedule, reason));
-    schedule->traits.layout = config->layout;
-    rp_compile_set_reductions(&config->reductions, config->dtype, &schedule->traits);
+    schedule->traits.layout = config->decided.layout;
+    rp_compile_set_reductions(&config->decided.reductions, config->decided.dtype,
+                              &schedule->traits);
     rp_status status = lower(config, schedule, arena, program_out, reason);
     rp_program_destroy(schedule);
     return status;

@@ -72,17 +72,24 @@ static rp_status not_listed(const rp_csv *csv, const uint32_t *index, const quer
     return status;
 }
 
+/* Reads a number unless it is decided. */
+static rp_status read_open(const rp_csv *csv, uint32_t row, uint32_t column, uint32_t *number)
+{
+    return *number != 0 ? RP_OK : read_number(csv, row, column, number);
+}
+
 static rp_status find(const rp_csv *csv, const query *q, rp_resolved *run, rp_reason *reason)
 {
     uint32_t index[COLUMNS];
     RP_TRY(find_columns(csv, index));
     for (uint32_t row = 0; row < csv->rows; row++) {
         if (matches(csv, index, row, q)) {
-            run->asynchronous =
+            rp_run *decided = &run->decided;
+            decided->asynchronous =
                 strcmp(rp_csv_cell(csv, row, index[COLUMN_OPTIMIZER]), "async") == 0;
             RP_TRY(read_number(csv, row, index[COLUMN_BATCH], &run->global_batch));
-            RP_TRY(read_number(csv, row, index[COLUMN_MICROBATCHES], &run->microbatches));
-            return read_number(csv, row, index[COLUMN_CALLS], &run->calls);
+            RP_TRY(read_open(csv, row, index[COLUMN_MICROBATCHES], &decided->microbatches));
+            return read_open(csv, row, index[COLUMN_CALLS], &decided->accumulate);
         }
     }
     return not_listed(csv, index, q, reason);
@@ -127,13 +134,14 @@ static rp_status find_whole(const rp_csv *csv, const query *q, bool longest, rp_
 {
     const char *text = NULL;
     RP_TRY(find(csv, q, run, reason));
-    run->layer_grain = rp_usual_layer_grain(q->schedule);
-    run->dtype = RP_DTYPE_F16; /* the type of all published runs */
+    bool layers = rp_usual_layer_grain(q->schedule);
+    run->decided.dtype = RP_DTYPE_F16; /* the type of all published runs */
     if (longest) {
         RP_TRY(find_text(csv, q, "grain", &text));
-        run->layer_grain = strcmp(text, "layer") == 0;
+        layers = strcmp(text, "layer") == 0;
         RP_TRY(find_number(csv, q, "sequence_slices", &run->sequence_slices));
     }
+    run->decided.layer_grain = run->decided.grain_given ? run->decided.layer_grain : layers;
     RP_TRY(find_text(csv, q, "sets", &text));
     if (text[0] == '\0') {
         return RP_OK;
@@ -167,7 +175,7 @@ static rp_status find_in_table(const char *file, bool longest, const query *q, r
 rp_status rp_resolve_published(const char *model, bool optimizer_given, rp_resolved *run,
                                rp_reason *reason)
 {
-    const query q = {run->schedule, model, optimizer_given, run->asynchronous};
+    const query q = {run->schedule, model, optimizer_given, run->decided.asynchronous};
     return find_in_table("configs/paper.csv", false, &q, run, reason);
 }
 

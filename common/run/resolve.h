@@ -15,40 +15,31 @@ typedef struct rp_resolved {
     const rp_schedule_type *schedule; /**< NULL: a given program, which has no schedule */
     const rp_model *model;            /**< NULL: unknown, at stage fidelity */
     const rp_costs *costs;            /**< place rounds and the even partition, by proportions */
+    /** The run with every decision made that its program needs; its `gpus`, `global_batch`,
+     * `recomputes`, `piece_mb` and the text of its partition are settled in members below. Its
+     * microbatches are those of a call, its layout has the bytes of its bucket. As many
+     * microbatches in a RoundPipe round as a call has, or RP_ROUND_ALL: the library's order, in
+     * which the rotation goes on from call to call. Fewer: the paper's order, in which a round
+     * begins on the GPU that is free first, and rounds of a call do not wait for each other;
+     * round_start counts at stage fidelity only, since for lowered programs `round` decides it. */
+    rp_run decided;
     bool stage;      /**< stage fidelity: the program is a compute schedule without transfers */
     uint32_t layers; /**< number of layers; 0: the model's */
     uint32_t gpus;   /**< GPUs over which the stages of a copy are spread, for each rank of a tensor
                         group */
-    rp_layout layout; /**< copies and tensor groups; batch and microbatches count a single copy */
-    uint32_t seq_len; /**< tokens of a sequence */
     /** Slices of each sequence, which count as sequences in batch and microbatches: for tensor
      * parallelism with fewer sequences than GPUs. 0 or 1: sequences are whole. */
     uint32_t sequence_slices;
-    rp_dtype dtype;        /**< type of working weights, boundary tensors and gradients */
     uint32_t global_batch; /**< sequences of a step and copy; 0: the sum over the microbatches */
-    uint32_t calls;        /**< calls of a step, each with `microbatches` microbatches */
-    uint32_t microbatches; /**< of a call */
     uint32_t last_microbatches; /**< microbatches of a shorter last call; 0: it is as long as the
                                    others */
-    uint32_t microbatch_size;   /**< sequences of a microbatch, if `sequences` is NULL */
     const uint32_t *sequences;  /**< [microbatches of a step]; NULL: microbatch_size each */
-    uint32_t iterations;
-    /** Microbatches of a RoundPipe round. As many as a call has, or RP_ROUND_ALL: the library's
-     * order, in which the rotation goes on from call to call. Fewer: the paper's order, in which a
-     * round begins on the GPU that is free first, and rounds of a call do not wait for each
-     * other. */
-    uint32_t round;
-    rp_round_start round_start; /**< start of a round at stage fidelity; for lowered programs
-                                   `round` decides it */
-    bool asynchronous;
     rp_recompute recompute;
-    bool layer_grain;              /**< recompute layer by layer */
     uint32_t peer_gpus;            /**< rp_lower_config.peer_gpus, for resident weights */
     uint64_t piece_bytes;          /**< largest piece of a parameter upload; 0: RP_PIECE_BYTES */
     const rp_partition *partition; /**< NULL: even, by `costs` */
     bool planned;                  /**< the partition is RoundPipe's plan for these sequences */
     const struct rp_torch_csv *orders; /**< as in rp_schedule_config */
-    rp_reductions reductions;          /**< reductions of FSDP and of copies */
     uint64_t boundary_bytes; /**< bytes of a boundary tensor, at stage fidelity; 0: unknown */
     bool sets_constant;      /**< the published cell set a constant of the platform file */
     uint32_t sets_gpus;      /**< number of GPUs of that cell; 0: the cell with all GPUs */
@@ -57,21 +48,23 @@ typedef struct rp_resolved {
 /** @return microbatches of a step. */
 static inline uint32_t rp_resolved_microbatches(const rp_resolved *run)
 {
-    uint32_t last = run->last_microbatches != 0 ? run->last_microbatches : run->microbatches;
-    return (run->calls - 1) * run->microbatches + last;
+    uint32_t of_call = run->decided.microbatches;
+    uint32_t last = run->last_microbatches != 0 ? run->last_microbatches : of_call;
+    return (run->decided.accumulate - 1) * of_call + last;
 }
 
 /** @return sequences of a microbatch of the step. */
 static inline uint32_t rp_resolved_sequences(const rp_resolved *run, uint32_t microbatch)
 {
-    return run->sequences != NULL ? run->sequences[microbatch] : run->microbatch_size;
+    return run->sequences != NULL ? run->sequences[microbatch] : run->decided.microbatch_size;
 }
 
 /** @return microbatches of a round, or of a call if the schedule has no rounds. */
 static inline uint32_t rp_resolved_round(const rp_resolved *run)
 {
-    bool all = run->round == RP_ROUND_ALL || run->round >= run->microbatches;
-    return all ? run->microbatches : run->round;
+    uint32_t round = run->decided.round;
+    bool all = round == RP_ROUND_ALL || round >= run->decided.microbatches;
+    return all ? run->decided.microbatches : round;
 }
 
 /** @return true for schedules that recompute layer by layer by default: data-parallel systems and
@@ -101,18 +94,22 @@ rp_resolved rp_resolved_of_run(const rp_run *run, const rp_schedule_type *schedu
                                const rp_model *model);
 
 /**
- * Gives what is known of a run from its program.
+ * Gives the run of a program, which replaces a schedule's program.
  * @param calls calls into which its microbatches are split, which the program does not tell; a
  *        divisor of their number
+ * @param asked decides all that the program leaves open
+ * @return the run with the program's GPUs, layout, microbatches, iterations, optimizer and
+ *         recompute; if it has sequences, the size of the largest microbatch; if it is lowered,
+ * type and grain, too
+ */
+rp_run rp_run_of_program(const rp_program *program, uint32_t calls, const rp_run *asked);
+
+/**
+ * Gives what is known of a run from its program. @param calls as for rp_run_of_program
  * @return the run without schedule, model, costs, batch and partition; `stage` is set for a compute
- *         schedule; microbatch_size of the largest microbatch, 0 if the program has no sequences
+ *         schedule; microbatch_size 0 if the program has no sequences
  */
 rp_resolved rp_resolved_of_program(const rp_program *program, uint32_t calls);
-
-/** Sets the decisions that a given program, which replaces a schedule's program, has made: its
- * GPUs, copies, tensor groups and microbatches, optimizer and recompute; if it is lowered, type and
- * grain, too. */
-void rp_run_of_program(const rp_resolved *program, rp_run *run);
 
 /** @return the schedule's view of a run, which borrows from it. */
 rp_schedule_config rp_resolved_view(const rp_resolved *run);
@@ -128,8 +125,9 @@ rp_status rp_resolved_split(const rp_resolved *run, rp_arena *arena, uint32_t **
 
 /**
  * Gives the run configuration of a published measurement (traces/configs/paper.csv).
- * @param optimizer_given whether run->asynchronous must match; otherwise any optimizer does
- * @param run its schedule is set; batch, calls, microbatches, optimizer, grain and type are set
+ * @param optimizer_given whether the run's optimizer must match; otherwise any optimizer does
+ * @param run its schedule is set; batch, optimizer and type are set, and calls, microbatches and
+ *        grain if they are not decided
  * @retval RP_OK, RP_USAGE (not listed; the reason lists the published runs), RP_INPUT, RP_IO,
  * RP_NO_MEMORY
  */

@@ -78,8 +78,7 @@ static rp_status check_options(const rpexec_options *o, const rp_program *progra
 static void set_options(const rp_program *program, rpexec_options *o)
 {
     uint32_t calls = o->run.accumulate != 0 ? o->run.accumulate : 1;
-    const rp_resolved given = rp_resolved_of_program(program, calls);
-    rp_run_of_program(&given, &o->run);
+    o->run = rp_run_of_program(program, calls, &o->run);
     rp_run_decide(&o->run, o->schedule);
     o->steps = o->steps == 0 ? program->iteration_count : o->steps;
 }
@@ -152,7 +151,7 @@ static rp_status is_rebuilt(const rp_resolved *work, const rpexec_model *model, 
 {
     rp_costs costs;
     rp_program *built = NULL;
-    RP_TRY(rpexec_work_costs(model, work->microbatch_size, arena, &costs));
+    RP_TRY(rpexec_work_costs(model, work->decided.microbatch_size, arena, &costs));
     rp_status status = rpexec_work_program(work, model, &costs, &built, NULL);
     *same_out = status == RP_OK && rp_program_hash(built) == rp_program_hash(p);
     rp_program_destroy(built);
@@ -171,7 +170,7 @@ static rp_status check_sharded(const rpexec_options *o, const rpexec_model *mode
         bool same = false;
         rp_resolved work = rp_resolved_of_program(p, calls);
         work.schedule = o->schedule;
-        work.layer_grain = k % 2 == 1;
+        work.decided.layer_grain = k % 2 == 1;
         work.piece_bytes = (uint64_t)o->run.piece_mb << 20;
         work.partition = &partition;
         if (p->microbatch_count % calls == 0) {

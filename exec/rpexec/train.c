@@ -204,7 +204,7 @@ static rp_status plan_session(rpexec_trainer *t, uint32_t steps)
                                        .clips = t->adam.clip_norm > 0,
                                        .servers = t->o->run.nodes};
     RP_TRY(rp_arena_create(&s->arena));
-    t->work.iterations = steps;
+    t->work.decided.iterations = steps;
     if (t->program == NULL) {
         RP_TRY(rpexec_work_program(&t->work, &t->model, &t->costs, &s->program, NULL));
     }

@@ -95,7 +95,7 @@ static rp_status run_reference(rpexec_trainer *t, const rpexec_batch *batches, u
                        .job_microbatches = t->job_microbatches,
                        .iterations = steps,
                        .batches = batches,
-                       .asynchronous = t->work.asynchronous &&
+                       .asynchronous = t->work.decided.asynchronous &&
                                        t->work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD,
                        .operators = rpexec_host_operators[t->model.dtype],
                        .lane = &t->lane,

@@ -205,7 +205,7 @@ static rp_status set_partition(rpexec_trainer *t)
 {
     const rpexec_options *o = t->o;
     t->work.costs = &t->costs;
-    t->work.iterations = 1;
+    t->work.decided.iterations = 1;
     const rp_schedule_config sizes = rp_resolved_view(&t->work);
     rp_partition even;
     t->work.partition = &t->partition;

@@ -35,7 +35,7 @@ static rp_status try(const rp_schedule_type *schedule, bool asynchronous, rp_are
     rp_run_decide(&run, schedule);
     const rp_resolved work = rp_resolved_of_run(&run, schedule, &config);
     RP_TRY(rpexec_model_create(&config, config.max_positions, RP_DTYPE_F32, arena, &model));
-    RP_TRY(rpexec_work_costs(&model, work.microbatch_size, arena, &costs));
+    RP_TRY(rpexec_work_costs(&model, work.decided.microbatch_size, arena, &costs));
     RP_TRY(rpexec_work_program(&work, &model, &costs, &program, reason));
     rp_status status = rpexec_plan_create(program, &model, &limits, arena, &plan, reason);
     rp_program_destroy(program);

@@ -65,8 +65,8 @@ static rp_resolved of_model(const rp_resolved *work, const rpexec_model *model, 
     *counted = *model->config;
     rp_model_count(counted);
     config.model = counted;
-    config.seq_len = model->seq_len;
-    config.dtype = model->dtype;
+    config.decided.seq_len = model->seq_len;
+    config.decided.dtype = model->dtype;
     return config;
 }
 
@@ -81,7 +81,8 @@ rp_status rpexec_work_lower(const rp_resolved *work, const rpexec_model *model,
 rp_status rpexec_work_program(const rp_resolved *work, const rpexec_model *model,
                               const rp_costs *costs, rp_program **program_out, rp_reason *reason)
 {
-    const char *obstacle = rpexec_work_obstacle(&work->schedule->traits, work->asynchronous);
+    const char *obstacle =
+        rpexec_work_obstacle(&work->schedule->traits, work->decided.asynchronous);
     if (obstacle != NULL) {
         return rp_refuse(reason, RP_USAGE, "{schedule}: %s: %s; valid is {optimizer} sync",
                          work->schedule->name, obstacle);

@@ -63,7 +63,7 @@ static void set_work(const rpsim_row *row, const rpadvise_manner *manner, rpadvi
 {
     const rp_metrics *m = &row->result.metrics;
     bool resident = row->run.schedule->traits.placement == RP_PLACEMENT_RESIDENT;
-    double steps = manner->period_only ? row->run.iterations : 1;
+    double steps = manner->period_only ? row->run.decided.iterations : 1;
     out->work_s = 1e-12 * (double)m->passes_ps / row->run.gpus / steps;
     out->least_s = resident ? 1e-12 * (double)m->fullest_ps / steps : out->work_s;
 }
@@ -85,7 +85,7 @@ static void describe(const rpsim_row *row, const rpadvise_manner *manner, rpadvi
         .host_bytes = memory->peak_host_bytes,
         .host_limit_bytes = memory->host_bytes,
         .batch = rpsim_row_global_batch(row),
-        .seq_len = row->run.seq_len,
+        .seq_len = row->run.decided.seq_len,
         .ops = row->ops,
     };
     set_work(row, manner, out);

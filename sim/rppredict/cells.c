@@ -75,15 +75,15 @@ static rp_status given_run(const cells *c, uint32_t row, rp_resolved *w)
 {
     const char *grain = cell(c, row, COLUMN_GRAIN);
     RP_TRY(number(c, row, COLUMN_BATCH, 1u << 20, &w->global_batch));
-    RP_TRY(number(c, row, COLUMN_MICROBATCHES, 1u << 16, &w->microbatches));
-    RP_TRY(number(c, row, COLUMN_CALLS, 1u << 12, &w->calls));
+    RP_TRY(number(c, row, COLUMN_MICROBATCHES, 1u << 16, &w->decided.microbatches));
+    RP_TRY(number(c, row, COLUMN_CALLS, 1u << 12, &w->decided.accumulate));
     RP_TRY(number(c, row, COLUMN_SLICES, 1u << 12, &w->sequence_slices));
-    w->dtype = RP_DTYPE_F16;
-    w->layer_grain = strcmp(grain, "layer") == 0;
-    if (!w->layer_grain && strcmp(grain, "stage") != 0) {
+    w->decided.dtype = RP_DTYPE_F16;
+    w->decided.layer_grain = strcmp(grain, "layer") == 0;
+    if (!w->decided.layer_grain && strcmp(grain, "stage") != 0) {
         return refuse(c, row, "column grain; valid values are stage and layer");
     }
-    if ((uint64_t)w->microbatches * w->calls > w->global_batch) {
+    if ((uint64_t)w->decided.microbatches * w->decided.accumulate > w->global_batch) {
         return refuse(c, row,
                       "a microbatch without a sequence; valid is a global_batch of at least calls "
                       "x microbatches");
@@ -118,9 +118,9 @@ static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
     RP_TRY(rp_schedule_require("framework", rp_published_schedule(q->framework), false,
                                &q->run.schedule, NULL));
     q->longest = strcmp(cell(c, row, COLUMN_LENGTH), "longest") == 0;
-    q->run.asynchronous = strcmp(q->framework, "roundpipe") == 0;
+    q->run.decided.asynchronous = strcmp(q->framework, "roundpipe") == 0;
     if (!q->longest) {
-        RP_TRY(length(c, row, &q->run.seq_len));
+        RP_TRY(length(c, row, &q->run.decided.seq_len));
     }
     uint32_t empty = 0;
     for (int column = COLUMN_BATCH; column < COLUMNS; column++) {
@@ -128,7 +128,7 @@ static rp_status ask(const cells *c, uint32_t row, rpsim_question *q)
     }
     RP_TRY(empty == COLUMNS - COLUMN_BATCH ? published_run(q) : given_run(c, row, &q->run));
     const char *dtype = c->dtype != UINT32_MAX ? rp_csv_cell(&c->csv, row, c->dtype) : "";
-    if (*dtype != '\0' && !rp_dtype_parse(dtype, &q->run.dtype)) {
+    if (*dtype != '\0' && !rp_dtype_parse(dtype, &q->run.decided.dtype)) {
         return refuse(c, row, "column dtype; valid values are fp16, bf16, fp32 and an empty cell");
     }
     return RP_OK;

@@ -160,25 +160,25 @@ static rp_status predict(const run *as, uint32_t draws, rpsim_fsdp_row *of, rp_a
     const rp_roof roof = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}};
     RP_TRY(rp_find_costs(&model, &roof, of->microbatch_size, of->seq_len, arena, &costs, NULL));
     RP_TRY(rp_partition_even(schedule, &costs, platform.gpus, 0, arena, &partition, NULL));
-    const rp_resolved resolved = {.schedule = schedule,
-                                  .model = &model,
-                                  .costs = &costs,
-                                  .gpus = platform.gpus,
-                                  .global_batch = of->gpus * as->accumulation * of->microbatch_size,
-                                  .calls = 1,
-                                  .microbatches = of->gpus * as->accumulation,
-                                  .seq_len = of->seq_len,
-                                  .iterations = ITERATIONS,
-                                  .round = RP_ROUND_ALL,
-                                  .recompute =
-                                      of->recomputes ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE,
-                                  .layer_grain = rp_usual_layer_grain(schedule),
-                                  .partition = &partition,
-                                  .dtype = RP_DTYPE_BF16,
-                                  .reductions = {.each_given = true,
-                                                 .each_microbatch = true,
-                                                 .dtype_given = true,
-                                                 .dtype = as->fp32 ? RP_DTYPE_F32 : RP_DTYPE_BF16}};
+    const rp_resolved resolved = {
+        .schedule = schedule,
+        .model = &model,
+        .costs = &costs,
+        .decided = {.accumulate = 1,
+                    .microbatches = of->gpus * as->accumulation,
+                    .seq_len = of->seq_len,
+                    .iterations = ITERATIONS,
+                    .round = RP_ROUND_ALL,
+                    .layer_grain = rp_usual_layer_grain(schedule),
+                    .dtype = RP_DTYPE_BF16,
+                    .reductions = {.each_given = true,
+                                   .each_microbatch = true,
+                                   .dtype_given = true,
+                                   .dtype = as->fp32 ? RP_DTYPE_F32 : RP_DTYPE_BF16}},
+        .gpus = platform.gpus,
+        .global_batch = of->gpus * as->accumulation * of->microbatch_size,
+        .recompute = of->recomputes ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE,
+        .partition = &partition};
     RP_TRY(rpsim_hardware_case_run(&resolved, &platform, 0, &result, NULL));
     double tokens = (double)resolved.global_batch * of->seq_len;
     of->predicted_tokens_per_s = tokens / (result.period_ps * 1e-12);

@@ -86,15 +86,15 @@ static void add_plausible(predictor *p, const rpsim_question *listed)
 {
     rpsim_question q = *listed;
     q.draws = plausible_draws(p);
-    q.run.iterations = PLAUSIBLE_ITERATIONS;
+    q.run.decided.iterations = PLAUSIBLE_ITERATIONS;
     for (size_t i = 0; i < SIZES; i++) {
         uint32_t size = plausible_sizes[i];
         q.run.global_batch = listed->run.global_batch;
-        q.run.microbatches = listed->run.global_batch / size;
+        q.run.decided.microbatches = listed->run.global_batch / size;
         add_question(p, &q);
         for (size_t k = 0; k < PER_GPU; k++) {
-            q.run.microbatches = plausible_per_gpu[k] * listed->run.gpus;
-            q.run.global_batch = size * q.run.microbatches;
+            q.run.decided.microbatches = plausible_per_gpu[k] * listed->run.gpus;
+            q.run.global_batch = size * q.run.decided.microbatches;
             add_question(p, &q);
         }
     }
@@ -103,12 +103,13 @@ static void add_plausible(predictor *p, const rpsim_question *listed)
 static rp_status add_cell(predictor *p, const char *group, const char *framework, const char *model,
                           uint32_t gpus, double measured)
 {
-    rpsim_question question = {.framework = framework,
-                               .model = model,
-                               .draws = p->out->draws,
-                               .run = {.gpus = gpus,
-                                       .seq_len = SEQ_LEN,
-                                       .asynchronous = strcmp(framework, "roundpipe") == 0}};
+    rpsim_question question = {
+        .framework = framework,
+        .model = model,
+        .draws = p->out->draws,
+        .run = {
+            .gpus = gpus,
+            .decided = {.seq_len = SEQ_LEN, .asynchronous = strcmp(framework, "roundpipe") == 0}}};
     RP_TRY(rp_schedule_require("framework", rp_published_schedule(framework), false,
                                &question.run.schedule, NULL));
     RP_TRY(rp_resolve_published(model, true, &question.run, NULL));

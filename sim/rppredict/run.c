@@ -55,7 +55,7 @@ static rp_status prepare(const rpsim_question *q, run_inputs *in)
     RP_TRY(rp_model_load(q->model, in->arena, &in->model));
     in->run = q->run;
     if (q->longest) {
-        in->run.seq_len = RPSIM_SEQLEN_STEP;
+        in->run.decided.seq_len = RPSIM_SEQLEN_STEP;
     }
     uint32_t microbatches = rp_resolved_microbatches(&in->run);
     uint32_t sequences = in->run.global_batch / microbatches; /* used only for the roofline */
@@ -64,20 +64,20 @@ static rp_status prepare(const rpsim_question *q, run_inputs *in)
                      table->name, table->layers, in->model.name, in->model.layers);
         return RP_INPUT;
     }
-    const rp_roof roof = {in->platform, {in->run.dtype, RP_ACCUMULATION_USUAL}};
+    const rp_roof roof = {in->platform, {in->run.decided.dtype, RP_ACCUMULATION_USUAL}};
     if (table != NULL) {
         RP_TRY(rp_costs_for_run(table, &in->model, &roof, in->arena, &in->costs, NULL));
     } else {
-        RP_TRY(rp_find_costs(&in->model, &roof, sequences > 0 ? sequences : 1, in->run.seq_len,
-                             in->arena, &in->costs, NULL));
+        RP_TRY(rp_find_costs(&in->model, &roof, sequences > 0 ? sequences : 1,
+                             in->run.decided.seq_len, in->arena, &in->costs, NULL));
     }
     in->run.model = &in->model;
     in->run.costs = &in->costs;
     in->run.recompute = in->run.schedule->default_recompute;
-    in->run.round = RP_ROUND_ALL;
-    if (in->run.iterations == 0) {
+    in->run.decided.round = RP_ROUND_ALL;
+    if (in->run.decided.iterations == 0) {
         bool alike = rp_is_data_parallel(&in->run.schedule->traits);
-        in->run.iterations = alike ? DATA_PARALLEL_ITERATIONS : ITERATIONS;
+        in->run.decided.iterations = alike ? DATA_PARALLEL_ITERATIONS : ITERATIONS;
     }
     RP_TRY(choose_partition(in, q->longest));
     in->run.partition = &in->partition;
@@ -124,9 +124,9 @@ static rp_status throughput(run_inputs *in, const rpsim_question *q, rpsim_answe
     uint32_t slices = w->sequence_slices != 0 ? w->sequence_slices : 1;
     rpsim_result result;
     RP_TRY(rpsim_hardware_case_run(w, in->platform, RPSIM_WITHOUT_STEP, &result, NULL));
-    answer->seq_len = w->seq_len;
+    answer->seq_len = w->decided.seq_len;
     answer->tokens_per_s =
-        (double)w->global_batch * w->seq_len / slices / (result.period_ps * 1e-12);
+        (double)w->global_batch * w->decided.seq_len / slices / (result.period_ps * 1e-12);
     answer->beats_peak = rpsim_result_beats_peak(&result);
     answer->fits = result.memory.known && result.memory.fits;
     answer->host_known = result.memory.host_bytes != 0;

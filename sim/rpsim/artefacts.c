@@ -37,7 +37,8 @@ static rp_status check_iterations(const rpsim_study *study, const rpsim_options 
 {
     for (uint32_t i = 0; i < study->row_count; i++) {
         const rpsim_row *row = &study->rows[i];
-        uint32_t count = row->given != NULL ? row->given->iteration_count : row->run.iterations;
+        uint32_t count =
+            row->given != NULL ? row->given->iteration_count : row->run.decided.iterations;
         if (o->gantt_last > count) {
             rp_log_error(
                 "{gantt_iterations}: %s has %u iteration%s; valid are 1 to %u, or a larger "
@@ -90,14 +91,14 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, const rpsim_options *o,
     if (o->chakra_out != NULL) {
         const rpsim_row *row = &study->rows[0];
         rp_traits traits = row->given != NULL ? row->given->traits : row->run.schedule->traits;
-        traits.layout = row->run.layout;
+        traits.layout = row->run.decided.layout;
         if (rp_server_copies(&traits) > 1) {
             rp_log_error("{chakra_out}: hosts of several servers add up gradients, which traces of "
                          "GPUs cannot say; valid are runs on one server");
             return RP_USAGE;
         }
-        RP_TRY(rpsim_chakra_open(o->chakra_out, row->run.gpus, &row->run.layout, study->arena,
-                                 &artefacts_out->chakra));
+        RP_TRY(rpsim_chakra_open(o->chakra_out, row->run.gpus, &row->run.decided.layout,
+                                 study->arena, &artefacts_out->chakra));
     }
     if (writes_sidecar(o)) {
         RP_TRY(rp_output_open(o->setup.torch_sidecar, &artefacts_out->sidecar));

@@ -176,16 +176,16 @@ static rp_status create_costs(const inputs *in, const rp_program *program, const
 static uint32_t slice_tokens(const rp_resolved *run)
 {
     uint32_t slices = run->sequence_slices != 0 ? run->sequence_slices : 1;
-    return (run->seq_len - 1) / slices + 1;
+    return (run->decided.seq_len - 1) / slices + 1;
 }
 
 static rp_status compile(const inputs *in, uint32_t iterations, rp_program **program_out,
                          rp_reason *reason)
 {
     rp_resolved run = *in->run;
-    run.seq_len = slice_tokens(in->run);
+    run.decided.seq_len = slice_tokens(in->run);
     run.sequences = in->sequences;
-    run.iterations = iterations;
+    run.decided.iterations = iterations;
     run.peer_gpus = in->peer_gpus;
     return rp_compile(&run, program_out, reason);
 }
@@ -193,8 +193,8 @@ static rp_status compile(const inputs *in, uint32_t iterations, rp_program **pro
 static rp_traits traits_of(const rp_resolved *run)
 {
     rp_traits traits = run->schedule->traits;
-    traits.layout = run->layout;
-    rp_compile_set_reductions(&run->reductions, run->dtype, &traits);
+    traits.layout = run->decided.layout;
+    rp_compile_set_reductions(&run->decided.reductions, run->decided.dtype, &traits);
     return traits;
 }
 
@@ -212,7 +212,7 @@ rp_status rpsim_hardware_lower(const rp_resolved *run, const rp_platform *platfo
         status = set_layout(&traits, run->gpus, run->costs, in.arena, &in, reason);
     }
     if (status == RP_OK) {
-        status = compile(&in, run->iterations, program_out, reason);
+        status = compile(&in, run->decided.iterations, program_out, reason);
     }
     rp_arena_destroy(in.arena);
     return status;
@@ -228,7 +228,7 @@ static rp_status set_program(const rp_program *program, const rp_costs *table,
     in->rates.sequence_slices = run->sequence_slices;
     set_software(&program->traits, program->gpu_count, program->dtype, in);
     RP_TRY(set_layout(&program->traits, program->gpu_count, table, arena, in, reason));
-    return create_costs(in, program, table, run->seq_len, arena, costs_out, reason);
+    return create_costs(in, program, table, run->decided.seq_len, arena, costs_out, reason);
 }
 
 rp_status rpsim_hardware_inputs(const rp_program *program, const rp_costs *table,
@@ -237,7 +237,7 @@ rp_status rpsim_hardware_inputs(const rp_program *program, const rp_costs *table
                                 rp_machine *machine_out, rp_reason *reason)
 {
     inputs in = {.model = model};
-    const rp_resolved whole = {.seq_len = seq_len};
+    const rp_resolved whole = {.decided.seq_len = seq_len};
     RP_TRY(set_program(program, table, platform, &whole, arena, &in, costs_out, reason));
     *machine_out = in.machine;
     return RP_OK;
@@ -371,13 +371,13 @@ static rp_status run_steps(const inputs *in, uint32_t iterations, unsigned witho
                            rpsim_result *result, rp_reason *reason)
 {
     RP_TRY(compile(in, iterations, &result->program, reason));
-    return run_program(in, in->run->costs, in->run->seq_len, without, result, reason);
+    return run_program(in, in->run->costs, in->run->decided.seq_len, without, result, reason);
 }
 
 static rp_status run_case(inputs *in, unsigned without, rpsim_result *result, rp_reason *reason)
 {
     RP_TRY(rp_resolved_split(in->run, in->arena, &in->sequences, reason));
-    uint32_t iterations = in->run->iterations;
+    uint32_t iterations = in->run->decided.iterations;
     bool alone = (without & RPSIM_WITHOUT_STEP) == 0;
     RP_TRY(run_steps(in, alone ? 1 : iterations, without, result, reason));
     if (iterations > 1 && alone) {
@@ -400,11 +400,11 @@ rp_status rpsim_hardware_case_run(const rp_resolved *run, const rp_platform *pla
     const rp_schedule_config view = rp_resolved_view(run);
     rpsim_result result = {.separate_backward = run->schedule->separate_backward, .period_ps = NAN};
     /* for the program of all iterations, before that of one iteration is built */
-    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&view, true, run->layer_grain),
+    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&view, true, run->decided.layer_grain),
                                 run->schedule->name, RP_FOOTPRINT_VALID, reason));
-    RP_TRY(set_machine(platform, run->costs, run->dtype, &in, reason));
+    RP_TRY(set_machine(platform, run->costs, run->decided.dtype, &in, reason));
     const rp_traits traits = traits_of(run);
-    set_software(&traits, run->gpus, run->dtype, &in);
+    set_software(&traits, run->gpus, run->decided.dtype, &in);
     in.rates.sequence_slices = run->sequence_slices;
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = set_layout(&traits, run->gpus, run->costs, in.arena, &in, reason);

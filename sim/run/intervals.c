@@ -107,7 +107,7 @@ static unsigned things_of(const rpsim_interval_run *run)
     for (uint32_t i = 0; i < p->op_count; i++) {
         things |= thing_of_kind(p, (rp_op_kind)p->ops[i].kind);
     }
-    bool other = w->seq_len != run->resolved->costs->seq_len || w->sequence_slices > 1;
+    bool other = w->decided.seq_len != run->resolved->costs->seq_len || w->sequence_slices > 1;
     things |= other ? HAS_OTHER_LENGTH : 0;
     things |= p->traits.one_dispatcher && run->platform->launch_queue_depth > 0 ? HAS_DISPATCH : 0;
     things |= run->resolved->model->experts > 1 ? HAS_EXPERTS : 0;

@@ -61,14 +61,15 @@ static rp_status measure(const rp_resolved *r, const rp_platform *platform,
                          rp_reason *reason)
 {
     rp_partition plans[2] = {*r->partition, *r->partition};
-    const uint32_t calls[2] = {r->calls, r->calls};
-    uint32_t largest = (r->global_batch - 1) / (r->calls * r->microbatches) + 1;
+    const uint32_t calls[2] = {r->decided.accumulate, r->decided.accumulate};
+    uint32_t largest =
+        (r->global_batch - 1) / (r->decided.accumulate * r->decided.microbatches) + 1;
     rpsim_layer_tensors tensors;
     rpsim_library_run run = {.model = r->model,
                              .tensors = &tensors,
-                             .tokens = (uint64_t)largest * r->seq_len,
+                             .tokens = (uint64_t)largest * r->decided.seq_len,
                              .microbatches = rp_resolved_round(r),
-                             .layer_grain = r->layer_grain,
+                             .layer_grain = r->decided.layer_grain,
                              .gpus = r->gpus,
                              .plans = plans,
                              .calls = calls,
@@ -84,7 +85,7 @@ static rp_status measure(const rp_resolved *r, const rp_platform *platform,
 rp_status rpsim_library_measure(const rp_resolved *run, const rp_platform *platform,
                                 rpsim_memory *memory, rp_reason *reason)
 {
-    bool recorded = rp_dtype_bytes(run->dtype) == 2 && rpsim_layer_is_recorded(run->model);
+    bool recorded = rp_dtype_bytes(run->decided.dtype) == 2 && rpsim_layer_is_recorded(run->model);
     bool recomputes = run->recompute != RP_RECOMPUTE_NONE;
     if (!run->schedule->library_memory || !recorded || !recomputes || !memory->known) {
         return RP_OK;

@@ -42,10 +42,10 @@ rp_status rpsim_run_plan(const rp_resolved *run, const rp_platform *platform, rp
                          rp_partition *partition_out, uint64_t *raised_out, rp_reason *reason)
 {
     rp_costs costs;
-    uint32_t microbatches = run->calls * run->microbatches;
+    uint32_t microbatches = run->decided.accumulate * run->decided.microbatches;
     uint32_t largest = (run->global_batch - 1) / microbatches + 1;
-    RP_TRY(rpsim_run_costs(run->costs, run->model, platform, largest, run->seq_len, arena, &costs,
-                           reason));
+    RP_TRY(rpsim_run_costs(run->costs, run->model, platform, largest, run->decided.seq_len, arena,
+                           &costs, reason));
     return rpsim_table_plan(&costs, run->model, rp_plan_default_limit(platform), run->gpus, arena,
                             partition_out, raised_out, reason);
 }

@@ -13,7 +13,7 @@ typedef struct search {
 static rp_status run(const search *s, uint32_t steps, unsigned without, rpsim_result *result_out,
                      rp_reason *reason)
 {
-    s->run->seq_len = steps * RPSIM_SEQLEN_STEP;
+    s->run->decided.seq_len = steps * RPSIM_SEQLEN_STEP;
     if (s->run->planned) {
         rp_partition *plan = NULL;
         RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *plan, &plan));

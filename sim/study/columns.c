@@ -15,30 +15,30 @@
 
 double rpsim_row_microbatch_size(const rpsim_row *row)
 {
-    double microbatches = (double)row->run.calls * row->run.microbatches;
+    double microbatches = (double)row->run.decided.accumulate * row->run.decided.microbatches;
     return (double)row->run.global_batch / microbatches;
 }
 
 uint32_t rpsim_row_gpus(const rpsim_row *row)
 {
-    return row->run.gpus * rp_layout_gpus(&row->run.layout);
+    return row->run.gpus * rp_layout_gpus(&row->run.decided.layout);
 }
 
 uint32_t rpsim_row_global_batch(const rpsim_row *row)
 {
-    return row->run.global_batch * rp_layout_data(&row->run.layout);
+    return row->run.global_batch * rp_layout_data(&row->run.decided.layout);
 }
 
 bool rpsim_row_of_one_iteration(const rpsim_row *row)
 {
-    return row->run.iterations == 1 || !row->from_program;
+    return row->run.decided.iterations == 1 || !row->from_program;
 }
 
 double rpsim_row_tokens_per_s(const rpsim_row *row)
 {
     double period_ps = row->result.period_ps;
     uint32_t slices = row->run.sequence_slices != 0 ? row->run.sequence_slices : 1;
-    double tokens = (double)rpsim_row_global_batch(row) * row->run.seq_len / slices;
+    double tokens = (double)rpsim_row_global_batch(row) * row->run.decided.seq_len / slices;
     return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;
 }
 
@@ -57,7 +57,7 @@ double rpsim_row_peak_share(const rpsim_row *row)
 bool rpsim_row_same_group(const rpsim_row *a, const rpsim_row *b)
 {
     return strcmp(a->model_name, b->model_name) == 0 && a->run.costs == b->run.costs &&
-           a->run.seq_len == b->run.seq_len;
+           a->run.decided.seq_len == b->run.decided.seq_len;
 }
 
 /* At hardware fidelity the communication of several iterations is not known. */
@@ -116,13 +116,13 @@ static rpsim_field round_of(const rpsim_row *row)
     if (row->from_program || !row->run.schedule->rounds) {
         return (rpsim_field){.type = RPSIM_VALUE_NULL};
     }
-    bool all = row->run.round == RP_ROUND_ALL || !row->run.stage;
-    return all ? text("all") : whole(row->run.round);
+    bool all = row->run.decided.round == RP_ROUND_ALL || !row->run.stage;
+    return all ? text("all") : whole(row->run.decided.round);
 }
 
 static double bucket_of(const rpsim_row *row)
 {
-    return (double)row->run.layout.reduction_bucket;
+    return (double)row->run.decided.layout.reduction_bucket;
 }
 
 /* The number of servers: successive GPUs fill a server before the next. */
@@ -276,40 +276,41 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
             whole(row->run.model != NULL ? row->run.model->total_parameters : 0)),                 \
       .help = "of the model, all of them, a tied table once; null with `--costs` alone")           \
     X(gpus, whole(rpsim_row_gpus(row)), .help = "number of GPUs")                                  \
-    X(data_parallel, whole(rp_layout_data(&row->run.layout)),                                      \
+    X(data_parallel, whole(rp_layout_data(&row->run.decided.layout)),                              \
       .help = "copies of the pipeline; all do the same, and one is simulated")                     \
-    X(tensor_parallel, whole(rp_layout_tensor(&row->run.layout)),                                  \
+    X(tensor_parallel, whole(rp_layout_tensor(&row->run.decided.layout)),                          \
       .help = "GPUs that share each layer; likewise")                                              \
-    X(sequence_parallel, whole(rp_layout_sequence(&row->run.layout)),                              \
+    X(sequence_parallel, whole(rp_layout_sequence(&row->run.decided.layout)),                      \
       .help = "of these, GPUs that share the tokens outside of matrices; 1: each has all")         \
-    X(expert_parallel, whole(rp_layout_expert(&row->run.layout)),                                  \
+    X(expert_parallel, whole(rp_layout_expert(&row->run.decided.layout)),                          \
       .help = "copies that share the experts of each layer")                                       \
-    X(expert_tensor_parallel, whole(rp_layout_expert_tensor(&row->run.layout)),                    \
+    X(expert_tensor_parallel, whole(rp_layout_expert_tensor(&row->run.decided.layout)),            \
       .help = "GPUs that share each expert, or each layer's MLP")                                  \
-    X(zero, whole(rp_layout_zero(&row->run.layout)),                                               \
+    X(zero, whole(rp_layout_zero(&row->run.decided.layout)),                                       \
       .help = "what copies share: 1 the optimizer, 2 gradients, too, 3 weights, too; 0 nothing")   \
     X(bucket_mb, known(bucket_of(row) != 0, real(bucket_of(row) / (1u << 20))), .unit = "MiB",     \
       .help = "gradients that copies reduce while a backward goes on; null: all of a stage")       \
     X(simulated_gpus, whole(row->run.gpus),                                                        \
       .help = "of `gpus`, those that were simulated; each stands for as many that do the same")    \
     X(axes,                                                                                        \
-      known(rp_layout_gpus(&row->run.layout) > 1,                                                  \
-            text(rp_axes_text((rp_axes)row->run.layout.axes))),                                    \
+      known(rp_layout_gpus(&row->run.decided.layout) > 1,                                          \
+            text(rp_axes_text((rp_axes)row->run.decided.layout.axes))),                            \
       .help = "order of these on GPUs, neighbours first; null where there is one GPU of each")     \
-    X(microbatches, whole(row->run.microbatches), .help = "microbatches of a call, of one copy")   \
+    X(microbatches, whole(row->run.decided.microbatches),                                          \
+      .help = "microbatches of a call, of one copy")                                               \
     X(microbatch_size, real(rpsim_row_microbatch_size(row)), .unit = "sequences",                  \
       .help = "average over the microbatches")                                                     \
-    X(seq_len, whole(row->run.seq_len), .unit = "tokens", .help = "length of a sequence")          \
+    X(seq_len, whole(row->run.decided.seq_len), .unit = "tokens", .help = "length of a sequence")  \
     X(fidelity, text(!row->run.stage ? "hardware" : "stage"), .help = "as the option")             \
     X(partition, text(row->partition_text), .help = "layers of each stage")                        \
     X(recompute, text(rp_recompute_text(row->run.recompute)), .help = "as the option",             \
       TABLE(ALL, 4, "recompute", 0))                                                               \
-    X(optimizer, text(row->run.asynchronous ? "async" : "sync"), .help = "as the option",          \
+    X(optimizer, text(row->run.decided.asynchronous ? "async" : "sync"), .help = "as the option",  \
       TABLE(ALL, 12, "optim", 0))                                                                  \
     X(round, round_of(row), .help = "as the option; null where the schedule has no rounds")        \
-    X(grain, known(!row->run.stage, text(row->run.layer_grain ? "layer" : "stage")),               \
+    X(grain, known(!row->run.stage, text(row->run.decided.layer_grain ? "layer" : "stage")),       \
       .help = "as the option; null at stage fidelity")                                             \
-    X(iterations, whole(row->run.iterations), .help = "iterations of the program")                 \
+    X(iterations, whole(row->run.decided.iterations), .help = "iterations of the program")         \
     X(ops, whole(row->ops), .help = "ops of the program")                                          \
     X(makespan_ms, ms(m->makespan_ps), .unit = "ms", .help = "one iteration by itself",            \
       STORED("makespan_ps"), TABLE(RUNS, 14, "makespan ms", 3))                                    \
@@ -404,7 +405,7 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(costs, text(row->run.costs->name), .help = "name, with what `--set` changed")                \
     X(global_batch, known(!row->run.stage, whole(rpsim_row_global_batch(row))),                    \
       .unit = "sequences", .help = "of a step; null at stage fidelity")                            \
-    X(accumulate, known(!row->run.stage, whole(row->run.calls)),                                   \
+    X(accumulate, known(!row->run.stage, whole(row->run.decided.accumulate)),                      \
       .help = "calls of a step; null at stage fidelity")                                           \
     X(lower_bound_any_ms, bound_of(row, RPSIM_BOUND_CLASS_ANY), .unit = "ms",                      \
       .help = "over any schedule; null where it is unknown")                                       \
@@ -413,7 +414,7 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(rank, known(row->rank != 0, whole(row->rank)),                                               \
       .help = "with `--schedule all`: place by `tokens_per_s` among what fits, else null",         \
       TABLE(RANK, 1, "rank", 0))                                                                   \
-    X(dtype, known(!row->run.stage, text(rp_dtype_text(row->run.dtype))),                          \
+    X(dtype, known(!row->run.stage, text(rp_dtype_text(row->run.decided.dtype))),                  \
       .help = "as the option, or of the program; null at stage fidelity")                          \
     X(accumulation,                                                                                \
       known(!row->run.stage, text(rp_accumulation_text(row->run.costs->arithmetic.accumulation))), \

@@ -128,7 +128,7 @@ static void write_unmeasured(const rpsim_row *row, FILE *stream)
     if (row->platform_name != NULL && row->run.costs->kind != RP_MEASURED &&
         row->run.costs->kind != RP_SET) {
         fprintf(stream, "  nobody has measured %s on %s in %s: its layer times are %s (%s)\n",
-                row->model_name, row->platform_name, rp_dtype_text(row->run.dtype),
+                row->model_name, row->platform_name, rp_dtype_text(row->run.decided.dtype),
                 rp_provenance_text(row->run.costs->kind), row->run.costs->name);
     }
 }

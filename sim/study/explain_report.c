@@ -21,7 +21,7 @@ rp_status rpsim_row_explain(rpsim_row *row, rp_arena *arena, rp_reason *reason)
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *explained, &explained));
     if (!row->run.stage) {
         RP_TRY(rpsim_hardware_inputs(program, row->run.costs, row->run.model, row->platform,
-                                     row->run.seq_len, arena, &costs, &machine, reason));
+                                     row->run.decided.seq_len, arena, &costs, &machine, reason));
         c.costs = &costs;
         c.machine = &machine;
     } else {
@@ -380,7 +380,7 @@ void rpsim_explain_write(const rpsim_study *study, FILE *stream)
                 "\n%s, %s, recompute %s: where the time of %u GPUs goes in %.3f ms (steps: %u; "
                 "one: %.3f ms)\n",
                 row->model_name, row->schedule_name, rp_recompute_text(row->run.recompute), e->gpus,
-                rp_ps_to_ms(e->makespan_ps), row->run.iterations,
+                rp_ps_to_ms(e->makespan_ps), row->run.decided.iterations,
                 row->explained->sensitivity.step_ps / (double)RP_PS_PER_MS);
         write_shares(e, stream);
         write_first_cause(row->explained, stream);

@@ -310,7 +310,7 @@ static rp_status collect(const rpsim_study *study, uint32_t first, rpsim_compari
 static rp_status add_size(const rpsim_study *study, const rpsim_row *like, uint32_t size,
                           rpsim_comparison *comparison)
 {
-    uint64_t unit = (uint64_t)size * like->run.calls;
+    uint64_t unit = (uint64_t)size * like->run.decided.accumulate;
     uint64_t microbatches = like->run.global_batch / unit;
     if (like->run.global_batch % unit != 0 || microbatches > RP_MAX_MICROBATCHES) {
         return RP_OK;

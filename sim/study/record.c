@@ -48,7 +48,8 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     }
     rpsim_setup_write(o, &json);
     rp_json_key(&json, "round_start");
-    rp_json_string(&json, row->run.round_start == RP_ROUND_START_ROTATE ? "rotate" : "free-first");
+    rp_json_string(&json,
+                   row->run.decided.round_start == RP_ROUND_START_ROTATE ? "rotate" : "free-first");
     rp_json_key(&json, "costs");
     rp_json_string(&json, row->run.costs->name);
     rp_json_key(&json, "set");
@@ -58,9 +59,9 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     rp_json_key(&json, "global_batch");
     rp_json_uint(&json, rpsim_row_global_batch(row));
     rp_json_key(&json, "accumulate");
-    rp_json_uint(&json, row->run.calls);
+    rp_json_uint(&json, row->run.decided.accumulate);
     rp_json_key(&json, "dtype");
-    rp_json_string(&json, !row->run.stage ? rp_dtype_text(row->run.dtype) : NULL);
+    rp_json_string(&json, !row->run.stage ? rp_dtype_text(row->run.decided.dtype) : NULL);
     rp_json_key(&json, "accumulation");
     rp_json_string(&json, !row->run.stage
                               ? rp_accumulation_text(row->run.costs->arithmetic.accumulation)
@@ -120,12 +121,12 @@ rp_status rpsim_row_record(const rpsim_study *study, const rpsim_row *row, const
         .partition = row->partition_text,
         .fidelity = !row->run.stage ? "hardware" : "stage",
         .recompute = rp_recompute_text(row->run.recompute),
-        .optimizer = row->run.asynchronous ? "async" : "sync",
+        .optimizer = row->run.decided.asynchronous ? "async" : "sync",
         .gpus = rpsim_row_gpus(row),
-        .microbatches = row->run.microbatches,
+        .microbatches = row->run.decided.microbatches,
         .microbatch_size = (uint32_t)rpsim_row_microbatch_size(row),
-        .seq_len = row->run.seq_len,
-        .iterations = row->run.iterations,
+        .seq_len = row->run.decided.seq_len,
+        .iterations = row->run.decided.iterations,
         .ops = row->ops,
         .program_hash = row->program_hash,
         .metrics = metrics,

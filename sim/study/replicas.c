@@ -91,7 +91,7 @@ rp_status rpsim_hardware_case_replicate(const rp_resolved *run, const rp_platfor
     rp_program *program = NULL;
     RP_TRY(rpsim_hardware_lower(run, platform, &program, NULL));
     rp_status status = rpsim_hardware_program_replicate(program, run->costs, run->model, platform,
-                                                        run->seq_len, noise, ps_out);
+                                                        run->decided.seq_len, noise, ps_out);
     rp_program_destroy(program);
     return status;
 }
@@ -117,7 +117,8 @@ rp_status rpsim_row_replicate(const rpsim_study *study, rpsim_row *row)
     RP_TRY(rp_arena_alloc(study->arena, o->replicas, sizeof *ps, &ps));
     if (row->from_program && !row->run.stage) {
         RP_TRY(rpsim_hardware_program_replicate(row->result.program, row->run.costs, row->run.model,
-                                                row->platform, row->run.seq_len, &noise, ps));
+                                                row->platform, row->run.decided.seq_len, &noise,
+                                                ps));
     } else if (row->from_program) {
         RP_TRY(rpsim_program_replicate(row->result.program, row->run.costs, &noise, ps));
     } else if (!row->run.stage) {
@@ -146,7 +147,7 @@ rp_status rpsim_row_draw(const rpsim_study *study, rpsim_row *row)
 
 double rpsim_row_beats(const rpsim_study *study, const rpsim_row *a, const rpsim_row *b)
 {
-    double work_a = (double)a->run.global_batch * a->run.seq_len;
-    double work_b = (double)b->run.global_batch * b->run.seq_len;
+    double work_a = (double)a->run.global_batch * a->run.decided.seq_len;
+    double work_b = (double)b->run.global_batch * b->run.decided.seq_len;
     return rpsim_noise_beats(a->replica_ps, work_a, b->replica_ps, work_b, study->setup->replicas);
 }

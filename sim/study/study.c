@@ -293,7 +293,7 @@ static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
     row->run.model = in->model;
     row->run.costs = costs;
     row->run.stage = !o->run.hardware;
-    row->run.seq_len = o->run.seq_len != 0 ? o->run.seq_len : costs->seq_len;
+    row->run.decided.seq_len = o->run.seq_len != 0 ? o->run.seq_len : costs->seq_len;
     row->run.global_batch = (uint32_t)batch;
     return RP_OK;
 }
@@ -415,7 +415,7 @@ static rp_status run_row(const rpsim_setup *o, rp_arena *arena, rpsim_row *row,
         row->run.stage
             ? rpsim_program_run(row->given, row->run.costs, &row->result, reason)
             : rpsim_hardware_program_run(row->given, row->run.costs, row->run.model, row->platform,
-                                         row->run.seq_len, &row->result, reason);
+                                         row->run.decided.seq_len, &row->result, reason);
     row->given = status == RP_OK ? NULL : row->given;
     return status;
 }

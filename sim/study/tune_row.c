@@ -124,8 +124,8 @@ static rp_status add_reference(space *s, const char *text, bool bounds)
     if (!rp_partition_is_allowed(row->run.schedule, &s->view, &point->partition)) {
         return RP_OK;
     }
-    point->round = row->run.round;
-    point->round_start = row->run.round_start;
+    point->round = row->run.decided.round;
+    point->round_start = row->run.decided.round_start;
     s->in.reference_count++;
     if (row->run.schedule->separate_backward && bounds) {
         widen(&point->partition, row->run.layers, &s->in);
@@ -178,7 +178,7 @@ static rp_status choose_rounds(space *s)
 {
     const rpsim_row *row = s->row;
     uint32_t microbatches = rp_resolved_microbatches(&row->run);
-    uint32_t round = row->run.round;
+    uint32_t round = row->run.decided.round;
     bool fixed = !row->run.schedule->rounds || !row->run.stage || s->setup->run.round_given ||
                  round == RP_ROUND_ALL || round >= microbatches;
     bool each = !row->run.schedule->traits.overlapping_rounds && microbatches <= round + MAX_ROUNDS;
@@ -198,9 +198,9 @@ static rp_status choose_rounds(space *s)
                        s->setup->run.round_start_given ||
                        row->run.schedule->traits.overlapping_rounds;
     s->in.starts = s->starts;
-    s->starts[s->in.start_count++] = row->run.round_start;
+    s->starts[s->in.start_count++] = row->run.decided.round_start;
     if (!start_fixed) {
-        bool free_first = row->run.round_start == RP_ROUND_START_FREE_FIRST;
+        bool free_first = row->run.decided.round_start == RP_ROUND_START_FREE_FIRST;
         s->starts[s->in.start_count++] =
             free_first ? RP_ROUND_START_ROTATE : RP_ROUND_START_FREE_FIRST;
     }
@@ -214,9 +214,9 @@ static uint32_t default_budget(const space *s)
     const rp_partition *p = &s->references[0].partition;
     bool separate = row->run.schedule->separate_backward;
     uint64_t stages = p->forward_count + (separate ? p->backward_count : p->forward_count);
-    bool steady = !row->run.stage || row->run.asynchronous;
+    bool steady = !row->run.stage || row->run.decided.asynchronous;
     uint64_t one = stages * rp_resolved_microbatches(&row->run);
-    uint64_t units = one * (steady ? row->run.iterations : 1);
+    uint64_t units = one * (steady ? row->run.decided.iterations : 1);
     uint64_t planning = one * row->run.schedule->planning_runs; /* the same at either fidelity */
     uint64_t ratio = RPSIM_TUNE_UNITS / RPSIM_TUNE_UNITS_HARDWARE;
     units += !row->run.stage ? planning / ratio : planning;
@@ -274,7 +274,7 @@ rp_status rpsim_tune_row(const rpsim_setup *setup, const rpsim_inputs *inputs, r
     row->run.planned = false;
     row->tune_evaluations = result.evaluations;
     row->tune_exact = result.exact;
-    row->run.round = result.point.round;
-    row->run.round_start = result.point.round_start;
+    row->run.decided.round = result.point.round;
+    row->run.decided.round_start = result.point.round_start;
     return RP_OK;
 }

@@ -50,7 +50,8 @@ static double median(double *values, int count)
 static rp_status evaluate(const rpsim_row *row, int way, double *ms_out, rpsim_result *result)
 {
     rp_resolved run = row->run;
-    run.iterations = way == FEW && run.iterations > 1 ? FEW_ITERATIONS : run.iterations;
+    run.decided.iterations =
+        way == FEW && run.decided.iterations > 1 ? FEW_ITERATIONS : run.decided.iterations;
     unsigned without = way == ALL ? 0 : RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK;
     double begin_ms = cpu_ms();
     RP_TRY(rpsim_hardware_case_run(&run, row->platform, without, result, NULL));
@@ -81,8 +82,8 @@ static void bench(const rpsim_row *row, int repetitions)
         }
     }
     printf("%s,%s,%s,%s,%u,%" PRIu32, row->schedule_name, row->model_name,
-           rp_recompute_text(row->run.recompute), row->run.asynchronous ? "async" : "sync",
-           row->run.microbatches, ops);
+           rp_recompute_text(row->run.recompute), row->run.decided.asynchronous ? "async" : "sync",
+           row->run.decided.microbatches, ops);
     for (int way = 0; way < WAYS; way++) {
         printf(",%.3f", median(&ms[way][1], repetitions));
     }

@@ -41,11 +41,11 @@ rp_resolved rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatc
     cr_assert(type != NULL, "%s", schedule);
     return (rp_resolved){.schedule = type,
                          .gpus = gpus,
-                         .calls = 1,
-                         .microbatches = microbatches,
-                         .microbatch_size = 1,
-                         .iterations = iterations,
-                         .round = RP_ROUND_ALL,
+                         .decided.accumulate = 1,
+                         .decided.microbatches = microbatches,
+                         .decided.microbatch_size = 1,
+                         .decided.iterations = iterations,
+                         .decided.round = RP_ROUND_ALL,
                          .recompute = type->default_recompute,
                          .piece_bytes = 1500};
 }
@@ -77,10 +77,10 @@ static rp_status begin(rp_arena *arena, const rp_model *config, uint32_t seq_len
                        const rp_resolved *work, const rp_test_twist *twist, rp_test_run *run)
 {
     rp_dtype dtype = twist != NULL ? twist->dtype : RP_DTYPE_F32;
-    uint32_t iterations = work->iterations * (twist != NULL ? twist->again + 1 : 1);
+    uint32_t iterations = work->decided.iterations * (twist != NULL ? twist->again + 1 : 1);
     *run = (rp_test_run){.iterations = iterations};
     for (uint32_t i = 0; i < rp_resolved_microbatches(work); i++) {
-        run->sequences += rp_resolved_sequences(work, i) * rp_layout_data(&work->layout);
+        run->sequences += rp_resolved_sequences(work, i) * rp_layout_data(&work->decided.layout);
     }
     RP_TRY(rpexec_model_create(config, seq_len, dtype, arena, &run->model));
     RP_TRY(rpexec_state_create(&run->model, arena, &run->state));
@@ -204,7 +204,7 @@ rp_status rp_test_execute(rp_arena *arena, const rp_model *config, uint32_t seq_
     if (twist->prepare != NULL) {
         twist->prepare(twist->context, arena, run);
     }
-    RP_TRY(rpexec_work_costs(&run->model, work->microbatch_size, arena, &costs));
+    RP_TRY(rpexec_work_costs(&run->model, work->decided.microbatch_size, arena, &costs));
     RP_TRY(rpexec_work_program(work, &run->model, &costs, &run->program, NULL));
     rp_status status = execute(run->program, twist, arena, run);
     if (status != RP_OK || !twist->observe) {
@@ -232,9 +232,10 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
 {
     rpexec_lane lane;
     uint32_t of_copy = rp_resolved_microbatches(work);
-    uint32_t microbatches = of_copy * rp_layout_data(&work->layout);
-    bool all = work->round == RP_ROUND_ALL || work->round >= work->microbatches;
-    uint32_t round = all ? work->microbatches : work->round;
+    uint32_t microbatches = of_copy * rp_layout_data(&work->decided.layout);
+    bool all =
+        work->decided.round == RP_ROUND_ALL || work->decided.round >= work->decided.microbatches;
+    uint32_t round = all ? work->decided.microbatches : work->decided.round;
     bool calls = work->schedule != NULL && work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     bool overlapping = work->schedule != NULL && work->schedule->traits.overlapping_rounds;
     uint32_t *sequences = NULL;
@@ -256,9 +257,9 @@ rp_status rp_test_single_from(rp_arena *arena, const rp_model *config, uint32_t 
                        .sequences = sequences,
                        .slot_microbatches = overlapping ? round : 0,
                        .job_microbatches = calls ? round : 0,
-                       .iterations = work->iterations,
+                       .iterations = work->decided.iterations,
                        .batches = run->batches,
-                       .asynchronous = work->asynchronous,
+                       .asynchronous = work->decided.asynchronous,
                        .operators = rpexec_host_operators[run->model.dtype],
                        .lane = &lane,
                        .losses = run->losses,

@@ -21,8 +21,8 @@ void rp_test_gpu_compare(rp_arena *arena, const rp_model *config, const rp_resol
     cr_assert(
         eq(int, rp_test_execute(arena, config, RP_TEST_GPU_SEQ_LEN, work, &twist, &run), RP_OK),
         "%s on %u GPUs", work->schedule->name, work->gpus);
-    cr_expect(rp_test_same(&run, &plain, work->iterations), "%s, %u GPUs, %s: other bits",
-              work->schedule->name, work->gpus, work->asynchronous ? "async" : "sync");
+    cr_expect(rp_test_same(&run, &plain, work->decided.iterations), "%s, %u GPUs, %s: other bits",
+              work->schedule->name, work->gpus, work->decided.asynchronous ? "async" : "sync");
     cr_expect(eq(u64, run.uploaded_bytes, plain.uploaded_bytes));
     cr_expect(eq(u64, run.downloaded_bytes, plain.downloaded_bytes));
     cr_expect(eq(u64, run.exchanged_bytes, plain.exchanged_bytes));

@@ -8,11 +8,11 @@ rp_resolved rp_test_hand_run(const char *schedule, const rp_model *model, const 
                          .costs = costs,
                          .partition = partition,
                          .gpus = gpus,
-                         .seq_len = costs->seq_len,
-                         .dtype = RP_DTYPE_F16,
+                         .decided.seq_len = costs->seq_len,
+                         .decided.dtype = RP_DTYPE_F16,
                          .global_batch = microbatches,
-                         .calls = 1,
-                         .microbatches = microbatches,
-                         .iterations = 1,
-                         .round = RP_ROUND_ALL};
+                         .decided.accumulate = 1,
+                         .decided.microbatches = microbatches,
+                         .decided.iterations = 1,
+                         .decided.round = RP_ROUND_ALL};
 }

@@ -38,7 +38,7 @@ rp_test_run rp_test_run_row(const rpsim_row *row)
               "%s", row->schedule_name);
     cr_assert(eq(int,
                  rpsim_hardware_inputs(run.program, row->run.costs, row->run.model, row->platform,
-                                       row->run.seq_len, rp_test_tool_arena(), &run.costs,
+                                       row->run.decided.seq_len, rp_test_tool_arena(), &run.costs,
                                        &run.machine, NULL),
                  RP_OK));
     cr_assert(eq(int,

@@ -76,11 +76,11 @@ static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double
     const rp_schedule_type *schedule = rp_schedule_find(t->schedule);
     const rp_resolved work = {.schedule = schedule,
                               .gpus = t->gpus,
-                              .calls = 1,
-                              .microbatches = t->graphs ? 4 : microbatches,
-                              .microbatch_size = 1,
-                              .iterations = t->graphs ? 6 : 2,
-                              .round = RP_ROUND_ALL,
+                              .decided.accumulate = 1,
+                              .decided.microbatches = t->graphs ? 4 : microbatches,
+                              .decided.microbatch_size = 1,
+                              .decided.iterations = t->graphs ? 6 : 2,
+                              .decided.round = RP_ROUND_ALL,
                               .recompute = schedule->default_recompute,
                               .piece_bytes = 20000};
     rpexec_driver_type type = *rpexec_cuda_driver();
@@ -98,7 +98,7 @@ static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double
         rp_test_run by_graphs;
         on_gpu.devices.graphs = true;
         RP_TRY(rp_test_execute(arena, &config, 9, &work, &on_gpu, &by_graphs));
-        if (!rp_test_same(&got, &by_graphs, work.iterations) || counts.captures == 0 ||
+        if (!rp_test_same(&got, &by_graphs, work.decided.iterations) || counts.captures == 0 ||
             counts.launches < 2 * counts.captures) {
             printf("graphs: other bits, or %" PRIu64 " launches of %" PRIu64 " are few\n",
                    counts.launches, counts.captures);
@@ -106,7 +106,7 @@ static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double
         }
     }
     RP_TRY(rp_test_single_from(arena, &config, 9, &work, &plain, &right));
-    for (uint32_t i = 0; i < work.iterations; i++) {
+    for (uint32_t i = 0; i < work.decided.iterations; i++) {
         *loss_error = fmax(*loss_error, fabs(got.losses[i] / right.losses[i] - 1));
     }
     *gradient_error = rp_test_distance(&got, &right);
@@ -124,11 +124,11 @@ static int check_late(const char *schedule, rp_dtype dtype)
     const rp_schedule_type *type = rp_schedule_find(schedule);
     const rp_resolved work = {.schedule = type,
                               .gpus = 2,
-                              .calls = 1,
-                              .microbatches = microbatches,
-                              .microbatch_size = 1,
-                              .iterations = 3,
-                              .round = RP_ROUND_ALL,
+                              .decided.accumulate = 1,
+                              .decided.microbatches = microbatches,
+                              .decided.microbatch_size = 1,
+                              .decided.iterations = 3,
+                              .decided.round = RP_ROUND_ALL,
                               .recompute = type->default_recompute,
                               .piece_bytes = 20000,
                               .peer_gpus = UINT32_MAX};
@@ -145,7 +145,7 @@ static int check_late(const char *schedule, rp_dtype dtype)
     twist.devices = (rpexec_devices_config){.graphs = true, .stage_bytes = 1000};
     status = status == RP_OK ? rp_test_execute(arena, &config, 9, &work, &twist, &got) : status;
     emulator_set_machine(&parts);
-    bool well = status == RP_OK && rp_test_same(&got, &right, work.iterations);
+    bool well = status == RP_OK && rp_test_same(&got, &right, work.decided.iterations);
     printf("late devices, %s, %s%s\n", schedule, rp_dtype_text(dtype), well ? "" : ": OTHER BITS");
     rp_arena_destroy(arena);
     return !well;
@@ -165,11 +165,11 @@ static int check_deep(rp_dtype dtype)
     const rp_schedule_type *schedule = rp_schedule_find("1f1b");
     const rp_resolved work = {.schedule = schedule,
                               .gpus = 2,
-                              .calls = 1,
-                              .microbatches = microbatches,
-                              .microbatch_size = 1,
-                              .iterations = 1,
-                              .round = RP_ROUND_ALL,
+                              .decided.accumulate = 1,
+                              .decided.microbatches = microbatches,
+                              .decided.microbatch_size = 1,
+                              .decided.iterations = 1,
+                              .decided.round = RP_ROUND_ALL,
                               .recompute = schedule->default_recompute};
     const rp_test_twist on_gpu = {
         .dtype = dtype, .driver_type = rpexec_cuda_driver(), .devices = {.is_virtual = true}};
@@ -207,11 +207,11 @@ static rp_status attend(rp_arena *arena, const char *schedule, rp_dtype dtype, u
     const rp_schedule_type *type = rp_schedule_find(schedule);
     const rp_resolved work = {.schedule = type,
                               .gpus = 2,
-                              .calls = 1,
-                              .microbatches = 2,
-                              .microbatch_size = 2,
-                              .iterations = iterations,
-                              .round = RP_ROUND_ALL,
+                              .decided.accumulate = 1,
+                              .decided.microbatches = 2,
+                              .decided.microbatch_size = 2,
+                              .decided.iterations = iterations,
+                              .decided.round = RP_ROUND_ALL,
                               .recompute = type->default_recompute,
                               .piece_bytes = 20000};
     rpexec_driver_type driver = *rpexec_cuda_driver();

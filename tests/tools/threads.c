@@ -146,14 +146,14 @@ static int check_training(void)
         rp_test_run plain;
         rp_resolved w = {.schedule = schedule,
                          .gpus = 3,
-                         .calls = 1 + i / 6,
-                         .microbatches = 6,
-                         .microbatch_size = 1,
-                         .iterations = 3,
-                         .round = RP_ROUND_ALL,
-                         .asynchronous = i == 0,
+                         .decided.accumulate = 1 + i / 6,
+                         .decided.microbatches = 6,
+                         .decided.microbatch_size = 1,
+                         .decided.iterations = 3,
+                         .decided.round = RP_ROUND_ALL,
+                         .decided.asynchronous = i == 0,
                          .recompute = schedule->default_recompute,
-                         .layer_grain = i % 2 != 0,
+                         .decided.layer_grain = i % 2 != 0,
                          .piece_bytes = 20000,
                          .peer_gpus = i % 3 == 2 ? UINT32_MAX : 0};
         static const rp_machine machine = {.upload_Bps = 2e8,
@@ -170,7 +170,7 @@ static int check_training(void)
             status == RP_OK ? rp_test_execute(arena, &config, 5, &w, &twist, &trained) : status;
         status =
             status == RP_OK ? rp_test_single_from(arena, &config, 5, &w, &twist, &plain) : status;
-        bool same = status == RP_OK && rp_test_same(&trained, &plain, w.iterations);
+        bool same = status == RP_OK && rp_test_same(&trained, &plain, w.decided.iterations);
         rp_arena_destroy(arena);
         if (!same) {
             fprintf(stderr, "threads: %s trains differently\n", schedule->name);
@@ -194,10 +194,10 @@ static int check_collectives(void)
         rp_test_run runs[2];
         rp_resolved w = {.schedule = schedule,
                          .gpus = cut ? 4 : 3,
-                         .calls = 1,
-                         .microbatches = cut ? 8 : 6,
-                         .microbatch_size = 1,
-                         .iterations = 2,
+                         .decided.accumulate = 1,
+                         .decided.microbatches = cut ? 8 : 6,
+                         .decided.microbatch_size = 1,
+                         .decided.iterations = 2,
                          .recompute = schedule->default_recompute};
         rp_dtype dtype = i < 2 ? RP_DTYPE_F16 : RP_DTYPE_F32;
         rp_test_twist plain = {.dtype = dtype};
@@ -234,11 +234,11 @@ static int check_gpu_driver(void)
         bool graphs = i % 3 != 0;
         rp_resolved w = {.schedule = schedule,
                          .gpus = 2,
-                         .calls = 1,
-                         .microbatches = 4,
-                         .microbatch_size = 1,
-                         .iterations = graphs ? 4 : 2,
-                         .round = RP_ROUND_ALL,
+                         .decided.accumulate = 1,
+                         .decided.microbatches = 4,
+                         .decided.microbatch_size = 1,
+                         .decided.iterations = graphs ? 4 : 2,
+                         .decided.round = RP_ROUND_ALL,
                          .recompute = schedule->default_recompute,
                          .piece_bytes = 20000,
                          .peer_gpus = i % 5 == 1 ? UINT32_MAX : 0};
@@ -259,7 +259,7 @@ static int check_gpu_driver(void)
         rp_status status = rp_arena_create(&arena);
         status = status == RP_OK ? rp_test_execute(arena, &config, 5, &w, &host, &plain) : status;
         status = status == RP_OK ? rp_test_execute(arena, &config, 5, &w, &gpu, &run) : status;
-        bool same = status == RP_OK && rp_test_same(&run, &plain, w.iterations) &&
+        bool same = status == RP_OK && rp_test_same(&run, &plain, w.decided.iterations) &&
                     (emulator_counted(EMULATED_GRAPHS) > 0) == graphs;
         rp_arena_destroy(arena);
         if (!same || emulator_counted(EMULATED_LEFT) != 0) {

@@ -42,7 +42,7 @@ static uint32_t interval(const rpsim_row *row)
     if (row->run.recompute == RP_RECOMPUTE_NONE) {
         return 0;
     }
-    return row->run.layer_grain ? 1 : rpadvise_most_layers(row->run.partition);
+    return row->run.decided.layer_grain ? 1 : rpadvise_most_layers(row->run.partition);
 }
 
 static void write_pipeline(const rpadvise_job *job, rp_json *json)
@@ -92,7 +92,7 @@ static rp_status write_config(const rpadvise_job *job, FILE *stream)
     } else {
         write_pipeline(job, &json);
     }
-    write_dtype(job->row->run.dtype, &json);
+    write_dtype(job->row->run.decided.dtype, &json);
     if (job->row->run.recompute != RP_RECOMPUTE_NONE) {
         write_checkpointing(&json);
     }

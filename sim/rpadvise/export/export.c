@@ -84,7 +84,7 @@ void rpadvise_note(FILE *stream, const char *format, ...)
 void rpadvise_note_sizes(const rpadvise_job *job, FILE *stream)
 {
     const rpadvise_layout *l = &job->layout;
-    uint32_t tokens = job->row->run.seq_len;
+    uint32_t tokens = job->row->run.decided.seq_len;
     if (l->calls > 1) {
         rpadvise_note(stream,
                       "- The training script gives sequences of %u tokens, and %u calls of %u "
@@ -104,7 +104,7 @@ static void write_sizes(const rpadvise_job *job, FILE *stream)
     const char *each = l->data > 1 ? " on each GPU" : "";
     const char *most = l->even ? "" : " at most";
     fprintf(stream, "| sequences of a step | %u, of %u tokens |\n", l->batch,
-            job->row->run.seq_len);
+            job->row->run.decided.seq_len);
     fprintf(stream, "| microbatches of a step | %u%s, of %u sequences%s |\n", l->microbatches, each,
             l->size, most);
     fprintf(stream, "| calls of a step | %u |\n", l->calls);
@@ -116,7 +116,7 @@ static void write_table(const rpadvise_job *job, FILE *stream)
     const rpadvise_layout *l = &job->layout;
     fputs("| | |\n|---|---|\n", stream);
     fprintf(stream, "| schedule | %s |\n", row->schedule_name);
-    fprintf(stream, "| optimizer | %s |\n", row->run.asynchronous ? "async" : "sync");
+    fprintf(stream, "| optimizer | %s |\n", row->run.decided.asynchronous ? "async" : "sync");
     fprintf(stream, "| GPUs | %u |\n", l->gpus);
     if (row->run.schedule->traits.placement != RP_PLACEMENT_OFFLOAD) {
         fprintf(stream, "| tensor, pipeline, data parallel | %u, %u, %u |\n", l->tensor,
@@ -130,9 +130,9 @@ static void write_table(const rpadvise_job *job, FILE *stream)
     }
     fprintf(stream, "| recompute | %s", rp_recompute_text(row->run.recompute));
     if (row->run.recompute != RP_RECOMPUTE_NONE) {
-        fputs(row->run.layer_grain ? ", layer by layer" : ", a stage at a time", stream);
+        fputs(row->run.decided.layer_grain ? ", layer by layer" : ", a stage at a time", stream);
     }
-    fprintf(stream, " |\n| type | %s |\n", rp_dtype_text(row->run.dtype));
+    fprintf(stream, " |\n| type | %s |\n", rp_dtype_text(row->run.decided.dtype));
     if (row->run.model->lora_rank != 0) {
         fprintf(stream, "| adapters | rank %u |\n", row->run.model->lora_rank);
     }

@@ -115,7 +115,7 @@ static void write_parallel(const rpadvise_job *job, FILE *stream)
     }
     if (l->stages > l->pipeline) {
         number("microbatch-group-size-per-virtual-pipeline-stage",
-               group_size(job->row->run.microbatches, l->pipeline), stream);
+               group_size(job->row->run.decided.microbatches, l->pipeline), stream);
     }
 }
 
@@ -125,7 +125,7 @@ static void write_recompute(const rpsim_row *row, FILE *stream)
         word("recompute-granularity", "full", stream);
         word("recompute-method", "uniform", stream);
         number("recompute-num-layers",
-               row->run.layer_grain ? 1 : rpadvise_most_layers(row->run.partition), stream);
+               row->run.decided.layer_grain ? 1 : rpadvise_most_layers(row->run.partition), stream);
     }
 }
 
@@ -152,14 +152,14 @@ static rp_status write_script(const rpadvise_job *job, FILE *stream)
 {
     const rpsim_row *row = job->row;
     write_start(job, stream);
-    write_model(row->run.model, row->run.seq_len, stream);
-    number("seq-length", row->run.seq_len, stream);
+    write_model(row->run.model, row->run.decided.seq_len, stream);
+    number("seq-length", row->run.decided.seq_len, stream);
     number("micro-batch-size", job->layout.size, stream);
     number("global-batch-size", job->layout.batch, stream);
     write_parallel(job, stream);
     write_recompute(row, stream);
-    flag("fp16", row->run.dtype == RP_DTYPE_F16, stream);
-    flag("bf16", row->run.dtype == RP_DTYPE_BF16, stream);
+    flag("fp16", row->run.decided.dtype == RP_DTYPE_F16, stream);
+    flag("bf16", row->run.decided.dtype == RP_DTYPE_BF16, stream);
     fputs("    \"$@\"\n", stream);
     return RP_OK;
 }

@@ -23,7 +23,7 @@ static rp_status write_module(const rpadvise_job *job, FILE *stream)
     const rpsim_row *row = job->row;
     const rp_partition *p = row->run.partition;
     const rpadvise_layout *l = &job->layout;
-    bool scaled = row->run.dtype == RP_DTYPE_F16;
+    bool scaled = row->run.decided.dtype == RP_DTYPE_F16;
     fprintf(stream,
             "# Open: %s.\n"
             "\"\"\"%s with RoundPipe 0.1.1: options of the library; README.md has the rest.\"\"\"\n"
@@ -37,7 +37,8 @@ static rp_status write_module(const rpadvise_job *job, FILE *stream)
             "# Layer 0 is the embedding, the last one the final norm with the head.\n"
             "EXECUTE_PLAN = ModelExecutePlan()\n",
             rpadvise_export_roundpipe.open, row->run.model->name, scaled ? "GradScaler, " : "",
-            l->gpus, l->calls, l->batch, row->run.seq_len, rpadvise_torch_dtype(row->run.dtype));
+            l->gpus, l->calls, l->batch, row->run.decided.seq_len,
+            rpadvise_torch_dtype(row->run.decided.dtype));
     write_ranges("EXECUTE_PLAN.fwd_plan", p->forward_layers, p->forward_count, 0, false, 0, stream);
     write_ranges("EXECUTE_PLAN.bwd_plan", p->backward_layers, p->backward_count,
                  row->run.layers + 2, true, 1, stream);
@@ -51,8 +52,8 @@ static rp_status write_module(const rpadvise_job *job, FILE *stream)
             "    execute_plan=EXECUTE_PLAN,\n"
             ")\n"
             "STEP = {\"is_async\": %s}\n%s",
-            row->run.layer_grain ? "layer" : "stage", row->run.microbatches,
-            row->run.asynchronous ? "True" : "False",
+            row->run.decided.layer_grain ? "layer" : "stage", row->run.decided.microbatches,
+            row->run.decided.asynchronous ? "True" : "False",
             scaled ? "# fp16: gradients below 6e-8 are lost without it\n"
                      "GRAD_SCALER = GradScaler()\n"
                    : "");

@@ -67,20 +67,23 @@ static void write_options(const rpsim_row *row, FILE *stream)
 {
     const rp_resolved *w = &row->run;
     fprintf(stream, " \\\n    --gpus %u --microbatches %u --microbatch-size %u --accumulate %u",
-            row->run.gpus, w->microbatches, w->global_batch / (w->calls * w->microbatches),
-            w->calls);
-    fprintf(stream, " --seq-len %u --dtype %s \\\n    --optimizer %s --recompute %s", w->seq_len,
-            rp_dtype_text(w->dtype), row->run.asynchronous ? "async" : "sync",
+            row->run.gpus, w->decided.microbatches,
+            w->global_batch / (w->decided.accumulate * w->decided.microbatches),
+            w->decided.accumulate);
+    fprintf(stream, " --seq-len %u --dtype %s \\\n    --optimizer %s --recompute %s",
+            w->decided.seq_len, rp_dtype_text(w->decided.dtype),
+            row->run.decided.asynchronous ? "async" : "sync",
             rp_recompute_text(row->run.recompute));
     if (row->run.recompute != RP_RECOMPUTE_NONE) {
-        fprintf(stream, " --grain %s", w->layer_grain ? "layer" : "stage");
+        fprintf(stream, " --grain %s", w->decided.layer_grain ? "layer" : "stage");
     }
     fprintf(stream, " \\\n    --partition '%s'", row->partition_text);
     if (w->piece_bytes >= 1u << 20) {
         fprintf(stream, " --piece-mb %u", (unsigned)(w->piece_bytes >> 20));
     }
-    if (w->reductions.each_given) {
-        fprintf(stream, " --reduce-each %s", w->reductions.each_microbatch ? "microbatch" : "step");
+    if (w->decided.reductions.each_given) {
+        fprintf(stream, " --reduce-each %s",
+                w->decided.reductions.each_microbatch ? "microbatch" : "step");
     }
     if (row->run.model->lora_rank != 0) {
         fprintf(stream, " --lora-rank %u", row->run.model->lora_rank);
@@ -117,7 +120,7 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
         stream,
         "- The platform gives partitions their times, and GPUs that are simulated on a CPU their "
         "links and memory. Without GPUs, `--backend host` trains on the CPU.\n");
-    if (job->row->run.reductions.dtype_given) {
+    if (job->row->run.decided.reductions.dtype_given) {
         rpadvise_note(stream, "- The type in which gradients are reduced has no option.\n");
     }
     if (job->row->platform->peer_gb_per_s > 0) {

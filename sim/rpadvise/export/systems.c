@@ -291,7 +291,8 @@ rpadvise_layout rpadvise_layout_of(const rpsim_row *row)
     bool cuts = rp_cuts_layers(traits);
     bool replicas = rp_is_data_parallel(traits) && !cuts;
     uint32_t gpus = row->run.gpus;
-    uint32_t units = w->calls * w->microbatches; /* microbatches of all GPUs that have their own */
+    /* Microbatches of all GPUs that have their own. */
+    uint32_t units = w->decided.accumulate * w->decided.microbatches;
     uint32_t ranks = cuts || replicas ? gpus : 1;
     uint32_t slices = w->sequence_slices > 1 ? w->sequence_slices : 1;
     rpadvise_layout l = {
@@ -301,7 +302,7 @@ rpadvise_layout rpadvise_layout_of(const rpsim_row *row)
         .data = replicas ? gpus : 1,
         .stages = cuts || replicas ? 1 : row->run.partition->forward_count,
         .batch = w->global_batch / slices,
-        .calls = w->calls,
+        .calls = w->decided.accumulate,
     };
     l.microbatches = units / ranks > 0 ? units / ranks : 1;
     uint32_t parts = l.microbatches * l.data;
@@ -384,7 +385,7 @@ static const char *model_refusal(const rpadvise_rule *rule, const rp_model *mode
 static const char *order_refusal(const rpadvise_rule *rule, const rpsim_row *row)
 {
     const rp_partition *p = row->run.partition;
-    if (row->run.asynchronous && !rule->asynchronous) {
+    if (row->run.decided.asynchronous && !rule->asynchronous) {
         return "it has a synchronous optimizer only";
     }
     if (rule->partitions == RPADVISE_PARTITIONS_EVEN && !has_even_stages(p)) {
@@ -398,7 +399,8 @@ static const char *order_refusal(const rpadvise_rule *rule, const rpsim_row *row
                    ? "it always recomputes"
                    : "it recomputes once the gradient has come, never before";
     }
-    if (row->run.recompute != RP_RECOMPUTE_NONE && !row->run.layer_grain && !rule->stage_grain) {
+    if (row->run.recompute != RP_RECOMPUTE_NONE && !row->run.decided.layer_grain &&
+        !rule->stage_grain) {
         return "it recomputes layer by layer";
     }
     return NULL;
@@ -410,8 +412,8 @@ static const char *size_refusal(const rpadvise_rule *rule, const rpsim_row *row)
     static const char *const no_dtype[] = {RP_DTYPE_LIST(DTYPE_REFUSAL)};
 #undef DTYPE_REFUSAL
     const rpadvise_layout l = rpadvise_layout_of(row);
-    if (!rule->dtypes[row->run.dtype]) {
-        return no_dtype[row->run.dtype];
+    if (!rule->dtypes[row->run.decided.dtype]) {
+        return no_dtype[row->run.decided.dtype];
     }
     if (rule->one_call && l.calls > 1) {
         return "it has one call of forward and backward in a step";
@@ -422,7 +424,7 @@ static const char *size_refusal(const rpadvise_rule *rule, const rpsim_row *row)
     if (rule->one_server && row->platform->nodes > 1) {
         return "it runs inside one server";
     }
-    if (rp_layout_gpus(&row->run.layout) > 1) {
+    if (rp_layout_gpus(&row->run.decided.layout) > 1) {
         return "copies of a pipeline and GPUs that share a layer are not exported";
     }
     if (rule->gpus != 0 && l.gpus > rule->gpus) {

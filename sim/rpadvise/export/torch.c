@@ -16,7 +16,7 @@ static rp_status print_of_call(const rpadvise_job *job, print_orders *print, FIL
     rp_schedule_config config = rp_resolved_view(&job->row->run);
     rp_program *program = NULL;
     rp_torch_csv csv;
-    config.microbatches = job->row->run.microbatches;
+    config.microbatches = job->row->run.decided.microbatches;
     config.iterations = 1;
     RP_TRY(rp_schedule_build(job->row->run.schedule, &config, &program, NULL));
     rp_status status = rp_torch_csv_of_program(program, false, job->arena, &csv);
@@ -59,7 +59,7 @@ static void write_pipelining_notes(const rpadvise_job *job, FILE *stream)
         rpadvise_note(stream,
                       "- Recompute has no action: modules of a stage have to checkpoint %s "
                       "(`torch.utils.checkpoint`).\n",
-                      row->run.layer_grain ? "each layer" : "the whole stage");
+                      row->run.decided.layer_grain ? "each layer" : "the whole stage");
     }
     if (row->run.schedule->splits_backward && row->run.recompute != RP_RECOMPUTE_NONE) {
         rpadvise_note(
@@ -68,8 +68,8 @@ static void write_pipelining_notes(const rpadvise_job *job, FILE *stream)
             "does is not known here.\n");
     }
     rpadvise_note(stream, "- Parameters and activations are `torch.%s`%s.\n",
-                  rpadvise_torch_dtype(row->run.dtype),
-                  row->run.dtype == RP_DTYPE_F16
+                  rpadvise_torch_dtype(row->run.decided.dtype),
+                  row->run.decided.dtype == RP_DTYPE_F16
                       ? ": the loss has to be scaled (`torch.amp.GradScaler`)"
                       : "");
     rpadvise_note_sizes(job, stream);
@@ -92,7 +92,8 @@ static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
     const rp_sharding *sharding = &row->run.schedule->traits.sharding;
     const rpadvise_layout *l = &job->layout;
     const rp_partition *p = row->run.partition;
-    rp_dtype reduce = w->reductions.dtype_given ? w->reductions.dtype : w->dtype;
+    rp_dtype reduce =
+        w->decided.reductions.dtype_given ? w->decided.reductions.dtype : w->decided.dtype;
     fprintf(
         stream,
         "# Open: %s.\n"
@@ -107,7 +108,7 @@ static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
         "BLOCKS_PER_UNIT = [",
         rpadvise_export_torch_fsdp.open, row->run.model->name,
         sharding->host_weights ? "CPUOffloadPolicy" : "OffloadPolicy", l->gpus, l->microbatches,
-        l->size, w->seq_len);
+        l->size, w->decided.seq_len);
     rpadvise_write_counts(p->forward_layers, p->forward_count, stream);
     fprintf(stream,
             "]\n"
@@ -122,12 +123,13 @@ static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
             "ROOT = {**FULLY_SHARD, \"reshard_after_forward\": %s}\n"
             "# False: model.set_requires_gradient_sync(False) until the last microbatch of a step\n"
             "SYNC_EACH_MICROBATCH = %s\n",
-            sharding->backward_gathers != 0 ? "True" : "False", rpadvise_torch_dtype(w->dtype),
-            rpadvise_torch_dtype(reduce),
+            sharding->backward_gathers != 0 ? "True" : "False",
+            rpadvise_torch_dtype(w->decided.dtype), rpadvise_torch_dtype(reduce),
             sharding->host_weights ? "CPUOffloadPolicy" : "OffloadPolicy",
             sharding->keeps_root ? "False" : "True",
-            w->reductions.each_given && w->reductions.each_microbatch ? "True" : "False");
-    if (w->dtype == RP_DTYPE_F16) {
+            w->decided.reductions.each_given && w->decided.reductions.each_microbatch ? "True"
+                                                                                      : "False");
+    if (w->decided.dtype == RP_DTYPE_F16) {
         fputs("# fp16: gradients below 6e-8 are lost without torch.amp.GradScaler(**GRAD_SCALER)\n"
               "GRAD_SCALER = {\"device\": \"cuda\", \"enabled\": True}\n",
               stream);

@@ -118,7 +118,8 @@ static void write_fixed(const rpsim_study *study, const rpsim_row *like, FILE *s
                 "optimizer %s, %g sequences of %u tokens per microbatch, %u x %u "
                 "microbatches per step",
                 o->run.asynchronous ? "async" : "sync", rpsim_row_microbatch_size(like),
-                like->run.seq_len, like->run.calls, like->run.microbatches);
+                like->run.decided.seq_len, like->run.decided.accumulate,
+                like->run.decided.microbatches);
     }
     fprintf(stream, ", grain %s, partition %s\n",
             !o->run.grain_given  ? "as usual"

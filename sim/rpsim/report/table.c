@@ -245,30 +245,30 @@ static void write_question(const group *g, FILE *stream)
             rpsim_row_gpus(row) == 1 ? "" : "s");
     if (row->run.stage) {
         fprintf(stream, "%u microbatches of %u x %u tokens, stage fidelity, hop %g ms\n",
-                w->microbatches, row->run.costs->microbatch_size, w->seq_len,
+                w->decided.microbatches, row->run.costs->microbatch_size, w->decided.seq_len,
                 rp_ps_to_ms(row->run.costs->hop_ps));
     } else if (o->run.config_paper) {
-        fprintf(stream, "each as published, %s accumulated in %s\n", rp_dtype_text(w->dtype),
-                added);
+        fprintf(stream, "each as published, %s accumulated in %s\n",
+                rp_dtype_text(w->decided.dtype), added);
     } else {
         char seq_len[32] = "the longest that fit";
         char calls[24] = "";
         if (!o->run.max_seqlen) {
-            (void)snprintf(seq_len, sizeof seq_len, "%u tokens", w->seq_len);
+            (void)snprintf(seq_len, sizeof seq_len, "%u tokens", w->decided.seq_len);
         }
-        if (w->calls > 1) {
-            (void)snprintf(calls, sizeof calls, "%u x ", w->calls);
+        if (w->decided.accumulate > 1) {
+            (void)snprintf(calls, sizeof calls, "%u x ", w->decided.accumulate);
         }
         fprintf(stream, "%u x %s a step, %s%u microbatches, %s accumulated in %s\n",
-                rpsim_row_global_batch(row), seq_len, calls, w->microbatches,
-                rp_dtype_text(w->dtype), added);
+                rpsim_row_global_batch(row), seq_len, calls, w->decided.microbatches,
+                rp_dtype_text(w->decided.dtype), added);
     }
-    if (rp_layout_gpus(&w->layout) > 1) {
+    if (rp_layout_gpus(&w->decided.layout) > 1) {
         fprintf(stream,
                 "%u copies x %u GPUs per layer x %u in the pipeline; %u GPUs are simulated, each "
                 "once for %u that do the same\n",
-                rp_layout_data(&w->layout), rp_layout_tensor(&w->layout), row->run.gpus,
-                row->run.gpus, rp_layout_gpus(&w->layout));
+                rp_layout_data(&w->decided.layout), rp_layout_tensor(&w->decided.layout),
+                row->run.gpus, row->run.gpus, rp_layout_gpus(&w->decided.layout));
     }
     if (rp_changes_any(&o->changes, &rp_costs_schema)) {
         fprintf(stream, "times of %s\n", row->run.costs->name);

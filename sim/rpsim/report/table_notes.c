@@ -11,11 +11,11 @@ static void write_tuned_note(const rpsim_row *row, FILE *stream)
         return;
     }
     fprintf(stream, "  %s tuned: %s", row->schedule_name, row->partition_text);
-    if (row->run.schedule->rounds && row->run.round < rp_resolved_microbatches(&row->run)) {
-        fprintf(stream, " in rounds of %" PRIu32 "%s", row->run.round,
-                row->run.schedule->traits.overlapping_rounds    ? ""
-                : row->run.round_start == RP_ROUND_START_ROTATE ? ", rotating"
-                                                                : ", free first");
+    if (row->run.schedule->rounds && row->run.decided.round < rp_resolved_microbatches(&row->run)) {
+        fprintf(stream, " in rounds of %" PRIu32 "%s", row->run.decided.round,
+                row->run.schedule->traits.overlapping_rounds            ? ""
+                : row->run.decided.round_start == RP_ROUND_START_ROTATE ? ", rotating"
+                                                                        : ", free first");
     }
     fprintf(stream, "; %s of %" PRIu64 " simulations\n",
             row->tune_exact ? "optimal, the best" : "the best", row->tune_evaluations);
@@ -25,12 +25,12 @@ static void write_tuned_note(const rpsim_row *row, FILE *stream)
  * iterations are all equal, and need no note. */
 static void write_period_note(const rpsim_row *row, FILE *stream)
 {
-    uint32_t iterations = row->run.iterations;
-    bool alike = !row->run.asynchronous && row->run.stage;
+    uint32_t iterations = row->run.decided.iterations;
+    bool alike = !row->run.decided.asynchronous && row->run.stage;
     if (alike || iterations >= RP_STEADY_ITERATIONS) {
         return;
     }
-    if (row->run.asynchronous && iterations == 1) {
+    if (row->run.decided.asynchronous && iterations == 1) {
         fprintf(stream,
                 "  %s: one asynchronous iteration has no period; --iterations 2 gives an "
                 "estimate, %u a steady state\n",

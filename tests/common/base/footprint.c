@@ -77,7 +77,7 @@ ParameterizedTest(shape *s, footprint, bounds_hold)
     cr_assert(eq(int, run(s->line, &study), RP_OK), "%s", s->line);
     const rpsim_row *row = &study.rows[0];
     const rp_schedule_config view = rp_resolved_view(&row->run);
-    double estimate = rp_schedule_footprint(&view, !row->run.stage, row->run.layer_grain);
+    double estimate = rp_schedule_footprint(&view, !row->run.stage, row->run.decided.layer_grain);
     double ratio = estimate / (double)rp_mem_peak_bytes();
     cr_expect(ratio > 0.5 && ratio < 2, "%s: %.2f", s->line, ratio);
     rpsim_study_fini(&study);

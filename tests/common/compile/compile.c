@@ -41,13 +41,13 @@ static rp_program *compile(const char *schedule, rp_dtype dtype)
     rp_program *program = NULL;
     const rp_resolved config = {.schedule = rp_schedule_find(schedule),
                                 .model = &model,
-                                .seq_len = 128,
-                                .dtype = dtype,
+                                .decided.seq_len = 128,
+                                .decided.dtype = dtype,
                                 .gpus = 4,
-                                .calls = 1,
-                                .microbatches = 8,
-                                .microbatch_size = 1,
-                                .iterations = 1,
+                                .decided.accumulate = 1,
+                                .decided.microbatches = 8,
+                                .decided.microbatch_size = 1,
+                                .decided.iterations = 1,
                                 .recompute = RP_RECOMPUTE_WAIT,
                                 .costs = &costs};
     cr_assert(eq(int, rp_compile(&config, &program, NULL), RP_OK), "%s", schedule);

@@ -99,14 +99,13 @@ Test(decided, a_program_says_its_run)
         again.schedule = schedule;
         again.model = &model;
         again.costs = &costs;
-        again.seq_len = 128;
+        again.decided.seq_len = 128;
         again.partition = &partition;
         rp_program *same = compile(&again);
         cr_expect(eq(u64, rp_program_hash(same), rp_program_hash(program)), "%s", names[i]);
 
-        rp_run told = RP_RUN_INIT;
-        told.dtype = RP_DTYPE_F32;
-        rp_run_of_program(&again, &told);
+        const rp_run open = {.hardware = true, .dtype = RP_DTYPE_F32};
+        const rp_run told = rp_run_of_program(program, 2, &open);
         cr_expect(eq(u32, told.gpus, run.gpus), "%s", names[i]);
         cr_expect(eq(u32, told.accumulate, run.accumulate), "%s", names[i]);
         cr_expect(eq(u32, told.microbatches, run.microbatches), "%s", names[i]);

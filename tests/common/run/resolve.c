@@ -56,9 +56,10 @@ Test(resolve, microbatches_are_2_n)
             run.hardware = hardware != 0;
             const rp_resolved r = resolved(&run, "1f1b");
             cr_expect(eq(u32, r.gpus, cases[i].stages_gpus), "%zu", i);
-            cr_expect(eq(u32, r.microbatches, 2 * cases[i].stages_gpus), "%zu", i);
-            cr_expect(eq(u32, r.calls, 1), "%zu", i);
-            cr_expect(eq(u32, r.global_batch, r.microbatches * costs.microbatch_size), "%zu", i);
+            cr_expect(eq(u32, r.decided.microbatches, 2 * cases[i].stages_gpus), "%zu", i);
+            cr_expect(eq(u32, r.decided.accumulate, 1), "%zu", i);
+            cr_expect(eq(u32, r.global_batch, r.decided.microbatches * costs.microbatch_size),
+                      "%zu", i);
         }
     }
 }
@@ -66,24 +67,24 @@ Test(resolve, microbatches_are_2_n)
 Test(resolve, sizes_that_are_left_out_are_the_tables)
 {
     rp_run run = RP_RUN_INIT;
-    cr_expect(eq(u32, resolved(&run, "1f1b").seq_len, costs.seq_len));
-    cr_expect(eq(u32, resolved(&run, "1f1b").iterations, RP_STEADY_ITERATIONS));
+    cr_expect(eq(u32, resolved(&run, "1f1b").decided.seq_len, costs.seq_len));
+    cr_expect(eq(u32, resolved(&run, "1f1b").decided.iterations, RP_STEADY_ITERATIONS));
     inputs.usual_iterations = 3;
-    cr_expect(eq(u32, resolved(&run, "1f1b").iterations, 3));
-    cr_expect(not(resolved(&run, "1f1b").layer_grain));
-    cr_expect(resolved(&run, "fsdp").layer_grain);
+    cr_expect(eq(u32, resolved(&run, "1f1b").decided.iterations, 3));
+    cr_expect(not(resolved(&run, "1f1b").decided.layer_grain));
+    cr_expect(resolved(&run, "fsdp").decided.layer_grain);
     run.grain_given = true; /* by stage */
-    cr_expect(not(resolved(&run, "fsdp").layer_grain));
+    cr_expect(not(resolved(&run, "fsdp").decided.layer_grain));
     run.hardware = false;
-    cr_expect(eq(u32, resolved(&run, "roundpipe").iterations, 1));
-    cr_expect(eq(u32, resolved(&run, "roundpipe").round, 8));
+    cr_expect(eq(u32, resolved(&run, "roundpipe").decided.iterations, 1));
+    cr_expect(eq(u32, resolved(&run, "roundpipe").decided.round, 8));
     run.asynchronous = true;
-    cr_expect(eq(u32, resolved(&run, "roundpipe").iterations, RP_STEADY_ITERATIONS));
+    cr_expect(eq(u32, resolved(&run, "roundpipe").decided.iterations, RP_STEADY_ITERATIONS));
     run.seq_len = 512;
     run.microbatch_size = 3;
     run.microbatches = 5;
     const rp_resolved r = resolved(&run, "roundpipe");
-    cr_expect(r.stage && r.seq_len == 512 && r.global_batch == 15);
+    cr_expect(r.stage && r.decided.seq_len == 512 && r.global_batch == 15);
 }
 
 Test(resolve, batches_are_shared_by_copies)
@@ -105,21 +106,21 @@ Test(resolve, batch_splits)
     } cases[] = {{512, 4, 10}, {40, 4, 10}, {41, 4, 10}, {7, 1, 7}, {100, 3, 7}, {4096, 1, 3}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const rp_resolved r = {.global_batch = cases[i].batch,
-                               .calls = cases[i].calls,
-                               .microbatches = cases[i].microbatches};
+                               .decided.accumulate = cases[i].calls,
+                               .decided.microbatches = cases[i].microbatches};
         uint32_t *sequences = NULL;
-        uint32_t units = r.calls * r.microbatches;
+        uint32_t units = r.decided.accumulate * r.decided.microbatches;
         uint32_t total = 0;
         cr_assert(eq(int, rp_resolved_split(&r, rp_test_arena, &sequences, NULL), RP_OK));
-        for (uint32_t call = 0; call < r.calls; call++) {
+        for (uint32_t call = 0; call < r.decided.accumulate; call++) {
             uint32_t of_call = 0;
-            for (uint32_t m = 0; m < r.microbatches; m++) {
-                uint32_t size = sequences[call * r.microbatches + m];
+            for (uint32_t m = 0; m < r.decided.microbatches; m++) {
+                uint32_t size = sequences[call * r.decided.microbatches + m];
                 cr_expect(size == r.global_batch / units || size == r.global_batch / units + 1);
                 of_call += size;
             }
-            cr_expect(of_call == r.global_batch / r.calls ||
-                      of_call == r.global_batch / r.calls + 1);
+            cr_expect(of_call == r.global_batch / r.decided.accumulate ||
+                      of_call == r.global_batch / r.decided.accumulate + 1);
             total += of_call;
         }
         cr_expect(eq(u32, total, r.global_batch), "%zu", i);
@@ -152,16 +153,16 @@ static void expect_rows(const char *file, bool longest)
         inputs.recorded_name = cell_of(&csv, row, "model");
         const rp_resolved r = resolved(&run, cell_of(&csv, row, "schedule"));
         cr_expect(eq(u32, r.global_batch, number_of(&csv, row, "global_batch")), "%u", row);
-        cr_expect(eq(u32, r.microbatches, number_of(&csv, row, "microbatches")), "%u", row);
-        cr_expect(eq(u32, r.calls, number_of(&csv, row, "calls")), "%u", row);
-        cr_expect(eq(int, r.asynchronous, run.asynchronous), "%u", row);
+        cr_expect(eq(u32, r.decided.microbatches, number_of(&csv, row, "microbatches")), "%u", row);
+        cr_expect(eq(u32, r.decided.accumulate, number_of(&csv, row, "calls")), "%u", row);
+        cr_expect(eq(int, r.decided.asynchronous, run.asynchronous), "%u", row);
         const char *sets = cell_of(&csv, row, "sets");
         const char *gpus = strchr(sets, '@');
         cr_expect(eq(int, r.sets_constant, sets[0] != '\0'), "%u", row);
         cr_expect(eq(u32, r.sets_gpus, gpus != NULL ? (uint32_t)atoi(gpus + 1) : 0), "%u", row);
         if (longest) {
             bool layer = strcmp(cell_of(&csv, row, "grain"), "layer") == 0;
-            cr_expect(eq(int, r.layer_grain, layer), "%u", row);
+            cr_expect(eq(int, r.decided.layer_grain, layer), "%u", row);
             cr_expect(eq(u32, r.sequence_slices, number_of(&csv, row, "sequence_slices")));
         }
     }
@@ -178,12 +179,13 @@ Test(resolve, published_runs_may_be_changed)
     rp_run run = RP_RUN_INIT;
     run.config_paper = true;
     const rp_resolved published = resolved(&run, "roundpipe");
-    cr_expect(published.asynchronous);
+    cr_expect(published.decided.asynchronous);
     run.microbatches = 2;
     run.accumulate = 3;
     run.global_batch = 60;
     const rp_resolved r = resolved(&run, "roundpipe");
-    cr_expect(r.asynchronous && r.microbatches == 2 && r.calls == 3 && r.global_batch == 60);
+    cr_expect(r.decided.asynchronous && r.decided.microbatches == 2 && r.decided.accumulate == 3 &&
+              r.global_batch == 60);
 }
 
 /* At hardware fidelity a round's length determines its start; at stage fidelity the start is given.
@@ -194,12 +196,12 @@ Test(resolve, view_is_what_the_schedule_sees)
     rp_resolved r = {.model = &model,
                      .costs = &costs,
                      .gpus = 8,
-                     .calls = 3,
-                     .microbatches = 10,
+                     .decided.accumulate = 3,
+                     .decided.microbatches = 10,
                      .last_microbatches = 4,
-                     .iterations = 2,
-                     .round = RP_ROUND_ALL,
-                     .asynchronous = true,
+                     .decided.iterations = 2,
+                     .decided.round = RP_ROUND_ALL,
+                     .decided.asynchronous = true,
                      .recompute = RP_RECOMPUTE_EARLY,
                      .partition = &partition,
                      .boundary_bytes = 77};
@@ -213,12 +215,12 @@ Test(resolve, view_is_what_the_schedule_sees)
     cr_expect(eq(u32, view.layers, model.layers));
     cr_expect(view.asynchronous && view.recompute == RP_RECOMPUTE_EARLY);
     cr_expect(view.partition == &partition && view.costs == &costs && view.boundary_bytes == 77);
-    r.round = 5;
+    r.decided.round = 5;
     view = rp_resolved_view(&r);
     cr_expect(view.round == 5 && view.round_start == RP_ROUND_START_FREE_FIRST);
     r.stage = true;
-    r.round = RP_ROUND_ALL;
-    r.round_start = RP_ROUND_START_FREE_FIRST;
+    r.decided.round = RP_ROUND_ALL;
+    r.decided.round_start = RP_ROUND_START_FREE_FIRST;
     r.layers = 3;
     view = rp_resolved_view(&r);
     cr_expect(eq(u32, view.round, RP_ROUND_ALL));
@@ -263,7 +265,7 @@ Test(resolve, refusals_are_reasons)
     expect_refusal(&paper, "roundpipe", "config", "lists no run of roundpipe with");
     uint32_t *sequences = NULL;
     rp_reason reason = {0};
-    const rp_resolved few = {.global_batch = 5, .calls = 2, .microbatches = 3};
+    const rp_resolved few = {.global_batch = 5, .decided.accumulate = 2, .decided.microbatches = 3};
     cr_expect(eq(int, rp_resolved_split(&few, rp_test_arena, &sequences, &reason), RP_USAGE));
     cr_expect(eq(str, reason.subject, "global_batch"));
     cr_expect(eq(str, rp_test_messages, ""));

@@ -202,27 +202,29 @@ Test(run, what_decisions_say_together)
 /* All of a resolved run except inputs; 1 and 0 are the same layout. */
 static const char *text_of(const rp_resolved *r)
 {
-    const rp_layout *l = &r->layout;
+    const rp_layout *l = &r->decided.layout;
     const char *text = NULL;
     uint64_t piece_bytes = r->piece_bytes != 0 ? r->piece_bytes : UINT64_C(256) << 20;
-    cr_assert(
-        eq(int,
-           rp_arena_print(
-               rp_test_arena, &text,
-               "stage %d, layers %u, gpus %u, layout %u %u %u %u %u zero %u bucket %llu "
-               "axes %d collectives %d, seq_len %u %u, dtype %d, batch %u = %u x %u (%u) x %u, "
-               "iterations %u, round %u %d, async %d, recompute %d %d, peers %u, pieces %llu, "
-               "planned %d, reductions %d %d %d %d, boundary %llu, sets %d %u",
-               r->stage, r->layers, r->gpus, rp_layout_tensor(l), rp_layout_data(l),
-               rp_layout_sequence(l), rp_layout_expert(l), rp_layout_expert_tensor(l),
-               rp_layout_zero(l), (unsigned long long)l->reduction_bucket, (int)l->axes,
-               (int)l->collectives, r->seq_len, r->sequence_slices, (int)r->dtype, r->global_batch,
-               r->calls, r->microbatches, r->last_microbatches, r->microbatch_size, r->iterations,
-               r->round, (int)r->round_start, r->asynchronous, (int)r->recompute, r->layer_grain,
-               r->peer_gpus, (unsigned long long)piece_bytes, r->planned, r->reductions.each_given,
-               r->reductions.each_microbatch, r->reductions.dtype_given, (int)r->reductions.dtype,
-               (unsigned long long)r->boundary_bytes, r->sets_constant, r->sets_gpus),
-           RP_OK));
+    cr_assert(eq(
+        int,
+        rp_arena_print(
+            rp_test_arena, &text,
+            "stage %d, layers %u, gpus %u, layout %u %u %u %u %u zero %u bucket %llu "
+            "axes %d collectives %d, seq_len %u %u, dtype %d, batch %u = %u x %u (%u) x %u, "
+            "iterations %u, round %u %d, async %d, recompute %d %d, peers %u, pieces %llu, "
+            "planned %d, reductions %d %d %d %d, boundary %llu, sets %d %u",
+            r->stage, r->layers, r->gpus, rp_layout_tensor(l), rp_layout_data(l),
+            rp_layout_sequence(l), rp_layout_expert(l), rp_layout_expert_tensor(l),
+            rp_layout_zero(l), (unsigned long long)l->reduction_bucket, (int)l->axes,
+            (int)l->collectives, r->decided.seq_len, r->sequence_slices, (int)r->decided.dtype,
+            r->global_batch, r->decided.accumulate, r->decided.microbatches, r->last_microbatches,
+            r->decided.microbatch_size, r->decided.iterations, r->decided.round,
+            (int)r->decided.round_start, r->decided.asynchronous, (int)r->recompute,
+            r->decided.layer_grain, r->peer_gpus, (unsigned long long)piece_bytes, r->planned,
+            r->decided.reductions.each_given, r->decided.reductions.each_microbatch,
+            r->decided.reductions.dtype_given, (int)r->decided.reductions.dtype,
+            (unsigned long long)r->boundary_bytes, r->sets_constant, r->sets_gpus),
+        RP_OK));
     return text;
 }
 

@@ -326,7 +326,7 @@ Test(overlap, calls_overlap_on_hardware)
         RP_OK));
     for (size_t i = 0; i < 2; i++) {
         rp_resolved run = rp_test_hand_run(names[i], &model, &costs, &partition, 8, 4);
-        run.calls = 4;
+        run.decided.accumulate = 4;
         run.global_batch = 64;
         run.recompute = RP_RECOMPUTE_EARLY;
         rpsim_result result;

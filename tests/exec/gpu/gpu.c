@@ -69,9 +69,9 @@ Test(exec_gpu, late_streams_change_nothing)
                                .delay_us = i % 4 == 0 ? 300 : 0,
                                .devices = {.is_virtual = i % 3 == 0,
                                            .transport = i % 5 == 0 ? RPEXEC_TRANSPORT_STAGED : 0}};
-        work.asynchronous = i % 8 == 0;
-        work.layer_grain = i == 8 || i == 3;
-        work.calls = i % 8 == 0 || i % 8 == 3 ? 2 : 1;
+        work.decided.asynchronous = i % 8 == 0;
+        work.decided.layer_grain = i == 8 || i == 3;
+        work.decided.accumulate = i % 8 == 0 || i % 8 == 3 ? 2 : 1;
         work.peer_gpus = i % 8 == 1 || i % 8 == 7 ? UINT32_MAX : 0;
         rp_test_gpu_compare(arena, &config, &work, &machine, twist);
     }
@@ -183,7 +183,7 @@ Test(exec_gpu, memory_is_pinned_in_pieces)
         rp_status status = rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &run);
         rp_log_capture_end();
         cr_assert(eq(int, status, RP_OK), "%s", messages);
-        cr_expect(rp_test_same(&run, &plain, work.iterations), "other bits");
+        cr_expect(rp_test_same(&run, &plain, work.decided.iterations), "other bits");
         all = i == 0 ? pinning : all;
         cr_expect(eq(u64, pinning.pinned_bytes, i == 0 ? all.pinned_bytes : i * 2 * piece));
         /* Arrays lie elsewhere in each run, and so may take a page more or less. */

@@ -65,8 +65,8 @@ static launches compare(const rp_model *config, const rp_resolved *work,
     cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, &of_host, &plain), RP_OK));
     cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, work, &twist, &run), RP_OK),
               "%s on %u GPUs", work->schedule->name, work->gpus);
-    cr_expect(rp_test_same(&run, &plain, work->iterations), "%s, %u GPUs, %s: other bits",
-              work->schedule->name, work->gpus, work->asynchronous ? "async" : "sync");
+    cr_expect(rp_test_same(&run, &plain, work->decided.iterations), "%s, %u GPUs, %s: other bits",
+              work->schedule->name, work->gpus, work->decided.asynchronous ? "async" : "sync");
     return since(before);
 }
 
@@ -180,9 +180,9 @@ Test(exec_gpu_graphs, late_streams_change_nothing)
             .devices = {.is_virtual = i % 3 == 0,
                         .transport = i % 5 == 0 ? RPEXEC_TRANSPORT_STAGED : RPEXEC_TRANSPORT_AUTO,
                         .stage_bytes = 1000}};
-        work.asynchronous = i % 8 == 0;
-        work.layer_grain = i == 8 || i == 3;
-        work.calls = i % 8 == 0 || i % 8 == 3 ? 2 : 1;
+        work.decided.asynchronous = i % 8 == 0;
+        work.decided.layer_grain = i == 8 || i == 3;
+        work.decided.accumulate = i % 8 == 0 || i % 8 == 3 ? 2 : 1;
         work.peer_gpus = i % 8 == 1 || i % 8 == 7 ? UINT32_MAX : 0;
         launches l = compare(&config, &work, rp_fake_cuda_driver(&machine), twist);
         cr_expect(gt(u32, l.graphs, l.captures), "%s", work.schedule->name);
@@ -254,7 +254,7 @@ Test(exec_gpu_graphs, graphs_go_with_their_lanes)
     for (uint32_t i = 0; i < 3; i++) {
         cr_assert(eq(int, rp_test_execute(arena, &config, SEQ_LEN, &work, &twist, &runs[i]), RP_OK),
                   "program %u", i);
-        cr_expect(rp_test_same(&runs[i], &runs[0], work.iterations), "program %u", i);
+        cr_expect(rp_test_same(&runs[i], &runs[0], work.decided.iterations), "program %u", i);
         cr_expect(
             eq(u32, emulator_counted(EMULATED_CAPTURES), (i + 1) * emulator_counted(EMULATED_KEPT)),
             "program %u", i);
@@ -288,8 +288,9 @@ static void plan_next(series *s, const rp_resolved *work)
 {
     rp_costs costs;
     rp_program_destroy(s->program);
-    cr_assert(
-        eq(int, rpexec_work_costs(&s->run.model, work->microbatch_size, arena, &costs), RP_OK));
+    cr_assert(eq(int,
+                 rpexec_work_costs(&s->run.model, work->decided.microbatch_size, arena, &costs),
+                 RP_OK));
     cr_assert(eq(int, rpexec_work_program(work, &s->run.model, &costs, &s->program, NULL), RP_OK));
     cr_assert(eq(int,
                  rpexec_plan_create(s->program, &s->run.model, &(rpexec_plan_limits){0}, arena,

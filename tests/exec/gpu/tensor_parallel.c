@@ -42,7 +42,7 @@ static rp_resolved work_of(uint32_t number)
 {
     uint32_t gpus = number % 4 == 3 ? 4 : 2;
     rp_resolved work = rp_test_work("megatron-tp", gpus, 2 * gpus, 2 + number % 2 * 2);
-    work.layer_grain = number % 3 == 1;
+    work.decided.layer_grain = number % 3 == 1;
     work.recompute = number % 3 == 2 ? RP_RECOMPUTE_NONE : RP_RECOMPUTE_WAIT;
     return work;
 }
@@ -101,7 +101,7 @@ Test(exec_gpu_slices, layouts_give_the_bits_of_the_host)
     for (uint32_t i = 0; i < 6; i++) {
         rp_model config = decoder_of(3 * i);
         rp_resolved work = rp_test_work(names[i % 3], 2, 4, 2);
-        work.layout = (rp_layout){.tensor_parallel = 1 + i % 2, .data_parallel = 2};
+        work.decided.layout = (rp_layout){.tensor_parallel = 1 + i % 2, .data_parallel = 2};
         work.peer_gpus = UINT32_MAX;
         const emulated_machine machine = {.devices = 8,
                                           .peers = i % 2 == 1,

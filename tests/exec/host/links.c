@@ -250,7 +250,7 @@ Test(exec_links, training_takes_as_long_as_its_bytes)
     double begin_s = seconds();
     cr_assert(eq(int, rp_test_execute(arena, &config, 16, &work, &twist, &slow), RP_OK));
     double took_s = seconds() - begin_s;
-    cr_expect(rp_test_same(&fast, &slow, work.iterations));
+    cr_expect(rp_test_same(&fast, &slow, work.decided.iterations));
     cr_expect(ge(dbl, took_s, (double)slow.uploaded_bytes / m.switch_Bps));
     cr_expect(ge(dbl, took_s, (double)slow.downloaded_bytes / m.switch_Bps));
 }

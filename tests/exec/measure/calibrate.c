@@ -363,11 +363,11 @@ Test(exec_calibrate, starts_of_a_simulated_run)
         .attention_fwd_flops = 1e30, .attention_bwd_flops = 1e30, .memory_bytes_per_s = 1e30};
     const rp_resolved work = {.schedule = rp_schedule_find("1f1b"),
                               .gpus = 2,
-                              .calls = 1,
-                              .microbatches = 6,
-                              .microbatch_size = 1,
-                              .iterations = 3,
-                              .round = RP_ROUND_ALL,
+                              .decided.accumulate = 1,
+                              .decided.microbatches = 6,
+                              .decided.microbatch_size = 1,
+                              .decided.iterations = 3,
+                              .decided.round = RP_ROUND_ALL,
                               .recompute = RP_RECOMPUTE_NONE};
     rp_costs flops, table;
     rp_program *program = NULL;

@@ -88,9 +88,9 @@ static void check_schedule(const char *name, bool layer_grain, bool late)
     rp_program *program = NULL;
     rp_timeline *timeline = NULL;
     rp_resolved work = rp_test_work(name, 2, 4, 3);
-    work.microbatch_size = 2;
+    work.decided.microbatch_size = 2;
     work.recompute = RP_RECOMPUTE_WAIT;
-    work.layer_grain = layer_grain;
+    work.decided.layer_grain = layer_grain;
     work.piece_bytes = UINT64_C(1) << 30;
     cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 2, arena, &flops), RP_OK));
@@ -191,13 +191,13 @@ static void check_flop(const flop_case *c)
     double flop = 0;
     rp_resolved work = {.schedule = rp_schedule_find(c->schedule),
                         .gpus = c->gpus,
-                        .calls = 1,
-                        .microbatches = MICROBATCHES,
-                        .microbatch_size = SIZE,
-                        .iterations = STEPS,
-                        .round = RP_ROUND_ALL,
+                        .decided.accumulate = 1,
+                        .decided.microbatches = MICROBATCHES,
+                        .decided.microbatch_size = SIZE,
+                        .decided.iterations = STEPS,
+                        .decided.round = RP_ROUND_ALL,
                         .recompute = c->recompute,
-                        .layer_grain = c->layer_grain,
+                        .decided.layer_grain = c->layer_grain,
                         .piece_bytes = RP_PIECE_BYTES};
     if (c->partition != NULL) {
         cr_assert(

@@ -212,7 +212,7 @@ static bool check_schedule(const rp_schedule_type *schedule, bool asynchronous,
     rp_program *program = NULL;
     rp_timeline *timeline = NULL;
     rpsim_compute_costs costs;
-    work.asynchronous = asynchronous;
+    work.decided.asynchronous = asynchronous;
     if (rpexec_work_obstacle(&schedule->traits, asynchronous) != NULL) {
         return false;
     }

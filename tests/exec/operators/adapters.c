@@ -33,7 +33,7 @@ static void compare(const rp_model *config, const rp_resolved *work, rp_dtype dt
     rp_test_run plain;
     const rp_test_twist twist = {.dtype = dtype};
     rp_resolved same = *work;
-    same.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
+    same.decided.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, &twist, &run), RP_OK));
     cr_assert(
         eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, &same, &twist, &plain), RP_OK));
@@ -53,8 +53,8 @@ Test(exec_adapters, mixtures_train_alike_everywhere)
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
             rp_model config = gpus == 2 ? mixture(3, 3, 0) : mixture(5, 2, 0);
             rp_resolved work = rp_test_work(schedules[i], gpus, 2 * gpus, 3);
-            work.asynchronous = gpus == 3;
-            work.calls = i == 0 || i == 3 ? gpus : 1;
+            work.decided.asynchronous = gpus == 3;
+            work.decided.accumulate = i == 0 || i == 3 ? gpus : 1;
             compare(&config, &work, RP_DTYPE_F32);
         }
     }
@@ -66,9 +66,9 @@ Test(exec_adapters, adapters_train_alike_everywhere)
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
             rp_model config = gpus == 2 ? mixture(1, 1, 4) : mixture(5, 2, 3);
             rp_resolved work = rp_test_work(schedules[i], gpus, 2 * gpus, 3);
-            work.asynchronous = gpus == 3;
-            work.calls = i == 0 || i == 3 ? gpus : 1;
-            work.layer_grain = gpus == 2 && i == 0;
+            work.decided.asynchronous = gpus == 3;
+            work.decided.accumulate = i == 0 || i == 3 ? gpus : 1;
+            work.decided.layer_grain = gpus == 2 && i == 0;
             compare(&config, &work, RP_DTYPE_F32);
         }
     }
@@ -82,7 +82,7 @@ Test(exec_adapters, sixteen_bits_train_alike_everywhere)
     for (uint32_t number = 0; number < 8; number++) {
         rp_model config = mixture(5, 2, number / 4 * 3);
         rp_resolved work = rp_test_work(number % 2 == 0 ? "roundpipe" : "zbv", 2, 4, 3);
-        work.asynchronous = number % 2 == 0;
+        work.decided.asynchronous = number % 2 == 0;
         config.tied_head = false;
         compare(&config, &work, dtypes[number / 2 % 2]);
     }
@@ -287,7 +287,7 @@ Test(exec_adapters, some_linear_layers_train_alike_everywhere)
         rp_model config = mixture(i % 2 == 0 ? 1 : 5, i % 2 == 0 ? 1 : 2, 4);
         rp_resolved work = rp_test_work(schedules[i % 4], 1 + i % 3, 6, 3);
         rp_model_set_lora(&config, 4, sets[i]);
-        work.asynchronous = i % 2 == 1;
+        work.decided.asynchronous = i % 2 == 1;
         compare(&config, &work, i == 3 ? RP_DTYPE_BF16 : RP_DTYPE_F32);
     }
 }

@@ -183,7 +183,7 @@ Test(exec_attention, later_programs_keep_the_choice)
         rp_resolved work = rp_test_work("1f1b", 2, 4, 2);
         rp_test_run got;
         uint32_t plans = emulator_counted(EMULATED_PLANS);
-        work.microbatch_size = sequences;
+        work.decided.microbatch_size = sequences;
         rpexec_driver_type kept = *type;
         kept.attach = attach_held;
         kept.detach = keep_held;

@@ -443,7 +443,8 @@ static bool fuses(const rp_resolved *work, rp_dtype dtype, bool tied)
     cr_expect(same_state(&kept.state, &dropped.state), "%s, %s", work->schedule->name,
               rp_dtype_text(dtype));
     cr_expect(
-        eq(int, memcmp(kept.losses, dropped.losses, work->iterations * sizeof *kept.losses), 0));
+        eq(int, memcmp(kept.losses, dropped.losses, work->decided.iterations * sizeof *kept.losses),
+           0));
     cr_expect(dtype != RP_DTYPE_F16 || (kept.state.skipped > 0 && kept.state.step > 0));
     uint64_t values = kept.state.trained[kept.model.layer_count];
     bool empty = true;
@@ -467,8 +468,8 @@ Test(exec_pool, runs_fuse_where_they_may)
                  {"roundpipe", true, 1, false},    {"roundpipe-overlap", false, 2, false}};
     for (uint32_t i = 0; i < 6 * 3; i++) {
         rp_resolved work = rp_test_work(cases[i / 3].name, 2, 4, 8);
-        work.asynchronous = cases[i / 3].asynchronous;
-        work.calls = cases[i / 3].calls;
+        work.decided.asynchronous = cases[i / 3].asynchronous;
+        work.decided.accumulate = cases[i / 3].calls;
         bool fused = fuses(&work, (rp_dtype)(i % 3), i % 2 == 0);
         cr_expect(eq(int, fused, cases[i / 3].fused), "%s", cases[i / 3].name);
     }

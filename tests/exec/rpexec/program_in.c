@@ -386,7 +386,7 @@ static void check_mutants(const char *schedule, bool layer_grain, uint64_t seed)
     rp_model config = rp_test_decoder(4, false, false);
     rp_resolved work = rp_test_work(schedule, 2, 2, 2);
     work.recompute = RP_RECOMPUTE_WAIT;
-    work.layer_grain = layer_grain;
+    work.decided.layer_grain = layer_grain;
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 1, arena, &costs), RP_OK));

@@ -34,7 +34,7 @@ static void run_both(const rp_model *config, const rp_resolved *work, rp_test_tw
                      rp_test_run *run, rp_test_run *plain)
 {
     rp_resolved single = *work;
-    single.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
+    single.decided.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, run), RP_OK));
     cr_assert(
         eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, &single, twist, plain), RP_OK));
@@ -49,7 +49,8 @@ static void expect_same(const rp_model *config, const rp_resolved *work, rp_test
     run_both(config, work, twist, &run, &plain);
     cr_expect(rp_test_same(&run, &plain, STEPS), "%s on %u GPUs, %s, %s: %.17g and %.17g",
               work->schedule->name, work->gpus, rp_dtype_text(twist->dtype),
-              work->asynchronous ? "async" : "sync", run.norms[STEPS - 1], plain.norms[STEPS - 1]);
+              work->decided.asynchronous ? "async" : "sync", run.norms[STEPS - 1],
+              plain.norms[STEPS - 1]);
 }
 
 Test(exec_clipping, pipelines_clip_as_plain_loops)
@@ -61,7 +62,7 @@ Test(exec_clipping, pipelines_clip_as_plain_loops)
             rp_model config = rp_test_decoder(LAYERS, i % 2 == 0, true);
             rp_test_twist twist = {.adam = &adam, .drops_gradients = false};
             rp_resolved work = rp_test_work(names[i], gpus, 4, STEPS);
-            work.asynchronous = (gpus + i) % 2 == 1;
+            work.decided.asynchronous = (gpus + i) % 2 == 1;
             expect_same(&config, &work, &twist);
         }
     }
@@ -76,7 +77,7 @@ Test(exec_clipping, so_do_other_kinds_of_runs)
         rp_model config = rp_test_decoder(LAYERS, false, false);
         rp_test_twist twist = {.adam = &adam, .dtype = i < 2 ? RP_DTYPE_F16 : RP_DTYPE_F32};
         rp_resolved work = rp_test_work(names[i % 2], 2, 4, STEPS);
-        work.calls = i == 2 ? 2 : 1;
+        work.decided.accumulate = i == 2 ? 2 : 1;
         if (i == 3) {
             rp_model_set_lora_rank(&config, 3);
             twist.adam = NULL; /* the first gradients of adapters are small: compares only norms */

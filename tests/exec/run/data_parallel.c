@@ -55,23 +55,24 @@ Test(exec_sharded, all_of_them_train_as_one_device_does)
         if (mix % 4 == 1) {
             adapt(&config);
         }
-        work.microbatches = work.gpus * (1 + mix % 3);
+        work.decided.microbatches = work.gpus * (1 + mix % 3);
         work.recompute = modes[mix % 3];
         uint32_t layers[] = {1, 3, 0}; /* the last stage has only the head */
         const rp_partition partition = {.forward_count = 3, .forward_layers = layers};
         work.partition = mix % 4 == 3 ? &partition : NULL;
-        for (work.iterations = 1; work.iterations <= 3; work.iterations += 2) {
+        for (work.decided.iterations = 1; work.decided.iterations <= 3;
+             work.decided.iterations += 2) {
             rp_test_run plain;
             rp_test_run run;
             cr_assert(
                 eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &work, &plain), RP_OK));
             run_it(&config, &work, NULL, &run);
-            for (uint32_t i = 0; i < work.iterations; i++) {
+            for (uint32_t i = 0; i < work.decided.iterations; i++) {
                 double error = fabs(run.losses[i] - plain.losses[i]) / fabs(plain.losses[i]);
                 cr_expect(error <= 1e-5, "%s on %u GPUs: loss %u differs by %g",
                           work.schedule->name, work.gpus, i, error);
             }
-            double distance = work.iterations == 1 ? rp_test_distance(&run, &plain) : 0;
+            double distance = work.decided.iterations == 1 ? rp_test_distance(&run, &plain) : 0;
             cr_expect(distance <= 1e-5, "%s on %u GPUs: %g", work.schedule->name, work.gpus,
                       distance);
         }
@@ -94,7 +95,7 @@ Test(exec_sharded, what_adds_up_alike_gives_the_same_bits)
         rp_test_run runs[SYSTEMS];
         for (uint32_t i = 0; i < SYSTEMS; i++) {
             rp_resolved work = rp_test_work(systems[i], gpus, rounds * gpus, 1);
-            work.iterations = 3;
+            work.decided.iterations = 3;
             run_it(&config, &work, NULL, &runs[i]);
         }
         for (uint32_t i = 1; i < SYSTEMS; i++) {
@@ -115,7 +116,7 @@ Test(exec_sharded, fsdp_on_one_gpu_gives_the_bits_of_plain_loops)
         rp_test_run plain;
         rp_test_run run;
         rp_resolved work = rp_test_work(systems[i], 1, 3, 1);
-        work.iterations = 3;
+        work.decided.iterations = 3;
         run_it(&config, &work, NULL, &run);
         cr_assert(eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &work, &plain), RP_OK));
         cr_expect(rp_test_same(&run, &plain, 3), "%s", systems[i]);
@@ -134,7 +135,7 @@ Test(exec_sharded, random_delays_change_nothing)
         rp_test_run delayed;
         rp_resolved work = rp_test_work(systems[seed % SYSTEMS], 2 + seed / SYSTEMS % 3,
                                         2 * (2 + seed / SYSTEMS % 3), 1);
-        work.iterations = 2;
+        work.decided.iterations = 2;
         rp_test_twist twist = {.delay_seed = seed,
                                .delay_us = 300,
                                .delay_classes = seed < 10 ? 0 : 1u << RP_CLASS_COLLECTIVE};
@@ -185,7 +186,7 @@ Test(exec_sharded, bytes_moved_equal_the_closed_forms)
         rp_model config = rp_test_decoder(LAYERS, number / 2 % 3 == 0, true);
         config.head_dim = 16; /* no tensor is padded, since programs do not count padding */
         rp_resolved work = rp_test_work(systems[number % SYSTEMS], gpus, rounds * gpus, 1);
-        work.iterations = STEPS;
+        work.decided.iterations = STEPS;
         rp_test_run run;
         run_it(&config, &work, NULL, &run);
         closed_form form = form_of(number % SYSTEMS, rounds);
@@ -224,7 +225,7 @@ Test(exec_sharded, weights_that_are_soon_needed_stay)
         rp_resolved work = rp_test_work("zero-infinity", GPUS, ROUNDS * GPUS, 1);
         work.schedule = &type;
         work.partition = i != 0 ? &parts : NULL;
-        work.iterations = 2;
+        work.decided.iterations = 2;
         type.traits.sharding.reuse_distance = 0;
         run_it(&config, &work, NULL, &none);
         uint64_t head = none.model.head.floats;

@@ -68,12 +68,12 @@ static void compare(const rp_model *config, rp_resolved work, rp_test_twist twis
     rp_test_run shorter;
     rp_test_run stopped;
     ending e = {.most = most};
-    work.iterations = most;
+    work.decided.iterations = most;
     cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, &work, &twist, &shorter), RP_OK));
-    work.iterations = STEPS;
+    work.decided.iterations = STEPS;
     twist.follower = (rpexec_follower){.context = &e, .begins = begins, .ended = ended};
     cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, &work, &twist, &stopped), RP_OK));
-    const char *mode = work.asynchronous ? "async" : "sync";
+    const char *mode = work.decided.asynchronous ? "async" : "sync";
     const char *name = work.schedule->name;
     cr_expect(eq(u32, stopped.iterations_run, most));
     cr_expect(eq(u32, e.told, most), "%s %s: iterations that were told", name, mode);
@@ -102,7 +102,7 @@ static void all_schedules(const rp_test_twist *twist, trial try, uint32_t first)
         cr_assert(eq(int, rpexec_runs(schedule, i % 2 == 1, arena, &why), RP_OK));
         if (why == NULL && (all || i % 7 == first)) {
             rp_resolved work = rp_test_work(schedule->name, 2, 4, STEPS);
-            work.asynchronous = i % 2 == 1;
+            work.decided.asynchronous = i % 2 == 1;
             try(&config, work, *twist, 1 + i / 2 % (STEPS - 1));
         }
     }
@@ -133,12 +133,12 @@ static void twice(const rp_model *config, rp_resolved work, rp_test_twist twist,
     (void)most;
     rp_test_run once;
     rp_test_run again;
-    work.iterations = STEPS;
+    work.decided.iterations = STEPS;
     cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, &work, &twist, &once), RP_OK));
-    work.iterations = STEPS / 2;
+    work.decided.iterations = STEPS / 2;
     twist.again = 1;
     cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, &work, &twist, &again), RP_OK));
-    const char *mode = work.asynchronous ? "async" : "sync";
+    const char *mode = work.decided.asynchronous ? "async" : "sync";
     cr_expect(rp_test_same(&again, &once, STEPS), "%s %s: other bits", work.schedule->name, mode);
     cr_expect(same_state(&again, &once), "%s %s: another state", work.schedule->name, mode);
 }
@@ -195,14 +195,15 @@ static void exhaust(const rp_model *config, rp_resolved work, rp_test_twist twis
 {
     rp_test_run run;
     rp_test_run wide;
-    const char *mode = work.asynchronous ? "async" : "sync";
+    const char *mode = work.decided.asynchronous ? "async" : "sync";
     const char *name = work.schedule->name;
-    bool late = work.asynchronous && work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
+    bool late =
+        work.decided.asynchronous && work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     uint32_t last = late ? 4 : 3;
     (void)most;
     twist.prepare = overflow;
     twist.follower = (rpexec_follower){.begins = always};
-    work.iterations = 7;
+    work.decided.iterations = 7;
     cr_assert(eq(int, rp_test_execute(arena, config, SEQ_LEN, &work, &twist, &run), RP_OK));
     cr_expect(eq(u64, run.state.exhausted, last), "%s %s", name, mode);
     cr_expect(run.iterations_run == last || run.iterations_run == last + 1, "%s %s: %u", name, mode,

@@ -27,7 +27,7 @@ static rp_resolved work_of(const char *schedule, uint32_t gpus, uint32_t microba
 {
     rp_resolved work = rp_test_work(schedule, gpus, microbatches, STEPS);
     work.recompute = work.recompute == RP_RECOMPUTE_NONE ? RP_RECOMPUTE_WAIT : work.recompute;
-    work.layer_grain = true;
+    work.decided.layer_grain = true;
     return work;
 }
 
@@ -48,11 +48,11 @@ Test(exec_grain, layers_give_the_bits_of_whole_stages)
             rp_test_run layers;
             rp_test_run stages;
             rp_test_run plain;
-            work.asynchronous =
+            work.decided.asynchronous =
                 work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD && gpus % 2 == 0;
             work.recompute = gpus == 3 ? RP_RECOMPUTE_EARLY : work.recompute;
             rp_resolved whole = work;
-            whole.layer_grain = false;
+            whole.decided.layer_grain = false;
             cr_assert(eq(int,
                          rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &layers),
                          RP_OK));
@@ -106,7 +106,7 @@ Test(exec_grain, layers_never_deadlock)
     cr_assert(eq(int, rp_arena_create(&references), RP_OK));
     for (uint32_t i = 0; i < 12; i++) {
         rp_resolved work = work_of("roundpipe", 1, 1 + i % 6);
-        work.asynchronous = i / 6 == 0;
+        work.decided.asynchronous = i / 6 == 0;
         cr_assert(
             eq(int, rp_test_single(references, &config, 2, &work, &plain[i / 6][i % 6]), RP_OK));
     }
@@ -118,10 +118,10 @@ Test(exec_grain, layers_never_deadlock)
         rp_partition partition = long_stages(1 + number / 24 % 4, 2 + number / 96);
         rp_test_run run;
         work.partition = &partition;
-        work.asynchronous = number % 2 == 0;
+        work.decided.asynchronous = number % 2 == 0;
         cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, 2, &work, NULL, &run), RP_OK));
         cr_expect(rp_test_same(&run, &plain[number % 2][number / 4 % 6], STEPS),
-                  "N %u M %u, %u | %u stages", work.gpus, work.microbatches,
+                  "N %u M %u, %u | %u stages", work.gpus, work.decided.microbatches,
                   partition.forward_count, partition.backward_count);
         rp_arena_destroy(rp_test_arena); /* the references have another arena */
         rp_test_arena_begin();
@@ -135,7 +135,7 @@ Test(exec_grain, random_delays_change_nothing)
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (uint32_t seed = 0; seed < (runs_all() ? 24 : 8); seed++) {
         rp_resolved work = work_of(names[seed % 4], seed % 4 == 2 ? 3 : 1 + seed % 3, 6);
-        work.asynchronous =
+        work.decided.asynchronous =
             work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD && seed / 4 % 2 == 0;
         rp_test_twist twist = {.delay_seed = seed, .delay_us = 300};
         rp_test_run delayed;
@@ -167,7 +167,7 @@ Test(exec_grain, memory_falls_to_one_layers_tape)
         work.partition = i == 0 ? &partition : NULL;
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, TOKENS, &work, NULL, &layers), RP_OK));
-        work.layer_grain = false;
+        work.decided.layer_grain = false;
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, TOKENS, &work, NULL, &stages), RP_OK));
         uint64_t tape = rpexec_tape_bytes(&layers.model, 1, TOKENS);
@@ -180,7 +180,7 @@ Test(exec_grain, memory_falls_to_one_layers_tape)
         rp_log_capture_begin(message, sizeof message);
         cr_expect(eq(int, rp_test_execute(rp_test_arena, &config, TOKENS, &work, &twist, &refused),
                      RP_USAGE));
-        work.layer_grain = true;
+        work.decided.layer_grain = true;
         cr_expect(eq(int, rp_test_execute(rp_test_arena, &config, TOKENS, &work, &twist, &capped),
                      RP_OK));
         twist.cap_bytes--;
@@ -212,8 +212,8 @@ Test(exec_grain, tensors_that_share_bytes_never_meet)
         uint64_t shared = 0;
         uint64_t met = 0;
         rp_resolved work = work_of(names[i % 4], 2, 4);
-        work.calls = i % 4 == 2 ? 1 : 2;
-        work.layer_grain = i < 4;
+        work.decided.accumulate = i % 4 == 2 ? 1 : 2;
+        work.decided.layer_grain = i < 4;
         rp_test_twist twist = {.observe = true};
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
@@ -252,7 +252,7 @@ Test(exec_grain, bytes_moved_equal_the_formula)
     work.partition = &partition;
     cr_assert(
         eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &layers), RP_OK));
-    work.layer_grain = false;
+    work.decided.layer_grain = false;
     cr_assert(
         eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &stages), RP_OK));
     uint64_t boundary = (uint64_t)SEQ_LEN * config.hidden * sizeof(float);

@@ -28,13 +28,13 @@ Test(exec_invariants, random_delays_change_nothing)
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (uint64_t seed = 0; seed < (runs_all() ? 100 : 20); seed += runs_all() ? 1 : 3) {
         rp_resolved work = rp_test_work(names[seed % 4], seed % 4 == 2 ? 3 : 1 + seed % 3, 6, 2);
-        work.asynchronous = seed / 4 % 2 == 0;
-        work.calls = seed % 4 == 0 ? 1 + seed / 8 % 2 : 1;
+        work.decided.asynchronous = seed / 4 % 2 == 0;
+        work.decided.accumulate = seed % 4 == 0 ? 1 + seed / 8 % 2 : 1;
         rp_test_twist twist = {.delay_seed = seed, .delay_us = 300};
         rp_test_run delayed;
         rp_test_run plain;
         rp_resolved same = work;
-        same.asynchronous &= work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
+        same.decided.asynchronous &= work.schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
         cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &delayed),
                      RP_OK));
         cr_assert(eq(int, rp_test_single(rp_test_arena, &config, SEQ_LEN, &same, &plain), RP_OK));
@@ -51,8 +51,8 @@ Test(exec_invariants, slow_hosts_and_links_change_nothing)
     rp_model config = rp_test_decoder(LAYERS, true, true);
     for (uint32_t number = runs_all() ? 0 : 1; number < (runs_all() ? 24 : 6); number++) {
         rp_resolved work = rp_test_work("roundpipe", 1 + number % 4, 2 + number % 3, 2);
-        work.asynchronous = number % 6 != 5;
-        work.iterations = 5;
+        work.decided.asynchronous = number % 6 != 5;
+        work.decided.iterations = 5;
         rp_test_twist twist = {.delay_seed = number,
                                .delay_us = number % 2 == 0 ? 3000 : 300,
                                .delay_classes =
@@ -107,11 +107,11 @@ Test(exec_invariants, roundpipe_never_deadlocks)
         rp_test_run run;
         rp_test_run plain;
         work.partition = &partition;
-        work.asynchronous = number % 2 == 0;
+        work.decided.asynchronous = number % 2 == 0;
         cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, 2, &work, NULL, &run), RP_OK));
         cr_assert(eq(int, rp_test_single(rp_test_arena, &config, 2, &work, &plain), RP_OK));
         cr_expect(rp_test_same(&run, &plain, 2), "N %u M %u, %u | %u stages", work.gpus,
-                  work.microbatches, partition.forward_count, partition.backward_count);
+                  work.decided.microbatches, partition.forward_count, partition.backward_count);
         runs++;
         rp_test_arena_again();
     }

@@ -134,7 +134,7 @@ Test(exec_invariants_memory, two_of_everything_at_most)
                                                       : i % 3 == 1 ? 1u << RP_CLASS_COMPUTE
                                                                    : 1u << RP_CLASS_TRANSFER};
         rp_resolved work = rp_test_work("roundpipe", 1 + i / 4, 4, 3);
-        work.asynchronous = i % 2 == 0;
+        work.decided.asynchronous = i % 2 == 0;
         work.partition = &partition;
         work.piece_bytes = 200; /* so small that every mark has a piece, the first mark included */
         cr_assert(
@@ -279,7 +279,7 @@ Test(exec_invariants_memory, guards_survive_and_freed_memory_is_nan)
             .before = begin_tensors, .after = check_guards, .opened = begin_residents};
         const rp_test_twist twist = {.driver_type = rp_test_watched(&watch), .replan = make_room};
         rp_resolved work = rp_test_work(names[i], 2, 4, 2);
-        work.layer_grain = i == 1;
+        work.decided.layer_grain = i == 1;
         atomic_store(&broken, 0);
         atomic_store(&looked_at, 0);
         cr_assert(
@@ -346,7 +346,7 @@ Test(exec_invariants_memory, pinned_memory_does_not_grow)
             rp_test_watch watch = {.after = note_live_bytes};
             const rp_test_twist twist = {.observe = true, .driver_type = rp_test_watched(&watch)};
             rp_resolved work = rp_test_work("roundpipe", 2, M, more != 0 ? 50 : 5);
-            work.asynchronous = asynchronous != 0;
+            work.decided.asynchronous = asynchronous != 0;
             least_bytes = most_bytes = 0;
             cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run),
                          RP_OK));

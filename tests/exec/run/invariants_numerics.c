@@ -37,7 +37,7 @@ Test(exec_invariants_numerics, n_independence)
             for (size_t n = 0; n < 5; n++) {
                 rp_test_run run;
                 rp_resolved work = rp_test_work(names[i], gpus[n], 9, STEPS);
-                work.asynchronous = asynchronous != 0;
+                work.decided.asynchronous = asynchronous != 0;
                 execute(&config, &work, NULL, &run);
                 first = n == 0 ? run : first;
                 cr_expect(memcmp(run.losses, first.losses, STEPS * sizeof(double)) == 0,
@@ -81,7 +81,7 @@ Test(exec_invariants_numerics, grain_and_fusing_do_not_matter)
                 rp_test_run run;
                 rp_resolved work = rp_test_work("roundpipe", 2, 4, 2);
                 work.partition = &partitions[i];
-                work.layer_grain = layers != 0;
+                work.decided.layer_grain = layers != 0;
                 work.recompute = early != 0 ? RP_RECOMPUTE_EARLY : RP_RECOMPUTE_WAIT;
                 execute(&config, &work, NULL, &run);
                 cr_expect(rp_test_same(&run, &right, 2), "partition %zu, %s grain, %s", i,
@@ -109,13 +109,13 @@ Test(exec_invariants_numerics, one_call_is_two_calls)
         rp_test_run one;
         const rp_test_twist watch = {.observe = true};
         rp_resolved work = rp_test_work("roundpipe", 3, 12, 3);
-        work.asynchronous = asynchronous != 0;
+        work.decided.asynchronous = asynchronous != 0;
         execute(&config, &work, &watch, &one);
         cr_expect(eq(u32, count_of(one.program, RP_OP_UPLOAD_PARAM_GRAD), 0));
         for (uint32_t calls = 3; calls <= 6; calls += calls == 3 ? 1 : 2) {
             rp_test_run run;
-            work.calls = calls;
-            work.microbatches = 12 / calls;
+            work.decided.accumulate = calls;
+            work.decided.microbatches = 12 / calls;
             execute(&config, &work, &watch, &run);
             cr_expect(rp_test_same(&run, &one, 3), "%u calls", calls);
             uint32_t backwards = run.program->backward_count;
@@ -150,7 +150,7 @@ Test(exec_invariants_numerics, tied_table_gets_both_gradients)
         rp_test_run one;
         rp_test_run two;
         rp_resolved work = rp_test_work(names[i], 2, 4, 1);
-        work.calls = i == 1 ? 2 : 1;
+        work.decided.accumulate = i == 1 ? 2 : 1;
         execute(&tied, &work, NULL, &one);
         execute(&untied, &work, &twist, &two);
         const rpexec_state *s = &two.state;
@@ -312,9 +312,9 @@ static void check_contributions(const char *schedule, uint32_t gpus, uint32_t ca
                            .context = &type};
     const rp_test_twist twist = {.driver_type = rp_test_watched(&watch), .prepare = remember_state};
     rp_model config = rp_test_small_decoder(8, false, true);
-    work.calls = calls;
-    work.asynchronous = asynchronous;
-    work.layer_grain = layer_grain;
+    work.decided.accumulate = calls;
+    work.decided.asynchronous = asynchronous;
+    work.decided.layer_grain = layer_grain;
     seen = (tally){.expected = ldexpf(1, M) - 1};
     pthread_mutex_init(&seen.lock, NULL);
     rp_test_run run;

@@ -123,8 +123,8 @@ Test(exec_invariants_order, boundaries_go_through_the_host)
         rp_test_run run;
         uint32_t transfers = 0;
         rp_resolved work = rp_test_work(names[i % 5], 2 + i / 5, 6, 2);
-        work.layer_grain = i % 5 == 1;
-        work.asynchronous = i % 2 == 0;
+        work.decided.layer_grain = i % 5 == 1;
+        work.decided.asynchronous = i % 2 == 0;
         observe(&config, &work, (rp_test_twist){.delay_seed = i, .delay_us = 100}, &run);
         const rp_program *p = run.program;
         for (uint32_t unit = 0; unit < p->iteration_count * p->microbatch_count; unit++) {
@@ -167,8 +167,8 @@ Test(exec_invariants_order, jobs_rotate_over_the_gpus)
     for (uint32_t i = 0; i < 8; i++) {
         rp_test_run run;
         rp_resolved work = rp_test_work("roundpipe", 1 + i / 2, M, STEPS);
-        work.calls = CALLS;
-        work.asynchronous = i % 2 == 0;
+        work.decided.accumulate = CALLS;
+        work.decided.asynchronous = i % 2 == 0;
         observe(&config, &work, (rp_test_twist){.delay_us = 0}, &run);
         const rp_program *p = run.program;
         uint32_t k = 0;
@@ -307,7 +307,7 @@ Test(exec_invariants_order, bytes_of_saves_and_of_accumulation)
     rp_model config = rp_test_small_decoder(7, false, true);
     rp_resolved work = rp_test_work("roundpipe", 2, M, STEPS);
     rp_test_run run;
-    work.calls = CALLS;
+    work.decided.accumulate = CALLS;
     work.partition = &partition;
     cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
     uint64_t embedding = run.model.embedding.floats * sizeof(float);
@@ -379,7 +379,7 @@ Test(exec_invariants_order, pieces_fill_bins_evenly_and_wait_for_their_marks)
         uint32_t most_bins = 0;
         rp_resolved work = rp_test_work("roundpipe", 2, 4, 2);
         work.piece_bytes = sizes[i % 3];
-        work.layer_grain = i >= 3;
+        work.decided.layer_grain = i >= 3;
         observe(&config, &work, (rp_test_twist){.delay_seed = i, .delay_us = 200}, &run);
         const rp_program *p = run.program;
         for (uint32_t op = 0; op < p->op_count;) {

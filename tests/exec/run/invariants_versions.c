@@ -153,7 +153,8 @@ static void check(const rp_resolved *work, const rp_test_twist *delays)
     cr_expect(eq(u32, book.master_touched, 0), "%s: masters changed between steps", name);
     cr_expect(eq(u32, book.working_touched, 0), "%s: Adam changed working weights", name);
     cr_expect(eq(u32, book.not_cast, 0), "%s: a refresh is no cast of the masters", name);
-    cr_expect(ge(u32, book.computed, 2 * STEPS * work->microbatches), "%s: nothing seen", name);
+    cr_expect(ge(u32, book.computed, 2 * STEPS * work->decided.microbatches), "%s: nothing seen",
+              name);
     for (uint64_t v = 1; v < STEPS; v++) { /* the checksums can tell versions apart */
         for (uint32_t layer = 0; layer < LAYERS + 2; layer++) {
             cr_expect(ne(u64, book.version_of[v][layer], book.version_of[v - 1][layer]));
@@ -175,9 +176,9 @@ Test(exec_invariants_versions, offloaded_weights_are_of_one_version)
     static const char *const names[] = {"roundpipe", "roundpipe-overlap", "mobius"};
     for (uint32_t i = 0; i < 18; i++) {
         rp_resolved work = rp_test_work(names[i % 3], 1 + i / 6, 4, STEPS);
-        work.microbatches = 2 * work.gpus;
-        work.asynchronous = i / 3 % 2 == 0;
-        work.layer_grain = i % 3 == 0 && i / 6 == 1;
+        work.decided.microbatches = 2 * work.gpus;
+        work.decided.asynchronous = i / 3 % 2 == 0;
+        work.decided.layer_grain = i % 3 == 0 && i / 6 == 1;
         const rp_test_twist delays = {.delay_seed = i, .delay_us = i % 2 == 0 ? 200 : 0};
         check(&work, &delays);
     }
@@ -189,7 +190,7 @@ Test(exec_invariants_versions, resident_weights_are_of_one_version)
     static const char *const names[] = {"1f1b", "gpipe", "zbv", "zb-auto-2p", "interleaved-1f1b"};
     for (uint32_t i = 0; i < 10; i++) {
         rp_resolved work = rp_test_work(names[i % 5], 2, 4, STEPS);
-        work.asynchronous = i >= 5;
+        work.decided.asynchronous = i >= 5;
         const rp_test_twist delays = {.delay_seed = i, .delay_us = 200};
         check(&work, &delays);
     }
@@ -282,8 +283,8 @@ Test(exec_invariants_versions, host_and_copies_stay_apart)
         rp_test_watch watch = {.before = slow_down, .context = &slow};
         const rp_test_twist twist = {.observe = true, .driver_type = rp_test_watched(&watch)};
         rp_resolved work = rp_test_work("roundpipe", 2, 3, 3);
-        work.asynchronous = i < 5 || i == 5;
-        work.calls = i == 9 ? 2 : 1;
+        work.decided.asynchronous = i < 5 || i == 5;
+        work.decided.accumulate = i == 9 ? 2 : 1;
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
         cr_expect(gt(u32, check_apart(&run, RP_OP_REFRESH, RP_OP_UPLOAD_PARAMS), 0));

@@ -44,8 +44,8 @@ static rp_resolved work_of(const char *schedule, uint32_t layout, uint32_t micro
                            uint32_t iterations)
 {
     rp_resolved work = rp_test_work(schedule, layouts[layout].places, microbatches, iterations);
-    work.layout = (rp_layout){.tensor_parallel = layouts[layout].tensor,
-                              .data_parallel = layouts[layout].data};
+    work.decided.layout = (rp_layout){.tensor_parallel = layouts[layout].tensor,
+                                      .data_parallel = layouts[layout].data};
     return work;
 }
 
@@ -85,7 +85,7 @@ Test(exec_layouts, copies_and_ranks_train_as_one_device_does)
             rp_test_run plain;
             rp_test_run run;
             rp_resolved work = work_of(schedule, layout, 4, iterations);
-            work.microbatch_size = 1 + number % 2;
+            work.decided.microbatch_size = 1 + number % 2;
             run_both(&config, &work, NULL, &run, &plain);
             expect_losses(&run, &plain, iterations, 1e-5, schedule);
             double distance = iterations == 1 ? rp_test_distance(&run, &plain) : 0;
@@ -172,7 +172,7 @@ Test(exec_layouts, programs_of_all_gpus_are_valid)
         rp_program *folded = NULL;
         rp_program *whole = NULL;
         rp_resolved work = work_of(schedules[i], i % COUNT(layouts), 8, 2);
-        uint32_t each = rp_layout_gpus(&work.layout);
+        uint32_t each = rp_layout_gpus(&work.decided.layout);
         cr_assert(eq(int,
                      rpexec_model_create(&config, SEQ_LEN, RP_DTYPE_F32, rp_test_arena, &model),
                      RP_OK));
@@ -186,7 +186,7 @@ Test(exec_layouts, programs_of_all_gpus_are_valid)
         for (uint32_t m = 0; m < whole->microbatch_count; m++) {
             sequences += whole->sequences[m];
         }
-        cr_expect(eq(u64, sequences, 8 * work.layout.data_parallel));
+        cr_expect(eq(u64, sequences, 8 * work.decided.layout.data_parallel));
         rp_program_destroy(folded);
         rp_test_arena_again();
     }

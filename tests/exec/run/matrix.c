@@ -90,20 +90,20 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
     bool offload = schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     rp_resolved work = {.schedule = schedule,
                         .gpus = gpus,
-                        .calls = c->variant && offload ? 2 : 1,
+                        .decided.accumulate = c->variant && offload ? 2 : 1,
                         .peer_gpus = c->variant && resident ? UINT32_MAX : 0,
-                        .iterations = iterations_of(schedule, c),
-                        .round = RP_ROUND_ALL,
-                        .asynchronous = c->asynchronous,
+                        .decided.iterations = iterations_of(schedule, c),
+                        .decided.round = RP_ROUND_ALL,
+                        .decided.asynchronous = c->asynchronous,
                         .recompute = c->recompute,
-                        .layer_grain = c->layer_grain,
+                        .decided.layer_grain = c->layer_grain,
                         .piece_bytes = 3000};
     uint32_t sequences = (uint32_t)golden->file.sequences;
     bool few = gpus > 4 && c->layer_grain; /* these cases take longest; some schedules need more
                                             * microbatches */
     uint32_t microbatches = (few ? 1 : c->rounds) * gpus;
-    work.microbatches = microbatches / work.calls;
-    work.microbatch_size = (sequences + microbatches - 1) / microbatches;
+    work.decided.microbatches = microbatches / work.decided.accumulate;
+    work.decided.microbatch_size = (sequences + microbatches - 1) / microbatches;
     const rp_test_twist twist = {.prepare = rp_test_golden_prepare, .context = golden};
     rp_log_capture_begin(message, sizeof message);
     rp_status status = rp_test_execute(rp_test_arena, &golden->config,
@@ -124,9 +124,10 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
     cr_expect(error <= 1,
               "%s, %s, %u GPUs, %u times %u microbatches, recompute %s, %s grain, %s: %.2f "
               "times: %s",
-              golden->name, schedule->name, gpus, work.calls, work.microbatches,
-              rp_recompute_text(c->recompute), c->layer_grain ? "layer" : "stage",
-              c->asynchronous ? "async" : "sync", error, report);
+              golden->name, schedule->name, gpus, work.decided.accumulate,
+              work.decided.microbatches, rp_recompute_text(c->recompute),
+              c->layer_grain ? "layer" : "stage", c->asynchronous ? "async" : "sync", error,
+              report);
     return true;
 }
 
@@ -185,10 +186,10 @@ Test(exec_matrix, plain_loops)
         rp_test_run run;
         rp_test_golden_load(slow_golden_names[i], &golden);
         const rp_resolved work = {.gpus = 1,
-                                  .calls = 1,
-                                  .microbatches = 1,
-                                  .microbatch_size = (uint32_t)golden.file.sequences,
-                                  .iterations = 1};
+                                  .decided.accumulate = 1,
+                                  .decided.microbatches = 1,
+                                  .decided.microbatch_size = (uint32_t)golden.file.sequences,
+                                  .decided.iterations = 1};
         const rp_test_twist twist = {.prepare = rp_test_golden_prepare, .context = &golden};
         cr_assert(eq(int,
                      rp_test_single_from(rp_test_arena, &golden.config,
@@ -251,7 +252,7 @@ Test(exec_matrix, half_precision_storage)
             .prepare = rp_test_golden_prepare, .context = &golden, .dtype = dtype};
         rp_resolved work = rp_test_work(names[i % 6], 2, 4, 1);
         work.recompute = RP_RECOMPUTE_WAIT;
-        work.layer_grain = i % 3 == 0;
+        work.decided.layer_grain = i % 3 == 0;
         cr_assert(eq(int,
                      rp_test_execute(rp_test_arena, &golden.config, (uint32_t)golden.file.seq_len,
                                      &work, &twist, &run),
@@ -276,7 +277,7 @@ Test(exec_matrix, schedules_that_are_simulated_only_are_refused)
         rp_test_run run;
         const rp_schedule_type *schedule = rp_schedule_find(names[i]);
         rp_resolved work = rp_test_work(names[i], 2, 4, 2);
-        work.asynchronous = true;
+        work.decided.asynchronous = true;
         work.recompute = RP_RECOMPUTE_WAIT;
         cr_expect(rpexec_work_obstacle(&schedule->traits, true) != NULL);
         rp_log_capture_begin(message, sizeof message);

@@ -26,8 +26,8 @@ static bool runs_all(void)
 static rp_resolved work_of(const char *schedule, uint32_t gpus, bool asynchronous)
 {
     rp_resolved work = rp_test_work(schedule, gpus, 4, 3);
-    work.microbatch_size = 2;
-    work.asynchronous = asynchronous;
+    work.decided.microbatch_size = 2;
+    work.decided.asynchronous = asynchronous;
     return work;
 }
 
@@ -36,7 +36,7 @@ static void run_single(const rp_model *config, const rp_resolved *work, const rp
                        rp_test_run *run)
 {
     rp_resolved plain = *work;
-    plain.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
+    plain.decided.asynchronous &= work->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     cr_assert(
         eq(int, rp_test_single_from(rp_test_arena, config, SEQ_LEN, &plain, twist, run), RP_OK));
 }
@@ -57,9 +57,10 @@ static void compare(const rp_model *config, const rp_resolved *work, const rp_te
      * large products are summed in another order. */
     cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, twist, &run), RP_OK));
     run_single(config, work, twist, &plain);
-    cr_expect(rp_test_same(&run, &plain, work->iterations) && same_scaler(&run.state, &plain.state),
+    cr_expect(rp_test_same(&run, &plain, work->decided.iterations) &&
+                  same_scaler(&run.state, &plain.state),
               "%s on %u GPUs, %s, %s: other bits", work->schedule->name, work->gpus,
-              rp_dtype_text(twist->dtype), work->asynchronous ? "async" : "sync");
+              rp_dtype_text(twist->dtype), work->decided.asynchronous ? "async" : "sync");
 }
 
 /* Sync and async; a plain run tries each schedule sync in one type and async in the other. */
@@ -93,8 +94,8 @@ Test(exec_mixed, split_steps_train_alike)
     for (size_t d = 0; d < 2; d++) {
         rp_test_twist twist = {.dtype = halves[d]};
         rp_resolved work = work_of("roundpipe", 2, true);
-        work.calls = 2;
-        work.layer_grain = d == 0;
+        work.decided.accumulate = 2;
+        work.decided.layer_grain = d == 0;
         compare(&config, &work, &twist);
     }
 }
@@ -105,8 +106,8 @@ Test(exec_mixed, chunks_of_the_loss_train_alike)
     rp_model config = rp_test_decoder(1, false, false);
     rp_test_twist twist = {.dtype = RP_DTYPE_BF16};
     rp_resolved work = work_of("roundpipe", 1, false);
-    work.iterations = work.microbatches = 1;
-    work.microbatch_size = RPEXEC_LOSS_CHUNK_TOKENS / SEQ_LEN + 1;
+    work.decided.iterations = work.decided.microbatches = 1;
+    work.decided.microbatch_size = RPEXEC_LOSS_CHUNK_TOKENS / SEQ_LEN + 1;
     compare(&config, &work, &twist);
 }
 
@@ -134,8 +135,8 @@ Test(exec_mixed, long_chunks_of_the_loss_train_alike)
     config.hidden = 768;
     rp_test_twist twist = {.dtype = RP_DTYPE_BF16};
     rp_resolved work = work_of("roundpipe", 1, false);
-    work.iterations = work.microbatches = 1;
-    work.microbatch_size = config.hidden / SEQ_LEN + 1;
+    work.decided.iterations = work.decided.microbatches = 1;
+    work.decided.microbatch_size = config.hidden / SEQ_LEN + 1;
     compare(&config, &work, &twist);
 }
 
@@ -153,7 +154,7 @@ Test(exec_mixed, data_parallel_systems_train_almost_alike)
         run_single(&config, &work, &twist, &plain);
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
-        for (uint32_t t = 0; t < work.iterations; t++) {
+        for (uint32_t t = 0; t < work.decided.iterations; t++) {
             cr_expect(fabs(run.losses[t] - plain.losses[t]) < 1e-3 * plain.losses[t], "%s: %g, %g",
                       names[i], run.losses[t], plain.losses[t]);
         }
@@ -209,7 +210,7 @@ Test(exec_mixed, losses_and_gradients_are_close_to_fp32)
     rp_test_twist twist = {.dtype = RP_DTYPE_F32};
     rp_test_run right;
     rp_test_run run;
-    work.iterations = 1;
+    work.decided.iterations = 1;
     cr_assert(
         eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &right), RP_OK));
     for (size_t d = 0; d < 2; d++) {
@@ -244,8 +245,8 @@ Test(exec_mixed, all_but_token_ids_halves)
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &half), RP_OK));
         cr_expect(eq(u64, 2 * half.downloaded_bytes, wide.downloaded_bytes));
-        uint64_t tokens = (uint64_t)work.iterations * work.microbatches * work.microbatch_size *
-                          SEQ_LEN * sizeof(int32_t);
+        uint64_t tokens = (uint64_t)work.decided.iterations * work.decided.microbatches *
+                          work.decided.microbatch_size * SEQ_LEN * sizeof(int32_t);
         cr_expect(eq(u64, 2 * half.uploaded_bytes - wide.uploaded_bytes, cases[i].ids * tokens));
         cr_expect(half.most_bytes < wide.most_bytes);
     }
@@ -319,7 +320,7 @@ static void prepare(void *context, rp_arena *in, rp_test_run *run)
 static float first_overflow(const rp_model *config, const rp_resolved *work)
 {
     rp_resolved one = *work;
-    one.iterations = 1;
+    one.decided.iterations = 1;
     for (float scale = 0x1p10f; scale <= 0x1p24f; scale *= 2) {
         rp_test_run run;
         rp_test_twist twist = {.dtype = RP_DTYPE_F16, .prepare = prepare, .context = &scale};
@@ -348,14 +349,14 @@ static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, 
     rp_test_run fresh;
     uint64_t values;
     /* After overflows only, the state is unchanged. */
-    work.iterations = late ? 2 : 1;
+    work.decided.iterations = late ? 2 : 1;
     cr_assert(
         eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &skipped), RP_OK));
     cr_assert(eq(int, rpexec_state_create(&skipped.model, rp_test_arena, &untouched.state), RP_OK));
     rpexec_state_initialise(&untouched.state, 1, true);
     values = skipped.state.offsets[skipped.model.layer_count];
     cr_expect(eq(u64, skipped.state.step, 0), "%s", schedule);
-    cr_expect(eq(u64, skipped.state.skipped, work.iterations));
+    cr_expect(eq(u64, skipped.state.skipped, work.decided.iterations));
     cr_expect(eq(flt, skipped.state.scaler.scale, late ? overflow / 4 : half));
     cr_expect(eq(flt, skipped.state.scaler.next, half));
     cr_expect(memcmp(skipped.state.master, untouched.state.master, 4 * values) == 0);
@@ -363,23 +364,23 @@ static void check_skips(const char *schedule, uint32_t gpus, bool asynchronous, 
     cr_expect(memcmp(skipped.state.m, untouched.state.m, 4 * values) == 0);
     cr_expect(memcmp(skipped.state.v, untouched.state.v, 4 * values) == 0);
     /* The further step equals the first step of a run with half the scale. */
-    work.iterations++;
+    work.decided.iterations++;
     cr_assert(
         eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
     cr_expect(eq(u64, run.state.step, 1), "%s", schedule);
-    cr_expect(eq(u64, run.state.skipped, work.iterations - 1));
+    cr_expect(eq(u64, run.state.skipped, work.decided.iterations - 1));
     rp_resolved one = work;
-    one.iterations = 1;
+    one.decided.iterations = 1;
     twist.context = &half;
     run_single(&config, &one, &twist, &fresh);
     cr_expect(eq(u64, fresh.state.step, 1));
-    run.losses += work.iterations - 1;
-    run.norms += work.iterations - 1;
+    run.losses += work.decided.iterations - 1;
+    run.norms += work.decided.iterations - 1;
     cr_expect(rp_test_same(&run, &fresh, 1), "%s on %u GPUs, %s: the step after an overflow",
               schedule, gpus, asynchronous ? "async" : "sync");
     /* Plain loops skip the same steps. */
     twist.context = &overflow;
-    work.iterations = 6;
+    work.decided.iterations = 6;
     compare(&config, &work, &twist);
 }
 
@@ -413,7 +414,7 @@ Test(exec_mixed, ranks_agree_on_skipping)
         rp_test_run run;
         rp_test_twist twist = {.dtype = RP_DTYPE_F16, .prepare = prepare, .context = &scale};
         rp_resolved work = work_of(names[i], 2, false);
-        work.iterations = 10;
+        work.decided.iterations = 10;
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
         cr_expect(run.state.skipped > 0 && run.state.step > 0, "%s", names[i]);

@@ -21,7 +21,7 @@ static void compare(const rp_model *config, rp_resolved *work, const char *what)
     cr_assert(eq(int, rp_test_single(rp_test_arena, config, SEQ_LEN, work, &plain), RP_OK));
     for (uint32_t layers = 0; layers < 2; layers++) {
         rp_test_run run;
-        work->layer_grain = layers != 0;
+        work->decided.layer_grain = layers != 0;
         cr_assert(eq(int, rp_test_execute(rp_test_arena, config, SEQ_LEN, work, NULL, &run), RP_OK),
                   "%s", what);
         cr_expect(rp_test_same(&run, &plain, STEPS), "%s on %u GPUs, grain %s", what, work->gpus,
@@ -44,7 +44,7 @@ Test(exec_partitions, stages_without_layers_change_nothing)
                      RP_OK));
         for (uint32_t gpus = 1; gpus <= 3; gpus++) {
             rp_resolved work = rp_test_work("roundpipe", gpus, 1 + (uint32_t)i % 3, STEPS);
-            work.asynchronous = i % 3 == 0;
+            work.decided.asynchronous = i % 3 == 0;
             work.recompute = i % 2 == 0 ? RP_RECOMPUTE_EARLY : RP_RECOMPUTE_WAIT;
             work.partition = &partition;
             compare(&config, &work, partitions[i]);

@@ -40,7 +40,7 @@ Test(exec_peers, sent_boundaries_give_the_same_bits)
         rp_test_run sent;
         rp_resolved work = work_of(names[number / 2], 2 + number % 3, 0);
         work.recompute = number % 4 == 1 ? RP_RECOMPUTE_EARLY : work.recompute;
-        work.layer_grain = number % 5 == 4;
+        work.decided.layer_grain = number % 5 == 4;
         rp_test_twist twist = {.delay_seed = number, .delay_us = number % 2 == 0 ? 0 : 300};
         run_it(&config, &work, NULL, &host);
         work.peer_gpus = number % 2 == 0 ? UINT32_MAX : 2;
@@ -49,7 +49,7 @@ Test(exec_peers, sent_boundaries_give_the_same_bits)
                   work.gpus);
         /* Boundaries that are not sent are downloaded and uploaded. Apart from them only token ids
          * are uploaded. */
-        uint64_t ids = (uint64_t)STEPS * work.microbatches * SEQ_LEN * sizeof(int32_t);
+        uint64_t ids = (uint64_t)STEPS * work.decided.microbatches * SEQ_LEN * sizeof(int32_t);
         cr_expect(eq(u64, host.exchanged_bytes, 0));
         cr_expect(eq(u64, sent.exchanged_bytes + sent.downloaded_bytes, host.downloaded_bytes));
         cr_expect(eq(u64, sent.uploaded_bytes, sent.downloaded_bytes + ids));
@@ -67,8 +67,8 @@ Test(exec_peers, bytes_sent_equal_the_closed_form)
         rp_resolved work = work_of("1f1b", gpus, UINT32_MAX);
         run_it(&config, &work, NULL, &run);
         uint64_t boundary = (uint64_t)SEQ_LEN * config.hidden * sizeof(float);
-        cr_expect(
-            eq(u64, run.exchanged_bytes, STEPS * work.microbatches * 2 * (gpus - 1) * boundary));
+        cr_expect(eq(u64, run.exchanged_bytes,
+                     STEPS * work.decided.microbatches * 2 * (gpus - 1) * boundary));
         cr_expect(eq(u64, run.downloaded_bytes, 0));
         rp_test_arena_again();
     }

@@ -21,7 +21,7 @@ static rp_resolved work_of(const char *schedule, uint32_t gpus, uint32_t calls,
                            uint32_t microbatches)
 {
     rp_resolved work = rp_test_work(schedule, gpus, microbatches, STEPS);
-    work.calls = calls;
+    work.decided.accumulate = calls;
     return work;
 }
 
@@ -34,8 +34,9 @@ static void compare(const rp_model *config, const rp_resolved *work, const char 
     cr_assert(eq(int, rp_test_single(rp_test_arena, config, SEQ_LEN, work, &plain), RP_OK));
     cr_expect(rp_test_same(&run, &plain, STEPS),
               "%s: %s on %u GPUs, %u calls of %u microbatches in rounds of %u, %s", what,
-              work->schedule->name, work->gpus, work->calls, work->microbatches, work->round,
-              work->asynchronous ? "async" : "sync");
+              work->schedule->name, work->gpus, work->decided.accumulate,
+              work->decided.microbatches, work->decided.round,
+              work->decided.asynchronous ? "async" : "sync");
 }
 
 /* Rounds of N microbatches or fewer (the paper) and of a whole call (the library); a shorter last
@@ -56,9 +57,9 @@ Test(exec_rounds, round_sizes_train_as_plain_loops_do)
         for (uint32_t asynchronous = 0; asynchronous < 2; asynchronous++) {
             rp_resolved work =
                 work_of("roundpipe", cases[i].gpus, cases[i].calls, cases[i].microbatches);
-            work.round = cases[i].round;
-            work.asynchronous = asynchronous != 0;
-            work.layer_grain = i % 2 == 0;
+            work.decided.round = cases[i].round;
+            work.decided.asynchronous = asynchronous != 0;
+            work.decided.layer_grain = i % 2 == 0;
             work.partition = cases[i].gpus == 12 ? &short_one : NULL;
             compare(&config, &work, "rounds");
         }
@@ -76,7 +77,7 @@ Test(exec_rounds, calls_of_many_stages_follow_each_other)
     for (uint32_t gpus = 1; gpus <= 3; gpus++) {
         rp_resolved work = work_of("roundpipe", gpus, 3, 4);
         work.partition = &partition;
-        work.asynchronous = gpus == 2;
+        work.decided.asynchronous = gpus == 2;
         compare(&config, &work, "many stages");
     }
 }
@@ -91,7 +92,7 @@ Test(exec_rounds, calls_and_microbatches_of_different_sizes)
         rp_resolved work = work_of(names[i % 3], 1 + i / 3, 3, 4);
         work.last_microbatches = 2;
         work.sequences = sequences;
-        work.layer_grain = i % 2 == 0 && work.recompute != RP_RECOMPUTE_NONE;
+        work.decided.layer_grain = i % 2 == 0 && work.recompute != RP_RECOMPUTE_NONE;
         compare(&config, &work, "sizes");
     }
 }
@@ -107,25 +108,26 @@ static const float *gradients_of(const rp_model *config, const rp_test_run *whol
     rpexec_lane lane;
     rp_resolved first = *work;
     uint32_t sequences[16];
-    uint64_t tokens = (uint64_t)call * work->microbatches * work->microbatch_size * SEQ_LEN;
+    uint64_t tokens =
+        (uint64_t)call * work->decided.microbatches * work->decided.microbatch_size * SEQ_LEN;
     const rpexec_batch batch = {.ids = whole->batches[0].ids + tokens,
                                 .labels = whole->batches[0].labels + tokens,
                                 .valid_tokens = whole->batches[0].valid_tokens};
-    first.calls = 1;
-    first.iterations = 0; /* no more than the initial state */
+    first.decided.accumulate = 1;
+    first.decided.iterations = 0; /* no more than the initial state */
     cr_assert(eq(int, rp_test_single(rp_test_arena, config, SEQ_LEN, &first, &run), RP_OK));
-    cr_assert(eq(
-        int,
-        rpexec_host_lane_create(&run.model, work->microbatch_size * SEQ_LEN, rp_test_arena, &lane),
-        RP_OK));
-    for (uint32_t i = 0; i < work->microbatches; i++) {
-        sequences[i] = work->microbatch_size;
+    cr_assert(eq(int,
+                 rpexec_host_lane_create(&run.model, work->decided.microbatch_size * SEQ_LEN,
+                                         rp_test_arena, &lane),
+                 RP_OK));
+    for (uint32_t i = 0; i < work->decided.microbatches; i++) {
+        sequences[i] = work->decided.microbatch_size;
     }
     double loss = 0;
     rpexec_single s = {.model = &run.model,
                        .state = &run.state,
                        .adam = rpexec_adam_defaults(),
-                       .microbatches = work->microbatches,
+                       .microbatches = work->decided.microbatches,
                        .sequences = sequences,
                        .iterations = 1,
                        .batches = &batch,
@@ -146,9 +148,9 @@ Test(exec_rounds, overlapping_calls_are_summed_one_after_the_other)
         rp_test_run ascending;
         rp_resolved work = work_of("roundpipe-overlap", 3, calls, 4);
         rp_resolved plain = work_of("roundpipe", 3, calls, 4);
-        work.iterations = plain.iterations = 1;
-        work.microbatch_size = plain.microbatch_size = 2;
-        work.layer_grain = calls == 3;
+        work.decided.iterations = plain.decided.iterations = 1;
+        work.decided.microbatch_size = plain.decided.microbatch_size = 2;
+        work.decided.layer_grain = calls == 3;
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run), RP_OK));
         cr_assert(
@@ -194,9 +196,9 @@ Test(exec_rounds, overlapping_calls_train_as_loops_in_their_order)
             rp_test_twist twist = {.delay_seed = i, .delay_us = 200};
             rp_test_run run;
             rp_test_run plain;
-            work.round = cases[i].round;
-            work.iterations = 3;
-            work.asynchronous = asynchronous != 0;
+            work.decided.round = cases[i].round;
+            work.decided.iterations = 3;
+            work.decided.asynchronous = asynchronous != 0;
             cr_assert(eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run),
                          RP_OK));
             cr_assert(
@@ -223,7 +225,7 @@ Test(exec_rounds, rounds_that_do_not_fit_are_refused)
         char message[1024] = "";
         rp_test_run run;
         rp_resolved work = work_of(cases[i].schedule, 2, cases[i].calls, cases[i].microbatches);
-        work.round = cases[i].round;
+        work.decided.round = cases[i].round;
         rp_log_capture_begin(message, sizeof message);
         rp_status status = rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, NULL, &run);
         rp_log_capture_end();

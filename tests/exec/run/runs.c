@@ -22,7 +22,7 @@ static bool tries(size_t a, size_t b, size_t step)
 static rp_resolved work_of(const char *schedule, uint32_t gpus, uint32_t microbatches)
 {
     rp_resolved work = rp_test_work(schedule, gpus, microbatches, STEPS);
-    work.microbatch_size = 2;
+    work.decided.microbatch_size = 2;
     return work;
 }
 
@@ -37,7 +37,7 @@ static void compare(const rp_model *config, const rp_resolved *work)
                   work->schedule->name, work->gpus, i);
     }
     cr_expect(rp_test_same(&run, &reference, STEPS), "%s, %u GPUs, %s: other bits",
-              work->schedule->name, work->gpus, work->asynchronous ? "async" : "sync");
+              work->schedule->name, work->gpus, work->decided.asynchronous ? "async" : "sync");
 }
 
 Test(exec_runs, roundpipe_trains_as_plain_loops_do)
@@ -47,7 +47,7 @@ Test(exec_runs, roundpipe_trains_as_plain_loops_do)
     for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
         for (size_t asynchronous = 0; asynchronous < 2; asynchronous++) {
             rp_resolved work = work_of("roundpipe", gpus[i], gpus[i] + 1);
-            work.asynchronous = asynchronous != 0;
+            work.decided.asynchronous = asynchronous != 0;
             if (tries(i, asynchronous, 2)) {
                 compare(&config, &work);
             }
@@ -66,7 +66,7 @@ Test(exec_runs, descending_backwards_give_equal_sums)
             rp_test_run reference;
             rp_test_run run;
             rp_resolved work = work_of(names[i], gpus, 2 * gpus);
-            work.iterations = 1;
+            work.decided.iterations = 1;
             if (!tries(i, gpus, 2)) {
                 continue;
             }
@@ -89,8 +89,8 @@ Test(exec_runs, a_step_split_into_calls_is_one_step)
     for (uint32_t calls = 2; calls <= 3; calls++) {
         for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
             rp_resolved work = work_of("roundpipe", 3, 4);
-            work.calls = calls;
-            work.asynchronous = asynchronous != 0;
+            work.decided.accumulate = calls;
+            work.decided.asynchronous = asynchronous != 0;
             compare(&config, &work);
         }
     }

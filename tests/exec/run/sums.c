@@ -110,11 +110,11 @@ static void expect_one_rounding(const char *schedule, uint32_t gpus, rp_dtype dt
     const rp_schedule_type *type = rp_schedule_find(schedule);
     const rp_resolved work = {.schedule = type,
                               .gpus = gpus,
-                              .calls = 1,
-                              .microbatches = MICROBATCHES,
-                              .microbatch_size = 1,
-                              .iterations = 1,
-                              .round = RP_ROUND_ALL,
+                              .decided.accumulate = 1,
+                              .decided.microbatches = MICROBATCHES,
+                              .decided.microbatch_size = 1,
+                              .decided.iterations = 1,
+                              .decided.round = RP_ROUND_ALL,
                               .recompute = type->default_recompute,
                               .piece_bytes = 20000};
     expected e = expected_of(&config);

@@ -82,10 +82,10 @@ static void set_variant(uint32_t number, rp_resolved *work, rp_partition *partit
     static const rp_recompute modes[] = {RP_RECOMPUTE_WAIT, RP_RECOMPUTE_NONE, RP_RECOMPUTE_EARLY};
     static uint32_t layers[] = {1, 3, 0}; /* the last stage has only the head */
     *partition = (rp_partition){.forward_count = 3, .forward_layers = layers};
-    work->microbatches = work->gpus * (1 + number % 3);
-    work->microbatch_size = 1 + number % 2;
+    work->decided.microbatches = work->gpus * (1 + number % 3);
+    work->decided.microbatch_size = 1 + number % 2;
     work->recompute = modes[number % 3];
-    work->layer_grain = number % 4 == 2 && work->recompute != RP_RECOMPUTE_NONE;
+    work->decided.layer_grain = number % 4 == 2 && work->recompute != RP_RECOMPUTE_NONE;
     work->partition = number % 5 == 3 ? partition : NULL;
 }
 
@@ -100,24 +100,26 @@ Test(exec_slices, ranks_train_as_one_device_does)
         rp_partition partition;
         rp_resolved work = rp_test_work("megatron-tp", 1u << number / KINDS % 3, 0, 1);
         set_variant(number, &work, &partition);
-        for (work.iterations = 1; work.iterations <= 3; work.iterations += 2) {
+        for (work.decided.iterations = 1; work.decided.iterations <= 3;
+             work.decided.iterations += 2) {
             rp_test_run plain;
             rp_test_run run;
             run_plain(&config, &work, NULL, &plain);
             run_it(&config, &work, NULL, &run);
-            for (uint32_t i = 0; i < work.iterations; i++) {
+            for (uint32_t i = 0; i < work.decided.iterations; i++) {
                 double error = fabs(run.losses[i] - plain.losses[i]) / fabs(plain.losses[i]);
                 cr_expect(error <= 1e-5, "%u on %u GPUs: loss %u differs by %g", number, work.gpus,
                           i, error);
             }
-            double distance = work.iterations == 1 ? rp_test_distance(&run, &plain) : 0;
+            double distance = work.decided.iterations == 1 ? rp_test_distance(&run, &plain) : 0;
             cr_expect(distance <= 1e-5, "%u on %u GPUs: gradients differ by %g", number, work.gpus,
                       distance);
             double apart = weight_distance(&run, &plain, 1);
             cr_expect(apart <= 1e-3, "%u on %u GPUs: weights differ by %g", number, work.gpus,
                       apart);
-            cr_expect(eq(u64, run.state.step, work.iterations));
-            cr_expect(work.gpus > 1 || rp_test_same(&run, &plain, work.iterations), "%u", number);
+            cr_expect(eq(u64, run.state.step, work.decided.iterations));
+            cr_expect(work.gpus > 1 || rp_test_same(&run, &plain, work.decided.iterations), "%u",
+                      number);
         }
         rp_test_arena_again();
     }
@@ -166,8 +168,8 @@ Test(exec_slices, random_delays_change_nothing)
         rp_test_run run;
         rp_test_run delayed;
         rp_resolved work = rp_test_work("megatron-tp", seed % 3 == 0 ? 4 : 2, 8, 1);
-        work.iterations = 2;
-        work.layer_grain = seed % 2 == 1;
+        work.decided.iterations = 2;
+        work.decided.layer_grain = seed % 2 == 1;
         rp_test_twist twist = {.dtype = seed % 4 == 3 ? RP_DTYPE_F16 : RP_DTYPE_F32};
         run_it(&config, &work, &twist, &run);
         twist.delay_seed = seed;
@@ -183,8 +185,8 @@ static uint64_t exchanged_of(const rp_test_run *run, const rp_resolved *work)
 {
     const rp_model *m = run->model.config;
     uint64_t ranks = work->gpus;
-    uint64_t groups = work->microbatches / ranks;
-    uint64_t tokens = ranks * work->microbatch_size * SEQ_LEN;
+    uint64_t groups = work->decided.microbatches / ranks;
+    uint64_t tokens = ranks * work->decided.microbatch_size * SEQ_LEN;
     bool again = work->recompute != RP_RECOMPUTE_NONE;
     uint64_t sums = ((again ? 6 : 4) * LAYERS + 2) * tokens * m->hidden * groups;
     /* Two numbers of each row, from every rank, in whole blocks of 16. */
@@ -204,13 +206,14 @@ Test(exec_slices, bytes_moved_equal_the_closed_form)
         rp_resolved work = rp_test_work("megatron-tp", 1u << number % 3, 0, 1);
         set_variant(number, &work, &partition);
         work.recompute = number < 9 ? RP_RECOMPUTE_WAIT : RP_RECOMPUTE_NONE;
-        work.layer_grain &= number < 9;
+        work.decided.layer_grain &= number < 9;
         run_it(&config, &work, NULL, &run);
         cr_expect(eq(u64, run.exchanged_bytes, exchanged_of(&run, &work)), "%u", number);
         /* The program counts the same bytes as rpsim, boundaries only. */
         uint64_t reduces = (work.recompute != RP_RECOMPUTE_NONE ? 6 : 4) * LAYERS + 2;
-        uint64_t boundary = (uint64_t)work.gpus * work.microbatch_size * SEQ_LEN * config.hidden;
-        uint64_t groups = work.microbatches / work.gpus;
+        uint64_t boundary =
+            (uint64_t)work.gpus * work.decided.microbatch_size * SEQ_LEN * config.hidden;
+        uint64_t groups = work.decided.microbatches / work.gpus;
         cr_expect(eq(u64, run.collective_bytes,
                      2 * reduces * boundary * sizeof(float) * (work.gpus - 1) * groups));
         cr_expect(eq(u64, run.uploaded_bytes + run.downloaded_bytes, 0));
@@ -346,7 +349,7 @@ Test(exec_slices, training_goes_on_with_another_schedule)
         rp_test_run first;
         rp_test_run plain;
         rp_resolved work = rp_test_work("megatron-tp", kind % 3 == 0 ? 2 : 4, 4, 1);
-        work.iterations = 2;
+        work.decided.iterations = 2;
         run_it(&config, &work, NULL, &first);
         const rp_test_twist twist = {.prepare = continue_from, .context = &first};
         run_plain(&config, &work, &twist, &plain);

@@ -97,17 +97,17 @@ Test(exec_writes, nobody_writes_what_another_may_use)
         const rp_schedule_type *schedule = rp_schedules[i / 24];
         rp_resolved work = {.schedule = schedule,
                             .gpus = 2 + i % 2,
-                            .calls = 1 + i / 2 % 2,
-                            .microbatches = 6,
-                            .microbatch_size = 1,
-                            .iterations = 2,
-                            .round = RP_ROUND_ALL,
-                            .asynchronous = i / 4 % 2 != 0,
+                            .decided.accumulate = 1 + i / 2 % 2,
+                            .decided.microbatches = 6,
+                            .decided.microbatch_size = 1,
+                            .decided.iterations = 2,
+                            .decided.round = RP_ROUND_ALL,
+                            .decided.asynchronous = i / 4 % 2 != 0,
                             .recompute = modes[i / 8 % 3],
-                            .layer_grain = i % 2 != 0,
+                            .decided.layer_grain = i % 2 != 0,
                             .piece_bytes = 20000,
                             .peer_gpus = i / 2 % 2 != 0 ? UINT32_MAX : 0};
-        if (rpexec_work_obstacle(&schedule->traits, work.asynchronous) == NULL) {
+        if (rpexec_work_obstacle(&schedule->traits, work.decided.asynchronous) == NULL) {
             checked += check_work(&config, &work);
         }
         rp_test_arena_end();

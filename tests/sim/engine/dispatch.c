@@ -37,14 +37,15 @@ static void make(bench *b, const char *model, const char *partition, uint32_t gp
     cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, &platform), RP_OK));
     cr_assert(eq(int, rp_partition_parse("test", partition, rp_test_arena, &list, NULL), RP_OK));
     rp_resolved run = rp_test_hand_run("roundpipe", &b->model, &table, &list, gpus, microbatches);
-    run.iterations = iterations;
-    run.asynchronous = true;
+    run.decided.iterations = iterations;
+    run.decided.asynchronous = true;
     run.recompute = RP_RECOMPUTE_EARLY;
     cr_assert(eq(int, rpsim_hardware_lower(&run, &platform, &b->program, NULL), RP_OK));
-    cr_assert(eq(int,
-                 rpsim_hardware_inputs(b->program, &table, &b->model, &platform, run.seq_len,
-                                       rp_test_arena, &b->costs, &b->machine, NULL),
-                 RP_OK));
+    cr_assert(
+        eq(int,
+           rpsim_hardware_inputs(b->program, &table, &b->model, &platform, run.decided.seq_len,
+                                 rp_test_arena, &b->costs, &b->machine, NULL),
+           RP_OK));
 }
 
 static void run(bench *b)

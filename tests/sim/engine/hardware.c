@@ -288,8 +288,8 @@ static double period_s(double link_scale, rp_platform *platform, double *bytes_u
                  RP_OK));
     rp_resolved run = rp_test_hand_run("roundpipe", &model, &costs, &partition, 1, 4);
     run.global_batch = 16;
-    run.iterations = 20;
-    run.asynchronous = true;
+    run.decided.iterations = 20;
+    run.decided.asynchronous = true;
     run.recompute = RP_RECOMPUTE_EARLY;
     rpsim_result result;
     cr_assert(eq(int, rpsim_hardware_case_run(&run, platform, 0, &result, NULL), RP_OK));

@@ -95,7 +95,7 @@ Test(candidate, manners)
     cr_assert(eq(int, rpsim_study_prepare(setup, rp_test_arena, &study, NULL), RP_OK));
     cr_expect(eq(u32, study.row_count, 1));
     cr_expect(eq(u32, study.rows[0].run.global_batch, 32));
-    cr_expect(eq(u32, study.rows[0].run.iterations, 2));
+    cr_expect(eq(u32, study.rows[0].run.decided.iterations, 2));
     cr_expect(eq(u32, study.setup->intervals, 0));
     cr_expect(study.setup->explain);
     rpsim_study_fini(&study);

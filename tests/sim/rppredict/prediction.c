@@ -100,13 +100,13 @@ Test(prediction, that_fails_leaves_no_memory)
     cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &platform), RP_OK));
     const rp_resolved run = {.schedule = rp_schedule_find(rp_published_schedule("fsdp-zero3")),
                              .gpus = 8,
-                             .seq_len = 2048,
+                             .decided.seq_len = 2048,
                              .global_batch = 16,
-                             .microbatches = 8,
-                             .calls = 1};
+                             .decided.microbatches = 8,
+                             .decided.accumulate = 1};
     rpsim_question questions[2] = {{.framework = "fsdp-zero3", .model = "qwen3-1.7b", .run = run},
                                    {.framework = "fsdp-zero3", .model = "llama3.1-8b", .run = run}};
-    questions[0].run.iterations = 1;
+    questions[0].run.decided.iterations = 1;
     questions[1].run.costs = &costs;
     char messages[1024];
     rp_log_capture_begin(messages, sizeof messages);

@@ -67,18 +67,18 @@ static rp_status run_on(const rp_schedule_type *schedule, const server *s, uint3
     rp_partition partition;
     rp_resolved run = rp_test_hand_run(schedule->name, &s->model, &s->costs, &partition, gpus,
                                        gpus * rp_random_between(random, 1, 3));
-    run.layer_grain = rp_random_between(random, 0, 1) == 1;
-    run.seq_len = 512u << rp_random_between(random, 0, 3);
+    run.decided.layer_grain = rp_random_between(random, 0, 1) == 1;
+    run.decided.seq_len = 512u << rp_random_between(random, 0, 3);
     if (schedule->separate_backward) {
-        run.calls = rp_random_between(random, 1, 3);
-        run.microbatches = rp_random_between(random, 1, 10);
+        run.decided.accumulate = rp_random_between(random, 1, 3);
+        run.decided.microbatches = rp_random_between(random, 1, 10);
     }
     uint32_t all = rp_resolved_microbatches(&run);
     run.global_batch = all + rp_random_between(random, 0, 3 * all);
     uint32_t exactly = rp_schedule_stages(schedule, gpus);
     RP_TRY(rp_partition_even(schedule, &s->costs, gpus, exactly, arena, &partition, NULL));
     run.recompute = (rp_recompute)rp_random_between(random, 0, 2);
-    run.asynchronous = rp_random_between(random, 0, 3) == 0;
+    run.decided.asynchronous = rp_random_between(random, 0, 3) == 0;
     return rpsim_hardware_case_run(&run, &s->platform, 0, result, NULL);
 }
 

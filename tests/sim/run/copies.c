@@ -202,7 +202,7 @@ static void expect_zero(const rpsim_row *row, const zero_case *c)
     double rows = c->tensor == 1 ? 393 : c->tensor == 2 ? 197 : 99; /* of 128, for 50257 / tensor */
     double cut = 12 * h * h / c->tensor + 7 * h / c->tensor + 6 * h;
     double table = 128 * rows * h;
-    double both = layers * cut + 2 * h + 2 * table + row->run.seq_len * h;
+    double both = layers * cut + 2 * h + 2 * table + row->run.decided.seq_len * h;
     double once =
         both - (rp_test_ends_meet(p) ? table : 0); /* a GPU with both ends has a single table */
     double gradient = c->single ? 4 : 2;

@@ -46,7 +46,7 @@ static void expect_bytes(const rpsim_row *row, const expert_case *c)
     double microbatches = p->microbatch_count;
     /* Lepikhin et al., GShard (2020), section 3.2: each token goes to k experts, (E - 1) / E of
      * them elsewhere, and comes back; gradients and a recompute repeat this. */
-    double tokens = (double)row->run.global_batch * row->run.seq_len;
+    double tokens = (double)row->run.global_batch * row->run.decided.seq_len;
     double ways = p->recompute == RP_RECOMPUTE_NONE ? 4 : 6;
     double moved = ways * LAYERS * 2 * tokens * HIDDEN * ACTIVE * (shares - 1) / shares;
     cr_expect(eq(dbl, rp_test_queue_bytes(p, RP_QUEUE_EXPERT), moved / tensor), "%s", name);

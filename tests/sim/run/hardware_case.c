@@ -33,7 +33,7 @@ static rpsim_result run(const rpsim_row *row, unsigned without, uint32_t iterati
 {
     rpsim_result result;
     rp_resolved resolved = row->run;
-    resolved.iterations = iterations;
+    resolved.decided.iterations = iterations;
     cr_assert(
         eq(int, rpsim_hardware_case_run(&resolved, row->platform, without, &result, NULL), RP_OK),
         "%s", row->schedule_name);

@@ -415,7 +415,7 @@ static void expect_volumes(const rpsim_row *row, uint32_t tensor, uint32_t data)
     cr_assert(eq(int, rpsim_hardware_lower(&row->run, row->platform, &program, NULL), RP_OK), "%s",
               row->schedule_name);
     cr_assert(eq(int, rp_program_check(program), RP_OK), "%s", row->schedule_name);
-    double boundary = 2 * h * row->run.seq_len;
+    double boundary = 2 * h * row->run.decided.seq_len;
     double reduces = (program->recompute == RP_RECOMPUTE_NONE ? 4 : 6) * layers + 2;
     bool parts = program->traits.scatter_gather && !program->traits.layout.sequence_parallel;
     double gathers = parts ? 2 * (program->stage_count - 1.0) : 0;
@@ -425,7 +425,7 @@ static void expect_volumes(const rpsim_row *row, uint32_t tensor, uint32_t data)
               "%s", row->schedule_name);
     double rows = tensor == 1 ? 393 : tensor == 2 ? 197 : 99;  /* of 128, for 50257 / tensor */
     double cut = 12 * h * h / tensor + 7 * h / tensor + 6 * h; /* biases of o and down: whole */
-    double parameters = layers * cut + 2 * h + 2 * 128 * rows * h + row->run.seq_len * h;
+    double parameters = layers * cut + 2 * h + 2 * 128 * rows * h + row->run.decided.seq_len * h;
     moved = 2 * parameters * 2 * (data - 1) / data;
     cr_expect(epsilon_eq(dbl, rp_test_queue_bytes(program, RP_QUEUE_DATA), moved, 1e-6 * moved),
               "%s", row->schedule_name);

@@ -493,15 +493,15 @@ static void load(machine *m)
     cr_assert(eq(int, rp_partition_parse("test", "7,7,7,7|0,7,7,7,7", arena, &m->partition, NULL),
                  RP_OK));
     m->run = rp_test_hand_run("roundpipe", &m->model, &m->costs, &m->partition, 4, 5);
-    m->run.iterations = 2;
-    m->run.asynchronous = true;
+    m->run.decided.iterations = 2;
+    m->run.decided.asynchronous = true;
     m->run.recompute = RP_RECOMPUTE_EARLY;
 }
 
 static rpsim_result run_at(machine *m, uint32_t seq_len)
 {
     rpsim_result result;
-    m->run.seq_len = seq_len;
+    m->run.decided.seq_len = seq_len;
     cr_assert(eq(int, rpsim_hardware_case_run(&m->run, &m->platform, 0, &result, NULL), RP_OK));
     return result;
 }
@@ -545,12 +545,12 @@ Test(memory, longest_sequence)
     m.run.schedule = &schedule;
     for (uint32_t grain = 0; grain < 2; grain++) {
         rpsim_result result;
-        m.run.layer_grain = grain == 1;
+        m.run.decided.layer_grain = grain == 1;
         cr_assert(
             eq(int, rpsim_seqlen_search(&m.run, &m.platform, arena, &longest[grain], &result, NULL),
                RP_OK));
         cr_expect(result.memory.fits);
-        cr_expect(eq(u32, m.run.seq_len, longest[grain].tokens));
+        cr_expect(eq(u32, m.run.decided.seq_len, longest[grain].tokens));
         rpsim_result_fini(&result);
         result = run_at(&m, longest[grain].tokens);
         cr_expect(result.memory.fits);

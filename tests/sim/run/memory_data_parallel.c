@@ -509,7 +509,7 @@ static void load(const char *name, machine *m)
         pipeline ? "7,7,7,7" : "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1";
     cr_assert(eq(int, rp_partition_parse("test", list, arena, &m->partition, NULL), RP_OK));
     m->run = rp_test_hand_run(name, &m->model, &m->costs, &m->partition, 4, 4);
-    m->run.iterations = 2;
+    m->run.decided.iterations = 2;
     m->run.recompute = RP_RECOMPUTE_WAIT;
 }
 
@@ -517,7 +517,7 @@ static rpsim_memory memory_at(machine *m, uint32_t seq_len)
 {
     rpsim_result result;
     rpsim_memory memory;
-    m->run.seq_len = seq_len;
+    m->run.decided.seq_len = seq_len;
     cr_assert(eq(int, rpsim_hardware_case_run(&m->run, &m->platform, 0, &result, NULL), RP_OK));
     cr_assert(eq(int, rpsim_memory_copy(&result.memory, arena, &memory), RP_OK));
     rpsim_result_fini(&result);

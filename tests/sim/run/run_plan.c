@@ -74,7 +74,7 @@ static const char *plan_at(uint32_t seq_len)
     rp_partition partition;
     const char *text = NULL;
     rp_resolved run = rp_test_hand_run("roundpipe", &model, &costs, NULL, 8, 10);
-    run.seq_len = seq_len;
+    run.decided.seq_len = seq_len;
     cr_assert(eq(int, rpsim_run_plan(&run, &platform, arena, &partition, NULL, NULL), RP_OK));
     cr_assert(eq(int, rp_partition_text(&partition, arena, &text), RP_OK));
     return text;
