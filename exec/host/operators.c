@@ -89,8 +89,11 @@ static inline void gated_backward(bool gelu, uint64_t count, const float *gate, 
     for (uint64_t i = 0; i < count; i++) {
         float d = ds[i];
         float g = gate[i];
-        float sigma = 1.0f / (1.0f + rpexec_exp(-gate_argument(gelu, g)));
-        float slope = sigma * (1.0f + g * (1.0f - sigma) * gate_slope(gelu, g));
+        float z = gate_argument(gelu, g);
+        float sigma = 1.0f / (1.0f + rpexec_exp(-z));
+        /* GELU's g slope is large enough to make the rounding of 1 - sigma seen. */
+        float rest = gelu ? 1.0f / (1.0f + rpexec_exp(z)) : 1.0f - sigma;
+        float slope = sigma * (1.0f + g * rest * gate_slope(gelu, g));
         float to_gate = d * up[i] * slope;
         dup[i] = d * g * sigma;
         dgate[i] = to_gate;

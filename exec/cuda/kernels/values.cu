@@ -60,9 +60,9 @@ __global__ void swiglu_backward(uint64_t count, const T *gate, const T *up, cons
 #define GELU_SLOPE (2 * 0.797884560802865356f) /* 2 sqrt(2 / pi) */
 #define GELU_CUBE 0.044715f
 
-__device__ inline float gelu_sigmoid(float g)
+__device__ inline float gelu_argument(float g)
 {
-    return sigmoid(GELU_SLOPE * (g + GELU_CUBE * g * g * g));
+    return GELU_SLOPE * (g + GELU_CUBE * g * g * g);
 }
 
 template <typename T>
@@ -71,7 +71,7 @@ __global__ void geglu(uint64_t count, const T *gate, const T *up, T *s, bool who
     for_packs<T, 1>(
         count, whole, gate, up, nullptr, s, nullptr,
         [](float g, float u, float, float *y, float *) {
-            *y = g * MUTATE(geglu_without_cube, gelu_sigmoid(g), sigmoid(GELU_SLOPE * g)) * u;
+            *y = g * sigmoid(MUTATE(geglu_without_cube, gelu_argument(g), GELU_SLOPE * g)) * u;
         });
 }
 
@@ -81,10 +81,12 @@ __global__ void geglu_backward(uint64_t count, const T *gate, const T *up, const
 {
     for_packs<T, 2>(count, whole, gate, up, ds, dgate, dup,
                     [](float g, float u, float d, float *to_gate, float *to_up) {
-                        float sigma = gelu_sigmoid(g);
+                        float z = gelu_argument(g);
+                        float sigma = sigmoid(z);
                         float slope = GELU_SLOPE *
                                       (1.0f + MUTATE(slope_of_cube, 3.0f, 1) * GELU_CUBE * g * g);
-                        *to_gate = d * u * (sigma * (1.0f + g * (1.0f - sigma) * slope));
+                        /* not 1 - sigma, whose rounding g slope would enlarge */
+                        *to_gate = d * u * (sigma * (1.0f + g * sigmoid(-z) * slope));
                         *to_up = d * g * sigma;
                     });
 }
