@@ -3,6 +3,14 @@
 
 enum { BLOCK = 256, LOSS_BLOCK = 512 };
 
+/* Blocks of a loss that fill a multiprocessor: it has 1536 threads on 8.6, 8.9 and 12.0, else 2048.
+ * The compiler keeps to as many registers. */
+#if defined __CUDA_ARCH__ && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
+#define LOSS_BLOCKS 3
+#else
+#define LOSS_BLOCKS 4
+#endif
+
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     embed(uint64_t tokens, uint32_t width, const int32_t *ids, const T *table, T *x, bool whole)
@@ -243,54 +251,51 @@ __device__ inline double row_sum(const T *z, uint32_t vocab, float cap, bool who
 }
 
 template <typename T>
-__global__ void __launch_bounds__(LOSS_BLOCK)
-    cross_entropy(uint64_t rows, uint32_t vocab, const int32_t *labels, float cap, float scale,
-                  T *logits, double *losses, bool whole)
+__global__ void __launch_bounds__(LOSS_BLOCK, LOSS_BLOCKS)
+    cross_entropy(uint32_t vocab, const int32_t *labels, float cap, float scale, T *logits,
+                  double *losses, bool whole)
 {
     constexpr int N = per_pack<T>::count;
     __shared__ float mosts[LOSS_BLOCK / 32];
     __shared__ double sums[LOSS_BLOCK / 32];
-    for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        T *z = logits + row * vocab;
-        int64_t label = labels[row];
-        bool ignored = label == RPEXEC_IGNORED;
-        float most = 0, own = 0;
-        double total = 1;
+    uint64_t row = blockIdx.x;
+    T *z = logits + row * vocab;
+    int64_t label = labels[row];
+    bool ignored = label == RPEXEC_IGNORED;
+    float most = 0, own = 0;
+    double total = 1;
+    if (!ignored) {
+        own = capped(widen(z[label]), cap);
+        total = row_sum<N>(z, vocab, cap, whole, mosts, sums, &most);
+    }
+    float factor = (float)((double)scale / total);
+    for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
+        float out[N] = {};
         if (!ignored) {
-            own = capped(widen(z[label]), cap);
-            total = row_sum<N>(z, vocab, cap, whole, mosts, sums, &most);
+            gradient_of<N>(z, j, vocab, cap, whole, most, factor, label, scale, out);
         }
-        float factor = (float)((double)scale / total);
-        for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
-            float out[N] = {};
-            if (!ignored) {
-                gradient_of<N>(z, j, vocab, cap, whole, most, factor, label, scale, out);
-            }
-            store<N>(out, vocab - j, whole, z + j);
-        }
-        if (threadIdx.x == 0) {
-            losses[row] = ignored ? 0.0
-                                  : log(total) + (double)most -
-                                        (double)MUTATE(label_overwritten, own, widen(z[label]));
-        }
+        store<N>(out, vocab - j, whole, z + j);
+    }
+    if (threadIdx.x == 0) {
+        losses[row] = ignored ? 0.0
+                              : log(total) + (double)most -
+                                    (double)MUTATE(label_overwritten, own, widen(z[label]));
     }
 }
 
 template <typename T>
-__global__ void __launch_bounds__(LOSS_BLOCK)
-    row_statistics(uint64_t rows, uint32_t vocab, float cap, const T *logits, float *statistics,
-                   bool whole)
+__global__ void __launch_bounds__(LOSS_BLOCK, LOSS_BLOCKS)
+    row_statistics(uint32_t vocab, float cap, const T *logits, float *statistics, bool whole)
 {
     __shared__ float mosts[LOSS_BLOCK / 32];
     __shared__ double sums[LOSS_BLOCK / 32];
-    for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        float most;
-        double total = row_sum<per_pack<T>::count>(logits + row * vocab, vocab, cap, whole, mosts,
-                                                   sums, &most);
-        if (threadIdx.x == 0) {
-            statistics[2 * row] = most;
-            statistics[2 * row + 1] = (float)total;
-        }
+    uint64_t row = blockIdx.x;
+    float most;
+    double total =
+        row_sum<per_pack<T>::count>(logits + row * vocab, vocab, cap, whole, mosts, sums, &most);
+    if (threadIdx.x == 0) {
+        statistics[2 * row] = most;
+        statistics[2 * row + 1] = (float)total;
     }
 }
 
@@ -312,34 +317,41 @@ __device__ inline double join_parts(uint32_t parts, const float *statistics, uin
 }
 
 template <typename T>
-__global__ void __launch_bounds__(LOSS_BLOCK)
-    cross_entropy_part(uint64_t rows, uint32_t vocab, uint32_t first, const int32_t *labels,
-                       uint32_t parts, const float *statistics, uint64_t stride, float cap,
-                       float scale, T *logits, double *losses, bool whole)
+__global__ void __launch_bounds__(LOSS_BLOCK, LOSS_BLOCKS)
+    cross_entropy_part(uint32_t vocab, uint32_t first, const int32_t *labels, uint32_t parts,
+                       const float *statistics, uint64_t stride, float cap, float scale, T *logits,
+                       double *losses, bool whole)
 {
     constexpr int N = per_pack<T>::count;
-    for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        T *z = logits + row * vocab;
-        bool ignored = labels[row] == RPEXEC_IGNORED;
-        int64_t label = (int64_t)labels[row] - first;
-        bool mine = label >= 0 && label < vocab; /* an ignored label is negative */
-        float most, own = mine ? capped(widen(z[label]), MUTATE(label_without_cap, cap, 0)) : 0.0f;
-        double total = join_parts(parts, statistics + 2 * row, stride, &most);
-        float factor = (float)((double)scale / total);
-        /* all threads have read the label's logit */
-        MUTATE(label_being_overwritten, __syncthreads(), );
-        for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
-            float out[N] = {};
-            if (!ignored) {
-                gradient_of<N>(z, j, vocab, cap, whole, most, factor, label, mine ? scale : 0.0f,
-                               out);
-            }
-            store<N>(out, vocab - j, whole, z + j);
+    uint64_t row = blockIdx.x;
+    T *z = logits + row * vocab;
+    bool ignored = labels[row] == RPEXEC_IGNORED;
+    int64_t label = (int64_t)labels[row] - first;
+    bool mine = label >= 0 && label < vocab; /* an ignored label is negative */
+    float most, own = mine ? capped(widen(z[label]), MUTATE(label_without_cap, cap, 0)) : 0.0f;
+    double total = join_parts(parts, statistics + 2 * row, stride, &most);
+    float factor = (float)((double)scale / total);
+    /* all threads have read the label's logit */
+    MUTATE(label_being_overwritten, __syncthreads(), );
+    for (uint32_t j = threadIdx.x * N; j < vocab; j += LOSS_BLOCK * N) {
+        float out[N] = {};
+        if (!ignored) {
+            gradient_of<N>(z, j, vocab, cap, whole, most, factor, label, mine ? scale : 0.0f, out);
         }
-        if (threadIdx.x == 0) {
-            losses[row] = mine ? log(total) + (double)most - (double)own : 0.0;
-        }
+        store<N>(out, vocab - j, whole, z + j);
     }
+    if (threadIdx.x == 0) {
+        losses[row] = mine ? log(total) + (double)most - (double)own : 0.0;
+    }
+}
+
+/* A block per row, which the GPU begins when another has ended: as many as fit at once, each with
+ * several rows, would wait for the slowest. */
+template <typename... P, typename... A>
+static cudaError_t launch_rows(const rpexec_cuda_target *target, void (*kernel)(P...),
+                               uint64_t rows, A... arguments)
+{
+    return launch(kernel, (uint32_t)rows, LOSS_BLOCK, 0, target->stream, arguments...);
 }
 
 /* A single block sums each thread's rows, ascending, then threads in order. */
@@ -435,8 +447,8 @@ extern "C" cudaError_t rpexec_cuda_cross_entropy(const rpexec_cuda_target *targe
 {
     cudaError_t error = for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch_loop(target, cross_entropy<T>, LOSS_BLOCK, rows, 1, rows, vocab, labels, cap,
-                           scale, static_cast<T *>(z), losses,
+        return launch_rows(target, cross_entropy<T>, rows, vocab, labels, cap, scale,
+                           static_cast<T *>(z), losses,
                            aligned(16, z) && vocab % per_pack<T>::count == 0);
     });
     if (error != cudaSuccess || rows == 0) {
@@ -452,9 +464,8 @@ extern "C" cudaError_t rpexec_cuda_row_statistics(const rpexec_cuda_target *targ
 {
     return for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch_loop(target, row_statistics<T>, LOSS_BLOCK, rows, 1, rows, vocab, cap,
-                           static_cast<const T *>(z), statistics,
-                           aligned(16, z) && vocab % per_pack<T>::count == 0);
+        return launch_rows(target, row_statistics<T>, rows, vocab, cap, static_cast<const T *>(z),
+                           statistics, aligned(16, z) && vocab % per_pack<T>::count == 0);
     });
 }
 
@@ -467,9 +478,9 @@ extern "C" cudaError_t rpexec_cuda_cross_entropy_part(const rpexec_cuda_target *
 {
     cudaError_t error = for_type(target, [&](auto zero) {
         using T = decltype(zero);
-        return launch_loop(target, cross_entropy_part<T>, LOSS_BLOCK, rows, 1, rows, vocab, first,
-                           labels, parts, statistics, stride, cap, scale, static_cast<T *>(z),
-                           losses, aligned(16, z) && vocab % per_pack<T>::count == 0);
+        return launch_rows(target, cross_entropy_part<T>, rows, vocab, first, labels, parts,
+                           statistics, stride, cap, scale, static_cast<T *>(z), losses,
+                           aligned(16, z) && vocab % per_pack<T>::count == 0);
     });
     if (error != cudaSuccess || rows == 0) {
         return error;
