@@ -22,7 +22,7 @@ static void begin(void)
     arena = rp_test_tool_arena();
 }
 
-TestSuite(roofline, .init = begin, .fini = rp_test_tool_end, .timeout = 120);
+TestSuite(roofline, .init = begin, .fini = rp_test_tool_end, .timeout = 1200);
 
 static rp_model load_model(const char *name)
 {
