@@ -108,6 +108,7 @@ static rp_status refuse(const rp_option *row, const char *text, rp_reason *reaso
     char valid[80];
     switch (row->kind) {
     case RP_OPTION_U32:
+    case RP_OPTION_MIB:
         (void)snprintf(valid, sizeof valid, "%sintegers from 1 to %.0f%s",
                        row->all ? "all and " : "", row->most,
                        row->most >= LARGE ? ", also with k, M or B behind them" : "");
@@ -183,6 +184,11 @@ static rp_status take_value(const rp_option *row, const char *text, rp_arena *ar
         good = rp_parse_u64(text, 0, UINT64_MAX, &integer);
         memcpy(member, &integer, sizeof integer);
         break;
+    case RP_OPTION_MIB:
+        good = rp_option_count(text, row->binary ? 1024 : 1000, 1, (uint64_t)row->most, &integer);
+        integer <<= 20;
+        memcpy(member, &integer, sizeof integer);
+        break;
     case RP_OPTION_REAL:
         good = rp_parse_double(text, 0, row->most, &real);
         memcpy(member, &real, sizeof real);
@@ -220,10 +226,14 @@ rp_status rp_option_check(const rp_option *row, const void *object, rp_reason *r
     const char *member = (const char *)object + row->to.offset;
     char text[32];
     uint32_t u32 = 0;
+    uint64_t bytes = 0;
     double number = 0;
     if (row->kind == RP_OPTION_U32) {
         memcpy(&u32, member, sizeof u32);
         number = u32;
+    } else if (row->kind == RP_OPTION_MIB) {
+        memcpy(&bytes, member, sizeof bytes);
+        number = (double)(bytes >> 20);
     } else if (row->kind == RP_OPTION_REAL) {
         memcpy(&number, member, sizeof number);
     }

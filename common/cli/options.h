@@ -29,6 +29,7 @@ typedef enum rp_option_kind {
     RP_OPTION_U32,  /**< a count (rp_option_count) from 1 to `most`; 0 for the word all, with
                        `all` */
     RP_OPTION_U64,  /**< an integer */
+    RP_OPTION_MIB,  /**< a count of MiB from 1 to `most`, into a uint64_t that counts bytes */
     RP_OPTION_REAL, /**< a double from 0 to `most` */
     RP_OPTION_TEXT, /**< the text, which must be among `choices`, if any; NULL for the word `none`,
                        if any */

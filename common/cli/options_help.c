@@ -68,9 +68,13 @@ void rp_options_help(const rp_options_program *program, uint32_t columns, FILE *
 static bool fits(const rp_option *row)
 {
     static const size_t sizes[] = {
-        [RP_OPTION_U32] = sizeof(uint32_t), [RP_OPTION_U64] = sizeof(uint64_t),
-        [RP_OPTION_REAL] = sizeof(double),  [RP_OPTION_TEXT] = sizeof(void *),
-        [RP_OPTION_LIST] = sizeof(void *),  [RP_OPTION_TAKE] = 0,
+        [RP_OPTION_U32] = sizeof(uint32_t),
+        [RP_OPTION_U64] = sizeof(uint64_t),
+        [RP_OPTION_MIB] = sizeof(uint64_t),
+        [RP_OPTION_REAL] = sizeof(double),
+        [RP_OPTION_TEXT] = sizeof(void *),
+        [RP_OPTION_LIST] = sizeof(void *),
+        [RP_OPTION_TAKE] = 0,
     };
     bool index = row->kind == RP_OPTION_FLAG || row->kind == RP_OPTION_CHOICE;
     size_t size = row->to.size;

@@ -63,6 +63,10 @@ static void write_value(const rp_option *row, const void *options, const char *g
         memcpy(&u64, member, sizeof u64);
         rp_json_uint(json, u64);
         break;
+    case RP_OPTION_MIB:
+        memcpy(&u64, member, sizeof u64);
+        rp_json_uint(json, u64 >> 20);
+        break;
     case RP_OPTION_REAL:
         memcpy(&real, member, sizeof real);
         rp_json_double(json, real);

@@ -77,6 +77,9 @@ static rp_status text_of_value(const rp_option *row, const void *object, rp_aren
     case RP_OPTION_U64:
         memcpy(&u64, member, sizeof u64);
         return u64 != 0 || zero ? rp_arena_print(arena, text_out, "%" PRIu64, u64) : RP_OK;
+    case RP_OPTION_MIB:
+        memcpy(&u64, member, sizeof u64);
+        return u64 != 0 ? rp_arena_print(arena, text_out, "%" PRIu64, u64 >> 20) : RP_OK;
     case RP_OPTION_REAL:
         memcpy(&real, member, sizeof real);
         return real > 0 || zero ? text_of_real(real, arena, text_out) : RP_OK;

@@ -299,7 +299,8 @@ static rp_status lower(const rp_resolved *config, const rp_program *schedule, rp
     rp_lower_config lowering = {
         .call_microbatches = round,
         .call_rounds = (config->decided.microbatches - 1) / round + 1,
-        .piece_bytes = config->piece_bytes != 0 ? config->piece_bytes : RP_PIECE_BYTES,
+        .piece_bytes =
+            config->decided.piece_bytes != 0 ? config->decided.piece_bytes : RP_PIECE_BYTES,
         .grain = config->decided.layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
         .peer_gpus = config->peer_gpus};
     rp_model rank;

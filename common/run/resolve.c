@@ -69,9 +69,8 @@ static uint32_t usual_microbatches(uint32_t gpus)
 
 uint32_t rp_run_places(const rp_run *run)
 {
-    const rp_layout layout = rp_run_layout(run);
     uint32_t nodes = run->nodes != 0 ? run->nodes : 1;
-    return run->gpus * nodes / rp_layout_gpus(&layout);
+    return run->gpus * nodes / rp_layout_gpus(&run->layout);
 }
 
 void rp_run_decide(rp_run *run, const rp_schedule_type *schedule)
@@ -93,14 +92,11 @@ void rp_run_decide(rp_run *run, const rp_schedule_type *schedule)
 rp_resolved rp_resolved_of_run(const rp_run *run, const rp_schedule_type *schedule,
                                const rp_model *model)
 {
-    rp_resolved r = {.schedule = schedule,
-                     .model = model,
-                     .decided = *run,
-                     .gpus = rp_run_places(run),
-                     .recompute = run->recomputes[0],
-                     .piece_bytes = (uint64_t)run->piece_mb << 20};
-    r.decided.layout = rp_run_layout(run);
-    return r;
+    return (rp_resolved){.schedule = schedule,
+                         .model = model,
+                         .decided = *run,
+                         .gpus = rp_run_places(run),
+                         .recompute = run->recomputes[0]};
 }
 
 static void decide(uint32_t *decision, uint32_t usual)

@@ -15,13 +15,12 @@ typedef struct rp_resolved {
     const rp_schedule_type *schedule; /**< NULL: a given program, which has no schedule */
     const rp_model *model;            /**< NULL: unknown, at stage fidelity */
     const rp_costs *costs;            /**< place rounds and the even partition, by proportions */
-    /** The run with every decision made that its program needs; its `gpus`, `global_batch`,
-     * `recomputes`, `piece_mb` and the text of its partition are settled in members below. Its
-     * microbatches are those of a call, its layout has the bytes of its bucket. As many
-     * microbatches in a RoundPipe round as a call has, or RP_ROUND_ALL: the library's order, in
-     * which the rotation goes on from call to call. Fewer: the paper's order, in which a round
-     * begins on the GPU that is free first, and rounds of a call do not wait for each other;
-     * round_start counts at stage fidelity only, since for lowered programs `round` decides it. */
+    /** The run with every decision made that its program needs. Members below settle its fidelity,
+     * gpus, global_batch, recomputes and partition. Its microbatches are those of a call. As many
+     * in a RoundPipe round as a call has, or RP_ROUND_ALL: the library's order, in which the
+     * rotation goes on from call to call. Fewer: the paper's order, in which a round begins on the
+     * GPU that is free first, and rounds of a call do not wait for each other. round_start counts
+     * at stage fidelity; for lowered programs `round` decides it. */
     rp_run decided;
     bool stage;      /**< stage fidelity: the program is a compute schedule without transfers */
     uint32_t layers; /**< number of layers; 0: the model's */
@@ -35,10 +34,9 @@ typedef struct rp_resolved {
                                    others */
     const uint32_t *sequences;  /**< [microbatches of a step]; NULL: microbatch_size each */
     rp_recompute recompute;
-    uint32_t peer_gpus;            /**< rp_lower_config.peer_gpus, for resident weights */
-    uint64_t piece_bytes;          /**< largest piece of a parameter upload; 0: RP_PIECE_BYTES */
-    const rp_partition *partition; /**< NULL: even, by `costs` */
-    bool planned;                  /**< the partition is RoundPipe's plan for these sequences */
+    uint32_t peer_gpus;                /**< rp_lower_config.peer_gpus, for resident weights */
+    const rp_partition *partition;     /**< NULL: even, by `costs` */
+    bool planned;                      /**< the partition is RoundPipe's plan for these sequences */
     const struct rp_torch_csv *orders; /**< as in rp_schedule_config */
     uint64_t boundary_bytes; /**< bytes of a boundary tensor, at stage fidelity; 0: unknown */
     bool sets_constant;      /**< the published cell set a constant of the platform file */

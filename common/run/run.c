@@ -181,10 +181,3 @@ bool rp_run_is_tuned(const rp_run *run)
 {
     return run->partition != NULL && strcmp(run->partition, "tuned") == 0;
 }
-
-rp_layout rp_run_layout(const rp_run *run)
-{
-    rp_layout layout = run->layout;
-    layout.reduction_bucket = (uint64_t)run->bucket_mb << 20;
-    return layout;
-}

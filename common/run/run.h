@@ -89,9 +89,6 @@ rp_status rp_run_check(const rp_run *run, rp_reason *reason);
 /** @return whether the partition is searched for. */
 bool rp_run_is_tuned(const rp_run *run);
 
-/** @return the layout that a run asks for, with the bytes of its bucket. */
-rp_layout rp_run_layout(const rp_run *run);
-
 /* Values with their own rules, for the tables of programs. */
 rp_status rp_run_take_recompute(const rp_option *row, const char *text, rp_arena *arena,
                                 void *object, rp_reason *reason);

@@ -171,7 +171,7 @@ static rp_status check_sharded(const rpexec_options *o, const rpexec_model *mode
         rp_resolved work = rp_resolved_of_program(p, calls);
         work.schedule = o->schedule;
         work.decided.layer_grain = k % 2 == 1;
-        work.piece_bytes = (uint64_t)o->run.piece_mb << 20;
+        work.decided.piece_bytes = o->run.piece_bytes;
         work.partition = &partition;
         if (p->microbatch_count % calls == 0) {
             RP_TRY(is_rebuilt(&work, model, p, arena, &same));

@@ -80,8 +80,8 @@ typedef struct rpexec_trainer {
 /** @return microbatches of a step, in all its calls and copies; copy d has the d-th part. */
 static inline uint32_t rpexec_trainer_microbatches(const rpexec_trainer *t)
 {
-    const rp_layout layout = rp_run_layout(&t->o->run);
-    return rp_layout_data(&layout) * t->o->run.accumulate * t->o->run.microbatches;
+    const rp_run *run = &t->o->run;
+    return rp_layout_data(&run->layout) * run->accumulate * run->microbatches;
 }
 
 /** @return true for the process that writes files and messages: process 0, or the only process. */

@@ -350,16 +350,16 @@ static rp_status check_steps(const rpexec_trainer *t)
 
 static rp_status attach(rpexec_trainer *t)
 {
-    const rp_layout layout = rp_run_layout(&t->o->run);
-    const rpexec_devices_config config = {
-        .gpus = t->o->run.gpus,
-        .is_virtual = t->o->virtual_gpus != 0,
-        .graphs = t->o->graphs,
-        .attention = t->o->attention,
-        .transport = t->o->transport,
-        .collectives = rp_is_data_parallel(&t->o->schedule->traits) || rp_layout_gpus(&layout) > 1,
-        .layout = layout,
-        .half_accumulation = t->o->half_accumulation};
+    const rpexec_devices_config config = {.gpus = t->o->run.gpus,
+                                          .is_virtual = t->o->virtual_gpus != 0,
+                                          .graphs = t->o->graphs,
+                                          .attention = t->o->attention,
+                                          .transport = t->o->transport,
+                                          .collectives =
+                                              rp_is_data_parallel(&t->o->schedule->traits) ||
+                                              rp_layout_gpus(&t->o->run.layout) > 1,
+                                          .layout = t->o->run.layout,
+                                          .half_accumulation = t->o->half_accumulation};
     t->driver = rpexec_backend_find(t->o->backend)->driver();
     if (t->driver->attach == NULL) {
         return RP_OK;

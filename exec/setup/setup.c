@@ -86,14 +86,12 @@ static void write_backend(const void *options, rp_json *json)
 
 static void write_data_parallel(const void *options, rp_json *json)
 {
-    const rp_layout layout = rp_run_layout(&((const rpexec_options *)options)->run);
-    rp_json_uint(json, rp_layout_data(&layout));
+    rp_json_uint(json, rp_layout_data(&((const rpexec_options *)options)->run.layout));
 }
 
 static void write_tensor_parallel(const void *options, rp_json *json)
 {
-    const rp_layout layout = rp_run_layout(&((const rpexec_options *)options)->run);
-    rp_json_uint(json, rp_layout_tensor(&layout));
+    rp_json_uint(json, rp_layout_tensor(&((const rpexec_options *)options)->run.layout));
 }
 
 static void write_link(const void *options, rp_json *json)
@@ -223,24 +221,24 @@ static bool is_no_pipeline(const void *options)
 
 static bool stands_for_several(const void *options)
 {
-    const rp_layout layout = rp_run_layout(&((const rpexec_options *)options)->run);
-    return rp_layout_gpus(&layout) > 1 && !is_no_pipeline(options);
+    const rpexec_options *o = options;
+    return rp_layout_gpus(&o->run.layout) > 1 && !is_no_pipeline(options);
 }
 
 static rp_status check_layout(const rpexec_options *o, rp_reason *reason)
 {
-    const rp_layout layout = rp_run_layout(&o->run);
-    uint32_t copies = rp_layout_data(&layout);
+    const rp_layout *layout = &o->run.layout;
+    uint32_t copies = rp_layout_data(layout);
     bool resident = o->schedule->traits.placement == RP_PLACEMENT_RESIDENT;
-    RP_TRY(rp_compile_check_layout(o->schedule, &layout, NULL, o->run.seq_len, o->run.asynchronous,
+    RP_TRY(rp_compile_check_layout(o->schedule, layout, NULL, o->run.seq_len, o->run.asynchronous,
                                    reason));
-    if (resident && o->run.gpus * o->run.nodes % rp_layout_gpus(&layout) != 0) {
+    if (resident && o->run.gpus * o->run.nodes % rp_layout_gpus(layout) != 0) {
         return rp_refuse_setting(
             reason, RP_USAGE,
             o->run.layout.tensor_parallel != 0 ? "tensor_parallel" : "data_parallel",
             "%" PRIu32 " copies x %" PRIu32 " GPUs per layer do not divide %" PRIu32
             " GPUs; valid are numbers whose product does",
-            copies, rp_layout_tensor(&layout), o->run.gpus * o->run.nodes);
+            copies, rp_layout_tensor(layout), o->run.gpus * o->run.nodes);
     }
     if (!resident && copies != o->run.nodes) {
         return rp_refuse(
@@ -452,7 +450,7 @@ rpexec_options rpexec_setup_defaults(void)
                                     .seq_len = 128,
                                     .dtype = RP_DTYPE_F32,
                                     .round = RP_ROUND_ALL,
-                                    .piece_mb = (uint32_t)(RP_PIECE_BYTES >> 20)},
+                                    .piece_bytes = RP_PIECE_BYTES},
                             .watchdog_s = 60,
                             .lr = adam.lr,
                             .beta1 = adam.beta1,

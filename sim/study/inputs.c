@@ -328,12 +328,11 @@ static rp_status load_costs_of_run(const rpsim_setup *o, const rp_program *progr
                                    rpsim_inputs *in, rp_reason *reason)
 {
     rp_arithmetic asked;
-    const rp_layout own = rp_run_layout(&o->run);
     bool lowered = program != NULL && program->op_bytes != NULL;
     RP_TRY(asked_arithmetic(o, lowered ? program : NULL, in->costs, &asked, reason));
     if (o->costs == NULL && o->run.hardware) {
-        RP_TRY(computed_costs(o, program != NULL ? &program->traits.layout : &own, asked, arena, in,
-                              reason));
+        RP_TRY(computed_costs(o, program != NULL ? &program->traits.layout : &o->run.layout, asked,
+                              arena, in, reason));
     } else if (o->costs == NULL) {
         const char *name = NULL;
         bool found = false;
@@ -445,11 +444,11 @@ rp_status rpsim_study_check_layout(const rpsim_setup *o, const rpsim_inputs *in,
                                    const rp_schedule_type *schedule, rp_arena *arena,
                                    rp_reason *reason)
 {
-    const rp_layout layout = rp_run_layout(&o->run);
+    const rp_layout *layout = &o->run.layout;
     uint32_t gpus = o->run.gpus != 0 && o->run.nodes == 0 ? o->run.gpus : in->platform_gpus;
-    uint32_t each = rp_layout_gpus(&layout);
+    uint32_t each = rp_layout_gpus(layout);
     rp_model unused;
-    RP_TRY(rp_compile_check_layout(schedule, &layout, in->model,
+    RP_TRY(rp_compile_check_layout(schedule, layout, in->model,
                                    o->run.seq_len != 0 ? o->run.seq_len : in->costs->seq_len,
                                    o->run.asynchronous, reason));
     if (each == 1) {
@@ -461,19 +460,19 @@ rp_status rpsim_study_check_layout(const rpsim_setup *o, const rpsim_inputs *in,
                                                                     : "data_parallel",
                                  "%u copies x %u GPUs per layer do not divide %u GPUs; valid are "
                                  "numbers whose product does",
-                                 rp_layout_data(&layout), rp_layout_tensor(&layout), gpus);
+                                 rp_layout_data(layout), rp_layout_tensor(layout), gpus);
     }
     /* With weights in host memory each copy has a host of its own. */
     uint32_t nodes = in->platform->nodes != 0 ? in->platform->nodes : 1;
     bool offload = schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
-    if (offload && nodes != rp_layout_data(&layout)) {
+    if (offload && nodes != rp_layout_data(layout)) {
         return rp_refuse(
             reason, RP_USAGE,
             "{data_parallel}: %u copies of %s, each with its weights in the memory of a "
             "server, on %u server%s; valid with it are as many copies as {nodes}",
-            rp_layout_data(&layout), schedule->name, nodes, nodes == 1 ? "" : "s");
+            rp_layout_data(layout), schedule->name, nodes, nodes == 1 ? "" : "s");
     }
-    return rp_model_cut(in->model, &layout, arena, &unused, reason);
+    return rp_model_cut(in->model, layout, arena, &unused, reason);
 }
 
 /* Tensor parallelism gives every GPU the same number of attention heads. */

@@ -68,13 +68,12 @@ static rp_status fit_row(const rpsim_study *study, const rpsim_setup *o, const r
 {
     const rp_run *run = &o->run;
     const rp_schedule_type *schedule = row->run.schedule;
-    const rp_layout layout = rp_run_layout(run);
     const rp_run_inputs inputs = inputs_of(study, in);
     rp_partition *partition = NULL;
     RP_TRY(rp_arena_alloc(study->arena, 1, sizeof *partition, &partition));
     RP_TRY(check_round(o, schedule, reason));
     RP_TRY(rpsim_study_check_layout(o, in, schedule, study->arena, reason));
-    RP_TRY(rp_compile_check_reductions(schedule, &layout, &run->reductions, reason));
+    RP_TRY(rp_compile_check_reductions(schedule, &run->layout, &run->reductions, reason));
     RP_TRY(rp_compile_check_grain(schedule, recompute, run->layer_grain, run->recompute_count != 0,
                                   &notes_out->idle_grain, reason));
     if (run->hardware) {

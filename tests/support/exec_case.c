@@ -47,7 +47,7 @@ rp_resolved rp_test_work(const char *schedule, uint32_t gpus, uint32_t microbatc
                          .decided.iterations = iterations,
                          .decided.round = RP_ROUND_ALL,
                          .recompute = type->default_recompute,
-                         .piece_bytes = 1500};
+                         .decided.piece_bytes = 1500};
 }
 
 void rp_test_batches(rp_arena *arena, const rpexec_model *model, uint32_t iterations,

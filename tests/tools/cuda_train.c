@@ -82,7 +82,7 @@ static rp_status run(const trial *t, rp_arena *arena, double *loss_error, double
                               .decided.iterations = t->graphs ? 6 : 2,
                               .decided.round = RP_ROUND_ALL,
                               .recompute = schedule->default_recompute,
-                              .piece_bytes = 20000};
+                              .decided.piece_bytes = 20000};
     rpexec_driver_type type = *rpexec_cuda_driver();
     rp_test_twist on_gpu = {
         .dtype = t->dtype, .driver_type = &type, .devices = {.is_virtual = true}};
@@ -130,7 +130,7 @@ static int check_late(const char *schedule, rp_dtype dtype)
                               .decided.iterations = 3,
                               .decided.round = RP_ROUND_ALL,
                               .recompute = type->default_recompute,
-                              .piece_bytes = 20000,
+                              .decided.piece_bytes = 20000,
                               .peer_gpus = UINT32_MAX};
     rp_test_twist twist = {.dtype = dtype,
                            .driver_type = rpexec_cuda_driver(),
@@ -213,7 +213,7 @@ static rp_status attend(rp_arena *arena, const char *schedule, rp_dtype dtype, u
                               .decided.iterations = iterations,
                               .decided.round = RP_ROUND_ALL,
                               .recompute = type->default_recompute,
-                              .piece_bytes = 20000};
+                              .decided.piece_bytes = 20000};
     rpexec_driver_type driver = *rpexec_cuda_driver();
     const rp_test_twist twist = {
         .dtype = dtype,

@@ -154,7 +154,7 @@ static int check_training(void)
                          .decided.asynchronous = i == 0,
                          .recompute = schedule->default_recompute,
                          .decided.layer_grain = i % 2 != 0,
-                         .piece_bytes = 20000,
+                         .decided.piece_bytes = 20000,
                          .peer_gpus = i % 3 == 2 ? UINT32_MAX : 0};
         static const rp_machine machine = {.upload_Bps = 2e8,
                                            .download_Bps = 2e8,
@@ -240,7 +240,7 @@ static int check_gpu_driver(void)
                          .decided.iterations = graphs ? 4 : 2,
                          .decided.round = RP_ROUND_ALL,
                          .recompute = schedule->default_recompute,
-                         .piece_bytes = 20000,
+                         .decided.piece_bytes = 20000,
                          .peer_gpus = i % 5 == 1 ? UINT32_MAX : 0};
         const emulated_machine machine = {.devices = 2,
                                           .green = i == 1 || i == 6,

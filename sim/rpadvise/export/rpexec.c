@@ -78,8 +78,8 @@ static void write_options(const rpsim_row *row, FILE *stream)
         fprintf(stream, " --grain %s", w->decided.layer_grain ? "layer" : "stage");
     }
     fprintf(stream, " \\\n    --partition '%s'", row->partition_text);
-    if (w->piece_bytes >= 1u << 20) {
-        fprintf(stream, " --piece-mb %u", (unsigned)(w->piece_bytes >> 20));
+    if (w->decided.piece_bytes >= 1u << 20) {
+        fprintf(stream, " --piece-mb %u", (unsigned)(w->decided.piece_bytes >> 20));
     }
     if (w->decided.reductions.each_given) {
         fprintf(stream, " --reduce-each %s",

@@ -15,25 +15,25 @@ TestSuite(run, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 60
 
 static const rp_run undecided = RP_RUN_INIT;
 
-static uint32_t number_at(const rp_run *run, rp_option_member member)
+static uint64_t number_at(const rp_run *run, rp_option_member member)
 {
-    uint32_t number = 0; /* of 1 or 4 bytes, little-endian as everywhere here */
-    cr_assert(member.size == 1 || member.size == 4);
+    uint64_t number = 0; /* of 1, 4 or 8 bytes, little-endian as everywhere here */
+    cr_assert(member.size == 1 || member.size == 4 || member.size == 8);
     memcpy(&number, (const char *)run + member.offset, member.size);
     return number;
 }
 
-static void expect_taken(const rp_option *row, const char *text, uint32_t number)
+static void expect_taken(const rp_option *row, const char *text, uint64_t number)
 {
     rp_run run = undecided;
     rp_reason reason = {0};
     cr_expect(eq(int, rp_run_set(&run, row->name, text, rp_test_arena, &reason), RP_OK),
               "%s %s: %s", row->name, text, reason.text);
     if (row->to.size != 0) {
-        cr_expect(eq(u32, number_at(&run, row->to), number), "%s %s", row->name, text);
+        cr_expect(eq(u64, number_at(&run, row->to), number), "%s %s", row->name, text);
     }
     if (row->given.size != 0) {
-        cr_expect(eq(u32, number_at(&run, row->given), 1), "%s", row->name);
+        cr_expect(eq(u64, number_at(&run, row->given), 1), "%s", row->name);
     }
 }
 
@@ -54,9 +54,10 @@ static void expect_count(const rp_option *row)
     char beyond[32];
     (void)snprintf(most, sizeof most, "%.0f", row->most);
     (void)snprintf(beyond, sizeof beyond, "%.0f", row->most + 1);
-    expect_taken(row, "1", 1);
-    expect_taken(row, "1k", row->binary ? 1024 : 1000);
-    expect_taken(row, most, (uint32_t)row->most);
+    uint64_t unit = row->kind == RP_OPTION_MIB ? UINT64_C(1) << 20 : 1;
+    expect_taken(row, "1", unit);
+    expect_taken(row, "1k", (row->binary ? 1024 : 1000) * unit);
+    expect_taken(row, most, (uint64_t)row->most * unit);
     expect_refused(row, "0");
     expect_refused(row, beyond);
     expect_refused(row, "two");
@@ -132,6 +133,7 @@ Test(run, every_row_takes_what_it_says)
             expect_taken(row, NULL, 1);
             break;
         case RP_OPTION_U32:
+        case RP_OPTION_MIB:
             expect_count(row);
             break;
         case RP_OPTION_CHOICE:
@@ -181,14 +183,10 @@ Test(run, what_decisions_say_together)
     cr_expect(not(rp_run_is_tuned(&run)));
     run.partition = "tuned";
     cr_expect(rp_run_is_tuned(&run));
-    run.layout.tensor_parallel = 2;
-    run.layout.data_parallel = 4;
-    run.layout.zero = 2;
-    run.bucket_mb = 3;
-    const rp_layout layout = rp_run_layout(&run);
-    cr_expect(eq(u32, rp_layout_gpus(&layout), 8));
-    cr_expect(eq(u32, rp_layout_zero(&layout), 2));
-    cr_expect(eq(u64, layout.reduction_bucket, 3 << 20));
+    cr_expect(eq(int, rp_run_set(&run, "bucket-mb", "3", rp_test_arena, NULL), RP_OK));
+    cr_expect(eq(u64, run.layout.reduction_bucket, 3 << 20));
+    cr_expect(eq(int, rp_run_set(&run, "piece_mb", "65536", rp_test_arena, NULL), RP_OK));
+    cr_expect(eq(u64, run.piece_bytes, UINT64_C(1) << 36));
     cr_expect(not(run.reductions.each_given || run.reductions.dtype_given));
     cr_expect(eq(int, rp_run_set(&run, "reduce-each", "microbatch", rp_test_arena, NULL), RP_OK));
     cr_expect(eq(int, rp_run_set(&run, "reduce-dtype", "bf16", rp_test_arena, NULL), RP_OK));
@@ -204,7 +202,8 @@ static const char *text_of(const rp_resolved *r)
 {
     const rp_layout *l = &r->decided.layout;
     const char *text = NULL;
-    uint64_t piece_bytes = r->piece_bytes != 0 ? r->piece_bytes : UINT64_C(256) << 20;
+    uint64_t piece_bytes =
+        r->decided.piece_bytes != 0 ? r->decided.piece_bytes : UINT64_C(256) << 20;
     cr_assert(eq(
         int,
         rp_arena_print(

@@ -146,7 +146,7 @@ Test(exec_gpu_graphs, a_settled_iteration_is_few_launches)
         for (uint32_t k = 0; k < 2; k++) { /* the difference is the launches of eight iterations */
             rp_resolved work = rp_test_work(right[i].schedule, 4, 8, 12 + 8 * k);
             const emulated_machine machine = {.devices = 4, .peers = true};
-            work.piece_bytes = UINT64_C(256) << 20;
+            work.decided.piece_bytes = UINT64_C(256) << 20;
             l[k] = compare(&config, &work, rp_fake_cuda_driver(&machine), (rp_test_twist){0});
         }
         cr_expect(eq(u32, l[1].captures, l[0].captures), "%s", right[i].schedule);

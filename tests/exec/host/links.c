@@ -51,7 +51,7 @@ static void set_up(void)
     rpexec_model model;
     rp_costs costs;
     rp_resolved work = rp_test_work("roundpipe", GPUS, GPUS, 1);
-    work.piece_bytes = UINT64_C(1) << 30;
+    work.decided.piece_bytes = UINT64_C(1) << 30;
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 1, arena, &costs), RP_OK));
@@ -244,7 +244,7 @@ Test(exec_links, training_takes_as_long_as_its_bytes)
     m.switch_Bps = 2e7;
     rp_resolved work = rp_test_work("roundpipe", 2, 2, 2);
     work.recompute = RP_RECOMPUTE_EARLY;
-    work.piece_bytes = UINT64_C(1) << 20;
+    work.decided.piece_bytes = UINT64_C(1) << 20;
     cr_assert(eq(int, rp_test_execute(arena, &config, 16, &work, NULL, &fast), RP_OK));
     rp_test_twist twist = {.machine = &m};
     double begin_s = seconds();

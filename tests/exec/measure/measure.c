@@ -91,7 +91,7 @@ static void check_schedule(const char *name, bool layer_grain, bool late)
     work.decided.microbatch_size = 2;
     work.recompute = RP_RECOMPUTE_WAIT;
     work.decided.layer_grain = layer_grain;
-    work.piece_bytes = UINT64_C(1) << 30;
+    work.decided.piece_bytes = UINT64_C(1) << 30;
     cr_assert(eq(int, rpexec_model_create(&config, 4, RP_DTYPE_F32, arena, &model), RP_OK));
     cr_assert(eq(int, rpexec_work_costs(&model, 2, arena, &flops), RP_OK));
     cr_assert(eq(int, rpexec_work_program(&work, &model, &flops, &program, NULL), RP_OK));
@@ -198,7 +198,7 @@ static void check_flop(const flop_case *c)
                         .decided.round = RP_ROUND_ALL,
                         .recompute = c->recompute,
                         .decided.layer_grain = c->layer_grain,
-                        .piece_bytes = RP_PIECE_BYTES};
+                        .decided.piece_bytes = RP_PIECE_BYTES};
     if (c->partition != NULL) {
         cr_assert(
             eq(int, rp_partition_parse("test", c->partition, arena, &partition, NULL), RP_OK));

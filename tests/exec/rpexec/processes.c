@@ -171,6 +171,9 @@ static const char *value_of(const rp_option *row, const rpexec_options *usual)
     case RP_OPTION_U64:
         memcpy(&u64, member, sizeof u64);
         return print("%llu", (unsigned long long)u64 + 1);
+    case RP_OPTION_MIB:
+        memcpy(&u64, member, sizeof u64);
+        return print("%llu", (unsigned long long)(u64 >> 20) + 1);
     case RP_OPTION_REAL:
         memcpy(&real, member, sizeof real);
         return print("%g", real / 2 + 0.001);

@@ -136,7 +136,8 @@ Test(exec_invariants_memory, two_of_everything_at_most)
         rp_resolved work = rp_test_work("roundpipe", 1 + i / 4, 4, 3);
         work.decided.asynchronous = i % 2 == 0;
         work.partition = &partition;
-        work.piece_bytes = 200; /* so small that every mark has a piece, the first mark included */
+        work.decided.piece_bytes =
+            200; /* so small that every mark has a piece, the first mark included */
         cr_assert(
             eq(int, rp_test_execute(rp_test_arena, &config, SEQ_LEN, &work, &twist, &run), RP_OK));
         for (uint32_t gpu = 0; gpu < work.gpus; gpu++) {

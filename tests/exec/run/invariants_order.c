@@ -378,7 +378,7 @@ Test(exec_invariants_order, pieces_fill_bins_evenly_and_wait_for_their_marks)
         rp_test_run run;
         uint32_t most_bins = 0;
         rp_resolved work = rp_test_work("roundpipe", 2, 4, 2);
-        work.piece_bytes = sizes[i % 3];
+        work.decided.piece_bytes = sizes[i % 3];
         work.decided.layer_grain = i >= 3;
         observe(&config, &work, (rp_test_twist){.delay_seed = i, .delay_us = 200}, &run);
         const rp_program *p = run.program;
@@ -389,7 +389,7 @@ Test(exec_invariants_order, pieces_fill_bins_evenly_and_wait_for_their_marks)
                        run.plan.tasks[next].job == run.plan.tasks[op].job) {
                     next++;
                 }
-                uint32_t bins = check_bins(&run, op, next, work.piece_bytes);
+                uint32_t bins = check_bins(&run, op, next, work.decided.piece_bytes);
                 most_bins = bins > most_bins ? bins : most_bins;
             }
             op = next;
@@ -417,7 +417,7 @@ Test(exec_invariants_order, activations_wait_for_one_piece_at_most)
     int64_t took_ps[MOST];
     uint32_t count = 0;
     rp_resolved work = rp_test_work("roundpipe", 2, 4, 1);
-    work.piece_bytes = PIECE;
+    work.decided.piece_bytes = PIECE;
     observe(&config, &work, (rp_test_twist){.machine = &machine}, &run);
     int64_t whole_stage_ps = 0;
     uint64_t own = (uint64_t)SEQ_LEN * config.hidden * sizeof(float);

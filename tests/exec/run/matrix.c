@@ -97,7 +97,7 @@ static bool run_one(rp_test_golden *golden, const rp_schedule_type *schedule, ui
                         .decided.asynchronous = c->asynchronous,
                         .recompute = c->recompute,
                         .decided.layer_grain = c->layer_grain,
-                        .piece_bytes = 3000};
+                        .decided.piece_bytes = 3000};
     uint32_t sequences = (uint32_t)golden->file.sequences;
     bool few = gpus > 4 && c->layer_grain; /* these cases take longest; some schedules need more
                                             * microbatches */

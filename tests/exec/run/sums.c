@@ -116,7 +116,7 @@ static void expect_one_rounding(const char *schedule, uint32_t gpus, rp_dtype dt
                               .decided.iterations = 1,
                               .decided.round = RP_ROUND_ALL,
                               .recompute = type->default_recompute,
-                              .piece_bytes = 20000};
+                              .decided.piece_bytes = 20000};
     expected e = expected_of(&config);
     const rp_test_twist twist = {.dtype = dtype, .prepare = prepare, .context = &e};
     rp_test_run run;

@@ -105,7 +105,7 @@ Test(exec_writes, nobody_writes_what_another_may_use)
                             .decided.asynchronous = i / 4 % 2 != 0,
                             .recompute = modes[i / 8 % 3],
                             .decided.layer_grain = i % 2 != 0,
-                            .piece_bytes = 20000,
+                            .decided.piece_bytes = 20000,
                             .peer_gpus = i / 2 % 2 != 0 ? UINT32_MAX : 0};
         if (rpexec_work_obstacle(&schedule->traits, work.decided.asynchronous) == NULL) {
             checked += check_work(&config, &work);
