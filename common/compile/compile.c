@@ -302,7 +302,8 @@ static rp_status lower(const rp_resolved *config, const rp_program *schedule, rp
         .piece_bytes =
             config->decided.piece_bytes != 0 ? config->decided.piece_bytes : RP_PIECE_BYTES,
         .grain = config->decided.layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
-        .peer_gpus = config->peer_gpus};
+        .peer_gpus = config->peer_gpus,
+        .peer_groups = config->peer_groups};
     rp_model rank;
     RP_TRY(rp_model_cut(config->model, &schedule->traits.layout, arena, &rank, reason));
     RP_TRY(rp_compile_sizes(&schedule->traits, &rank, config->decided.seq_len,

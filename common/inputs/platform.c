@@ -119,7 +119,7 @@ static rp_status check_topology(const char *name, const size_t *lines, const rp_
     return RP_OK;
 }
 
-/* Checks that `peer` and the rate agree, and that only NVLink joins groups of GPUs. */
+/* Checks that `peer` and the rate agree. */
 static rp_status check_peers(const char *name, const size_t *lines, const rp_platform *p,
                              rp_reason *reason)
 {
@@ -135,15 +135,6 @@ static rp_status check_peers(const char *name, const size_t *lines, const rp_pla
             "'peer_gb_per_s' exceeds the PCIe link of 'peer: pcie'; valid values are "
             "numbers up to %.15g GB/s",
             p->link_gb_per_s);
-    }
-    uint32_t of_node = p->gpus / p->nodes;
-    if (p->nvlink_gpus != 0 &&
-        (p->peer_access != RP_PEER_NVLINK || of_node % p->nvlink_gpus != 0)) {
-        return rp_refuse_at(
-            reason, RP_INPUT, name, lines[RP_PLATFORM_nvlink_gpus],
-            "'nvlink_gpus' is %u; valid values are 0, and with 'peer: nvlink' divisors "
-            "of %u, the GPUs of a node",
-            p->nvlink_gpus, of_node);
     }
     return RP_OK;
 }
@@ -380,7 +371,8 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     set_peer(platform_out);
     platform_out->copies_on_cores =
         platform_out->copies != NULL && strcmp(platform_out->copies, "cores") == 0;
-    return check_sums(name, lines, platform_out, reason);
+    RP_TRY(check_sums(name, lines, platform_out, reason));
+    return rp_platform_set_bridges(name, lines, arena, platform_out, reason);
 }
 
 rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,

@@ -20,7 +20,7 @@
 typedef enum rp_peer_access {
     RP_PEER_NONE,   /**< through the host */
     RP_PEER_PCIE,   /**< over their PCIe links */
-    RP_PEER_NVLINK, /**< over NVLink: all GPUs of a node, or pairs (rp_platform.nvlink_gpus) */
+    RP_PEER_NVLINK, /**< over NVLink: all GPUs of a node, or groups (nvlink_gpus, nvlink_groups) */
 } rp_peer_access;
 
 /** Origin of a value (common/inputs/provenance.h). */
@@ -35,7 +35,9 @@ typedef struct rp_platform {
 #undef KEY
     bool copies_on_cores;       /**< whether `copies` is "cores" */
     rp_peer_access peer_access; /**< `peer`; without it nvlink if peer_gb_per_s > 0 */
-    const uint8_t *provenance;  /**< [rp_platform_key] each an rp_provenance; NULL: all assumed */
+    /** [GPU of a node] first GPU of its group that NVLink joins; NULL: nvlink_gpus successive */
+    const uint32_t *nvlink_first;
+    const uint8_t *provenance; /**< [rp_platform_key] each an rp_provenance; NULL: all assumed */
 } rp_platform;
 
 /** Fields of the schema. */
@@ -64,6 +66,18 @@ rp_status rp_platform_set_nodes(rp_platform *platform, uint32_t nodes, uint32_t 
  */
 rp_status rp_platform_check_network(const char *name, const size_t *lines,
                                     const rp_platform *platform, rp_reason *reason);
+
+/**
+ * Checks `nvlink_gpus` and `nvlink_groups`, and sets nvlink_first where groups are not successive
+ * and equal.
+ * @param lines as for rp_platform_check_network
+ * @retval RP_OK, RP_INPUT (given as the reason), RP_NO_MEMORY
+ */
+rp_status rp_platform_set_bridges(const char *name, const size_t *lines, rp_arena *arena,
+                                  rp_platform *platform, rp_reason *reason);
+
+/** @return whether NVLink joins all GPUs of each node. */
+bool rp_platform_joins_all(const rp_platform *platform);
 
 /** Reads a platform from bytes in memory. @retval RP_OK, RP_INPUT, RP_NO_MEMORY */
 rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,

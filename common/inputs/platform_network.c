@@ -47,9 +47,9 @@ rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus, r
                               "say what connects servers"
                             : NULL;
     uint32_t of_server = gpus != 0 ? gpus : p->gpus;
-    const uint32_t groups[] = {p->gpus_per_switch, p->gpus_per_root, p->nvlink_gpus,
-                               p->sockets > 1 ? p->gpus / p->sockets : 0,
-                               p->adapters > 1 ? p->gpus / p->adapters : 0};
+    const uint32_t groups[] = {
+        p->gpus_per_switch, p->gpus_per_root, p->nvlink_first != NULL ? 0 : p->nvlink_gpus,
+        p->sockets > 1 ? p->gpus / p->sockets : 0, p->adapters > 1 ? p->gpus / p->adapters : 0};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         if (nodes > 1 && groups[i] != 0 && of_server % groups[i] != 0) {
             cause = "GPUs of a server share links in groups that {gpus} would cut; valid are "

@@ -55,6 +55,8 @@ typedef struct rp_lower_config {
     /** Resident placement: successive GPUs that send boundary tensors to each other directly;
      * UINT32_MAX: all GPUs; 0: none */
     uint32_t peer_gpus;
+    const uint32_t *peer_groups; /**< [GPU] the same where groups are not successive: GPUs of equal
+                                    numbers send directly; NULL: as peer_gpus says */
 } rp_lower_config;
 
 /** Piece size of RoundPipe's library (executor.md 1.4), which rpsim simulates. */

@@ -224,8 +224,12 @@ static bool crosses(const rp_lowering *l, uint32_t from, uint32_t to)
 static bool is_direct(const rp_lowering *l, uint32_t from, uint32_t to)
 {
     uint32_t group = l->config->peer_gpus;
-    return l->schedule->traits.placement == RP_PLACEMENT_RESIDENT && group != 0 &&
-           gpu_of(l, from) / group == gpu_of(l, to) / group;
+    const uint32_t *groups = l->config->peer_groups;
+    if (l->schedule->traits.placement != RP_PLACEMENT_RESIDENT || group == 0) {
+        return false;
+    }
+    return groups != NULL ? groups[gpu_of(l, from)] == groups[gpu_of(l, to)]
+                          : gpu_of(l, from) / group == gpu_of(l, to) / group;
 }
 
 static rp_status add_transfer(rp_lowering *l, const rp_lower_job *job, uint32_t queue,

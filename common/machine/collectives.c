@@ -1,12 +1,34 @@
 /* Times of collectives, for all GPUs of a program and for the groups of a layout. */
 #include "common/machine/machine_internal.h"
 
+#include <math.h>
+
+double rp_machine_slowest_link_Bps(const rp_machine *m, uint32_t gpu)
+{
+    const rp_machine_gpu *each = rp_machine_listed(m, gpu);
+    return fmin(each->upload * m->upload_Bps, each->download * m->download_Bps);
+}
+
+/* Rate of the slowest member of a ring of listed GPUs, unless NVLink joins them all: others reach
+ * their neighbours over their links to the host. */
+static double limit_listed(const rp_machine *m, uint32_t gpus, double Bps)
+{
+    double slowest_Bps = Bps;
+    bool joined = true;
+    for (uint32_t gpu = 0; m->listed > 0 && gpu < gpus; gpu++) {
+        joined &= rp_machine_joined(m, 0, gpu);
+        slowest_Bps = fmin(slowest_Bps, rp_machine_slowest_link_Bps(m, gpu));
+    }
+    return joined ? Bps : slowest_Bps;
+}
+
 /* A ring over several nodes leaves and enters each node, and each leaf, as often as it passes each
  * of its GPUs. */
 double rp_machine_bus_Bps(const rp_machine *m, uint32_t gpus)
 {
     double Bps = m->collective_Bps > 0 ? m->collective_Bps : m->upload_Bps;
     uint32_t nodes = rp_machine_shared_count(m, gpus, RP_SHARED_NETWORK);
+    Bps = m->listed > 0 ? limit_listed(m, gpus, Bps) : Bps;
     for (uint32_t i = 0; i < nodes; i++) {
         const double *scale = m->shared_scale[RP_SHARED_NETWORK];
         double port_Bps = (scale != NULL ? scale[i] : 1.0) * m->network_Bps;

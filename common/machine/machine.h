@@ -24,7 +24,8 @@
  * another node passes both nodes' network ports and the GPU's PCIe path, but not the links between
  * sockets, as network adapters are assumed to be near the memory.
  *
- * **Between GPUs.** NVLink joins `nvlink_gpus` successive GPUs all-to-all (2: bridged pairs). Other
+ * **Between GPUs.** NVLink joins `nvlink_gpus` successive GPUs all-to-all (2: bridged pairs), or
+ * the groups that `each` lists. Other
  * GPUs reach each other over their PCIe links, the switches and root complexes between them and,
  * from node to node, the network, if `peer_pcie` is set. The SEND carries the bytes when its sender
  * is ready; its RECV takes no time. Collectives have a measured rate of their own, which includes
@@ -45,6 +46,7 @@
 
 #include "common/base/reason.h"
 #include "common/machine/network/network.h"
+#include "common/program/limits.h"
 #include "common/program/program.h"
 
 /** X(enumerator, JSON key, phrase for a single link, phrase for all links). Links that several GPUs
@@ -83,6 +85,13 @@ typedef struct rp_collective_step {
 } rp_collective_step;
 
 #define RP_COLLECTIVE_STEPS 3u
+
+/** A GPU of a node whose GPUs differ. */
+typedef struct rp_machine_gpu {
+    double upload;   /**< factor on upload_Bps */
+    double download; /**< factor on download_Bps */
+    uint32_t first;  /**< first GPU of the node that NVLink joins it with; itself if none */
+} rp_machine_gpu;
 
 /** The machine as the engine sees it. Rates are in bytes per second, per GPU; a rate of 0 means
  * that there is no such link. */
@@ -127,7 +136,8 @@ typedef struct rp_machine {
     double leaf_Bps; /**< rate of a leaf switch's uplinks, per direction; with leaf_nodes */
     bool local_memory;    /**< parameters are in memory near their GPU, not interleaved */
     double peer_Bps;      /**< rate at which a GPU sends, and at which it receives; 0: no peers */
-    uint32_t nvlink_gpus; /**< successive GPUs that NVLink joins; 0: none */
+    uint32_t nvlink_gpus; /**< successive GPUs that NVLink joins; 0: none; with `listed` only
+                             whether it joins any */
     bool peer_pcie;       /**< GPUs that NVLink does not join reach each other over PCIe */
     int64_t module_ps;    /**< host time for each module that a job clones (dispatch.h) */
     int64_t object_ps;    /**< host time for each module or tensor (dispatch.h) */
@@ -137,6 +147,8 @@ typedef struct rp_machine {
     bool copies_on_cores;  /**< cores also do transfers, at their rates while each has a core */
     uint32_t host_threads; /**< with cores: threads of a host op, together as fast as host_Bps; 0: a
                               single thread */
+    uint32_t listed;       /**< GPUs of a node in `each`; 0: all GPUs are alike */
+    rp_machine_gpu each[RP_LISTED_GPUS];
     const double *link_scale; /**< [gpu] factor on both directions of its host link; NULL: all 1 */
     /** [kind][number] factors on single shared links, all their directions; NULL: all 1 */
     const double *shared_scale[RP_SHARED_COUNT];
@@ -164,12 +176,31 @@ static inline uint32_t rp_machine_node(const rp_machine *machine, uint32_t gpu)
     return machine->gpus_per_node > 0 ? gpu / machine->gpus_per_node : 0;
 }
 
+/** @return the description of a GPU of a machine that lists them. */
+static inline const rp_machine_gpu *rp_machine_listed(const rp_machine *machine, uint32_t gpu)
+{
+    return &machine->each[machine->gpus_per_node > 0 ? gpu % machine->gpus_per_node : gpu];
+}
+
 /** @return whether NVLink joins two GPUs. */
 static inline bool rp_machine_joined(const rp_machine *machine, uint32_t from, uint32_t to)
 {
-    return machine->nvlink_gpus > 0 && from / machine->nvlink_gpus == to / machine->nvlink_gpus &&
-           rp_machine_node(machine, from) == rp_machine_node(machine, to);
+    if (machine->nvlink_gpus == 0 ||
+        rp_machine_node(machine, from) != rp_machine_node(machine, to)) {
+        return false;
+    }
+    return machine->listed > 0
+               ? rp_machine_listed(machine, from)->first == rp_machine_listed(machine, to)->first
+               : from / machine->nvlink_gpus == to / machine->nvlink_gpus;
 }
+
+/**
+ * Lists which GPUs of a program send to each other directly, if the machine lists its GPUs.
+ * @param groups_out [gpus] rp_lower_config.peer_groups; NULL: nvlink_gpus says it
+ * @retval RP_OK, RP_NO_MEMORY
+ */
+rp_status rp_machine_peer_groups(const rp_machine *machine, uint32_t gpus, rp_arena *arena,
+                                 const uint32_t **groups_out);
 
 /** @return the number of links of a kind that a program on GPUs 0 to gpus - 1 uses: switches, root
  * complexes, nodes (for the links between their sockets and for their network ports), sockets (for

@@ -4,6 +4,10 @@
 
 #include "common/machine/machine.h"
 
+/* Rate of the slower direction of the link between the host and a GPU of a machine that lists
+ * them. */
+double rp_machine_slowest_link_Bps(const rp_machine *m, uint32_t gpu);
+
 static inline uint32_t rp_machine_groups(uint32_t gpus, uint32_t per_group)
 {
     return per_group > 0 && gpus > 0 ? (gpus - 1) / per_group + 1 : 0;

@@ -18,6 +18,23 @@ static bool group_leaves_node(const rp_machine *m)
     return rp_machine_leaves_node(&m->tensor) || rp_machine_leaves_node(&m->data);
 }
 
+rp_status rp_machine_peer_groups(const rp_machine *m, uint32_t gpus, rp_arena *arena,
+                                 const uint32_t **groups_out)
+{
+    uint32_t *groups = NULL;
+    *groups_out = NULL;
+    if (m->listed == 0 || m->peer_pcie) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(arena, gpus, sizeof *groups, &groups));
+    for (uint32_t gpu = 0; gpu < gpus; gpu++) {
+        uint32_t node = rp_machine_node(m, gpu);
+        groups[gpu] = node * m->gpus_per_node + rp_machine_listed(m, gpu)->first;
+    }
+    *groups_out = groups;
+    return RP_OK;
+}
+
 uint32_t rp_machine_shared_count(const rp_machine *m, uint32_t gpus, rp_shared kind)
 {
     uint32_t nodes = rp_machine_node_count(m, gpus);

@@ -47,50 +47,64 @@ static double leaf_bytes_per_s(const rp_platform *p)
     return p->leaf_nodes == 0 ? 0 : p->leaf_nodes * of_node / p->spine_oversubscription;
 }
 
+/* Lists the GPUs of a node, if they differ. */
+static void list_gpus(const rp_platform *p, rp_machine *m)
+{
+    if (p->nvlink_first == NULL) {
+        return;
+    }
+    m->listed = m->gpus_per_node;
+    for (uint32_t gpu = 0; gpu < m->listed; gpu++) {
+        m->each[gpu] = (rp_machine_gpu){.upload = 1, .download = 1, .first = p->nvlink_first[gpu]};
+    }
+}
+
 rp_machine rp_machine_of(const rp_platform *p)
 {
     double link_Bps = rp_link_bytes_per_s(p);
     double nominal_gb_per_s = p->link_gb_per_s;
     uint32_t of_node = p->gpus / p->nodes;
     bool nvlink = p->peer_access == RP_PEER_NVLINK;
-    return (rp_machine){.upload_Bps = p->upload_gb_per_s > 0 ? 1e9 * p->upload_gb_per_s : link_Bps,
-                        .download_Bps =
-                            p->download_gb_per_s > 0 ? 1e9 * p->download_gb_per_s : link_Bps,
-                        .host_Bps = host_bytes_per_s(p, p->host_optimizer_gb_per_s),
-                        .adam_Bps = own_bytes_per_s(p, p->host_adam_gb_per_s),
-                        .refresh_Bps = own_bytes_per_s(p, p->host_refresh_gb_per_s),
-                        .collect_Bps = own_bytes_per_s(p, p->host_collect_gb_per_s),
-                        .dram_Bps = 1e9 * p->host_dram_gb_per_s,
-                        .copy_latency_ps = rp_ms_to_ps(1e-3 * p->copy_latency_us),
-                        .op_gap_ps = rp_ms_to_ps(1e-3 * p->op_gap_us),
-                        .op_wake_ps = rp_ms_to_ps(1e-3 * p->op_wake_us),
-                        .collective_latency_ps = rp_ms_to_ps(1e-3 * p->collective_latency_us),
-                        .collective_hop_ps = rp_ms_to_ps(1e-3 * p->collective_hop_us),
-                        .network_hop_ps = rp_ms_to_ps(1e-3 * p->network_hop_us),
-                        .collective_Bps = 1e9 * p->collective_gb_per_s,
-                        .collective_part_Bps = 1e9 * p->collective_part_gb_per_s,
-                        .duplex = p->duplex_efficiency,
-                        .gpus_per_switch = p->gpus_per_switch,
-                        .switch_Bps = p->switch_gb_per_s * link_Bps / nominal_gb_per_s,
-                        .gpus_per_root = p->gpus_per_root,
-                        .root_Bps = p->root_gb_per_s * link_Bps / nominal_gb_per_s,
-                        .gpus_per_node = of_node,
-                        .sockets = p->sockets,
-                        .intersocket_Bps = 1e9 * p->intersocket_gb_per_s,
-                        .network_Bps = network_Bps(p),
-                        .adapters = p->adapters,
-                        .leaf_nodes = p->leaf_nodes,
-                        .rails = p->rails,
-                        .leaf_Bps = leaf_bytes_per_s(p),
-                        .peer_Bps = rp_peer_bytes_per_s(p),
-                        .cores = p->host_cores,
-                        .bound_cores = p->bound_cores,
-                        .copies_on_cores = p->copies_on_cores,
-                        .host_threads = p->optimizer_threads,
-                        .nvlink_gpus = !nvlink               ? 0
-                                       : p->nvlink_gpus != 0 ? p->nvlink_gpus
-                                                             : of_node,
-                        .peer_pcie = p->peer_access != RP_PEER_NONE && p->nvlink_gpus == 0};
+    rp_machine m = {.upload_Bps = p->upload_gb_per_s > 0 ? 1e9 * p->upload_gb_per_s : link_Bps,
+                    .download_Bps =
+                        p->download_gb_per_s > 0 ? 1e9 * p->download_gb_per_s : link_Bps,
+                    .host_Bps = host_bytes_per_s(p, p->host_optimizer_gb_per_s),
+                    .adam_Bps = own_bytes_per_s(p, p->host_adam_gb_per_s),
+                    .refresh_Bps = own_bytes_per_s(p, p->host_refresh_gb_per_s),
+                    .collect_Bps = own_bytes_per_s(p, p->host_collect_gb_per_s),
+                    .dram_Bps = 1e9 * p->host_dram_gb_per_s,
+                    .copy_latency_ps = rp_ms_to_ps(1e-3 * p->copy_latency_us),
+                    .op_gap_ps = rp_ms_to_ps(1e-3 * p->op_gap_us),
+                    .op_wake_ps = rp_ms_to_ps(1e-3 * p->op_wake_us),
+                    .collective_latency_ps = rp_ms_to_ps(1e-3 * p->collective_latency_us),
+                    .collective_hop_ps = rp_ms_to_ps(1e-3 * p->collective_hop_us),
+                    .network_hop_ps = rp_ms_to_ps(1e-3 * p->network_hop_us),
+                    .collective_Bps = 1e9 * p->collective_gb_per_s,
+                    .collective_part_Bps = 1e9 * p->collective_part_gb_per_s,
+                    .duplex = p->duplex_efficiency,
+                    .gpus_per_switch = p->gpus_per_switch,
+                    .switch_Bps = p->switch_gb_per_s * link_Bps / nominal_gb_per_s,
+                    .gpus_per_root = p->gpus_per_root,
+                    .root_Bps = p->root_gb_per_s * link_Bps / nominal_gb_per_s,
+                    .gpus_per_node = of_node,
+                    .sockets = p->sockets,
+                    .intersocket_Bps = 1e9 * p->intersocket_gb_per_s,
+                    .network_Bps = network_Bps(p),
+                    .adapters = p->adapters,
+                    .leaf_nodes = p->leaf_nodes,
+                    .rails = p->rails,
+                    .leaf_Bps = leaf_bytes_per_s(p),
+                    .peer_Bps = rp_peer_bytes_per_s(p),
+                    .cores = p->host_cores,
+                    .bound_cores = p->bound_cores,
+                    .copies_on_cores = p->copies_on_cores,
+                    .host_threads = p->optimizer_threads,
+                    .nvlink_gpus = !nvlink               ? 0
+                                   : p->nvlink_gpus != 0 ? p->nvlink_gpus
+                                                         : of_node,
+                    .peer_pcie = p->peer_access != RP_PEER_NONE && rp_platform_joins_all(p)};
+    list_gpus(p, &m);
+    return m;
 }
 
 uint32_t rp_peer_gpus(const rp_platform *platform)
@@ -98,7 +112,9 @@ uint32_t rp_peer_gpus(const rp_platform *platform)
     if (platform->peer_access == RP_PEER_NONE) {
         return 0;
     }
-    return platform->nvlink_gpus != 0 ? platform->nvlink_gpus : UINT32_MAX;
+    return platform->nvlink_gpus != 0        ? platform->nvlink_gpus
+           : rp_platform_joins_all(platform) ? UINT32_MAX
+                                             : 1;
 }
 
 rp_status rp_platform_need(const rp_platform *platform, const rp_needed_rate *needed, size_t count,

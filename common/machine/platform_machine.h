@@ -27,7 +27,8 @@ double rp_peer_bytes_per_s(const rp_platform *platform);
 rp_machine rp_machine_of(const rp_platform *platform);
 
 /** @return the number of successive GPUs that send boundary tensors to each other directly
- * (rp_lower_config.peer_gpus): 0: none, UINT32_MAX: all, over NVLink, PCIe or the network. */
+ * (rp_lower_config.peer_gpus): 0: none, UINT32_MAX: all, over NVLink, PCIe or the network. If the
+ * machine lists its GPUs, rp_machine_peer_groups says which. */
 uint32_t rp_peer_gpus(const rp_platform *platform);
 
 /** A rate that something needs, and its name in messages. */

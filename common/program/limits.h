@@ -5,6 +5,8 @@
 #include <stdint.h>
 
 #define RP_MAX_GPUS 4096u
+/** Most GPUs of a node that a platform may describe one by one. */
+#define RP_LISTED_GPUS 64u
 #define RP_MAX_MICROBATCHES 1048576u
 #define RP_MAX_ITERATIONS 65535u
 #define RP_MAX_LAYERS 65536u

@@ -57,7 +57,7 @@ static double backward(const double pass[RP_PASS_COUNT])
 /* Bandwidth of a hop. If NVLink joins only some GPUs, most hops go through the host. */
 static double hop_bytes_per_s(const rp_platform *platform)
 {
-    bool peers = platform->peer_gb_per_s > 0 && platform->nvlink_gpus == 0;
+    bool peers = platform->peer_gb_per_s > 0 && rp_platform_joins_all(platform);
     return peers ? rp_peer_bytes_per_s(platform) : rp_link_bytes_per_s(platform);
 }
 

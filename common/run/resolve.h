@@ -35,6 +35,7 @@ typedef struct rp_resolved {
     const uint32_t *sequences;  /**< [microbatches of a step]; NULL: microbatch_size each */
     rp_recompute recompute;
     uint32_t peer_gpus;                /**< rp_lower_config.peer_gpus, for resident weights */
+    const uint32_t *peer_groups;       /**< rp_lower_config.peer_groups */
     const rp_partition *partition;     /**< NULL: even, by `costs` */
     bool planned;                      /**< the partition is RoundPipe's plan for these sequences */
     const struct rp_torch_csv *orders; /**< as in rp_schedule_config */

@@ -251,6 +251,8 @@ static rp_status set_work(rpexec_trainer *t)
     t->work.peer_gpus = o->peers              ? UINT32_MAX
                         : o->platform != NULL ? rp_peer_gpus(&t->machine.platform)
                                               : 0;
+    RP_TRY(
+        rp_machine_peer_groups(&t->machine.machine, o->run.gpus, t->arena, &t->work.peer_groups));
     RP_TRY(rpexec_work_costs(&t->model, o->run.microbatch_size, t->arena, &t->flops));
     RP_TRY(set_costs(t));
     if (o->costs != NULL) {

@@ -151,7 +151,7 @@ static rp_status check_keys(const char *const *keys, uint32_t count)
  * servers */
 static bool find_range(const declared *d, rp_platform *platform, rpsim_fit_constant *c)
 {
-    bool nvlink = platform->peer_access == RP_PEER_NVLINK && platform->nvlink_gpus == 0;
+    bool nvlink = platform->peer_access == RP_PEER_NVLINK && rp_platform_joins_all(platform);
     const double *of = d->of != NULL ? rp_platform_rate(platform, d->of) : NULL;
     double unit = of != NULL ? *of : 1;
     c->low = fmin(d->low * unit, c->before);

@@ -33,7 +33,8 @@ typedef struct inputs {
     rpsim_gpu_rates rates;
     rp_machine machine;
     rpsim_memory_limits limits;
-    uint32_t peer_gpus;   /* rp_lower_config */
+    uint32_t peer_gpus; /* rp_lower_config */
+    const uint32_t *peer_groups;
     uint32_t queue_depth; /* launches; 0: dispatch is not modelled */
 } inputs;
 
@@ -85,11 +86,13 @@ static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_cos
     const rp_layout *layout = &traits->layout;
     uint32_t tensor = rp_layout_tensor(layout);
     in->table_model = in->model;
+    RP_TRY(rp_machine_peer_groups(&in->machine, gpus, arena, &in->peer_groups));
     if (rp_server_copies(traits) > 1) { /* the program is of one server, which shares nothing */
         in->machine.servers = rp_server_copies(traits);
         return RP_OK;
     }
     RP_TRY(rp_machine_fold(&in->machine, layout, gpus, reason));
+    RP_TRY(rp_machine_peer_groups(&in->machine, gpus, arena, &in->peer_groups));
     if (in->peer_gpus != 0 && in->peer_gpus != UINT32_MAX) {
         in->peer_gpus = in->machine.nvlink_gpus;
     }
@@ -187,6 +190,7 @@ static rp_status compile(const inputs *in, uint32_t iterations, rp_program **pro
     run.sequences = in->sequences;
     run.decided.iterations = iterations;
     run.peer_gpus = in->peer_gpus;
+    run.peer_groups = in->peer_groups;
     return rp_compile(&run, program_out, reason);
 }
 

@@ -49,13 +49,14 @@ static uint32_t count_kind(const rp_program *p, rp_op_kind kind)
 }
 
 /* A microbatch through 4 GPUs and back: 48 ms of compute, 3 boundaries of 1 GB each way. */
-static void make_row(rp_test_bench *b, uint32_t peer_gpus)
+static void make_row(rp_test_bench *b, uint32_t peer_gpus, const uint32_t *groups)
 {
     rp_test_bench_make(b, "gpipe", 1, 1, false);
     b->c->config.recompute = RP_RECOMPUTE_NONE;
     rp_test_bench_sizes(b, 1000000000, 0);
     b->lower.sizes.input_bytes = 0;
     b->lower.peer_gpus = peer_gpus;
+    b->lower.peer_groups = groups;
     rp_test_bench_lower(b);
     cr_assert(eq(int, rp_program_check(b->program), RP_OK));
 }
@@ -63,7 +64,7 @@ static void make_row(rp_test_bench *b, uint32_t peer_gpus)
 Test(peers, a_row_of_gpus)
 {
     rp_test_bench b;
-    make_row(&b, UINT32_MAX);
+    make_row(&b, UINT32_MAX, NULL);
     cr_expect(eq(u32, count_kind(b.program, RP_OP_SEND), 6));
     cr_expect(eq(u32, count_kind(b.program, RP_OP_RECV), 6));
     cr_expect(eq(u32, count_kind(b.program, RP_OP_DOWNLOAD_ACT), 0));
@@ -94,7 +95,7 @@ Test(peers, a_row_of_gpus)
 Test(peers, bridged_pairs)
 {
     rp_test_bench b;
-    make_row(&b, 2);
+    make_row(&b, 2, NULL);
     rp_machine m = nvlink;
     m.nvlink_gpus = 2;
     m.peer_pcie = false;
@@ -105,10 +106,28 @@ Test(peers, bridged_pairs)
     rp_test_bench_fini(&b);
 }
 
+/* Only GPUs 2 and 3 of four are bridged. A hop that is not goes down and up through the host. */
+Test(peers, a_single_bridge)
+{
+    rp_test_bench b;
+    const uint32_t groups[] = {0, 1, 2, 2};
+    make_row(&b, 1, groups);
+    cr_expect(eq(u32, count_kind(b.program, RP_OP_SEND), 2));
+    cr_expect(eq(u32, count_kind(b.program, RP_OP_DOWNLOAD_ACT), 2));
+    rp_machine m = nvlink;
+    m.peer_pcie = false;
+    m.listed = m.gpus_per_node = 4;
+    for (uint32_t gpu = 0; gpu < 4; gpu++) {
+        m.each[gpu] = (rp_machine_gpu){1, 1, groups[gpu]};
+    }
+    cr_expect(eq(i64, run_ps(&b, &m), (48 + 2 * 10 + 4 * 100) * MS));
+    rp_test_bench_fini(&b);
+}
+
 Test(peers, unreachable_gpus_are_refused)
 {
     rp_test_bench b;
-    make_row(&b, UINT32_MAX);
+    make_row(&b, UINT32_MAX, NULL);
     rp_machine machines[2] = {nvlink, nvlink};
     machines[0].peer_Bps = 0;
     machines[1].nvlink_gpus = 2;
