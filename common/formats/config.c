@@ -482,12 +482,13 @@ static rp_status end_stream(reader *in)
     return RP_OK;
 }
 
-static rp_status check_missing(const reader *in, size_t line)
+rp_status rp_config_check_missing(const char *name, size_t first_line,
+                                  const rp_config_schema *schema, const size_t *lines)
 {
     rp_text missing = {0};
-    rp_status status = rp_config_list_missing(in->schema, in->lines, &missing);
+    rp_status status = rp_config_list_missing(schema, lines, &missing);
     if (status == RP_OK && missing.length > 0) {
-        rp_log_error_at(in->name, line, "%s needs %s", in->schema->what, missing.bytes);
+        rp_log_error_at(name, first_line, "%s needs %s", schema->what, missing.bytes);
         status = RP_INPUT;
     }
     rp_text_fini(&missing);
@@ -503,20 +504,19 @@ static void set_standard(char *object, const rp_config_field *field)
     }
 }
 
-static rp_status read_document(reader *in)
+static rp_status read_document(reader *in, size_t *first_line_out)
 {
     for (size_t i = 0; i < in->schema->field_count; i++) {
         set_standard(in->object, &in->schema->fields[i]);
     }
     RP_TRY(begin_mapping(in));
-    size_t first_line = event_line(in);
+    *first_line_out = event_line(in);
     RP_TRY(next_event(in));
     while (in->event.type != YAML_MAPPING_END_EVENT) {
         RP_TRY(read_pair(in));
         RP_TRY(next_event(in));
     }
-    RP_TRY(end_stream(in));
-    return check_missing(in, first_line);
+    return end_stream(in);
 }
 
 static rp_status check_bytes(const reader *in)
@@ -535,9 +535,9 @@ static rp_status check_bytes(const reader *in)
     return RP_OK;
 }
 
-rp_status rp_config_parse(const char *name, const char *bytes, size_t length,
-                          const rp_config_schema *schema, rp_arena *arena, void *object_out,
-                          size_t *lines_out)
+rp_status rp_config_parse_part(const char *name, const char *bytes, size_t length,
+                               const rp_config_schema *schema, rp_arena *arena, void *object_out,
+                               size_t *lines_out, size_t *first_line_out)
 {
     reader in = {.name = name,
                  .bytes = bytes,
@@ -552,11 +552,26 @@ rp_status rp_config_parse(const char *name, const char *bytes, size_t length,
     }
     yaml_parser_set_encoding(&in.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&in.parser, (const unsigned char *)bytes, length);
-    rp_status status = read_document(&in);
+    rp_status status = read_document(&in, first_line_out);
     yaml_event_delete(&in.event);
     yaml_parser_delete(&in.parser);
-    if (status == RP_OK && lines_out) {
+    if (status == RP_OK) {
         memcpy(lines_out, in.lines, schema->field_count * sizeof *lines_out);
     }
     return status;
+}
+
+rp_status rp_config_parse(const char *name, const char *bytes, size_t length,
+                          const rp_config_schema *schema, rp_arena *arena, void *object_out,
+                          size_t *lines_out)
+{
+    size_t lines[RP_CONFIG_MAX_FIELDS];
+    size_t first_line;
+    RP_TRY(
+        rp_config_parse_part(name, bytes, length, schema, arena, object_out, lines, &first_line));
+    RP_TRY(rp_config_check_missing(name, first_line, schema, lines));
+    if (lines_out) {
+        memcpy(lines_out, lines, schema->field_count * sizeof *lines_out);
+    }
+    return RP_OK;
 }

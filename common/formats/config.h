@@ -93,6 +93,18 @@ rp_status rp_config_parse(const char *name, const char *bytes, size_t length,
                           const rp_config_schema *schema, rp_arena *arena, void *object_out,
                           size_t *lines_out);
 
+/** As rp_config_parse, but keys may be missing.
+ * @param first_line_out line of the first key */
+rp_status rp_config_parse_part(const char *name, const char *bytes, size_t length,
+                               const rp_config_schema *schema, rp_arena *arena, void *object_out,
+                               size_t *lines_out, size_t *first_line_out);
+
+/** Refuses missing keys as rp_config_parse does. @param lines [field_count] 0: the key is missing
+ * @param first_line as rp_config_parse_part gives it
+ * @retval RP_OK, RP_INPUT (logged), RP_NO_MEMORY (logged) */
+rp_status rp_config_check_missing(const char *name, size_t first_line,
+                                  const rp_config_schema *schema, const size_t *lines);
+
 /**
  * @param text [length] a whole name, or the beginning of a file's name
  * @return whether it may be the name of a model, platform or cost table: letters, digits and . _ +
