@@ -33,6 +33,8 @@ const rp_data_kind rp_data_platforms = {.folder = "platforms",
                                         .setting = "{platform}",
                                         .noun = "platform",
                                         .files = "a file NAME" SUFFIX};
+const rp_data_kind rp_data_gpus = {
+    .folder = "gpus", .setting = "gpu", .noun = "GPU", .files = "a file NAME" SUFFIX};
 const rp_data_kind rp_data_costs = {
     .folder = "costs", .setting = "{costs}", .noun = "cost table", .files = "a file NAME" SUFFIX};
 

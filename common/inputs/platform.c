@@ -3,13 +3,12 @@
 #include "common/formats/config_rows.h"
 #include "common/inputs/changes.h"
 #include "common/inputs/data.h"
+#include "common/inputs/gpu.h"
 #include "common/inputs/provenance.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-
-#define GB_PER_GIB 1.073741824
 
 /* Transfer rate of a lane in GT/s, a bit per transfer: PCI Express Base Specification 3.0, 4.0 and
  * 5.0. */
@@ -192,28 +191,27 @@ static void use_changed_unit(const rp_changes *changes, size_t *lines, const two
     bool gb = rp_changes_touch(changes, &rp_platform_schema, u->decimal);
     bool gib = rp_changes_touch(changes, &rp_platform_schema, u->binary);
     if (gb && !gib && lines[u->binary] != 0 && lines[u->decimal] == 0) {
-        *u->gb = *u->gib * GB_PER_GIB;
+        *u->gb = *u->gib * RP_GB_PER_GIB;
         lines[u->decimal] = lines[u->binary];
         lines[u->binary] = 0;
         *u->gib = 0;
     } else if (gib && !gb && lines[u->decimal] != 0 && lines[u->binary] == 0) {
-        *u->gib = *u->gb / GB_PER_GIB;
+        *u->gib = *u->gb / RP_GB_PER_GIB;
         lines[u->binary] = lines[u->decimal];
         lines[u->decimal] = 0;
     }
 }
 
-static rp_status set_memory(const char *name, const size_t *lines, const two_units *u,
-                            rp_reason *reason)
+static rp_status set_memory(const rp_platform_lines *at, const two_units *u, rp_reason *reason)
 {
-    if (lines[u->decimal] != 0 && lines[u->binary] != 0) {
+    if (at->lines[u->decimal] != 0 && at->lines[u->binary] != 0) {
         return rp_refuse_at(
-            reason, RP_INPUT, name, lines[u->binary],
+            reason, RP_INPUT, rp_platform_file_of(at, u->binary), at->lines[u->binary],
             "'%s' beside '%s'; valid values are those of one key alone, 1 GiB being "
             "%.9f GB",
-            fields[u->binary].key, fields[u->decimal].key, GB_PER_GIB);
+            fields[u->binary].key, fields[u->decimal].key, RP_GB_PER_GIB);
     }
-    *u->gb = lines[u->binary] != 0 ? *u->gib * GB_PER_GIB : *u->gb;
+    *u->gb = at->lines[u->binary] != 0 ? *u->gib * RP_GB_PER_GIB : *u->gb;
     return RP_OK;
 }
 
@@ -243,11 +241,10 @@ static rp_status check_cores(const char *name, const size_t *lines, const rp_pla
 }
 
 /* Multiprocessors are described completely or not at all. */
-static rp_status check_sms(const char *name, const size_t *lines, const rp_platform *p,
-                           rp_reason *reason)
+static rp_status check_sms(const rp_platform_lines *at, const rp_platform *p, rp_reason *reason)
 {
     const struct {
-        int field;
+        size_t field;
         double value;
     } with[] = {{RP_PLATFORM_sm_clock_ghz, p->sm_clock_ghz},
                 {RP_PLATFORM_gemm_fp32_acc_efficiency, p->gemm_fp32_acc_efficiency},
@@ -255,9 +252,9 @@ static rp_status check_sms(const char *name, const size_t *lines, const rp_platf
                 {RP_PLATFORM_flash_bwd_tflops, p->flash_bwd_tflops}};
     for (size_t i = 0; i < sizeof with / sizeof with[0]; i++) {
         if ((with[i].value > 0) != (p->sms > 0)) {
-            size_t line = lines[with[i].field] != 0 ? lines[with[i].field] : lines[RP_PLATFORM_sms];
+            size_t key = at->lines[with[i].field] != 0 ? with[i].field : RP_PLATFORM_sms;
             return rp_refuse_at(
-                reason, RP_INPUT, name, line,
+                reason, RP_INPUT, rp_platform_file_of(at, key), at->lines[key],
                 "'sms' is %u, '%s' %g; valid values are positive ones of both, with "
                 "sm_clock_ghz, gemm_fp32_acc_efficiency, flash_fwd_tflops and "
                 "flash_bwd_tflops, or none",
@@ -265,7 +262,7 @@ static rp_status check_sms(const char *name, const size_t *lines, const rp_platf
         }
     }
     if (p->collective_sms > 0 && p->collective_sms >= p->sms) {
-        return rp_refuse_at(reason, RP_INPUT, name, lines[RP_PLATFORM_collective_sms],
+        return rp_refuse_at(reason, RP_INPUT, at->file, at->lines[RP_PLATFORM_collective_sms],
                             "'collective_sms' is %u of %u 'sms'; valid values are numbers below",
                             p->collective_sms, p->sms);
     }
@@ -274,7 +271,7 @@ static rp_status check_sms(const char *name, const size_t *lines, const rp_platf
 
 /* A rate of 0 is an unknown rate. A positive rate below all real rates is refused, as a run with it
  * may never end. */
-static rp_status check_rates(const char *name, const size_t *lines, const rp_platform *platform,
+static rp_status check_rates(const rp_platform_lines *at, const rp_platform *platform,
                              rp_reason *reason)
 {
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
@@ -285,7 +282,7 @@ static rp_status check_rates(const char *name, const size_t *lines, const rp_pla
         }
         memcpy(&rate, (const char *)platform + fields[i].offset, sizeof rate);
         if (rate > 0 && rate < 1e-3) {
-            return rp_refuse_at(reason, RP_INPUT, name, lines[i],
+            return rp_refuse_at(reason, RP_INPUT, rp_platform_file_of(at, i), at->lines[i],
                                 "'%s' is %g; valid values are 0 where it is not known, and numbers "
                                 "from 0.001 to %.15g %s",
                                 fields[i].key, rate, fields[i].high, unit);
@@ -294,11 +291,15 @@ static rp_status check_rates(const char *name, const size_t *lines, const rp_pla
     return RP_OK;
 }
 
-static rp_status check_sums(const char *name, const size_t *lines, const rp_platform *platform,
+static rp_status check_sums(const rp_platform_lines *at, const rp_platform *platform,
                             rp_reason *reason)
 {
+    const char *name = at->file;
+    const size_t *lines = at->lines;
     if (platform->fp16_tflops_fp32_acc > platform->fp16_tflops_fp16_acc) {
-        return rp_refuse_at(reason, RP_INPUT, name, lines[RP_PLATFORM_fp16_tflops_fp32_acc],
+        return rp_refuse_at(reason, RP_INPUT,
+                            rp_platform_file_of(at, RP_PLATFORM_fp16_tflops_fp32_acc),
+                            lines[RP_PLATFORM_fp16_tflops_fp32_acc],
                             "'fp16_tflops_fp32_acc' exceeds the peak with fp16 accumulation; valid "
                             "values are numbers up to %.15g TFLOP/s",
                             platform->fp16_tflops_fp16_acc);
@@ -318,8 +319,8 @@ static rp_status check_sums(const char *name, const size_t *lines, const rp_plat
                 fields[effective[i].field].key, platform->link_gb_per_s);
         }
     }
-    RP_TRY(check_rates(name, lines, platform, reason));
-    RP_TRY(check_sms(name, lines, platform, reason));
+    RP_TRY(check_rates(at, platform, reason));
+    RP_TRY(check_sms(at, platform, reason));
     RP_TRY(check_topology(name, lines, platform, reason));
     RP_TRY(rp_platform_check_network(name, lines, platform, reason));
     RP_TRY(check_cores(name, lines, platform, reason));
@@ -341,38 +342,63 @@ static void replace_link(const rp_changes *changes, size_t *lines, rp_platform *
     }
 }
 
+/* Origins of the keys; the list of the platform's own file counts more than the GPU's. */
+static rp_status set_provenance(const rp_platform_lines *at, const uint8_t *of_gpu, rp_arena *arena,
+                                rp_platform *p)
+{
+    size_t count = rp_platform_schema.field_count;
+    uint8_t *kinds = NULL;
+    RP_TRY(rp_provenance_read(at->file, &rp_platform_schema, at->lines, p, arena, &p->provenance));
+    if (of_gpu == NULL) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(arena, count, sizeof *kinds, &kinds));
+    for (size_t i = 0; i < count; i++) {
+        kinds[i] = p->provenance[i] != RP_ASSUMED ? p->provenance[i] : of_gpu[i];
+    }
+    p->provenance = kinds;
+    return RP_OK;
+}
+
+static void warn_if_busy(const rp_platform_lines *at, const rp_platform *p)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT; /* platforms are read several times */
+    if (p->recorded_busy_pct > 0 && !atomic_flag_test_and_set(&said)) {
+        rp_log_warning("%s:%zu: recorded while other processes used %.0f %% of the processors: "
+                       "times are too long, and predictions with it are wrong",
+                       at->file, at->lines[RP_PLATFORM_recorded_busy_pct], p->recorded_busy_pct);
+    }
+}
+
 static rp_status parse(const char *name, const rp_text *text, const rp_changes *changes,
                        rp_arena *arena, rp_platform *platform_out, rp_reason *reason)
 {
-    size_t lines[RP_CONFIG_MAX_FIELDS];
+    rp_platform_lines at = {.file = name};
+    const uint8_t *of_gpu = NULL;
+    size_t first_line = 0;
     *platform_out = (rp_platform){0};
-    RP_TRY(rp_config_parse(name, text->bytes, text->length, &rp_platform_schema, arena,
-                           platform_out, lines));
+    RP_TRY(rp_config_parse_part(name, text->bytes, text->length, &rp_platform_schema, arena,
+                                platform_out, at.lines, &first_line));
+    RP_TRY(rp_platform_add_gpu(first_line, changes, arena, platform_out, &at, &of_gpu));
     const two_units units[] = {{RP_PLATFORM_memory_gb, RP_PLATFORM_memory_gib,
                                 &platform_out->memory_gb, &platform_out->memory_gib},
                                {RP_PLATFORM_host_memory_gb, RP_PLATFORM_host_memory_gib,
                                 &platform_out->host_memory_gb, &platform_out->host_memory_gib}};
-    use_changed_unit(changes, lines, &units[0]);
-    use_changed_unit(changes, lines, &units[1]);
-    RP_TRY(
-        rp_changes_apply(changes, &rp_platform_schema, name, arena, platform_out, lines, reason));
-    replace_link(changes, lines, platform_out);
-    RP_TRY(set_link(name, lines, platform_out, reason));
-    RP_TRY(set_memory(name, lines, &units[0], reason));
-    RP_TRY(set_memory(name, lines, &units[1], reason));
-    RP_TRY(rp_provenance_read(name, &rp_platform_schema, lines, platform_out, arena,
-                              &platform_out->provenance));
-    static atomic_flag said = ATOMIC_FLAG_INIT; /* platforms are read several times */
-    if (platform_out->recorded_busy_pct > 0 && !atomic_flag_test_and_set(&said)) {
-        rp_log_warning("%s:%zu: recorded while other processes used %.0f %% of the processors: "
-                       "times are too long, and predictions with it are wrong",
-                       name, lines[RP_PLATFORM_recorded_busy_pct], platform_out->recorded_busy_pct);
-    }
+    use_changed_unit(changes, at.lines, &units[0]);
+    use_changed_unit(changes, at.lines, &units[1]);
+    RP_TRY(rp_changes_apply(changes, &rp_platform_schema, name, arena, platform_out, at.lines,
+                            reason));
+    replace_link(changes, at.lines, platform_out);
+    RP_TRY(set_link(name, at.lines, platform_out, reason));
+    RP_TRY(set_memory(&at, &units[0], reason));
+    RP_TRY(set_memory(&at, &units[1], reason));
+    RP_TRY(set_provenance(&at, of_gpu, arena, platform_out));
+    warn_if_busy(&at, platform_out);
     set_peer(platform_out);
     platform_out->copies_on_cores =
         platform_out->copies != NULL && strcmp(platform_out->copies, "cores") == 0;
-    RP_TRY(check_sums(name, lines, platform_out, reason));
-    return rp_platform_set_bridges(name, lines, arena, platform_out, reason);
+    RP_TRY(check_sums(&at, platform_out, reason));
+    return rp_platform_set_bridges(name, at.lines, arena, platform_out, reason);
 }
 
 rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,

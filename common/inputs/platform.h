@@ -4,7 +4,8 @@
  * NaN, negative or absurd numbers and sums that do not match are refused with "file:line: cause;
  * valid values are …" and RP_INPUT. `name_or_path` is a registered name
  * (traces/platforms/NAME.yaml) or, when it contains '/' or ends in ".yaml", a path. An unknown name
- * lists the known ones. "detect" is this machine (load/platforms.h). Objects live in `arena`.
+ * lists the known ones. Keys of the GPU may stand in a file of their own (gpu.h). "detect" is this
+ * machine (load/platforms.h). Objects live in `arena`.
  */
 #pragma once
 
@@ -15,6 +16,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#define RP_GB_PER_GIB 1.073741824
 
 /** Path on which GPUs reach each other. */
 typedef enum rp_peer_access {

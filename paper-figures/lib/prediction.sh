@@ -14,7 +14,7 @@ kept()
 {
     local file=$out/$1 key
     shift
-    key=$(cat "$bin/rppredict" "$published"/*.csv "$traces"/{configs,costs,layers,models,partitions,platforms}/* "$traces"/ranges.csv "$paper"/lib/cells/*.csv "$paper"/*/cells.csv |
+    key=$(cat "$bin/rppredict" "$published"/*.csv "$traces"/{configs,costs,gpus,layers,models,partitions,platforms}/* "$traces"/ranges.csv "$paper"/lib/cells/*.csv "$paper"/*/cells.csv |
         cksum)
     key+=" $*"
     if [ ! -s "$file" ] || [ "$(cat "$file.key" 2> /dev/null)" != "$key" ]; then

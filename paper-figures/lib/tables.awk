@@ -44,18 +44,25 @@ function number(table, key, column)
     return table[key, column] + 0
 }
 
-# The number of a line "key: number" in a platform file.
-function platform_number(path, key,    line, part, found, status)
+# The number of a line "key: number" in a platform file, or in the file of its GPU (gpus/NAME.yaml).
+function platform_number(path, key,    line, part, found, gpu, status)
 {
     while ((status = (getline line < path)) > 0) {
         split(line, part, /[: ]+/)
         if (part[1] == key) {
             found = part[2]
         }
+        if (part[1] == "gpu") {
+            gpu = part[2]
+        }
+    }
+    close(path)
+    if (status == 0 && found == "" && gpu != "") {
+        sub(/platforms\/[^\/]*$/, "gpus/" gpu ".yaml", path)
+        return platform_number(path, key)
     }
     if (status < 0 || found !~ /^[0-9]+(\.[0-9]+)?$/ || found + 0 <= 0) {
         stop(path ": no positive number " key)
     }
-    close(path)
     return found + 0
 }

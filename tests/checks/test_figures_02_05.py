@@ -39,7 +39,9 @@ def test_recompute_or_reload(shared):
 
 
 def rate(platform, key):
-    return number(re.search(rf"^{key}: *([0-9.]+)", (SOURCE / f"traces/platforms/{platform}.yaml").read_text(), re.M)[1])
+    gpu = platform.rsplit("x", 1)[0]
+    text = "".join((SOURCE / f"traces/{path}.yaml").read_text() for path in (f"platforms/{platform}", f"gpus/{gpu}"))
+    return number(re.search(rf"^{key}: *([0-9.]+)", text, re.M)[1])
 
 
 def layer(m, batch):

@@ -62,7 +62,7 @@ def work(shared):
     for name in "rpsim rpexec rpadvise rpplan rpdiff rpimport rppredict rpsweep".split():
         Path("bin", name).symlink_to(program(name))
     os.chdir("in")
-    for name in ("models", "platforms", "costs", "partitions", "layers"):
+    for name in ("models", "platforms", "gpus", "costs", "partitions", "layers"):
         shutil.copytree(SOURCE / "traces" / name, f"traces/{name}")
     shutil.copytree(DATA / "golden/tokens", "tokens")
     for pattern, place in map(str.split, COPIES.strip().splitlines()):

@@ -46,6 +46,7 @@ need_listed()
 need_listed schedules common/schedules c
 need_listed models traces/models yaml
 need_listed platforms traces/platforms yaml
+need_listed gpus traces/gpus yaml
 need_listed costs traces/costs yaml
 
 # A document named in a source or a document exists: from the root, beside the naming file, or under its bare name

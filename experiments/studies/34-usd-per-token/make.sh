@@ -6,8 +6,8 @@ source "$paper/../experiments/studies/lib/sweep.sh"
 sweep usd-per-token
 runs usd-per-token "$work/runs.csv"
 # Memory in whole GiB, as the cards are sold.
-awk '/^memory_gib:/ { name = FILENAME; sub(/.*\//, "", name); sub(/\.yaml$/, "", name); print name "," int($2 + 0.5) }' \
-    "$traces"/platforms/*.yaml > "$work/gpu_gb.csv"
+awk '/^name:/ { name = $2 } /^memory_gib:/ { gib[name] = int($2 + 0.5) } /^gpu:/ { print name "," gib[$2] }' \
+    "$traces"/gpus/*.yaml "$traces"/platforms/*.yaml > "$work/gpu_gb.csv"
 awk -F, -v prices="${RP_PRICES:-$paper/published/prices.csv}" -v servers="${RP_SERVERS:-$figure/servers.csv}" \
     -v gpu_gb="$work/gpu_gb.csv" -v points="$work/points.csv" -v best="$work/best.csv" -v table="$work/table.md" \
     -f "$figure/../lib/table.awk" -f "$figure/points.awk" "$work/runs.csv"

@@ -25,4 +25,4 @@ mv "$work/points.csv" "$out/$name.csv"
 awk -f "$figure/bins.awk" "$out/$name.csv" "$out/$name.csv" > "$work/curves.csv"
 draw curves="$work/curves.csv" usable="$(awk '$1 == "memory_gib:" { gib += $2 }
     $1 == "reserved_gib:" { gib -= $2 }
-    END { print gib * 1.073741824 }' "$traces/platforms/$platform.yaml")"
+    END { print gib * 1.073741824 }' "$traces/gpus/${platform%x*}.yaml")"

@@ -7,6 +7,7 @@
 #include "common/formats/json.h"
 #include "common/inputs/costs.h"
 #include "common/inputs/data.h"
+#include "common/inputs/gpu.h"
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
 #include "common/inputs/model.h"
@@ -85,6 +86,20 @@ static rp_status describe_platform(const char *name, rp_arena *arena, facts *f)
     return RP_OK;
 }
 
+static rp_status describe_gpu(const char *name, rp_arena *arena, facts *f)
+{
+    rp_platform gpu;
+    char line[FACT_SIZE];
+    RP_TRY(rp_gpu_load(name, arena, &gpu));
+    add(f, "%.1f", gpu.memory_gb);
+    add(f, "%.0f", gpu.memory_gb_per_s);
+    add(f, "%.1f", gpu.fp16_tflops_fp16_acc);
+    add(f, "%.1f", gpu.fp16_tflops_fp32_acc);
+    add(f, gpu.power_limit_w > 0 ? "%.0f" : "?", gpu.power_limit_w);
+    add(f, "%s", first_line(gpu.source, line));
+    return RP_OK;
+}
+
 static rp_status describe_costs(const char *name, rp_arena *arena, facts *f)
 {
     rp_costs costs;
@@ -123,6 +138,10 @@ static const rp_table_column platform_columns[] = {
     RP_TABLE_LEFT("name", 9),       RP_TABLE_LEFT("GPUs", 8),       RP_TABLE_RIGHT("GPU GB", 7),
     RP_TABLE_RIGHT("link GB/s", 6), RP_TABLE_RIGHT("peer GB/s", 4), RP_TABLE_RIGHT("host GB", 5),
     RP_TABLE_WORDS("source", 9)};
+static const rp_table_column gpu_columns[] = {
+    RP_TABLE_LEFT("name", 9),          RP_TABLE_RIGHT("GB", 8),       RP_TABLE_RIGHT("GB/s", 7),
+    RP_TABLE_RIGHT("fp16 TFLOP/s", 5), RP_TABLE_RIGHT("fp32 acc", 6), RP_TABLE_RIGHT("W", 4),
+    RP_TABLE_WORDS("source", 9)};
 static const rp_table_column costs_columns[] = {
     RP_TABLE_LEFT("name", 9),         RP_TABLE_RIGHT("layers", 8),
     RP_TABLE_RIGHT("sequences", 7),   RP_TABLE_RIGHT("forward ms", 6),
@@ -135,6 +154,7 @@ static const list_type types[] = {
     {"schedules", COLUMNS(schedule_columns), describe_schedule},
     {"models", COLUMNS(model_columns), describe_model},
     {"platforms", COLUMNS(platform_columns), describe_platform},
+    {"gpus", COLUMNS(gpu_columns), describe_gpu},
     {"costs", COLUMNS(costs_columns), describe_costs},
 };
 

@@ -269,8 +269,8 @@ Test(numbers, of_models_platforms_and_costs)
         const char *path;
         reread read;
         uint32_t least;
-    } files[] = {{"platforms/h100x64.yaml", read_platform, 40},
-                 {"platforms/rtx4090x8.yaml", read_platform, 30},
+    } files[] = {{"platforms/h100x64.yaml", read_platform, 25},
+                 {"platforms/rtx4090x8.yaml", read_platform, 15},
                  {"costs/qwen3-1.7b@rtx4090.yaml", read_costs, 8},
                  {"models/gpt-oss-20b.yaml", read_model, 12}};
     for (size_t i = 0; i < COUNT(files); i++) {

@@ -83,15 +83,22 @@ void docs_write_models(FILE *stream)
 
 void docs_write_platforms(FILE *stream)
 {
-    static const char *const titles[][2] = {
-        {"SERVER", "The server and its GPUs"}, {"LINK", "Host link"},
-        {"PEERS", "Links between GPUs"},       {"HOST", "Host work"},
-        {"KERNELS", "Kernels and ops"},        {"SYSTEMS", "Systems of the paper"},
-        {"ORIGIN", "Origin of the values"}};
-    fputs("Keys of `platforms/NAME.yaml`. [traces](" DOCS_ROOT
-          "traces/README.md) has the rules of such "
-          "files. Rates are per GPU unless the meaning says otherwise.\n\n",
-          stream);
+    static const char *const titles[][2] = {{"FILE", "Names"},
+                                            {"GPU", "The GPU"},
+                                            {"SERVER", "The server"},
+                                            {"LINK", "Host link"},
+                                            {"PEERS", "Links between GPUs"},
+                                            {"HOST", "Host work"},
+                                            {"KERNELS", "Kernels and ops"},
+                                            {"SYSTEMS", "Systems of the paper"},
+                                            {"ORIGIN", "Origin of the values"}};
+    fputs(
+        "Keys of `platforms/NAME.yaml`. [traces](" DOCS_ROOT
+        "traces/README.md) has the rules of such "
+        "files. Rates are per GPU unless the meaning says otherwise. `gpus/NAME.yaml` has the keys "
+        "of the tables Names, The GPU and Origin of the values; a platform file without them has "
+        "those of its `gpu`.\n\n",
+        stream);
     write_keys(&rp_platform_schema, titles, COUNT(titles), stream);
 }
 

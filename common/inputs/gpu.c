@@ -1,0 +1,192 @@
+#include "common/inputs/gpu.h"
+
+#include "common/base/log.h"
+#include "common/formats/config_rows.h"
+#include "common/inputs/data.h"
+#include "common/inputs/provenance.h"
+
+#include <string.h>
+
+/* Sections of platform_rows.inc whose keys a GPU's file has. */
+#define IN_FILE(...) __VA_ARGS__,
+#define IN_GPU(...) __VA_ARGS__,
+#define IN_ORIGIN(...) __VA_ARGS__,
+#define IN_SERVER(...)
+#define IN_LINK(...)
+#define IN_PEERS(...)
+#define IN_HOST(...)
+#define IN_KERNELS(...)
+#define IN_SYSTEMS(...)
+
+static const rp_config_field fields[] = {
+#define KEY(member, kind, section, ...)                                                            \
+    IN_##section(RP_CONFIG_FIELD(rp_platform, member, #member, kind, section, __VA_ARGS__))
+#include "common/inputs/platform_rows.inc"
+#undef KEY
+};
+
+/* The platform's keys of these fields. */
+static const rp_platform_key keys[] = {
+#define KEY(member, kind, section, ...) IN_##section(RP_PLATFORM_##member)
+#include "common/inputs/platform_rows.inc"
+#undef KEY
+};
+
+enum {
+#define KEY(member, kind, section, ...) IN_##section(GPU_##member)
+#include "common/inputs/platform_rows.inc"
+#undef KEY
+    GPU_KEYS
+};
+
+static const rp_config_either either[] = {{{GPU_memory_gb, GPU_memory_gib}}};
+
+const rp_config_schema rp_gpu_schema = {.what = "a GPU",
+                                        RP_CONFIG_FIELDS(fields),
+                                        .either = either,
+                                        .either_count = sizeof either / sizeof *either};
+
+const char *rp_platform_file_of(const rp_platform_lines *at, size_t key)
+{
+    return at->of_gpu[key] ? at->gpu_file : at->file;
+}
+
+/* ---- the file of a GPU ----------------------------------------------------------------------- */
+
+static rp_status parse(const char *name, const char *path, rp_arena *arena, rp_platform *gpu_out,
+                       size_t *lines)
+{
+    rp_text text = {0};
+    *gpu_out = (rp_platform){0};
+    rp_status status = rp_text_read_file(path, RP_CONFIG_MAX_BYTES, &text);
+    if (status == RP_OK) {
+        status =
+            rp_config_parse(path, text.bytes, text.length, &rp_gpu_schema, arena, gpu_out, lines);
+    }
+    rp_text_fini(&text);
+    RP_TRY(status);
+    if (lines[GPU_memory_gb] != 0 && lines[GPU_memory_gib] != 0) {
+        rp_log_error_at(path, lines[GPU_memory_gib],
+                        "'memory_gib' beside 'memory_gb'; valid values are those of one key alone");
+        return RP_INPUT;
+    }
+    return rp_data_check_name(name, path, gpu_out->name);
+}
+
+rp_status rp_gpu_load(const char *name, rp_arena *arena, rp_platform *gpu_out)
+{
+    const char *path = NULL;
+    size_t lines[RP_CONFIG_MAX_FIELDS];
+    RP_TRY(rp_data_path(&rp_data_gpus, name, arena, &path));
+    RP_TRY(parse(name, path, arena, gpu_out, lines));
+    if (lines[GPU_memory_gib] != 0) {
+        gpu_out->memory_gb = gpu_out->memory_gib * RP_GB_PER_GIB;
+    }
+    return RP_OK;
+}
+
+/* ---- a part of a platform -------------------------------------------------------------------- */
+
+static bool is_of_card(size_t field)
+{
+    return strcmp(fields[field].table, "GPU") == 0;
+}
+
+/* @return whether the file itself has the key, or the same value in another unit. */
+static bool has_key(const size_t *lines, size_t field)
+{
+    for (size_t i = 0; i < sizeof either / sizeof *either; i++) {
+        size_t a = either[i].fields[0];
+        size_t b = either[i].fields[1];
+        if (field == a || field == b) {
+            return lines[keys[a]] != 0 || lines[keys[b]] != 0;
+        }
+    }
+    return lines[keys[field]] != 0;
+}
+
+/* @return keys that every GPU must have, and the platform's file lacks. */
+static size_t count_missing(const size_t *lines, size_t *needed_out)
+{
+    size_t missing = 0;
+    *needed_out = 0;
+    for (size_t i = 0; i < GPU_KEYS; i++) {
+        bool needed = is_of_card(i) && (!fields[i].optional || i == GPU_memory_gb);
+        *needed_out += needed;
+        missing += needed && !has_key(lines, i);
+    }
+    return missing;
+}
+
+static size_t size_of(const rp_config_field *field)
+{
+    return field->type == RP_CONFIG_DOUBLE ? sizeof(double)
+           : field->type == RP_CONFIG_U32  ? sizeof(uint32_t)
+                                           : sizeof(const char *);
+}
+
+static rp_status refuse_gpu(const rp_platform *platform, const rp_platform_lines *at,
+                            rp_arena *arena)
+{
+    const char **names = NULL;
+    uint32_t count = 0;
+    RP_TRY(rp_data_list(rp_data_gpus.folder, arena, &names, &count));
+    const char *nearest = rp_text_nearest(platform->gpu, names, count);
+    rp_log_error_at(at->file, at->lines[RP_PLATFORM_gpu],
+                    "'gpu' is '%s', of which there is no gpus/%s.yaml%s%s%s; valid values are "
+                    "names of rpsim --list gpus, or any beside the keys of a GPU, as "
+                    "fp16_tflops_fp16_acc",
+                    platform->gpu, platform->gpu, nearest != NULL ? ", did you mean '" : "",
+                    nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
+    return RP_INPUT;
+}
+
+/* Copies the keys that the platform's own file lacks. */
+static rp_status take_keys(const rp_platform *gpu, const size_t *lines, rp_arena *arena,
+                           rp_platform *platform, rp_platform_lines *at, const uint8_t **kinds_out)
+{
+    const uint8_t *kinds = NULL;
+    uint8_t *all = NULL;
+    size_t own[RP_CONFIG_MAX_FIELDS];
+    RP_TRY(rp_provenance_read(at->gpu_file, &rp_gpu_schema, lines, gpu, arena, &kinds));
+    RP_TRY(rp_arena_alloc(arena, rp_platform_schema.field_count, sizeof *all, &all));
+    memset(all, RP_ASSUMED, rp_platform_schema.field_count);
+    memcpy(own, at->lines, sizeof own);
+    for (size_t i = 0; i < GPU_KEYS; i++) {
+        if (is_of_card(i) && lines[i] != 0 && !has_key(own, i)) {
+            memcpy((char *)platform + fields[i].offset, (const char *)gpu + fields[i].offset,
+                   size_of(&fields[i]));
+            at->lines[keys[i]] = lines[i];
+            at->of_gpu[keys[i]] = true;
+            all[keys[i]] = kinds[i];
+        }
+    }
+    *kinds_out = all;
+    return RP_OK;
+}
+
+rp_status rp_platform_add_gpu(size_t first_line, const rp_changes *changes, rp_arena *arena,
+                              rp_platform *platform, rp_platform_lines *at,
+                              const uint8_t **kinds_out)
+{
+    size_t needed = 0;
+    size_t missing = count_missing(at->lines, &needed);
+    *kinds_out = NULL;
+    if (missing > 0 && platform->gpu != NULL) {
+        const char *path = NULL;
+        bool found = false;
+        rp_platform gpu;
+        size_t lines[RP_CONFIG_MAX_FIELDS];
+        RP_TRY(rp_data_find(&rp_data_gpus, platform->gpu, arena, &path, &found));
+        if (!found && missing == needed) {
+            return refuse_gpu(platform, at, arena);
+        }
+        if (found) {
+            RP_TRY(parse(platform->gpu, path, arena, &gpu, lines));
+            at->gpu_file = path;
+            RP_TRY(rp_changes_name(changes, &rp_platform_schema, arena, &at->gpu_file));
+            RP_TRY(take_keys(&gpu, lines, arena, platform, at, kinds_out));
+        }
+    }
+    return rp_config_check_missing(at->file, first_line, &rp_platform_schema, at->lines);
+}

@@ -1,0 +1,43 @@
+/** @file gpu.h  GPUs: data in traces/gpus, a part of platforms.
+ *
+ * A platform file that lacks a key which each GPU must have takes the keys of its GPU that it does
+ * not give itself from gpus/NAME.yaml, NAME being its `gpu`. A file with all of these keys is read
+ * alone.
+ */
+#pragma once
+
+#include "common/inputs/changes.h"
+
+/** Lines of a platform's keys, in its own file or in its GPU's. */
+typedef struct rp_platform_lines {
+    const char *file;
+    const char *gpu_file;               /**< NULL: not read */
+    size_t lines[RP_CONFIG_MAX_FIELDS]; /**< [rp_platform_key] 0: neither file has the key */
+    bool of_gpu[RP_CONFIG_MAX_FIELDS];  /**< [rp_platform_key] whether the line is the GPU's */
+} rp_platform_lines;
+
+/** The keys of a GPU: those of a platform's sections FILE, GPU and ORIGIN. */
+extern const rp_config_schema rp_gpu_schema;
+
+/** @return the file of a key's line. */
+const char *rp_platform_file_of(const rp_platform_lines *at, size_t key);
+
+/**
+ * Reads a GPU by name, as `--list gpus` shows it.
+ * @param gpu_out members that are no keys of a GPU are 0 or NULL
+ * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_gpu_load(const char *name, rp_arena *arena, rp_platform *gpu_out);
+
+/**
+ * Completes a platform by the keys of its GPU, and refuses missing keys.
+ * @param first_line of the platform's file
+ * @param changes for the file's name in messages; NULL: none
+ * @param platform with the keys of its own file
+ * @param at lines of these keys
+ * @param kinds_out [rp_platform_key] rp_provenance of the keys of the GPU; NULL: none were added
+ * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_platform_add_gpu(size_t first_line, const rp_changes *changes, rp_arena *arena,
+                              rp_platform *platform, rp_platform_lines *at,
+                              const uint8_t **kinds_out);
