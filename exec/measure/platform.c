@@ -48,8 +48,8 @@ static bool has_links(const rpexec_platform_of *of)
 /* ---- sources of rates ------------------------------------------------------------------------ */
 
 /* A rate, 0 if it is not known, and the note that names its source. The first word of the note
- * counts (common/inputs/platform_write.h): a rate is "assumed" if no trial and no op of that kind
- * has measured it. */
+ * counts (common/inputs/write/platform_write.h): a rate is "assumed" if no trial and no op of that
+ * kind has measured it. */
 typedef struct source {
     double per_s;
     const char *note;

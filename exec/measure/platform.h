@@ -2,7 +2,7 @@
  */
 #pragma once
 
-#include "common/inputs/platform_write.h"
+#include "common/inputs/write/platform_write.h"
 #include "exec/host/rates.h"
 #include "exec/measure/calibrate.h"
 #include "exec/measure/measure.h"

@@ -1,7 +1,7 @@
 #include "sim/rppredict/fit.h"
 
 #include "common/base/log.h"
-#include "common/inputs/platform_write.h"
+#include "common/inputs/write/platform_write.h"
 #include "sim/rppredict/least_squares.h"
 #include "sim/run/ranges.h"
 

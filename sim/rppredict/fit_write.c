@@ -1,8 +1,8 @@
 /* The report of a fit, and the platform with the constants set. */
 #include "common/base/log.h"
-#include "common/inputs/platform_write.h"
 #include "common/inputs/provenance.h"
 #include "common/inputs/published.h"
+#include "common/inputs/write/platform_write.h"
 #include "sim/rppredict/fit.h"
 
 #include <math.h>

@@ -11,7 +11,7 @@
 #include "common/base/text.h"
 #include "common/inputs/detect/gpus.h"
 #include "common/inputs/detect/topology.h"
-#include "common/inputs/platform_write.h"
+#include "common/inputs/write/platform_write.h"
 
 /** Value of --platform that means this machine; it is also that platform's name. */
 #define RP_PLATFORM_DETECT "detect"

@@ -1,8 +1,8 @@
 /* Shipped servers: data sheets, rules of moved values, runs on part of the GPUs. */
 #include "common/inputs/changes.h"
 #include "common/inputs/load/platforms.h"
-#include "common/inputs/platform_write.h"
 #include "common/inputs/provenance.h"
+#include "common/inputs/write/platform_write.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 

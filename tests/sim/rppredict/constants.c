@@ -6,7 +6,7 @@
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
 #include "common/inputs/model.h"
-#include "common/inputs/platform_write.h"
+#include "common/inputs/write/platform_write.h"
 #include "sim/run/hardware_case.h"
 #include "tests/support/assertions.h"
 

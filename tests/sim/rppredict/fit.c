@@ -2,7 +2,7 @@
  * runs do not show stay; those beyond their range are held. */
 #include "sim/rppredict/fit.h"
 #include "common/base/log.h"
-#include "common/inputs/platform_write.h"
+#include "common/inputs/write/platform_write.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 #include "tests/support/test_arena.h"

@@ -4,7 +4,7 @@
 #include "common/base/log.h"
 #include "common/inputs/costs.h"
 #include "common/inputs/model.h"
-#include "common/inputs/platform_write.h"
+#include "common/inputs/write/platform_write.h"
 #include "common/timeline/timeline_csv.h"
 #include "common/timeline/timeline_rows.h"
 #include "common/torch/torch_csv.h"

@@ -1,4 +1,4 @@
-#include "common/inputs/platform_write.h"
+#include "common/inputs/write/platform_write.h"
 
 #include "common/formats/json.h"
 #include "common/inputs/provenance.h"
