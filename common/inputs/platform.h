@@ -40,6 +40,7 @@ typedef struct rp_platform {
     rp_peer_access peer_access; /**< `peer`; without it nvlink if peer_gb_per_s > 0 */
     /** [GPU of a node] first GPU of its group that NVLink joins; NULL: nvlink_gpus successive */
     const uint32_t *nvlink_first;
+    uint32_t used_gpus;        /**< GPUs of a short name as 4090x2; 0: all (load/platforms.h) */
     const uint8_t *provenance; /**< [rp_platform_key] each an rp_provenance; NULL: all assumed */
 } rp_platform;
 
@@ -49,6 +50,12 @@ typedef enum rp_platform_key {
 #include "common/inputs/platform_rows.inc"
 #undef KEY
 } rp_platform_key;
+
+/** @return GPUs that a run takes which does not say how many. */
+static inline uint32_t rp_platform_usual_gpus(const rp_platform *platform)
+{
+    return platform->used_gpus != 0 ? platform->used_gpus : platform->gpus;
+}
 
 /** The keys of a platform. */
 extern const rp_config_schema rp_platform_schema;

@@ -46,7 +46,7 @@ rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus, r
                             ? "the file has no 'network_gb_per_s'; valid with platform files that "
                               "say what connects servers"
                             : NULL;
-    uint32_t of_server = gpus != 0 ? gpus : p->gpus;
+    uint32_t of_server = gpus != 0 ? gpus : rp_platform_usual_gpus(p);
     const uint32_t groups[] = {
         p->gpus_per_switch, p->gpus_per_root, p->nvlink_first != NULL ? 0 : p->nvlink_gpus,
         p->sockets > 1 ? p->gpus / p->sockets : 0, p->adapters > 1 ? p->gpus / p->adapters : 0};
@@ -56,7 +56,7 @@ rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus, r
                     "multiples of a group";
         }
     }
-    if (of_server > p->gpus) {
+    if (of_server > rp_platform_usual_gpus(p)) {
         cause = "{gpus} counts per server, which has fewer; valid are those of the platform file";
     }
     if ((uint64_t)nodes * of_server > RP_MAX_GPUS) {
@@ -71,6 +71,7 @@ rp_status rp_platform_set_nodes(rp_platform *p, uint32_t nodes, uint32_t gpus, r
     p->network_gb_per_s *= (double)adapters / p->adapters; /* adapters of the used GPUs */
     p->adapters = adapters;
     p->gpus = nodes * of_server;
+    p->used_gpus = 0;
     p->nodes = nodes;
     return RP_OK;
 }

@@ -170,7 +170,8 @@ rp_status rp_resolve(const rp_run *run, const rp_run_inputs *in, const rp_schedu
 {
     const rp_costs *costs = in->costs;
     uint64_t hidden = in->model != NULL ? in->model->hidden : 0;
-    uint32_t gpus = run->gpus != 0 && run->nodes == 0 ? run->gpus : in->platform->gpus;
+    uint32_t gpus =
+        run->gpus != 0 && run->nodes == 0 ? run->gpus : rp_platform_usual_gpus(in->platform);
     rp_resolved r = rp_resolved_of_run(run, schedule, in->model);
     r.costs = costs;
     r.layers = costs->layers;

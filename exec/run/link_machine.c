@@ -6,9 +6,10 @@
 static rp_status take_platform(const char *name, uint32_t gpus, rp_arena *arena, rpexec_machine *m)
 {
     RP_TRY(rp_platform_load(name, arena, &m->platform));
-    if (gpus > m->platform.gpus) {
+    uint32_t most = rp_platform_usual_gpus(&m->platform);
+    if (gpus > most) {
         rp_log_error("{gpus}: %s has %u GPUs; valid are 1 to %u, or a platform file with more",
-                     m->platform.name, m->platform.gpus, m->platform.gpus);
+                     m->platform.name, most, most);
         return RP_USAGE;
     }
     m->machine = rp_machine_of(&m->platform);

@@ -43,10 +43,10 @@ static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpsim_
     if (run->nodes != 0) {
         RP_TRY(rp_platform_set_nodes(&platform, run->nodes, run->gpus, NULL));
     }
-    *gpus_out = run->gpus != 0 && run->nodes == 0 ? run->gpus : platform.gpus;
-    if (run->nodes == 0 && run->gpus > platform.gpus) {
-        rp_log_error("--gpus: %s has %u GPUs; valid are 1 to %u", platform.name, platform.gpus,
-                     platform.gpus);
+    uint32_t most = rp_platform_usual_gpus(&platform);
+    *gpus_out = run->gpus != 0 && run->nodes == 0 ? run->gpus : most;
+    if (run->nodes == 0 && run->gpus > most) {
+        rp_log_error("--gpus: %s has %u GPUs; valid are 1 to %u", platform.name, most, most);
         return RP_USAGE;
     }
     const rp_roof roof = {&platform, {run->dtype, run->accumulation}};

@@ -240,7 +240,7 @@ static rp_status load_subject(const rpplan_options *o, rp_arena *arena, subject 
     const char *model = o->model != NULL || o->costs != NULL ? o->model : DEFAULT_MODEL;
     RP_TRY(rp_platform_load(o->platform != NULL ? o->platform : DEFAULT_PLATFORM, arena,
                             &s->platform));
-    s->gpus = o->gpus != 0 ? o->gpus : s->platform.gpus;
+    s->gpus = o->gpus != 0 ? o->gpus : rp_platform_usual_gpus(&s->platform);
     s->model_known = model != NULL;
     if (model != NULL) {
         RP_TRY(rp_model_load(model, arena, &s->model));

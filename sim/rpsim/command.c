@@ -46,6 +46,14 @@ static rp_status run_study(const rpsim_options *options, const char *command, rp
     return status;
 }
 
+static rp_status refuse_part(uint32_t gpus)
+{
+    rp_log_error("{gpus}: {platform_out} writes the whole server; valid is {set} "
+                 "platform.gpus=%" PRIu32,
+                 gpus);
+    return RP_USAGE;
+}
+
 /* Writes a platform file with the values of --platform and --set. */
 static rp_status write_platform(const rpsim_options *options, const char *name, rp_arena *arena,
                                 FILE *stream)
@@ -60,6 +68,9 @@ static rp_status write_platform(const rpsim_options *options, const char *name, 
     rp_platform platform;
     const char *head = NULL;
     RP_TRY(rp_platform_load_changed(from, &changes, arena, &platform, NULL));
+    if (platform.used_gpus != 0 && platform.used_gpus != platform.gpus) {
+        return refuse_part(platform.used_gpus);
+    }
     RP_TRY(rp_arena_print(arena, &head, "# rpsim --platform-out: %s\n", platform.name));
     platform.name = name;
     rp_platform_write(&platform, head, NULL, 0, stream);
@@ -71,10 +82,7 @@ static rp_status describe(const rpsim_options *options, rp_arena *arena)
     rp_output output = {0};
     const char *name = NULL;
     if (options->setup.run.gpus != 0) {
-        rp_log_error("{gpus}: {platform_out} writes the whole server; valid is {set} "
-                     "platform.gpus=%" PRIu32,
-                     options->setup.run.gpus);
-        return RP_USAGE;
+        return refuse_part(options->setup.run.gpus);
     }
     RP_TRY(rp_data_name_of(options->platform_out, 64, "this-machine", arena, &name));
     RP_TRY(rp_output_open(options->platform_out, &output));

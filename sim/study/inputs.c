@@ -363,7 +363,7 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
         RP_TRY(rp_platform_set_nodes(platform, o->run.nodes, o->run.gpus, reason));
     }
     in->platform = platform;
-    in->platform_gpus = platform->gpus;
+    in->platform_gpus = rp_platform_usual_gpus(platform);
     in->memory_limit = rp_plan_default_limit(platform);
     bool platform_used = o->platform != NULL || o->costs == NULL || o->run.hardware ||
                          rp_changes_any(&changes, &rp_platform_schema);

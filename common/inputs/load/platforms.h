@@ -1,5 +1,9 @@
 /** @file platforms.h  Platforms by the value of --platform: a name or a file of traces/platforms
- * (platform.h), or "detect" for this machine (detect/detect.h). Objects live in `arena`.
+ * (platform.h), "detect" for this machine (detect/detect.h), or CARDxCOUNT. Objects live in
+ * `arena`.
+ *
+ * CARDxCOUNT, as 4090x2 or h100x4, is the first COUNT GPUs of the smallest server of that card that
+ * has a file CARDxN; the card's "rtx" may be left out. A file of exactly this name comes first.
  */
 #pragma once
 

@@ -7,6 +7,7 @@
 #include "tests/support/run_tool.h"
 
 #include <criterion/criterion.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -104,4 +105,52 @@ Test(gpu, unknown_names)
                    (const char *const[]){"p.yaml:3: ", "did you mean 'rtx4090'?"});
     expect_refusal(SERVER "memory_gb: 2\n",
                    (const char *const[]){"p.yaml:1: ", "'fp16_tflops_fp16_acc'"});
+}
+
+/* ---- short names ----------------------------------------------------------------------------- */
+
+/* CARDxCOUNT is COUNT GPUs of the card's smallest server, whatever else the answer says. */
+Test(gpu, short_names_are_servers_with_fewer_gpus)
+{
+    static const char *const same[][2] = {{"3090x4", "rtx3090x8 --gpus 4"},
+                                          {"rtx4090x2", "rtx4090x8 --gpus 2"},
+                                          {"h200x4", "h200x8 --gpus 4"},
+                                          {"h100x4 --nodes 2", "h100x8 --gpus 4 --nodes 2"}};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        json_t *rows[2];
+        for (int side = 0; side < 2; side++) {
+            char line[256];
+            (void)snprintf(line, sizeof line,
+                           "--schedule fsdp --model qwen3-1.7b --intervals off --format json "
+                           "--platform %s",
+                           same[i][side]);
+            rows[side] = json_loads(rp_test_rpsim_well(line).output, 0, NULL);
+            json_t *row = json_array_get(rows[side], 0);
+            const char *name = json_string_value(json_object_get(row, "platform"));
+            size_t length = strcspn(same[i][side], " ");
+            cr_expect(strlen(name) == length && strncmp(name, same[i][side], length) == 0);
+            cr_expect(eq(int, json_object_del(row, "platform"), 0));
+        }
+        cr_expect(json_equal(rows[0], rows[1]), "%s", same[i][0]);
+        json_decref(rows[0]);
+        json_decref(rows[1]);
+    }
+}
+
+Test(gpu, short_names_that_are_refused)
+{
+    static const char *const refused[][2] = {
+        {"4090x12", "'4090x12': rtx4090x8 has 8 GPUs; valid are up to 8, --nodes"},
+        {"4090x4 --gpus 5", "4090x4 has 4 GPUs; valid at hardware fidelity are 1 to 4"},
+        {"rtx4091x8", "unknown platform 'rtx4091x8', did you mean '"},
+        {"4090x0", "unknown platform '4090x0'"},
+        {"4090x2 --platform-out -", "valid is --set platform.gpus=2"}};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char line[256];
+        const char *more = i == 4 ? "--gpu-memory 20" : "--schedule fsdp --model qwen3-1.7b";
+        (void)snprintf(line, sizeof line, "%s --platform %s", more, refused[i][0]);
+        rp_test_outcome outcome = rp_test_rpsim(line);
+        cr_expect(eq(int, outcome.status, 2));
+        cr_expect(strstr(outcome.messages, refused[i][1]) != NULL, "%s", outcome.messages);
+    }
 }
