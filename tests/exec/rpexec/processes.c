@@ -149,8 +149,7 @@ static const struct {
               {"model", "@/tiny.yaml"}, {"gantt-out", "@/chart.svg"}, {"tensor-parallel", "2"},
               {"gpu-memory-mb", "100"}};
 
-/* @return a value other than the option's usual value, made from its row unless it has an entry
- * above */
+/* @return a value other than the option's usual value: of its entry above, or made from its row */
 static const char *value_of(const rp_option *row, const rpexec_options *usual)
 {
     const char *member = (const char *)usual + row->to.offset;
@@ -169,11 +168,9 @@ static const char *value_of(const rp_option *row, const rpexec_options *usual)
         memcpy(&u32, member, sizeof u32);
         return print("%u", u32 + 1);
     case RP_OPTION_U64:
-        memcpy(&u64, member, sizeof u64);
-        return print("%llu", (unsigned long long)u64 + 1);
     case RP_OPTION_MIB:
         memcpy(&u64, member, sizeof u64);
-        return print("%llu", (unsigned long long)(u64 >> 20) + 1);
+        return print("%llu", 1ull + (row->kind == RP_OPTION_MIB ? u64 >> 20 : u64));
     case RP_OPTION_REAL:
         memcpy(&real, member, sizeof real);
         return print("%g", real / 2 + 0.001);
