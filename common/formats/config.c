@@ -4,6 +4,7 @@
 #include "common/base/text.h"
 #include "common/formats/config_key_internal.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <yaml.h>
@@ -135,8 +136,9 @@ static rp_status next_event(reader *in)
 static rp_status refuse_value(const reader *in, const rp_config_field *field, const char *cause)
 {
     char valid[512];
-    rp_log_error_at(in->name, event_line(in), "'%s' %s; valid values are %s", field->key, cause,
-                    rp_config_valid_values(field, valid, sizeof valid));
+    rp_log_error_at(in->name, event_line(in), "'%s' %s; valid values are %s%s", field->key, cause,
+                    rp_config_valid_values(field, valid, sizeof valid),
+                    field->list != 0 ? ", or a list with a number for each GPU" : "");
     return RP_INPUT;
 }
 
@@ -347,6 +349,27 @@ static rp_status read_list(reader *in, const rp_config_field *field, rp_config_n
     return status;
 }
 
+/* Reads a list into its place, and the least of its numbers into the member. */
+static rp_status read_each(reader *in, const rp_config_field *field, void *member)
+{
+    rp_config_numbers *numbers = (rp_config_numbers *)(void *)(in->object + field->list);
+    RP_TRY(read_list(in, field, numbers));
+    double least = numbers->values[0];
+    for (uint32_t i = 0; i < numbers->count; i++) {
+        double value = numbers->values[i];
+        if (field->type == RP_CONFIG_U32 && value != floor(value)) {
+            return refuse_value(in, field, "has a fraction");
+        }
+        least = value < least ? value : least;
+    }
+    if (field->type == RP_CONFIG_U32) {
+        *(uint32_t *)member = (uint32_t)least;
+    } else {
+        *(double *)member = least;
+    }
+    return RP_OK;
+}
+
 static rp_status read_numbers(reader *in, const rp_config_field *field, rp_config_numbers *numbers)
 {
     if (in->event.type == YAML_SEQUENCE_START_EVENT) {
@@ -371,6 +394,9 @@ static rp_status read_value(reader *in, const rp_config_field *field)
     void *member = in->object + field->offset;
     RP_TRY(check_plain_node(in, field));
     bool list = in->event.type == YAML_SEQUENCE_START_EVENT;
+    if (list && field->list != 0) {
+        return read_each(in, field, member);
+    }
     if (list && field->type != RP_CONFIG_NUMBERS) {
         return refuse_value(in, field, "is a list");
     }

@@ -61,6 +61,8 @@ typedef struct rp_config_field {
     const char *unit; /**< unit in messages, as "ms"; NULL: none */
     const char *const *choices; /**< texts: NULL-terminated valid values; NULL: any */
     size_t offset;              /**< offset of the member in the struct that is filled */
+    size_t list;                /**< U32, DOUBLE: offset of an rp_config_numbers, for files with a
+                                   list of numbers; the member is then the least. 0: no lists */
     const char *table;          /**< table of the document that lists the key; NULL: none */
     const char *help;           /**< meaning of the key, for documents; NULL: not in documents */
 } rp_config_field;

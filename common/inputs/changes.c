@@ -215,10 +215,28 @@ static rp_status set_list(const rp_change *change, rp_arena *arena, rp_config_nu
     return RP_OK;
 }
 
+/* Multiplies the list of a key that may have one, or drops it. */
+static rp_status change_list(const rp_change *change, const char *name, void *object,
+                             rp_reason *reason)
+{
+    size_t list = change->schema->fields[change->field].list;
+    rp_config_numbers *numbers = (rp_config_numbers *)(void *)((char *)object + list);
+    if (list == 0) {
+        return RP_OK;
+    }
+    numbers->count = change->multiply ? numbers->count : 0;
+    for (uint32_t i = 0; i < numbers->count; i++) {
+        RP_TRY(multiply(change, name, &numbers->values[i], reason));
+    }
+    return RP_OK;
+}
+
 static rp_status change_one(const rp_change *change, const char *name, rp_arena *arena,
-                            void *member, rp_reason *reason)
+                            void *object, rp_reason *reason)
 {
     const rp_config_field *field = &change->schema->fields[change->field];
+    void *member = (char *)object + field->offset;
+    RP_TRY(change_list(change, name, object, reason));
     if (field->type == RP_CONFIG_NUMBERS) {
         rp_config_numbers *numbers = member;
         if (!change->multiply) {
@@ -258,7 +276,7 @@ rp_status rp_changes_apply(const rp_changes *changes, const rp_config_schema *sc
                 "{set} %s%s: the file has no '%s' to multiply; valid is %s%s=NUMBER",
                 schema->prefix, change->text, field->key, schema->prefix, field->key);
         }
-        RP_TRY(change_one(change, name, arena, (char *)object + field->offset, reason));
+        RP_TRY(change_one(change, name, arena, object, reason));
         lines[change->field] = lines[change->field] != 0 ? lines[change->field] : 1;
     }
     return RP_OK;

@@ -18,6 +18,7 @@
 #define IN_KERNELS(...)
 #define IN_SYSTEMS(...)
 
+#define EACH(key) .list = 0 /* a GPU has no lists */
 static const rp_config_field fields[] = {
 #define KEY(member, kind, section, ...)                                                            \
     IN_##section(RP_CONFIG_FIELD(rp_platform, member, #member, kind, section, __VA_ARGS__))

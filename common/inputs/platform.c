@@ -14,6 +14,7 @@
  * 5.0. */
 static const double pcie_gt_per_s[] = {[3] = 8, [4] = 16, [5] = 32};
 
+#define EACH(key) .list = offsetof(rp_platform, each.key)
 static const rp_config_field fields[] = {
 #define KEY(member, ...) RP_CONFIG_FIELD(rp_platform, member, #member, __VA_ARGS__),
 #include "common/inputs/platform_rows.inc"
@@ -172,6 +173,7 @@ static rp_status set_link(const char *name, const size_t *lines, rp_platform *p,
                             p->pcie_lanes);
     }
     if (lanes) {
+        p->each.link_gb_per_s.count = 0;
         p->link_gb_per_s = pcie_gt_per_s[p->pcie_gen] * p->pcie_lanes / 8;
     }
     return RP_OK;
@@ -182,7 +184,17 @@ typedef struct two_units {
     uint32_t binary;
     double *gb; /* the member that the rest of the program reads */
     double *gib;
+    rp_config_numbers *each_gb; /* NULL: no lists */
+    rp_config_numbers *each_gib;
 } two_units;
+
+static void convert(const rp_config_numbers *from, double factor, rp_config_numbers *to)
+{
+    *to = *from; /* the list of a key that is no longer read */
+    for (uint32_t i = 0; i < to->count; i++) {
+        to->values[i] *= factor;
+    }
+}
 
 /* A file gives memory in decimal or in binary units. A change of either key replaces the other
  * key's value. */
@@ -192,11 +204,18 @@ static void use_changed_unit(const rp_changes *changes, size_t *lines, const two
     bool gib = rp_changes_touch(changes, &rp_platform_schema, u->binary);
     if (gb && !gib && lines[u->binary] != 0 && lines[u->decimal] == 0) {
         *u->gb = *u->gib * RP_GB_PER_GIB;
+        if (u->each_gib != NULL) {
+            convert(u->each_gib, RP_GB_PER_GIB, u->each_gb);
+            u->each_gib->count = 0;
+        }
         lines[u->decimal] = lines[u->binary];
         lines[u->binary] = 0;
         *u->gib = 0;
     } else if (gib && !gb && lines[u->decimal] != 0 && lines[u->binary] == 0) {
         *u->gib = *u->gb / RP_GB_PER_GIB;
+        if (u->each_gb != NULL) {
+            convert(u->each_gb, 1 / RP_GB_PER_GIB, u->each_gib);
+        }
         lines[u->binary] = lines[u->decimal];
         lines[u->decimal] = 0;
     }
@@ -339,6 +358,7 @@ static void replace_link(const rp_changes *changes, size_t *lines, rp_platform *
         lines[RP_PLATFORM_pcie_gen] = 0;
         lines[RP_PLATFORM_pcie_lanes] = 0;
         p->pcie_lanes = (uint32_t)fields[RP_PLATFORM_pcie_lanes].standard;
+        p->each.pcie_lanes.count = 0;
     }
 }
 
@@ -380,10 +400,11 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     RP_TRY(rp_config_parse_part(name, text->bytes, text->length, &rp_platform_schema, arena,
                                 platform_out, at.lines, &first_line));
     RP_TRY(rp_platform_add_gpu(first_line, changes, arena, platform_out, &at, &of_gpu));
-    const two_units units[] = {{RP_PLATFORM_memory_gb, RP_PLATFORM_memory_gib,
-                                &platform_out->memory_gb, &platform_out->memory_gib},
-                               {RP_PLATFORM_host_memory_gb, RP_PLATFORM_host_memory_gib,
-                                &platform_out->host_memory_gb, &platform_out->host_memory_gib}};
+    const two_units units[] = {
+        {RP_PLATFORM_memory_gb, RP_PLATFORM_memory_gib, &platform_out->memory_gb,
+         &platform_out->memory_gib, &platform_out->each.memory_gb, &platform_out->each.memory_gib},
+        {RP_PLATFORM_host_memory_gb, RP_PLATFORM_host_memory_gib, &platform_out->host_memory_gb,
+         &platform_out->host_memory_gib, NULL, NULL}};
     use_changed_unit(changes, at.lines, &units[0]);
     use_changed_unit(changes, at.lines, &units[1]);
     RP_TRY(rp_changes_apply(changes, &rp_platform_schema, name, arena, platform_out, at.lines,
@@ -392,6 +413,7 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     RP_TRY(set_link(name, at.lines, platform_out, reason));
     RP_TRY(set_memory(&at, &units[0], reason));
     RP_TRY(set_memory(&at, &units[1], reason));
+    RP_TRY(rp_platform_set_each(name, at.lines, arena, platform_out, reason));
     RP_TRY(set_provenance(&at, of_gpu, arena, platform_out));
     warn_if_busy(&at, platform_out);
     set_peer(platform_out);

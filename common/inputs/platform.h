@@ -36,6 +36,11 @@ typedef struct rp_platform {
 #define KEY(member, type, ...) RP_CONFIG_MEMBER_##type member;
 #include "common/inputs/platform_rows.inc"
 #undef KEY
+    struct { /**< lists by GPU of a node; empty: all GPUs have the member's value,
+                which is the least of a list */
+        rp_config_numbers memory_gb, memory_gib, usable_memory_gb, pcie_lanes, link_gb_per_s,
+            link_effective_gb_per_s, upload_gb_per_s, download_gb_per_s;
+    } each;
     bool copies_on_cores;       /**< whether `copies` is "cores" */
     rp_peer_access peer_access; /**< `peer`; without it nvlink if peer_gb_per_s > 0 */
     /** [GPU of a node] first GPU of its group that NVLink joins; NULL: nvlink_gpus successive */
@@ -85,6 +90,20 @@ rp_status rp_platform_check_network(const char *name, const size_t *lines,
  */
 rp_status rp_platform_set_bridges(const char *name, const size_t *lines, rp_arena *arena,
                                   rp_platform *platform, rp_reason *reason);
+
+/**
+ * Checks lists of values by GPU, and derives those of other units: memory_gb, link_gb_per_s.
+ * @retval RP_OK, RP_INPUT (given as the reason), RP_NO_MEMORY
+ */
+rp_status rp_platform_set_each(const char *name, const size_t *lines, rp_arena *arena,
+                               rp_platform *platform, rp_reason *reason);
+
+/** @return a GPU's value of a list over the least value, which the member holds; 1 without a list.
+ * @param gpu number in its node */
+double rp_platform_share(const rp_config_numbers *list, uint32_t gpu);
+
+/** @return whether GPUs of a node differ, so that the machine lists them. */
+bool rp_platform_lists(const rp_platform *platform);
 
 /** @return whether NVLink joins all GPUs of each node. */
 bool rp_platform_joins_all(const rp_platform *platform);

@@ -84,10 +84,11 @@ rp_status rp_platform_set_bridges(const char *name, const size_t *lines, rp_aren
         return RP_OK;
     }
     if (of_node > RP_LISTED_GPUS) {
-        return rp_refuse_at(reason, RP_INPUT, name, lines[key],
-                            "'%s' makes groups that differ, of %u GPUs of a node; valid are nodes "
-                            "of up to %u GPUs",
-                            rp_platform_schema.fields[key].key, of_node, RP_LISTED_GPUS);
+        return rp_refuse_at(
+            reason, RP_INPUT, name, lines[key],
+            "'%s' makes groups that differ, of %u GPUs of a node; valid values are nodes "
+            "of up to %u GPUs",
+            rp_platform_schema.fields[key].key, of_node, RP_LISTED_GPUS);
     }
     RP_TRY(rp_arena_alloc(arena, of_node, sizeof *first, &first));
     for (uint32_t gpu = 0; gpu < of_node && p->nvlink_gpus != 0; gpu++) {

@@ -5,8 +5,7 @@
 
 double rp_machine_slowest_link_Bps(const rp_machine *m, uint32_t gpu)
 {
-    const rp_machine_gpu *each = rp_machine_listed(m, gpu);
-    return fmin(each->upload * m->upload_Bps, each->download * m->download_Bps);
+    return fmin(rp_machine_upload_Bps(m, gpu), rp_machine_download_Bps(m, gpu));
 }
 
 /* Rate of the slowest member of a ring of listed GPUs, unless NVLink joins them all: others reach

@@ -143,8 +143,8 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
     RP_TRY(rp_arena_alloc(arena, n->count, sizeof(double), &capacities));
     for (uint32_t gpu = 0; gpu < n->gpus; gpu++) {
         double scale = m->link_scale != NULL ? m->link_scale[gpu] : 1.0;
-        capacities[2 * gpu + ENGINE_UPLOAD] = scale * m->upload_Bps;
-        capacities[2 * gpu + ENGINE_DOWNLOAD] = scale * m->download_Bps;
+        capacities[2 * gpu + ENGINE_UPLOAD] = scale * rp_machine_upload_Bps(m, gpu);
+        capacities[2 * gpu + ENGINE_DOWNLOAD] = scale * rp_machine_download_Bps(m, gpu);
         capacities[n->bus + gpu] = rp_machine_bus_Bps(m, n->gpus);
     }
     capacities[n->host] = m->host_Bps / sockets;

@@ -182,6 +182,20 @@ static inline const rp_machine_gpu *rp_machine_listed(const rp_machine *machine,
     return &machine->each[machine->gpus_per_node > 0 ? gpu % machine->gpus_per_node : gpu];
 }
 
+/** @return rate of a GPU's link from the host. */
+static inline double rp_machine_upload_Bps(const rp_machine *machine, uint32_t gpu)
+{
+    double share = machine->listed > 0 ? rp_machine_listed(machine, gpu)->upload : 1;
+    return share * machine->upload_Bps;
+}
+
+/** @return rate of a GPU's link to the host. */
+static inline double rp_machine_download_Bps(const rp_machine *machine, uint32_t gpu)
+{
+    double share = machine->listed > 0 ? rp_machine_listed(machine, gpu)->download : 1;
+    return share * machine->download_Bps;
+}
+
 /** @return whether NVLink joins two GPUs. */
 static inline bool rp_machine_joined(const rp_machine *machine, uint32_t from, uint32_t to)
 {

@@ -50,12 +50,21 @@ static double leaf_bytes_per_s(const rp_platform *p)
 /* Lists the GPUs of a node, if they differ. */
 static void list_gpus(const rp_platform *p, rp_machine *m)
 {
-    if (p->nvlink_first == NULL) {
+    const rp_config_numbers *link =
+        p->link_effective_gb_per_s > 0 ? &p->each.link_effective_gb_per_s : &p->each.link_gb_per_s;
+    const rp_config_numbers *up = p->upload_gb_per_s > 0 ? &p->each.upload_gb_per_s : link;
+    const rp_config_numbers *down = p->download_gb_per_s > 0 ? &p->each.download_gb_per_s : link;
+    if (!rp_platform_lists(p)) {
         return;
     }
     m->listed = m->gpus_per_node;
     for (uint32_t gpu = 0; gpu < m->listed; gpu++) {
-        m->each[gpu] = (rp_machine_gpu){.upload = 1, .download = 1, .first = p->nvlink_first[gpu]};
+        uint32_t successive = m->nvlink_gpus > 0 ? gpu / m->nvlink_gpus * m->nvlink_gpus : gpu;
+        m->each[gpu] = (rp_machine_gpu){
+            .upload = rp_platform_share(up, gpu),
+            .download = rp_platform_share(down, gpu),
+            .first = p->nvlink_first != NULL ? p->nvlink_first[gpu] : successive,
+        };
     }
 }
 

@@ -26,6 +26,9 @@ rp_status rpexec_machine_load(const char *platform, double link_gb_per_s, uint32
     }
     if (link_gb_per_s > 0) {
         m.machine.upload_Bps = m.machine.download_Bps = 1e9 * link_gb_per_s;
+        for (uint32_t gpu = 0; gpu < m.machine.listed; gpu++) {
+            m.machine.each[gpu].upload = m.machine.each[gpu].download = 1;
+        }
     }
     if (m.limited && !(m.machine.upload_Bps > 0)) {
         rp_log_error("{platform}: %s has no link_effective_gb_per_s or link_efficiency; valid are "

@@ -162,6 +162,10 @@ static void set_software(const rp_traits *traits, uint32_t gpus, rp_dtype dtype,
     }
     uint32_t copies = rp_server_copies(traits) > 1 ? 1 : rp_layout_gpus(&traits->layout);
     in->limits = rpsim_memory_limits_of(platform, traits, gpus * copies);
+    if (copies > 1) {
+        in->limits.inner = rp_layout_strides(&traits->layout, gpus).pipeline;
+        in->limits.outer = copies / in->limits.inner;
+    }
     in->queue_depth = traits->one_dispatcher ? platform->launch_queue_depth : 0;
 }
 

@@ -1,4 +1,5 @@
 #include "sim/run/run_bounds.h"
+#include <math.h>
 
 uint32_t rpsim_bound_rounds(const rp_schedule_type *schedule, const rp_schedule_config *config)
 {
@@ -85,7 +86,13 @@ static int64_t least_hop_ps(const rpsim_bound_run *run, const rp_sizes *bytes)
         least = sequences < least ? sequences : least;
     }
     double moved = (double)bytes->boundary_bytes * least;
-    double seconds = moved / m->download_Bps + moved / m->upload_Bps;
+    double up_Bps = 0;
+    double down_Bps = 0;
+    for (uint32_t gpu = 0; gpu < run->program->gpu_count; gpu++) {
+        up_Bps = fmax(up_Bps, rp_machine_upload_Bps(m, gpu));
+        down_Bps = fmax(down_Bps, rp_machine_download_Bps(m, gpu));
+    }
+    double seconds = moved / down_Bps + moved / up_Bps;
     int64_t ps = 2 * m->copy_latency_ps + (int64_t)(seconds * 1e12) - 4;
     return run->through_host && ps > 0 ? ps : 0;
 }
@@ -117,6 +124,10 @@ rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds
         work.bytes = offload ? &bytes : NULL;
         work.upload_Bps = m->upload_Bps * p->gpu_count;
         work.download_Bps = m->download_Bps * p->gpu_count;
+        for (uint32_t gpu = 0; m->listed > 0 && gpu < p->gpu_count; gpu++) {
+            work.upload_Bps += rp_machine_upload_Bps(m, gpu) - m->upload_Bps;
+            work.download_Bps += rp_machine_download_Bps(m, gpu) - m->download_Bps;
+        }
         work.adam_Bps = rp_machine_host_Bps(m, RP_OP_OPTIMIZER) * nodes;
         work.refresh_Bps = rp_machine_host_Bps(m, RP_OP_REFRESH) * nodes;
         work.collect_Bps = rp_machine_host_Bps(m, RP_OP_COLLECT) * nodes;

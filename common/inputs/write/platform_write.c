@@ -57,6 +57,19 @@ static void write_text(const char *text, bool quoted, FILE *stream)
     fputc('"', stream);
 }
 
+/* Writes a value for each GPU. @return false: the platform has one for all */
+static bool write_list(const rp_platform *p, const rp_config_field *field, FILE *stream)
+{
+    rp_config_numbers list;
+    char digits[RP_JSON_NUMBER_SIZE];
+    memcpy(&list, (const char *)p + field->list, sizeof list);
+    for (uint32_t gpu = 0; gpu < list.count; gpu++) {
+        rp_json_print_double(list.values[gpu], digits);
+        fprintf(stream, "%s%s%s", gpu == 0 ? "[" : ", ", digits, gpu + 1 == list.count ? "]" : "");
+    }
+    return list.count > 0;
+}
+
 /* Writes a key and its value. A number of 0 is left out, unless a note gives its origin, since some
  * rates measure as 0. So is the value that an absent key would have.
  * @return false if nothing was written */
@@ -83,6 +96,9 @@ static bool write_key(const rp_platform *p, const rp_config_field *field, bool n
         return false;
     }
     fprintf(stream, "%s: ", field->key);
+    if (field->list != 0 && write_list(p, field, stream)) {
+        return true;
+    }
     if (text != NULL) {
         bool word = field->type == RP_CONFIG_NAME || field->choices != NULL;
         write_text(text, !word, stream);

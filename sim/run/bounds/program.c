@@ -427,9 +427,10 @@ static rp_status bound_memory(const graph *g, const rp_producers *producers,
             held[b->place] += (double)b->bytes * (double)least_life(g, producers, b, busy_ps);
         }
     }
-    double room = (double)limits->gpu_bytes - (double)limits->gpu_fixed_bytes;
-    for (uint32_t gpu = 0; gpu < p->gpu_count && room > 0; gpu++) {
-        double least = held[gpu] * (1 + limits->gpu_overhead) / room;
+    for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
+        double limit = (double)rpsim_memory_limit(limits, gpu, p->gpu_count);
+        double room = limit - (double)limits->gpu_fixed_bytes;
+        double least = room > 0 ? held[gpu] * (1 + limits->gpu_overhead) / room : 0;
         *ps = max_ps(*ps, (int64_t)(least * (1 - 1e-9)));
     }
     return RP_OK;

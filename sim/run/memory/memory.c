@@ -33,23 +33,60 @@ typedef struct meter {
     rpsim_memory *out;
 } meter;
 
+/* Usable memory of a GPU of a node, in GB. */
+static double usable_gb(const rp_platform *p, uint32_t gpu)
+{
+    double all_gb = p->memory_gb * rp_platform_share(&p->each.memory_gb, gpu);
+    double left_gb = all_gb - 1e-9 * GIB * p->reserved_gib;
+    double given_gb = p->usable_memory_gb * rp_platform_share(&p->each.usable_memory_gb, gpu);
+    given_gb = p->each.memory_gb.count > 0 && given_gb > all_gb ? all_gb : given_gb;
+    return given_gb > 0 ? given_gb : left_gb > 0 ? left_gb : 0;
+}
+
+static void list_gpus(const rp_platform *p, rpsim_memory_limits *limits)
+{
+    if (p->each.memory_gb.count == 0 && p->each.usable_memory_gb.count == 0) {
+        return;
+    }
+    uint32_t of_node = p->gpus / p->nodes;
+    limits->listed = of_node < RP_LISTED_GPUS ? of_node : RP_LISTED_GPUS;
+    limits->gpu_bytes = UINT64_MAX;
+    for (uint32_t gpu = 0; gpu < limits->listed; gpu++) {
+        uint64_t bytes = (uint64_t)(usable_gb(p, gpu) * 1e9);
+        limits->each_bytes[gpu] = bytes;
+        limits->gpu_bytes = bytes < limits->gpu_bytes ? bytes : limits->gpu_bytes;
+    }
+}
+
+uint64_t rpsim_memory_limit(const rpsim_memory_limits *limits, uint32_t gpu, uint32_t gpus)
+{
+    uint32_t inner = limits->inner > 0 ? limits->inner : 1;
+    uint32_t outer = limits->outer > 0 ? limits->outer : 1;
+    uint64_t least = limits->listed > 0 ? UINT64_MAX : limits->gpu_bytes;
+    for (uint32_t copy = 0; limits->listed > 0 && copy < inner * outer; copy++) {
+        uint32_t real = copy / inner * inner * gpus + gpu * inner + copy % inner;
+        uint64_t bytes = limits->each_bytes[real % limits->listed];
+        least = bytes < least ? bytes : least;
+    }
+    return least;
+}
+
 rpsim_memory_limits rpsim_memory_limits_of(const rp_platform *platform, const rp_traits *traits,
                                            uint32_t gpus)
 {
     uint32_t of_server = platform->gpus / platform->nodes;
     uint32_t servers = (gpus - 1) / of_server + 1;
-    double left_gb = platform->memory_gb - 1e-9 * GIB * platform->reserved_gib;
-    double usable_gb = platform->usable_memory_gb > 0 ? platform->usable_memory_gb
-                       : left_gb > 0                  ? left_gb
-                                                      : 0;
     double fixed_gb = platform->context_gb + platform->workspace_gb;
     fixed_gb += traits->communicator ? platform->communicator_gb : 0;
     fixed_gb += traits->one_dispatcher ? platform->process_gb : 0;
-    return (rpsim_memory_limits){.gpu_bytes = (uint64_t)(usable_gb * 1e9),
-                                 .gpu_fixed_bytes = (uint64_t)(fixed_gb * 1e9),
-                                 .gpu_overhead = platform->allocator_overhead_pct / 100,
-                                 .host_bytes = (uint64_t)(servers * platform->host_memory_gb * 1e9),
-                                 .host_servers = servers};
+    rpsim_memory_limits limits = {.gpu_bytes = (uint64_t)(usable_gb(platform, 0) * 1e9),
+                                  .gpu_fixed_bytes = (uint64_t)(fixed_gb * 1e9),
+                                  .gpu_overhead = platform->allocator_overhead_pct / 100,
+                                  .host_bytes =
+                                      (uint64_t)(servers * platform->host_memory_gb * 1e9),
+                                  .host_servers = servers};
+    list_gpus(platform, &limits);
+    return limits;
 }
 
 bool rpsim_memory_host_fits(const rpsim_memory *memory)
@@ -277,9 +314,12 @@ static void follow(meter *m, const change *changes, uint32_t count)
 static uint32_t find_worst_gpu(const meter *m)
 {
     uint32_t worst = m->program->gpu_count;
+    uint64_t most = 0;
     for (uint32_t i = 0; i < m->program->gpu_count; i++) {
         bool over = m->places[i].limit != 0 && m->places[i].peak > m->places[i].limit;
-        if (over && (worst == m->program->gpu_count || m->places[i].peak > m->places[worst].peak)) {
+        uint64_t excess = over ? m->places[i].peak - m->places[i].limit : 0;
+        if (excess > most) {
+            most = excess;
             worst = i;
         }
     }
@@ -330,7 +370,7 @@ static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *
     RP_TRY(rp_arena_alloc(scratch, (size_t)p->gpu_count + 1, sizeof(place), &m->places));
     RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof(uint64_t), &m->out->peak_gpu_bytes));
     for (uint32_t i = 0; i < p->gpu_count; i++) {
-        m->places[i] = (place){.limit = limits->gpu_bytes,
+        m->places[i] = (place){.limit = rpsim_memory_limit(limits, i, p->gpu_count),
                                .fixed = limits->gpu_fixed_bytes,
                                .overhead = limits->gpu_overhead};
     }

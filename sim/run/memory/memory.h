@@ -9,11 +9,16 @@
 #pragma once
 
 #include "common/inputs/platform.h"
+#include "common/program/limits.h"
 #include "common/timeline/timeline.h"
 
 /** The memory available, and the part of it that is taken before any buffer. */
 typedef struct rpsim_memory_limits {
-    uint64_t gpu_bytes;       /**< usable per GPU */
+    uint64_t gpu_bytes; /**< usable per GPU; the least if they are listed */
+    uint32_t listed;    /**< GPUs of a node in each_bytes; 0: all have gpu_bytes */
+    uint64_t each_bytes[RP_LISTED_GPUS];
+    uint32_t inner; /**< listed GPUs that a GPU of the program stands for, in a row; 0: one */
+    uint32_t outer; /**< repetitions of all of these; 0: none */
     uint64_t gpu_fixed_bytes; /**< context and workspace */
     double gpu_overhead;      /**< the allocator's overhead as a fraction of the buffers' bytes */
     uint64_t host_bytes;      /**< bytes of all servers together; 0: unknown, nothing overflows */
@@ -72,6 +77,10 @@ void rpsim_memory_say_need(const rpsim_memory_need *need, uint32_t columns, char
  */
 rpsim_memory_limits rpsim_memory_limits_of(const rp_platform *platform, const rp_traits *traits,
                                            uint32_t gpus);
+
+/** @return usable bytes of a GPU of the program: of the smallest GPU that it stands for.
+ * @param gpus GPUs of the program */
+uint64_t rpsim_memory_limit(const rpsim_memory_limits *limits, uint32_t gpu, uint32_t gpus);
 
 /** @return true if the host's part is within its limit, or the limit is unknown. */
 bool rpsim_memory_host_fits(const rpsim_memory *memory);

@@ -1,6 +1,7 @@
 /* Servers whose GPUs differ: bridges that join some of them, and links of their own. Closed forms;
  * the server of three GPUs and one bridge is a user's (RoundPipe's issue list). */
 #include "common/machine/platform_machine.h"
+#include "sim/run/memory/memory.h"
 #include "tests/support/assertions.h"
 #include "tests/support/run_tool.h"
 
@@ -116,4 +117,57 @@ Test(machine_irregular, groups)
             cr_expect(eq(int, rp_machine_joined(&m, 0, 1), rows[i].hop), "%s", rows[i].lines);
         }
     }
+}
+
+/* Each lane of PCIe 4 has 2 GB/s: 16 lanes have 32, 8 have 16. A list of measured rates holds
+ * instead; the other keys' values are those of all. */
+Test(machine_irregular, links)
+{
+    static const struct {
+        const char *lines;
+        double up_gb_per_s[3];
+        double down_gb_per_s[3];
+    } rows[] = {
+        {"pcie_gen: 4\npcie_lanes: [16, 16, 8]\nlink_efficiency: 0.5\n", {16, 16, 8}, {16, 16, 8}},
+        {"pcie_gen: 4\npcie_lanes: [4, 16, 8]\nlink_efficiency: 0.5\n", {4, 16, 8}, {4, 16, 8}},
+        {"link_gb_per_s: [32, 5, 32]\nlink_efficiency: 0.5\n", {16, 2.5, 16}, {16, 2.5, 16}},
+        {"link_gb_per_s: 32\nlink_effective_gb_per_s: [24, 12, 3]\n", {24, 12, 3}, {24, 12, 3}},
+        {"link_gb_per_s: [32, 16, 32]\nlink_effective_gb_per_s: 10\nupload_gb_per_s: [20, 10, "
+         "25]\n",
+         {20, 10, 25},
+         {10, 10, 10}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char lines[256];
+        snprintf(lines, sizeof lines, "memory_gb: 24\npeer_gb_per_s: 0\n%s", rows[i].lines);
+        rp_platform p = parse(3, lines);
+        rp_machine m = rp_machine_of(&p);
+        for (uint32_t gpu = 0; gpu < 3; gpu++) {
+            double up_Bps = 1e9 * rows[i].up_gb_per_s[gpu];
+            double down_Bps = 1e9 * rows[i].down_gb_per_s[gpu];
+            cr_expect(epsilon_eq(dbl, rp_machine_upload_Bps(&m, gpu), up_Bps, 1), "%s", lines);
+            cr_expect(epsilon_eq(dbl, rp_machine_download_Bps(&m, gpu), down_Bps, 1), "%s", lines);
+        }
+    }
+}
+
+/* 24 and 12 GiB less 1 GiB reserved; a GPU that stands for two has the smaller one's memory. */
+Test(machine_irregular, memory)
+{
+    const double gib = 1073741824;
+    const rp_traits traits = {0};
+    rp_platform p = parse(4, "memory_gib: [24, 24, 12, 24]\nreserved_gib: 1\nlink_gb_per_s: 32\n"
+                             "peer_gb_per_s: 0\n");
+    rpsim_memory_limits limits = rpsim_memory_limits_of(&p, &traits, 4);
+    for (uint32_t gpu = 0; gpu < 4; gpu++) {
+        double expected = (gpu == 2 ? 11 : 23) * gib;
+        cr_expect(epsilon_eq(dbl, (double)rpsim_memory_limit(&limits, gpu, 4), expected, 2));
+    }
+    limits.inner = 2;
+    cr_expect(epsilon_eq(dbl, (double)rpsim_memory_limit(&limits, 0, 2), 23 * gib, 2));
+    cr_expect(epsilon_eq(dbl, (double)rpsim_memory_limit(&limits, 1, 2), 11 * gib, 2));
+    limits.inner = 1; /* GPUs 0 and 2, 1 and 3 */
+    limits.outer = 2;
+    cr_expect(epsilon_eq(dbl, (double)rpsim_memory_limit(&limits, 0, 2), 11 * gib, 2));
+    cr_expect(epsilon_eq(dbl, (double)rpsim_memory_limit(&limits, 1, 2), 23 * gib, 2));
 }

@@ -124,6 +124,24 @@ Test(peers, a_single_bridge)
     rp_test_bench_fini(&b);
 }
 
+/* All hops go through the host, and the last GPU's link has half the rate: its hop takes 50 ms on
+ * one link and 100 ms on the other. */
+Test(peers, a_slot_with_half_the_lanes)
+{
+    rp_test_bench b;
+    make_row(&b, 0, NULL);
+    rp_machine m = nvlink;
+    m.peer_Bps = 0;
+    m.upload_Bps = m.download_Bps = 10e9; /* the least */
+    m.listed = m.gpus_per_node = 4;
+    for (uint32_t gpu = 0; gpu < 4; gpu++) {
+        double share = gpu < 3 ? 2 : 1;
+        m.each[gpu] = (rp_machine_gpu){share, share, gpu};
+    }
+    cr_expect(eq(i64, run_ps(&b, &m), (48 + 4 * 100 + 2 * 150) * MS));
+    rp_test_bench_fini(&b);
+}
+
 Test(peers, unreachable_gpus_are_refused)
 {
     rp_test_bench b;

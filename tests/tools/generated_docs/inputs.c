@@ -17,7 +17,9 @@ static void write_values(const rp_config_field *field, FILE *stream)
     } else if (field->type == RP_CONFIG_NAME || field->type == RP_CONFIG_TEXT) {
         fputs(field->type == RP_CONFIG_NAME ? "name" : "text", stream);
     } else {
-        const char *list = field->type == RP_CONFIG_NUMBERS ? ", or a list" : "";
+        const char *list = field->type == RP_CONFIG_NUMBERS ? ", or a list"
+                           : field->list != 0               ? ", or by GPU"
+                                                            : "";
         fprintf(stream, "%.15g to %.15g%s", field->low, field->high, list);
     }
 }
