@@ -356,17 +356,14 @@ static rp_status read_each(reader *in, const rp_config_field *field, void *membe
     RP_TRY(read_list(in, field, numbers));
     double least = numbers->values[0];
     for (uint32_t i = 0; i < numbers->count; i++) {
-        double value = numbers->values[i];
-        if (field->type == RP_CONFIG_U32 && value != floor(value)) {
+        least = fmin(least, numbers->values[i]);
+        if (field->type == RP_CONFIG_U32 && numbers->values[i] != floor(numbers->values[i])) {
             return refuse_value(in, field, "has a fraction");
         }
-        least = value < least ? value : least;
     }
-    if (field->type == RP_CONFIG_U32) {
-        *(uint32_t *)member = (uint32_t)least;
-    } else {
-        *(double *)member = least;
-    }
+    const uint32_t whole = (uint32_t)least;
+    bool counts = field->type == RP_CONFIG_U32;
+    memcpy(member, counts ? (const void *)&whole : &least, counts ? sizeof whole : sizeof least);
     return RP_OK;
 }
 
