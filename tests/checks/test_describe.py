@@ -127,6 +127,15 @@ def test_slot():
     takes("l40s.yaml")
 
 
+def test_gpus_that_differ():
+    """Memory and lanes are described GPU by GPU, so that a larger first GPU does not stand for the others."""
+    fake(f"{DETECT} --platform-out mixed.yaml", LAST_GIB=12, LAST_LANES=4)
+    mixed = Path("mixed.yaml").read_text()
+    says(mixed, r"memory_gib: \[24, 24, 24, 12\]  # read: NVML", r"pcie_lanes: \[16, 16, 16, 4\]  # read: NVML",
+         never="usable_memory_gb:|link_gb_per_s:")
+    takes("mixed.yaml")
+
+
 @pytest.mark.parametrize("name, gpu, peer", [
     ("A100-SXM4-80GB", "a100-80", "300"),
     ("A100-PCIE-40GB", "a100-40-pcie", "300"),

@@ -1,6 +1,6 @@
 /* Libraries of NVIDIA's driver for a machine without one (checks.describe): four GPUs whose name,
  * memory and links come from the environment, and copies that take as long as on a link of
- * RP_FAKE_LINK GB/s. */
+ * RP_FAKE_LINK GB/s. RP_FAKE_LAST_GIB and RP_FAKE_LAST_LANES make the last GPU differ. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,8 +85,9 @@ int nvmlDeviceGetName(void *device, char *name, unsigned size)
 
 int nvmlDeviceGetMemoryInfo(void *device, memory *out)
 {
-    (void)device;
-    out->total = (unsigned long long)(number("RP_FAKE_GIB", 24) * 1073741824.0);
+    double gib = number("RP_FAKE_GIB", 24);
+    gib = (uintptr_t)device == GPUS ? number("RP_FAKE_LAST_GIB", gib) : gib;
+    out->total = (unsigned long long)(gib * 1073741824.0);
     return 0;
 }
 
@@ -105,8 +106,7 @@ int nvmlDeviceGetMaxPcieLinkGeneration(void *device, unsigned *out)
 
 int nvmlDeviceGetMaxPcieLinkWidth(void *device, unsigned *out)
 {
-    (void)device;
-    *out = 16;
+    *out = (uintptr_t)device == GPUS ? (unsigned)number("RP_FAKE_LAST_LANES", 16) : 16;
     return 0;
 }
 

@@ -142,7 +142,78 @@ static void note(description *d, const char *key, const char *text)
 
 /* ---- GPUs ------------------------------------------------------------------------------------ */
 
-static void set_memory(description *d, const rp_gpu_facts *gpu)
+static double gib_of(const rp_gpu_facts *gpu)
+{
+    return rp_platform_rounded(gpu->memory_bytes / GIB);
+}
+
+static double lanes_of(const rp_gpu_facts *gpu)
+{
+    return gpu->pcie_lanes;
+}
+
+static double link_of(const rp_gpu_facts *gpu)
+{
+    return ldexp(0.25, (int)gpu->pcie_gen - 1) * gpu->pcie_lanes; /* 8 Gb/s and lane in PCIe 3 */
+}
+
+/* Lists a value of each GPU, if NVML gives it for all and they differ.
+ * @param least_out the least value; otherwise GPU 0's */
+static rp_status list_each(const description *d, double (*value_of)(const rp_gpu_facts *),
+                           rp_config_numbers *list, double *least_out)
+{
+    const rp_detected_machine *m = d->machine;
+    bool differ = false;
+    *least_out = value_of(&m->gpus[0]);
+    RP_TRY(rp_arena_alloc(d->arena, m->gpu_count, sizeof *list->values, &list->values));
+    double least = *least_out;
+    for (uint32_t i = 0; i < m->gpu_count; i++) {
+        list->values[i] = value_of(&m->gpus[i]);
+        differ |= list->values[i] != *least_out;
+        least = fmin(least, list->values[i]);
+    }
+    list->count = differ && least > 0 ? m->gpu_count : 0;
+    *least_out = list->count > 0 ? least : *least_out;
+    return RP_OK;
+}
+
+/* Lists lanes, or rates where generations differ; the efficiency of the first GPU's link holds for
+ * all. */
+static rp_status list_links(description *d)
+{
+    rp_platform *p = &d->out->platform;
+    double least = 0;
+    double lanes = 0;
+    RP_TRY(list_each(d, link_of, &p->each.link_gb_per_s, &least));
+    if (p->each.link_gb_per_s.count == 0) {
+        return RP_OK;
+    }
+    for (uint32_t i = 0; i < d->machine->gpu_count; i++) {
+        uint32_t each = d->machine->gpus[i].pcie_lanes;
+        bool same = d->machine->gpus[i].pcie_gen == p->pcie_gen && (each & (each - 1)) == 0;
+        p->pcie_gen = same ? p->pcie_gen : 0;
+    }
+    if (p->pcie_gen > 0) {
+        RP_TRY(list_each(d, lanes_of, &p->each.pcie_lanes, &lanes));
+        p->pcie_lanes = (uint32_t)lanes;
+    } else {
+        note(d, "link_gb_per_s", "read: NVML");
+    }
+    if (p->link_effective_gb_per_s > 0) {
+        p->link_efficiency = rp_platform_rounded(p->link_effective_gb_per_s / p->link_gb_per_s);
+        note(d, "link_efficiency", "measured: pinned copies of 256 MiB, first GPU");
+    }
+    p->link_effective_gb_per_s = p->upload_gb_per_s = p->download_gb_per_s = 0;
+    if (p->peer_access != RP_PEER_NVLINK) {
+        p->collective_gb_per_s =
+            rp_platform_rounded(p->collective_gb_per_s * least / p->link_gb_per_s);
+        note(d, "collective_gb_per_s", "moved: by the ratio of the links, the slowest");
+    }
+    p->link_gb_per_s = least;
+    return RP_OK;
+}
+
+static rp_status set_memory(description *d, const rp_gpu_facts *gpu)
 {
     rp_platform *p = &d->out->platform;
     double gb = 1e-9 * gpu->memory_bytes;
@@ -151,6 +222,8 @@ static void set_memory(description *d, const rp_gpu_facts *gpu)
         bool same = fabs(gb / p->memory_gb - 1) < SAME_MEMORY;
         p->memory_gib = rp_platform_rounded(gpu->memory_bytes / GIB);
         p->usable_memory_gb = same ? fmin(p->usable_memory_gb, gb) : 0;
+        RP_TRY(list_each(d, gib_of, &p->each.memory_gib, &p->memory_gib));
+        p->usable_memory_gb = p->each.memory_gib.count > 0 ? 0 : p->usable_memory_gb;
         note(d, "memory_gib", "read: NVML");
     }
     if (gpu->memory_gb_per_s > 0) {
@@ -160,6 +233,7 @@ static void set_memory(description *d, const rp_gpu_facts *gpu)
         note(d, "memory_gb_per_s", "read: NVML, bus width and clock");
         note(d, "memory_effective_gb_per_s", "moved: the share of nominal of the platform above");
     }
+    return RP_OK;
 }
 
 static void set_link(description *d, const rp_gpu_facts *gpu)
@@ -262,14 +336,15 @@ static void set_tree(description *d)
     }
 }
 
-/* Warns of GPUs that differ from the first: all are described as GPU 0. */
+/* Warns of GPUs that differ from the first: their peaks are taken for those of GPU 0. */
 static void warn_of_others(const rp_detected_machine *machine)
 {
     const char *name = machine->gpus[0].name;
     for (uint32_t i = 1; i < machine->gpu_count; i++) {
         if (strcmp(machine->gpus[i].name, name) != 0) {
-            rp_log_warning("GPU %u is another than GPU 0: %s, %s; all are described as GPU 0", i,
-                           machine->gpus[i].name, name);
+            rp_log_warning("GPU %u is another than GPU 0: %s, %s; but for memory and links all are "
+                           "described as GPU 0",
+                           i, machine->gpus[i].name, name);
         }
     }
 }
@@ -311,8 +386,9 @@ rp_status rp_detect_gpus(const rp_detected_machine *machine, double up_Bps, doub
     note(&d, "gpus", "read: NVML");
     p->optimizer_threads = 0;
     p->optimizer_thread_gb_per_s = 0;
-    set_memory(&d, gpu);
+    RP_TRY(set_memory(&d, gpu));
     set_link(&d, gpu);
+    RP_TRY(list_links(&d));
     set_peers(&d, gpu);
     set_tree(&d);
     return RP_OK;

@@ -35,7 +35,8 @@ typedef struct rp_detected_platform {
 } rp_detected_platform;
 
 /**
- * Describes the GPUs of a machine that has GPUs; all are assumed to equal the first.
+ * Describes the GPUs of a machine that has GPUs; memory and links one by one where
+ * they differ; otherwise all are assumed to equal the first.
  * @param up_Bps, down_Bps measured rates of the first GPU's link; 0: not measured
  * @retval RP_OK, RP_INPUT (traces cannot be read; logged), RP_NO_MEMORY
  */
