@@ -138,7 +138,7 @@ static rp_status refuse_value(const reader *in, const rp_config_field *field, co
     char valid[512];
     rp_log_error_at(in->name, event_line(in), "'%s' %s; valid values are %s%s", field->key, cause,
                     rp_config_valid_values(field, valid, sizeof valid),
-                    field->list != 0 ? ", or a list with a number for each GPU" : "");
+                    field->list != 0 ? ", or a list [A, B, …] with a number for each GPU" : "");
     return RP_INPUT;
 }
 
