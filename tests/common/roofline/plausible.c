@@ -99,74 +99,79 @@ static uint32_t turn_of(const char *name)
 /* ---- rates ----------------------------------------------------------------------------------- */
 
 /* Lines of a platform file that make a resource `factor` times as fast. */
-typedef void lines_fn(const rp_platform *p, double factor, char lines[512]);
+typedef void lines_fn(const rp_platform *p, double factor, char lines[1024]);
 
-static void link_lines(const rp_platform *p, double factor, char lines[512])
+static void link_lines(const rp_platform *p, double factor, char lines[1024])
 {
-    snprintf(lines, 512, "link_gb_per_s: %.9g\nlink_effective_gb_per_s: %.9g",
+    snprintf(lines, 1024, "link_gb_per_s: %.9g\nlink_effective_gb_per_s: %.9g",
              factor * p->link_gb_per_s, factor * p->link_effective_gb_per_s);
 }
 
 /* The GPU's name is in no table, so that its times are a roofline's. */
-static void gpu_lines(const rp_platform *p, double factor, char lines[512])
+static void gpu_lines(const rp_platform *p, double factor, char lines[1024])
 {
-    snprintf(lines, 512,
-             "gpu: unknown\nfp16_tflops_fp16_acc: %.9g\nfp16_tflops_fp32_acc: "
-             "%.9g\nattention_fwd_tflops: %.9g\nattention_bwd_tflops: %.9g\nmemory_gb_per_s: "
-             "%.9g\nmemory_effective_gb_per_s: %.9g\nlaunch_overhead_us: %.9g",
+    snprintf(lines, 1024,
+             "gpu: unknown\nmemory_gb: %.9g\nreserved_gib: %.9g\ngemm_efficiency: %.9g\n"
+             "sms: %u\nsm_clock_ghz: %.9g\ngemm_fp32_acc_efficiency: %.9g\n"
+             "flash_fwd_tflops: %.9g\nflash_bwd_tflops: %.9g\n"
+             "fp16_tflops_fp16_acc: %.9g\nfp16_tflops_fp32_acc: %.9g\n"
+             "attention_fwd_tflops: %.9g\nattention_bwd_tflops: %.9g\nmemory_gb_per_s: %.9g\n"
+             "memory_effective_gb_per_s: %.9g\nlaunch_overhead_us: %.9g",
+             p->memory_gb, p->reserved_gib, p->gemm_efficiency, p->sms, p->sm_clock_ghz,
+             p->gemm_fp32_acc_efficiency, p->flash_fwd_tflops, p->flash_bwd_tflops,
              factor * p->fp16_tflops_fp16_acc, factor * p->fp16_tflops_fp32_acc,
              factor * p->attention_fwd_tflops, factor * p->attention_bwd_tflops,
              factor * p->memory_gb_per_s, factor * p->memory_effective_gb_per_s,
              p->launch_overhead_us / factor);
 }
 
-static void host_lines(const rp_platform *p, double factor, char lines[512])
+static void host_lines(const rp_platform *p, double factor, char lines[1024])
 {
-    snprintf(lines, 512,
+    snprintf(lines, 1024,
              "host_optimizer_gb_per_s: %.9g\nhost_adam_gb_per_s: %.9g\nhost_refresh_gb_per_s: "
              "%.9g\nzero_gradient_gb_per_s: %.9g",
              factor * p->host_optimizer_gb_per_s, factor * p->host_adam_gb_per_s,
              factor * p->host_refresh_gb_per_s, factor * p->zero_gradient_gb_per_s);
 }
 
-static void collective_lines(const rp_platform *p, double factor, char lines[512])
+static void collective_lines(const rp_platform *p, double factor, char lines[1024])
 {
-    snprintf(lines, 512, "collective_gb_per_s: %.9g", factor * p->collective_gb_per_s);
+    snprintf(lines, 1024, "collective_gb_per_s: %.9g", factor * p->collective_gb_per_s);
 }
 
-static void nvlink_lines(const rp_platform *p, double factor, char lines[512])
+static void nvlink_lines(const rp_platform *p, double factor, char lines[1024])
 {
     (void)p;
-    snprintf(lines, 512, "peer: nvlink\nnvlink_gpus: -\npeer_gb_per_s: %.9g", 10 * factor);
+    snprintf(lines, 1024, "peer: nvlink\nnvlink_gpus: -\npeer_gb_per_s: %.9g", 10 * factor);
 }
 
-static void bridge_lines(const rp_platform *p, double factor, char lines[512])
+static void bridge_lines(const rp_platform *p, double factor, char lines[1024])
 {
     (void)p;
-    snprintf(lines, 512, "peer: nvlink\nnvlink_gpus: 2\npeer_gb_per_s: %.9g", 10 * factor);
+    snprintf(lines, 1024, "peer: nvlink\nnvlink_gpus: 2\npeer_gb_per_s: %.9g", 10 * factor);
 }
 
-static void switch_lines(const rp_platform *p, double factor, char lines[512])
+static void switch_lines(const rp_platform *p, double factor, char lines[1024])
 {
-    snprintf(lines, 512, "gpus_per_switch: 4\nswitch_gb_per_s: %.9g", factor * p->link_gb_per_s);
+    snprintf(lines, 1024, "gpus_per_switch: 4\nswitch_gb_per_s: %.9g", factor * p->link_gb_per_s);
 }
 
-static void dram_lines(const rp_platform *p, double factor, char lines[512])
-{
-    (void)p;
-    snprintf(lines, 512, "host_dram_gb_per_s: %.9g", 30 * factor);
-}
-
-static void socket_lines(const rp_platform *p, double factor, char lines[512])
+static void dram_lines(const rp_platform *p, double factor, char lines[1024])
 {
     (void)p;
-    snprintf(lines, 512, "sockets: 4\nintersocket_gb_per_s: %.9g", 5 * factor);
+    snprintf(lines, 1024, "host_dram_gb_per_s: %.9g", 30 * factor);
 }
 
-static void network_lines(const rp_platform *p, double factor, char lines[512])
+static void socket_lines(const rp_platform *p, double factor, char lines[1024])
 {
     (void)p;
-    snprintf(lines, 512, "nodes: 4\nnetwork_gb_per_s: %.9g", 3 * factor);
+    snprintf(lines, 1024, "sockets: 4\nintersocket_gb_per_s: %.9g", 5 * factor);
+}
+
+static void network_lines(const rp_platform *p, double factor, char lines[1024])
+{
+    (void)p;
+    snprintf(lines, 1024, "nodes: 4\nnetwork_gb_per_s: %.9g", 3 * factor);
 }
 
 static bool is_among(const char *name, const char *const *names)
@@ -207,7 +212,7 @@ static void walk_rates(const char *what, lines_fn *lines_of, const char *const *
         double took_ms[2];
         for (uint32_t f = 0; f < 2; f++) {
             char name[64];
-            char lines[512];
+            char lines[1024];
             snprintf(name, sizeof name, "%s-%u-%u", what, s, f);
             lines_of(&base, factors[f], lines);
             took_ms[f] = step_ms(line, rp_test_platform_file(base_name, name, lines), partition);
