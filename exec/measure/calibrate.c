@@ -40,28 +40,43 @@ static double deviation(uint32_t count, const double *bytes, const double *secon
     return sum;
 }
 
-/* A line of least absolute deviations goes through two of the points. If such a line would begin
- * below 0, the line goes through a point and 0 instead. */
-rpexec_link_fit rpexec_link_fit_of(uint32_t count, const double *bytes, const double *seconds)
+typedef struct best_line {
+    rpexec_link_fit fit;
+    double deviation;
+} best_line;
+
+static void consider(uint32_t count, const double *bytes, const double *seconds, double overhead,
+                     double slope, best_line *best)
 {
-    double best = INFINITY;
-    rpexec_link_fit fit = {0};
-    for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t k = i; k < count; k++) {
-            double slope =
-                k == i ? seconds[i] / bytes[i] : (seconds[k] - seconds[i]) / (bytes[k] - bytes[i]);
-            double overhead = k == i ? 0 : seconds[i] - slope * bytes[i];
-            if (!(slope > 0) || !isfinite(slope) || overhead < 0) {
-                continue;
-            }
-            double now = deviation(count, bytes, seconds, overhead, slope);
-            if (now < best) {
-                best = now;
-                fit = (rpexec_link_fit){.Bps = 1 / slope, .overhead_s = overhead};
-            }
+    if (slope > 0 && isfinite(slope)) {
+        double now = deviation(count, bytes, seconds, overhead, slope);
+        if (now < best->deviation) {
+            *best = (best_line){{.Bps = 1 / slope, .overhead_s = overhead}, now};
         }
     }
-    return fit;
+}
+
+/* A line of least absolute deviations goes through two of the points. If such a line would begin
+ * outside [0, most_overhead_s], the line goes through a point and an end of that range instead. */
+rpexec_link_fit rpexec_link_fit_of(uint32_t count, const double *bytes, const double *seconds,
+                                   double most_overhead_s)
+{
+    best_line best = {.deviation = INFINITY};
+    for (uint32_t i = 0; i < count; i++) {
+        consider(count, bytes, seconds, 0, seconds[i] / bytes[i], &best);
+        for (uint32_t k = i + 1; k < count; k++) {
+            double slope = (seconds[k] - seconds[i]) / (bytes[k] - bytes[i]);
+            double overhead = seconds[i] - slope * bytes[i];
+            if (overhead >= 0 && overhead <= most_overhead_s) {
+                consider(count, bytes, seconds, overhead, slope, &best);
+            }
+        }
+        if (isfinite(most_overhead_s)) {
+            consider(count, bytes, seconds, most_overhead_s,
+                     (seconds[i] - most_overhead_s) / bytes[i], &best);
+        }
+    }
+    return best.fit;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -240,13 +255,21 @@ static rp_status measure_size(measuring *m, rp_arena *arena)
     return rpexec_trial_run(&m->trial, prepare_memory, copy_piece, m);
 }
 
-static double median_s(const measuring *m, const series *s)
+static rpexec_link_row row_of(const measuring *m, const series *s)
 {
     double values[COPIES - 1];
+    double least_s = INFINITY;
     for (uint32_t i = 1; i < COPIES; i++) {
         values[i - 1] = 1e-12 * (double)m->trial.work_ps[s->numbers[i]];
+        least_s = fmin(least_s, values[i - 1]);
     }
-    return rp_median(values, COPIES - 1);
+    return (rpexec_link_row){.way = s->way,
+                             .beside = s->beside,
+                             .gpu = s->gpu,
+                             .bytes = m->bytes,
+                             .repetitions = COPIES - 1,
+                             .median_s = rp_median(values, COPIES - 1),
+                             .least_s = least_s};
 }
 
 /* At most half of the available memory is used: other processes need some, too. */
@@ -259,7 +282,10 @@ static bool has_memory(const measuring *m, uint64_t bytes)
     return on_gpus && all <= rp_host_memory_available("") / 2;
 }
 
-/* Fits lines over the sizes; the value of a size is the median of the GPUs. */
+/* Fits lines over the sizes; the value of a size is the median of the GPUs. On a busy machine most
+ * copies of the few sizes measured may have waited for a processor, which no fit can tell from
+ * overhead; but overhead is never longer than the shortest whole copy, with nothing beside it no
+ * longer than the shortest copy of that way at all. */
 static rp_status fit(rpexec_link_rates *rates, uint32_t gpus, rp_arena *arena)
 {
     double *values = NULL;
@@ -268,7 +294,15 @@ static rp_status fit(rpexec_link_rates *rates, uint32_t gpus, rp_arena *arena)
         for (int beside = 0; beside < RPEXEC_BESIDE_COUNT; beside++) {
             double bytes[MOST_SIZES];
             double seconds[MOST_SIZES];
+            double least_s = INFINITY;
             uint32_t sizes = 0;
+            for (uint32_t i = 0; i < rates->row_count; i++) {
+                const rpexec_link_row *row = &rates->rows[i];
+                bool bounds = beside == RPEXEC_BESIDE_NOTHING || (int)row->beside == beside;
+                if ((int)row->way == way && bounds) {
+                    least_s = fmin(least_s, row->least_s);
+                }
+            }
             for (uint64_t size = LEAST_BYTES; size <= MOST_BYTES; size *= GROWTH) {
                 uint32_t count = 0;
                 for (uint32_t i = 0; i < rates->row_count; i++) {
@@ -283,7 +317,7 @@ static rp_status fit(rpexec_link_rates *rates, uint32_t gpus, rp_arena *arena)
                     seconds[sizes++] = rp_median(values, count);
                 }
             }
-            rates->fits[way][beside] = rpexec_link_fit_of(sizes, bytes, seconds);
+            rates->fits[way][beside] = rpexec_link_fit_of(sizes, bytes, seconds, least_s);
         }
     }
     return RP_OK;
@@ -306,13 +340,7 @@ rp_status rpexec_calibrate_links(const rpexec_site *site, bool peers, rp_arena *
         RP_TRY(rp_arena_create(&own));
         rp_status status = measure_size(&m, own);
         for (uint32_t i = 0; status == RP_OK && i < m.count; i++) {
-            rates->rows[rates->row_count++] =
-                (rpexec_link_row){.way = m.all[i].way,
-                                  .beside = m.all[i].beside,
-                                  .gpu = m.all[i].gpu,
-                                  .bytes = m.bytes,
-                                  .repetitions = COPIES - 1,
-                                  .median_s = median_s(&m, &m.all[i])};
+            rates->rows[rates->row_count++] = row_of(&m, &m.all[i]);
         }
         rp_arena_destroy(own);
         RP_TRY(status);

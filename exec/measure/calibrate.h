@@ -63,6 +63,7 @@ typedef struct rpexec_link_row {
     uint32_t repetitions;
     uint64_t bytes;
     double median_s; /**< seconds of a copy */
+    double least_s;  /**< seconds of the shortest copy; not in links.csv */
 } rpexec_link_row;
 
 /** A straight line through medians. */
@@ -91,12 +92,14 @@ typedef struct rpexec_starts {
 } rpexec_starts;
 
 /**
- * Fits the line of least relative deviations that does not begin below 0. It minimises the sum of
- * the deviations, not of their squares, so that an outlier counts only by its distance.
+ * Fits the line of least relative deviations that begins in [0, most_overhead_s]. It minimises the
+ * sum of the deviations, not of their squares, so that an outlier counts only by its distance.
  * @param count at least 1; with a single point the line goes through it and 0
  * @param bytes positive, @param seconds positive
+ * @param most_overhead_s at least 0; INFINITY where no bound is known
  */
-rpexec_link_fit rpexec_link_fit_of(uint32_t count, const double *bytes, const double *seconds);
+rpexec_link_fit rpexec_link_fit_of(uint32_t count, const double *bytes, const double *seconds,
+                                   double most_overhead_s);
 
 /**
  * Measures links.

@@ -64,7 +64,7 @@ static rp_status measure_sizes(rpexec_processes *processes, rp_arena *arena,
         RP_TRY(measure_size(processes, size, array, &seconds[sizes], &spent_s));
         sizes++;
     }
-    *fit_out = rpexec_link_fit_of(sizes, bytes, seconds);
+    *fit_out = rpexec_link_fit_of(sizes, bytes, seconds, INFINITY);
     return RP_OK;
 }
 

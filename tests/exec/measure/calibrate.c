@@ -58,25 +58,37 @@ Test(exec_calibrate, a_line_comes_back_past_outliers)
         bytes[i] = 65536 * pow(4, i);
         seconds[i] = 20e-6 + bytes[i] / 5e9;
     }
-    rpexec_link_fit fit = rpexec_link_fit_of(6, bytes, seconds);
+    rpexec_link_fit fit = rpexec_link_fit_of(6, bytes, seconds, INFINITY);
     cr_expect(le(dbl, fabs(fit.Bps / 5e9 - 1), 1e-9), "%g", fit.Bps);
     cr_expect(le(dbl, fabs(fit.overhead_s / 20e-6 - 1), 1e-6), "%g", fit.overhead_s);
     seconds[2] *= 3;
     seconds[5] *= 1.5;
-    fit = rpexec_link_fit_of(6, bytes, seconds);
+    fit = rpexec_link_fit_of(6, bytes, seconds, INFINITY);
     cr_expect(le(dbl, fabs(fit.Bps / 5e9 - 1), 1e-9), "%g", fit.Bps);
     cr_expect(le(dbl, fabs(fit.overhead_s / 20e-6 - 1), 1e-6), "%g", fit.overhead_s);
-    fit = rpexec_link_fit_of(1, bytes, seconds);
+    fit = rpexec_link_fit_of(1, bytes, seconds, INFINITY);
     cr_expect(le(dbl, fabs(fit.Bps * seconds[0] / bytes[0] - 1), 1e-9));
     cr_expect(eq(dbl, fit.overhead_s, 0));
     /* Small pieces come out of a cache: the line would begin below 0. */
     for (int i = 0; i < 6; i++) {
         seconds[i] = bytes[i] / (i < 3 ? 10e9 : 5e9);
     }
-    fit = rpexec_link_fit_of(6, bytes, seconds);
+    fit = rpexec_link_fit_of(6, bytes, seconds, INFINITY);
     cr_expect(eq(dbl, fit.overhead_s, 0));
     cr_expect(fit.Bps > 4.9e9 && fit.Bps < 10.1e9, "%g", fit.Bps);
-    cr_expect(eq(dbl, rpexec_link_fit_of(0, bytes, seconds).Bps, 0));
+    cr_expect(eq(dbl, rpexec_link_fit_of(0, bytes, seconds, INFINITY).Bps, 0));
+}
+
+/* Medians of a busy machine: a line through them alone would be of 3,900 GB/s. */
+Test(exec_calibrate, overhead_is_no_longer_than_the_shortest_copy)
+{
+    static const double bytes[] = {65536, 262144, 1048576};
+    static const double seconds[] = {69.83e-6, 62.77e-6, 70.03e-6};
+    double without_bound = rpexec_link_fit_of(3, bytes, seconds, INFINITY).Bps;
+    cr_assert(without_bound > 3e12, "%g", without_bound);
+    rpexec_link_fit fit = rpexec_link_fit_of(3, bytes, seconds, 4e-6);
+    cr_expect(le(dbl, fit.overhead_s, 4e-6));
+    cr_expect(fit.Bps > 3e9 && fit.Bps < 16e9, "%g", fit.Bps);
 }
 
 /* ---- links ----------------------------------------------------------------------------------- */
