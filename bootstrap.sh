@@ -41,8 +41,8 @@ Usage: ./bootstrap.sh run [--prefix DIR] | test [--long] | paper | help
         tests under AddressSanitizer and UBSan, threads once more under ThreadSanitizer;
         the last lines say what was skipped and why, the very last is "N passed, N failed, N skipped";
         the exit status is 0 if none failed;
-        --long runs each test both optimised and sanitized, and the full counts of the acceptance tests (kills, pairs, mutants, sizes), of which a plain
-        test holds a sample: more than an hour
+        --long runs each test both optimised and sanitized, the optimised with the full counts of the acceptance tests
+        (kills, pairs, mutants, sizes), of which a plain test holds a sample: more than an hour
   paper installs and builds the same, then makes every figure of the paper, every study and picture from
         an empty store, and one self-contained page with all of them, build/release/paper/index.html;
         the exit status is 1 if one of them failed (the page says which and why)
