@@ -1,0 +1,81 @@
+"""The ledger's script (experiments/ledger.py): a command line for each row of a published table, and rpsim takes those
+that it can run. Shapes and lines are held against rows of the tables. Predictions are tested elsewhere.
+"""
+
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from conftest import SOURCE, program, ran
+
+LEDGER = SOURCE / "experiments/ledger.py"
+LINE = re.compile(
+    r"(?P<off># )?(?P<command>/\S+ [^#]*?)  # (?P<file>\S+) (?P<row>\d+) (?P<role>\w+)(?P<note> .*)?")
+STACK = () if "--stack" in ran("rpsim --help").out else ("--without-stack",)
+
+
+def measured_row(file, number):
+    text = (SOURCE / "paper-figures/published" / file).read_text().splitlines()
+    return list(csv.DictReader(line for line in text if not line.startswith("#")))[int(number) - 1]
+
+
+@pytest.fixture(scope="module")
+def printed(shared):
+    """Command and comment of each line; the models' files lie in the current folder."""
+    out = ran(LEDGER, program("rpsim"), "--print", "--models", "models", "--intervals", "off", *STACK).out
+    return [LINE.fullmatch(line) for line in out.splitlines()]
+
+
+def test_every_row(printed):
+    assert None not in printed
+    rows = [(line["file"], line["row"]) for line in printed]
+    assert len(set(rows)) == len(rows) >= 131
+    for line in printed:
+        assert line["role"] == "listed" if line["off"] else line["role"] in ("test", "listed", "sets")
+        assert (" not run" in (line["note"] or "")) == bool(line["off"])
+        words = shlex.split(line["command"])
+        options = [word for word in words if word.startswith("--") and word != "--set"]
+        assert len(set(options)) == len(options)
+        assert {"--schedule", "--model", "--platform", "--gpus", "--seq-len", "--microbatches"} < set(options)
+
+
+def test_rpsim_takes_them(printed):
+    lines = [line["command"] for line in printed if not line["off"]]
+    assert len(lines) > 75
+    for line in lines:
+        ran(line.removesuffix(" --format json"), "--check")
+
+
+def test_batches(printed):
+    """Sequences of a step: a copy's microbatches times the copies are nanotron's and FlagPerf's global batch."""
+    for line in printed:
+        if line["file"] not in ("nanotron_h100.csv", "flagperf_llm.csv"):
+            continue
+        row = measured_row(line["file"], line["row"])
+        size, count, copies = (int((re.findall(f"--{name} (\\d+)", line["command"]) or [1])[0])
+                               for name in ("microbatch-size", "microbatches", "data-parallel"))
+        assert size * count * copies == int(row["global_batch"])
+
+
+def test_models(printed):
+    assert printed
+    shapes = {path.parent.name: json.loads(path.read_text()) for path in Path("models").glob("*/config.json")}
+    qwen, gemma = shapes["qwen2.5-7b"], shapes["gemma-2-9b"]
+    assert (qwen["model_type"], qwen["hidden_size"], qwen["tie_word_embeddings"]) == ("qwen2", 3584, False)
+    assert (gemma["head_dim"], gemma["num_key_value_heads"], gemma["sliding_window"]) == (256, 8, 4096)
+
+
+def test_ledger(run):
+    """A row is run and written: the error is that of the two speeds."""
+    options = "--only nanotron_h100 --where row=11 --intervals 4 --out l.csv".split()
+    out = run(LEDGER, program("rpsim"), *options, *STACK).out
+    [row] = csv.DictReader(Path("l.csv").read_text().splitlines())
+    measured, predicted = float(row["measured_tokens_per_s"]), float(row["predicted_tokens_per_s"])
+    assert row["measured_tokens_per_s"] == measured_row("nanotron_h100.csv", 11)["tokens_per_s"]
+    assert row["class"] == "hopper/resident/full" and row["role"] == "test"
+    assert abs(float(row["error_pct"]) - 100 * (predicted / measured - 1)) < 0.01
+    assert float(row["p10"]) < float(row["p90"]) and "1 test, 0 sets, 0 listed" in out
