@@ -45,6 +45,9 @@ typedef struct rp_costs {
     double overlap_saving;
     uint32_t microbatch_size; /**< sequences */
     uint32_t seq_len;         /**< tokens per sequence */
+    /** software that the times are of, the loss included (stacks/stack.h); NULL: the table does not
+     * say */
+    const struct rp_stack *stack;
     uint32_t tensor_parallel; /**< GPUs that share each layer; the times are those of a GPU's part.
                                  0 or 1: whole layers */
 } rp_costs;

@@ -35,6 +35,8 @@ const rp_data_kind rp_data_platforms = {.folder = "platforms",
                                         .files = "a file NAME" SUFFIX};
 const rp_data_kind rp_data_gpus = {
     .folder = "gpus", .setting = "gpu", .noun = "GPU", .files = "a file NAME" SUFFIX};
+const rp_data_kind rp_data_stacks = {
+    .folder = "stacks", .setting = "{stack}", .noun = "stack", .files = "a file NAME" SUFFIX};
 const rp_data_kind rp_data_costs = {
     .folder = "costs", .setting = "{costs}", .noun = "cost table", .files = "a file NAME" SUFFIX};
 

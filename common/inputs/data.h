@@ -54,6 +54,7 @@ typedef struct rp_data_kind {
 extern const rp_data_kind rp_data_models;
 extern const rp_data_kind rp_data_platforms;
 extern const rp_data_kind rp_data_gpus;
+extern const rp_data_kind rp_data_stacks;
 extern const rp_data_kind rp_data_costs;
 
 /**
@@ -97,7 +98,7 @@ rp_status rp_data_name_of(const char *path, size_t most, const char *otherwise, 
 
 /**
  * Sorted names that --list prints: KIND/ *.yaml of all folders of traces, each name once. KIND is
- * "models", "platforms", "gpus", "costs".
+ * "models", "platforms", "gpus", "stacks", "costs".
  * @retval RP_OK, RP_INPUT (there is no such folder; logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rp_data_list(const char *kind, rp_arena *arena, const char ***names_out,

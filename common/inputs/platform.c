@@ -259,24 +259,29 @@ static rp_status check_cores(const char *name, const size_t *lines, const rp_pla
     return RP_OK;
 }
 
-/* Multiprocessors are described completely or not at all. */
+/* A clock belongs to multiprocessors, and rates of their kernels are given all or none. */
 static rp_status check_sms(const rp_platform_lines *at, const rp_platform *p, rp_reason *reason)
 {
     const struct {
         size_t field;
         double value;
-    } with[] = {{RP_PLATFORM_sm_clock_ghz, p->sm_clock_ghz},
-                {RP_PLATFORM_gemm_fp32_acc_efficiency, p->gemm_fp32_acc_efficiency},
-                {RP_PLATFORM_flash_fwd_tflops, p->flash_fwd_tflops},
-                {RP_PLATFORM_flash_bwd_tflops, p->flash_bwd_tflops}};
+        bool needed;
+    } with[] = {
+        {RP_PLATFORM_sm_clock_ghz, p->sm_clock_ghz, p->sms > 0},
+        {RP_PLATFORM_sms, p->sms, p->gemm_fp32_acc_efficiency > 0},
+        {RP_PLATFORM_flash_fwd_tflops, p->flash_fwd_tflops, p->gemm_fp32_acc_efficiency > 0},
+        {RP_PLATFORM_flash_bwd_tflops, p->flash_bwd_tflops, p->gemm_fp32_acc_efficiency > 0}};
     for (size_t i = 0; i < sizeof with / sizeof with[0]; i++) {
-        if ((with[i].value > 0) != (p->sms > 0)) {
-            size_t key = at->lines[with[i].field] != 0 ? with[i].field : RP_PLATFORM_sms;
+        bool allowed = with[i].field == RP_PLATFORM_sms || with[i].value <= 0 || with[i].needed;
+        if ((with[i].needed && with[i].value <= 0) || !allowed) {
+            size_t key = at->lines[with[i].field] != 0 ? with[i].field
+                         : i == 0                      ? RP_PLATFORM_sms
+                                                       : RP_PLATFORM_gemm_fp32_acc_efficiency;
             return rp_refuse_at(
                 reason, RP_INPUT, rp_platform_file_of(at, key), at->lines[key],
-                "'sms' is %u, '%s' %g; valid values are positive ones of both, with "
-                "sm_clock_ghz, gemm_fp32_acc_efficiency, flash_fwd_tflops and "
-                "flash_bwd_tflops, or none",
+                "'sms' is %u, '%s' %g; valid values are positive ones of sms and sm_clock_ghz "
+                "or none, and with them of gemm_fp32_acc_efficiency, flash_fwd_tflops and "
+                "flash_bwd_tflops or none",
                 p->sms, fields[with[i].field].key, with[i].value);
         }
     }

@@ -49,6 +49,24 @@ static times sum_kernels(const rp_operator *operators, uint32_t count, const rp_
     return total;
 }
 
+/* Sums the times of a stack's kernels, and of a layer the time between them. */
+static times sum_stack(const rp_operator *operators, uint32_t count, bool layer,
+                       const rp_kernel_run *run)
+{
+    const rp_stack *stack = run->roof.stack;
+    times total = {{0}, {0}};
+    for (int p = 0; p < RP_PASS_COUNT; p++) {
+        for (uint32_t i = 0; i < count; i++) {
+            total.pass[p] += rp_stack_s(&operators[i], (rp_pass)p, run);
+        }
+    }
+    if (layer) {
+        total.pass[RP_PASS_FORWARD] += 1e-6 * stack->kernel_us * stack->launches_fwd;
+        total.pass[RP_PASS_BACKWARD_INPUT] += 1e-6 * stack->kernel_us * stack->launches_bwd;
+    }
+    return total;
+}
+
 static double backward(const double pass[RP_PASS_COUNT])
 {
     return pass[RP_PASS_BACKWARD_INPUT] + pass[RP_PASS_BACKWARD_WEIGHT];
@@ -70,7 +88,9 @@ static times total_of(const rp_model *model, uint32_t layer, uint32_t sequences,
     uint32_t count = layer < model->layers
                          ? rp_layer_operators(model, layer, sequences, seq_len, operators)
                          : rp_head_operators(model, sequences, seq_len, operators);
-    times t = detailed ? sum_kernels(operators, count, run) : sum(operators, count, &run->roof);
+    times t = run->roof.stack != NULL ? sum_stack(operators, count, layer < model->layers, run)
+              : detailed              ? sum_kernels(operators, count, run)
+                                      : sum(operators, count, &run->roof);
     double peak = rp_peak_flops_per_s(&run->roof);
     rp_layer_flop(model, layer, sequences, seq_len, t.least);
     for (int p = 0; p < RP_PASS_COUNT; p++) {
@@ -142,18 +162,21 @@ rp_status rp_roofline_costs(const rp_model *model, const rp_roof *roof, uint32_t
 {
     table t;
     const rp_platform *platform = roof->platform;
-    RP_TRY(compute(model, roof, sequences, seq_len, platform->sms != 0 && model->host_launch_us > 0,
-                   arena, &t, reason));
+    bool detailed = platform->gemm_fp32_acc_efficiency > 0 && model->host_launch_us > 0;
+    RP_TRY(compute(model, roof, sequences, seq_len, detailed, arena, &t, reason));
     RP_TRY(check_total(model, &t, sequences, seq_len, reason));
     rp_costs costs = {.kind = RP_ASSUMED,
                       .arithmetic = resolved(roof->arithmetic),
                       .layers = model->layers,
+                      .stack = roof->stack,
                       .head_fwd_ps = to_ps(t.head.pass[RP_PASS_FORWARD]),
                       .head_bwd_ps = to_ps(backward(t.head.pass)),
                       .hop_ps = to_ps(t.hop_s),
                       .microbatch_size = sequences,
                       .seq_len = seq_len};
-    RP_TRY(rp_arena_print(arena, &costs.name, "%s@%s (roofline)", model->name, platform->gpu));
+    RP_TRY(rp_arena_print(arena, &costs.name, "%s@%s (%s%s)", model->name, platform->gpu,
+                          roof->stack != NULL ? "stack " : "roofline",
+                          roof->stack != NULL ? roof->stack->name : ""));
     RP_TRY(rp_arena_print(arena, &costs.source,
                           "roofline: FLOP and bytes of each operator over the rates of platform "
                           "%s; nobody has measured %s on any GPU",
@@ -292,8 +315,8 @@ static rp_arithmetic of_run(const rp_costs *measured, rp_arithmetic asked)
 rp_status rp_costs_for_run(const rp_costs *measured, const rp_model *model, const rp_roof *run,
                            rp_arena *arena, rp_costs *costs_out, rp_reason *reason)
 {
-    const rp_roof from = {run->platform, measured->arithmetic};
-    const rp_roof to = {run->platform, of_run(measured, run->arithmetic)};
+    const rp_roof from = {run->platform, measured->arithmetic, NULL};
+    const rp_roof to = {run->platform, of_run(measured, run->arithmetic), NULL};
     bool known = measured->arithmetic.accumulation != RP_ACCUMULATION_USUAL;
     bool alike = (from.arithmetic.dtype == RP_DTYPE_F32) == (to.arithmetic.dtype == RP_DTYPE_F32) &&
                  rp_peak_flops_per_s(&from) == rp_peak_flops_per_s(&to);
@@ -314,7 +337,7 @@ static rp_status find_platform(const char *gpu, rp_arithmetic arithmetic, rp_are
 {
     const char **names = NULL;
     uint32_t count = 0;
-    const rp_roof roof = {platform_out, arithmetic};
+    const rp_roof roof = {platform_out, arithmetic, NULL};
     *found_out = false;
     RP_TRY(rp_data_list("platforms", arena, &names, &count));
     for (uint32_t i = 0; i < count && !*found_out; i++) {
@@ -344,9 +367,9 @@ static rp_status find_moved(const rp_model *model, const rp_roof *run, rp_arena 
         if (*found_out) {
             rp_costs measured;
             RP_TRY(rp_costs_load(names[i], arena, &measured));
-            const rp_roof to = {run->platform, of_run(&measured, run->arithmetic)};
+            const rp_roof to = {run->platform, of_run(&measured, run->arithmetic), NULL};
             bool known = measured.arithmetic.accumulation != RP_ACCUMULATION_USUAL;
-            const rp_roof there = {&from, known ? measured.arithmetic : to.arithmetic};
+            const rp_roof there = {&from, known ? measured.arithmetic : to.arithmetic, NULL};
             RP_TRY(rp_moved_costs(&measured, model, &there, &to, arena, costs_out, reason));
         }
     }
@@ -359,7 +382,7 @@ rp_status rp_find_costs(const rp_model *model, const rp_roof *run, uint32_t sequ
     const char *name = NULL;
     const char **names = NULL;
     uint32_t count = 0;
-    if (model->recorded == NULL) {
+    if (model->recorded == NULL || run->stack != NULL) {
         return rp_roofline_costs(model, run, sequences, seq_len, arena, costs_out, reason);
     }
     RP_TRY(rp_arena_print(arena, &name, "%s@%s", model->recorded, run->platform->gpu));

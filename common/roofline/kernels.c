@@ -60,7 +60,7 @@ static double product_clocks(double rows, double columns, double inner, double c
     return best;
 }
 
-static double gemm_s(const rp_gemm_shape *g, rp_pass pass, const rp_roof *roof)
+double rp_gemm_s(const rp_gemm_shape *g, rp_pass pass, const rp_roof *roof, double share)
 {
     const rp_platform *p = roof->platform;
     double rows = ceil(g->rows / g->copies); /* rows of each matrix */
@@ -80,7 +80,7 @@ static double gemm_s(const rp_gemm_shape *g, rp_pass pass, const rp_roof *roof)
         clocks = product_clocks(rows, g->out, g->in, g->copies, p->sms, m);
         break;
     }
-    return clocks / (clock * p->gemm_fp32_acc_efficiency);
+    return clocks / (clock * share);
 }
 
 /* Rows and columns of the blocks of pairs that fused attention computes together; in blocks on the
@@ -88,10 +88,14 @@ static double gemm_s(const rp_gemm_shape *g, rp_pass pass, const rp_roof *roof)
  * (Dao, FlashAttention-2, 2023, figure 4, FlashAttention and Triton). */
 #define ATTENTION_BLOCK 128.0
 
+double rp_attention_masked(double seq_len)
+{
+    return 1 + fmin(ATTENTION_BLOCK, seq_len) / seq_len;
+}
+
 static double attention_s(double flops, rp_pass pass, const rp_kernel_run *run)
 {
-    double masked = 1 + fmin(ATTENTION_BLOCK, run->seq_len) / run->seq_len;
-    return flops * masked / rp_flash_flops_per_s(&run->roof, pass);
+    return flops * rp_attention_masked(run->seq_len) / rp_flash_flops_per_s(&run->roof, pass);
 }
 
 double rp_kernel_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run)
@@ -100,7 +104,7 @@ double rp_kernel_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run
     const rp_platform *p = run->roof.platform;
     double compute_s = 0;
     if (op->unit == RP_UNIT_GEMM && work->flops > 0) {
-        compute_s = gemm_s(&op->gemm, pass, &run->roof);
+        compute_s = rp_gemm_s(&op->gemm, pass, &run->roof, p->gemm_fp32_acc_efficiency);
     } else if (op->unit == RP_UNIT_ATTENTION) {
         compute_s = attention_s(work->flops, pass, run);
     }

@@ -112,12 +112,36 @@ static rp_operator *add_operator(builder *b, const char *name, rp_unit unit)
     return op;
 }
 
+static rp_vector kind_of(const vector_pass *passes)
+{
+    const struct {
+        const vector_pass *passes;
+        rp_vector kind;
+    } kinds[] = {{norm_passes, RP_VECTOR_NORM},
+                 {layer_norm_passes, RP_VECTOR_NORM},
+                 {rope_passes, RP_VECTOR_ROPE},
+                 {swiglu_passes, RP_VECTOR_ACTIVATION},
+                 {gelu_passes, RP_VECTOR_ACTIVATION},
+                 {residual_passes, RP_VECTOR_RESIDUAL},
+                 {around_passes, RP_VECTOR_AROUND_ATTENTION},
+                 {adapter_input_passes, RP_VECTOR_ADAPTER},
+                 {loss_passes, RP_VECTOR_LOSS}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (kinds[i].passes == passes) {
+            return kinds[i].kind;
+        }
+    }
+    return RP_VECTOR_OTHER;
+}
+
 /* Adds a vector operator; its weight gradients (of norms) are left out if the weights are
  * frozen. */
 static void add_vector(builder *b, const char *name, const vector_pass *passes, double elements,
                        double copies)
 {
     rp_operator *op = add_operator(b, name, RP_UNIT_VECTOR);
+    op->vector = kind_of(passes);
+    op->elements = elements;
     for (int p = 0; p < RP_PASS_COUNT; p++) {
         bool runs = p != BW || b->trained;
         const vector_pass *v = &passes[p];
@@ -148,6 +172,8 @@ static void add_gemm(builder *b, const char *name, double rows, double in, doubl
 static void add_accumulation(builder *b, double parameters, double kernels)
 {
     rp_operator *op = add_operator(b, "gradient accumulation", RP_UNIT_VECTOR);
+    op->vector = RP_VECTOR_ACCUMULATION;
+    op->elements = parameters;
     op->work[BW] =
         (rp_pass_work){parameters, 2 * parameters, 6 * parameters, kernels, 12 * parameters};
 }
@@ -221,6 +247,8 @@ static void add_attention(builder *b, const rp_model *layers, uint32_t layer, do
     double widths = (double)m->head_dim + rp_model_value_dim(m);
     double flops = 2 * pairs * m->heads * widths;
     double bytes = 2 * sequences * seq_len * ((double)m->heads + m->kv_heads) * widths;
+    op->elements = sequences * seq_len * m->heads * m->head_dim;
+    op->head_dim = m->head_dim;
     op->work[F] = (rp_pass_work){flops, bytes, bytes, 1, 2 * bytes};
     op->work[BI] = (rp_pass_work){2.5 * flops, 2 * bytes, 2 * bytes, 3, 4 * bytes};
 }

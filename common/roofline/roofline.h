@@ -27,6 +27,7 @@
 #include "common/inputs/costs.h"
 #include "common/inputs/model.h"
 #include "common/inputs/platform.h"
+#include "common/inputs/stacks/stack.h"
 
 /** Sequences of a microbatch of the published tables, if neither a table nor an option gives its
  * size. */
@@ -65,11 +66,28 @@ typedef struct rp_gemm_shape {
     double copies; /**< matrices W, among which the rows are divided equally */
 } rp_gemm_shape;
 
+/** Kind of a memory-bound operator, whose traffic a stack may give. */
+typedef enum rp_vector {
+    RP_VECTOR_OTHER,
+    RP_VECTOR_NORM,
+    RP_VECTOR_ROPE,
+    RP_VECTOR_ACTIVATION,
+    RP_VECTOR_RESIDUAL,
+    RP_VECTOR_AROUND_ATTENTION,
+    RP_VECTOR_ADAPTER, /**< the input of an adapter */
+    RP_VECTOR_ACCUMULATION,
+    RP_VECTOR_LOSS,
+    RP_VECTOR_COUNT
+} rp_vector;
+
 typedef struct rp_operator {
     const char *name;
     rp_unit unit;
     rp_pass_work work[RP_PASS_COUNT];
     rp_gemm_shape gemm; /**< shape for RP_UNIT_GEMM; otherwise zero */
+    rp_vector vector;   /**< for RP_UNIT_VECTOR */
+    double elements;    /**< values to which bytes per value refer; of attention: of queries */
+    double head_dim;    /**< for RP_UNIT_ATTENTION */
 } rp_operator;
 
 /** Most operators of a layer or of the head: with an adapter, a linear layer has five operators. */
@@ -102,10 +120,12 @@ double rp_attention_pairs(double seq_len, double window);
 /** Bytes of the tensor between two layers, for a microbatch: 2 T d. */
 double rp_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq_len);
 
-/** A platform and the arithmetic used on it. */
+/** A platform, the arithmetic used on it, and the software. */
 typedef struct rp_roof {
     const rp_platform *platform;
     rp_arithmetic arithmetic; /**< when times are computed, USUAL is fp32, as in PyTorch */
+    const rp_stack *stack;    /**< NULL: eager PyTorch's kernels, of which the host launches each in
+                                 time */
 } rp_roof;
 
 /** @return peak of matrix products, FLOP/s; 0: the platform does not give it (fp32_tflops) */
@@ -142,6 +162,40 @@ typedef struct rp_kernel_run {
  * @return seconds on the GPU, launches included
  */
 double rp_kernel_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run);
+
+/**
+ * Time of a matrix product by tiles and waves, on a GPU with `sms`.
+ * @param share of the peak that it reaches within a tile
+ * @return seconds
+ */
+double rp_gemm_s(const rp_gemm_shape *gemm, rp_pass pass, const rp_roof *roof, double share);
+
+/** @return share of attention's pairs that are computed over those that are not masked. */
+double rp_attention_masked(double seq_len);
+
+/**
+ * Time of a pass of an operator in a stack's software: products at `product_share` of the peak
+ * within tiles, and no faster than the GPU's power allows; attention of the stack's kernel; passes
+ * over activations by the stack's bytes per value (stack.c).
+ * @param run its roof has a stack
+ * @return seconds on the GPU, without the time between kernels
+ */
+double rp_stack_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run);
+
+/** What decides the host's work for a layer beside its model. */
+typedef struct rp_stack_host {
+    const rp_stack *stack;
+    double host_speed; /**< rp_platform.host_speed */
+    bool tensor;       /**< several GPUs share the layer */
+    bool sharded;      /**< its weights are gathered before each use */
+} rp_stack_host;
+
+/** @return seconds that the host needs for a layer's forward, or its backward.
+ * @param layer the model of the layer's kind */
+double rp_stack_host_s(const rp_stack_host *host, const rp_model *layer, bool backward);
+
+/** @return seconds that the host needs for what surrounds a microbatch's layers. */
+double rp_stack_microbatch_s(const rp_stack_host *host);
 
 /** @return seconds of a pass under a roof that rp_roofline_check accepts. */
 double rp_pass_s(const rp_operator *op, rp_pass pass, const rp_roof *roof);

@@ -187,7 +187,7 @@ static rp_status set_costs(rpexec_trainer *t)
         return RP_OK;
     }
     rp_costs costs;
-    const rp_roof roof = {platform, rpexec_trainer_arithmetic(t)};
+    const rp_roof roof = {platform, rpexec_trainer_arithmetic(t), NULL};
     rp_status status = rp_find_costs(&t->config, &roof, t->o->run.microbatch_size,
                                      t->o->run.seq_len, t->arena, &costs, &reason);
     if (status == RP_INPUT || status == RP_USAGE) {

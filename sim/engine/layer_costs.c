@@ -16,6 +16,8 @@ typedef struct layer_scaling {
     bool experts_write_dw; /* every expert's backward writes a full dW, however few its tokens */
     double collective_fwd; /* time that a layer loses to collectives beside it */
     double collective_bwd;
+    double host_fwd; /* time that the host needs for the layer */
+    double host_bwd;
 } layer_scaling;
 
 /* Scales the times of a layer or the head to a number of tokens; times in seconds. */
@@ -27,6 +29,8 @@ typedef struct scaling {
     double fixed_head_bwd;
     double loss;                /* time of the microbatch's loss beyond the table's */
     double collective_head_bwd; /* time lost to collectives beside embedding and head */
+    double host_microbatch;     /* time of the host around a microbatch's layers */
+    double tensor;              /* time of a layer's tensor collectives in a direction */
 } scaling;
 
 /* The kind of a layer. In a model without a list of kinds, even and odd layers may differ in their
@@ -91,6 +95,7 @@ static layer_scaling scale_layer(const rp_costs *table, const rp_model *model, u
     double in_table = pairs_per_token(window, table->seq_len);
     double flops = flops_per_pair * in_table * reference_tokens;
     double layer = (double)rp_model_held_layer(model);
+    bool hosted = rates->host.stack != NULL;
     return (layer_scaling){
         .attention_fwd = flops / rates->attention_fwd_flops,
         .attention_bwd = 2.5 * flops / rates->attention_bwd_flops,
@@ -102,6 +107,8 @@ static layer_scaling scale_layer(const rp_costs *table, const rp_model *model, u
         .experts_write_dw = model->experts > 1 && model->lora_rank == 0,
         .collective_fwd = rates->collective_fwd_s + rates->collective_fwd_parameter_s * layer,
         .collective_bwd = rates->collective_bwd_s + rates->collective_bwd_parameter_s * layer,
+        .host_fwd = hosted ? rp_stack_host_s(&rates->host, model, false) : 0,
+        .host_bwd = hosted ? rp_stack_host_s(&rates->host, model, true) : 0,
     };
 }
 
@@ -119,6 +126,8 @@ static scaling make_scaling(const rp_costs *table, const rp_model *model,
         .fixed_head_bwd = 3 * value_bytes(rates) * head_parameters / rates->memory_bytes_per_s,
         .loss = loss_bytes(model, rates, tokens, head_parameters) / rates->memory_bytes_per_s,
         .collective_head_bwd = rates->collective_bwd_parameter_s * head_parameters,
+        .tensor = rates->tensor_s + rates->tensor_token_s * tokens,
+        .host_microbatch = rates->host.stack != NULL ? rp_stack_microbatch_s(&rates->host) : 0,
     };
     for (uint32_t k = 0; k < model->kind_count; k++) {
         const rp_model *kind = &model->kinds[k];
@@ -133,6 +142,12 @@ static scaling make_scaling(const rp_costs *table, const rp_model *model,
 static int64_t to_ps(double time_s)
 {
     return rp_ms_to_ps(time_s * 1e3);
+}
+
+static int64_t at_least(int64_t ps, double time_s)
+{
+    int64_t least_ps = to_ps(time_s);
+    return ps > least_ps ? ps : least_ps;
 }
 
 /* Adds the times of a stage's layers. The weight part of a backward contains the fixed time, the
@@ -172,6 +187,26 @@ static void add_collectives(const rp_stage *stage, const scaling *s, double *fwd
     }
 }
 
+/* The host launches the kernels of a pass while the GPU works on them and on collectives, and the
+ * later of the two ends the pass. Half of what surrounds the layers belongs to each direction. */
+static void wait_for_host(const rp_stage *stage, const scaling *s, double around_s, int64_t *ps)
+{
+    double fwd = 0;
+    double bwd = 0;
+    for (uint32_t i = stage->layer_begin; i < stage->layer_end; i++) {
+        fwd += s->layers[kind_of(s->model, i)].host_fwd - s->tensor;
+        bwd += s->layers[kind_of(s->model, i)].host_bwd - s->tensor;
+    }
+    bool runs_forward = (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0;
+    double of_forward = (runs_forward ? fwd : 0) + around_s / 2;
+    ps[RP_OP_FORWARD] = at_least(ps[RP_OP_FORWARD], of_forward);
+    ps[RP_OP_RECOMPUTE] = at_least(ps[RP_OP_RECOMPUTE], fwd);
+    double bwd_ps = (double)ps[RP_OP_BACKWARD];
+    ps[RP_OP_BACKWARD] = at_least(ps[RP_OP_BACKWARD], bwd + around_s / 2);
+    double slower = bwd_ps > 0 ? (double)ps[RP_OP_BACKWARD] / bwd_ps : 1;
+    ps[RP_OP_BACKWARD_WEIGHT] = rp_round_ps(slower * (double)ps[RP_OP_BACKWARD_WEIGHT]);
+}
+
 static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const scaling *s,
                             int64_t *ps, rp_reason *reason)
 {
@@ -202,6 +237,7 @@ static rp_status fill_stage(const rp_costs *table, const rp_stage *stage, const 
     ps[RP_OP_RECOMPUTE] = to_ps(fwd);
     ps[RP_OP_BACKWARD] = to_ps(bwd + head_bwd);
     ps[RP_OP_BACKWARD_WEIGHT] = to_ps(weight);
+    wait_for_host(stage, s, head ? s->host_microbatch : 0, ps);
     ps[RP_OP_BACKWARD_INPUT] = ps[RP_OP_BACKWARD] - ps[RP_OP_BACKWARD_WEIGHT];
     return RP_OK;
 }

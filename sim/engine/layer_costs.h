@@ -16,6 +16,8 @@
  *
  * A platform's layer_time_factor multiplies all of this, head and loss included.
  *
+ * A pass takes no less time than the host needs to launch its kernels, if the host's work is known.
+ *
  * The table's head held the logits of all tokens at once. A fused loss works on chunks of tokens,
  * which adds memory traffic to the head's backward; an unfused loss adds traffic of its own.
  */
@@ -25,6 +27,7 @@
 #include "common/base/units.h"
 #include "common/inputs/costs.h"
 #include "common/program/program.h"
+#include "common/roofline/roofline.h"
 #include "sim/engine/dispatch.h"
 
 /** Effective rates of a GPU that the table does not contain; they come from the platform file. */
@@ -45,6 +48,11 @@ typedef struct rpsim_gpu_rates {
     double collective_bwd_parameter_s;
     double update_s;      /**< time of the host during which an optimizer step on the GPU waits */
     double update_passes; /**< memory traffic of an optimizer step over RP_GPU_ADAM_BYTES; 0: 1 */
+    rp_stack_host host; /**< the host's work, beside which passes take no less; stack NULL: none */
+    /** Time of a layer's tensor collectives in a direction, during which the host goes on: seconds,
+     * and seconds per token. */
+    double tensor_s;
+    double tensor_token_s;
     uint32_t sequence_slices; /**< slices into which a sequence is cut, a program holding a single
                                  slice; 0 or 1: whole sequences */
 } rpsim_gpu_rates;

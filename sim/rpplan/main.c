@@ -246,7 +246,7 @@ static rp_status load_subject(const rpplan_options *o, rp_arena *arena, subject 
         RP_TRY(rp_model_load(model, arena, &s->model));
     }
     if (o->costs == NULL) { /* without a measured table costs are computed, as rpsim does */
-        const rp_roof roof = {&s->platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
+        const rp_roof roof = {&s->platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}, NULL};
         return rp_find_costs(&s->model, &roof, RP_DEFAULT_SEQUENCES, RP_DEFAULT_SEQ_LEN, arena,
                              &s->costs, NULL);
     }

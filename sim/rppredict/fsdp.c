@@ -157,7 +157,7 @@ static rp_status predict(const run *as, uint32_t draws, rpsim_fsdp_row *of, rp_a
     RP_TRY(rp_platform_set_nodes(&platform, servers_used, of->gpus / servers_used, NULL));
     RP_TRY(rp_model_load(of->model, arena, &model));
     rp_model_set_seq_len(&model, of->seq_len);
-    const rp_roof roof = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}};
+    const rp_roof roof = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}, NULL};
     RP_TRY(rp_find_costs(&model, &roof, of->microbatch_size, of->seq_len, arena, &costs, NULL));
     RP_TRY(rp_partition_even(schedule, &costs, platform.gpus, 0, arena, &partition, NULL));
     const rp_resolved resolved = {

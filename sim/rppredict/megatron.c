@@ -112,7 +112,7 @@ static rp_status predict(rpsim_megatron_row *of, rp_arena *arena)
     RP_TRY(rp_model_load(of->model, arena, &model));
     rp_model_set_seq_len(&model, run->seq_len);
     RP_TRY(rp_model_cut(&model, &run->layout, arena, &rank, NULL));
-    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_F32}};
+    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_F32}, NULL};
     RP_TRY(
         rp_roofline_costs(&rank, &roof, run->microbatch_size, run->seq_len, arena, &costs, NULL));
     costs.tensor_parallel = run->layout.tensor_parallel;

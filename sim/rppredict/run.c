@@ -64,7 +64,7 @@ static rp_status prepare(const rpsim_question *q, run_inputs *in)
                      table->name, table->layers, in->model.name, in->model.layers);
         return RP_INPUT;
     }
-    const rp_roof roof = {in->platform, {in->run.decided.dtype, RP_ACCUMULATION_USUAL}};
+    const rp_roof roof = {in->platform, {in->run.decided.dtype, RP_ACCUMULATION_USUAL}, NULL};
     if (table != NULL) {
         RP_TRY(rp_costs_for_run(table, &in->model, &roof, in->arena, &in->costs, NULL));
     } else {

@@ -52,7 +52,7 @@ static rp_status set_machine(const rp_platform *platform, const rp_costs *table,
                              inputs *in, rp_reason *reason)
 {
     in->platform = platform;
-    in->roof = (rp_roof){platform, arithmetic_of(table, dtype)};
+    in->roof = (rp_roof){platform, arithmetic_of(table, dtype), NULL};
     in->machine = rp_machine_of(platform);
     in->peer_gpus = rp_peer_gpus(platform);
     const rp_needed_rate needed[] = {
@@ -77,6 +77,22 @@ static rp_status set_machine(const rp_platform *platform, const rp_costs *table,
     return RP_OK;
 }
 
+/* Products hide a part of the traffic of tensor groups. A layer gathers and reduces twice in each
+ * direction. */
+static void hide_tensor(const rp_stack *stack, uint32_t tensor, inputs *in)
+{
+    rp_machine *m = &in->machine;
+    if (stack == NULL || tensor == 1 || stack->tensor_exposed <= 0) {
+        return;
+    }
+    m->tensor.Bps /= stack->tensor_exposed;
+    double ring_s =
+        1e-12 * (double)(m->collective_latency_ps + ((int64_t)tensor - 1) * m->collective_hop_ps);
+    double bytes = in->rates.value_bytes * in->model->hidden * (tensor - 1) / tensor;
+    in->rates.tensor_s = 4 * ring_s;
+    in->rates.tensor_token_s = 4 * bytes / m->tensor.Bps;
+}
+
 /* Sets the layout: each GPU of the program stands for several GPUs of the layout. From a table of
  * whole layers, the time of a rank's part follows from its share of the tokens, as for a slice of
  * megatron-tp. */
@@ -93,6 +109,7 @@ static rp_status set_layout(const rp_traits *traits, uint32_t gpus, const rp_cos
     }
     RP_TRY(rp_machine_fold(&in->machine, layout, gpus, reason));
     RP_TRY(rp_machine_peer_groups(&in->machine, gpus, arena, &in->peer_groups));
+    hide_tensor(table->stack, tensor, in);
     if (in->peer_gpus != 0 && in->peer_gpus != UINT32_MAX) {
         in->peer_gpus = in->machine.nvlink_gpus;
     }
@@ -142,8 +159,29 @@ static void set_collectives(const rp_sharding *sharding, const rp_platform *plat
     }
 }
 
+/* Sets what the software of the table's times is known to do: its times contain the loss as it runs
+ * it, and the host launches its kernels. */
+static void set_stack(const rp_traits *traits, const rp_stack *stack, inputs *in)
+{
+    if (stack == NULL) {
+        return;
+    }
+    bool tensor = rp_layout_tensor(&traits->layout) > 1;
+    in->rates.loss_bytes_per_logit = 0;
+    in->rates.loss_chunk_tokens = 0;
+    in->machine.collective_latency_ps += rp_ms_to_ps(1e-3 * stack->collective_us);
+    in->rates.host = (rp_stack_host){.stack = stack,
+                                     .host_speed = in->platform->host_speed,
+                                     .tensor = tensor,
+                                     .sharded = traits->sharding.forward_gathers > 0};
+    if (stack->step_bytes > 0) {
+        in->rates.update_passes = stack->step_bytes / RP_GPU_ADAM_BYTES;
+    }
+}
+
 /* Sets the inputs that depend on the software, not on the server. */
-static void set_software(const rp_traits *traits, uint32_t gpus, rp_dtype dtype, inputs *in)
+static void set_software(const rp_traits *traits, const rp_costs *table, uint32_t gpus,
+                         rp_dtype dtype, inputs *in)
 {
     const rp_platform *platform = in->platform;
     bool data_parallel = rp_is_data_parallel(traits);
@@ -167,6 +205,7 @@ static void set_software(const rp_traits *traits, uint32_t gpus, rp_dtype dtype,
         in->limits.outer = copies / in->limits.inner;
     }
     in->queue_depth = traits->one_dispatcher ? platform->launch_queue_depth : 0;
+    set_stack(traits, table->stack, in);
 }
 
 static rp_status create_costs(const inputs *in, const rp_program *program, const rp_costs *table,
@@ -234,7 +273,7 @@ static rp_status set_program(const rp_program *program, const rp_costs *table,
 {
     RP_TRY(set_machine(platform, table, program->dtype, in, reason));
     in->rates.sequence_slices = run->sequence_slices;
-    set_software(&program->traits, program->gpu_count, program->dtype, in);
+    set_software(&program->traits, table, program->gpu_count, program->dtype, in);
     RP_TRY(set_layout(&program->traits, program->gpu_count, table, arena, in, reason));
     return create_costs(in, program, table, run->decided.seq_len, arena, costs_out, reason);
 }
@@ -412,7 +451,7 @@ rp_status rpsim_hardware_case_run(const rp_resolved *run, const rp_platform *pla
                                 run->schedule->name, RP_FOOTPRINT_VALID, reason));
     RP_TRY(set_machine(platform, run->costs, run->decided.dtype, &in, reason));
     const rp_traits traits = traits_of(run);
-    set_software(&traits, run->gpus, run->decided.dtype, &in);
+    set_software(&traits, run->costs, run->gpus, run->decided.dtype, &in);
     in.rates.sequence_slices = run->sequence_slices;
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status = set_layout(&traits, run->gpus, run->costs, in.arena, &in, reason);
@@ -447,7 +486,7 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
     rpsim_result result = {.program = program, .period_ps = NAN};
     result.separate_backward = rp_program_has_separate_backward(program);
     RP_TRY(set_machine(platform, costs, program->dtype, &in, reason));
-    set_software(&program->traits, program->gpu_count, program->dtype, &in);
+    set_software(&program->traits, costs, program->gpu_count, program->dtype, &in);
     RP_TRY(rp_arena_create(&in.arena));
     rp_status status =
         set_layout(&program->traits, program->gpu_count, costs, in.arena, &in, reason);

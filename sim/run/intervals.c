@@ -21,6 +21,7 @@ enum {
     HAS_OTHER_LENGTH = 32,    /* the run's sequence length differs from the cost table's */
     HAS_DISPATCH = 64,
     HAS_EXPERTS = 128,
+    HAS_STACK = 256,
 };
 
 /* A key of the platform. */
@@ -66,6 +67,7 @@ static const input_row rows[RPSIM_INPUT_COUNT] = {
     [RPSIM_INPUT_DISPATCH] = {HAS_DISPATCH,
                               {KEY(dispatch_us_per_module), KEY(optimizer_us_per_object)}},
     [RPSIM_INPUT_LAUNCH] = {HAS_EXPERTS, {KEY(launch_overhead_us)}},
+    [RPSIM_INPUT_HOST_SPEED] = {HAS_STACK, {KEY(host_speed)}},
 };
 
 static double *member(rp_platform *platform, const key *k)
@@ -111,6 +113,7 @@ static unsigned things_of(const rpsim_interval_run *run)
     things |= other ? HAS_OTHER_LENGTH : 0;
     things |= p->traits.one_dispatcher && run->platform->launch_queue_depth > 0 ? HAS_DISPATCH : 0;
     things |= run->resolved->model->experts > 1 ? HAS_EXPERTS : 0;
+    things |= run->resolved->costs->stack != NULL ? HAS_STACK : 0;
     return things;
 }
 
@@ -130,9 +133,10 @@ static bool uses(const rpsim_interval_run *run, unsigned things, rpsim_input_id 
                  rp_provenance *kind_out)
 {
     const input_row *row = &rows[id];
-    if (id == RPSIM_INPUT_LAYERS || id == RPSIM_INPUT_HEAD) {
+    bool stack = (things & HAS_STACK) != 0;
+    if (id == RPSIM_INPUT_LAYERS || id == RPSIM_INPUT_HEAD || id == RPSIM_INPUT_STACK) {
         *kind_out = kind_of_table(run);
-        return true;
+        return stack == (id == RPSIM_INPUT_STACK);
     }
     if (id == RPSIM_INPUT_RUN) { /* a moved table: the model was not checked on this GPU either */
         *kind_out = kind_of_table(run) == RP_MOVED ? RP_MOVED : RP_ASSUMED;
@@ -223,8 +227,9 @@ static rp_status simulate(const rpsim_interval_run *run, const double *factors, 
     rp_costs costs;
     double period_ps = 0;
     rp_platform platform = scale_platform(run->platform, factors);
-    RP_TRY(scale_table(run->resolved->costs, factors[RPSIM_INPUT_LAYERS], factors[RPSIM_INPUT_HEAD],
-                       arena, &costs));
+    double stack = factors[RPSIM_INPUT_STACK];
+    RP_TRY(scale_table(run->resolved->costs, stack * factors[RPSIM_INPUT_LAYERS],
+                       stack * factors[RPSIM_INPUT_HEAD], arena, &costs));
     RP_TRY(rpsim_hardware_period(run->program, &costs, &platform, run->resolved, arena, &period_ps,
                                  NULL));
     *speed_out = run->period_ps / period_ps * factors[RPSIM_INPUT_RUN];

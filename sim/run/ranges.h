@@ -23,7 +23,9 @@
     X(ZERO_GRADIENT, "zero_gradient_gb_per_s")                                                     \
     X(DISPATCH, "dispatch_us_per_module")                                                          \
     X(LAUNCH, "launch_overhead_us")                                                                \
-    X(RUN, "run")
+    X(RUN, "run")                                                                                  \
+    X(STACK, "stack_times")                                                                        \
+    X(HOST_SPEED, "host_speed")
 
 typedef enum rpsim_input_id {
 #define RPSIM_INPUT_ENUM(name, text) RPSIM_INPUT_##name,

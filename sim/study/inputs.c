@@ -85,10 +85,11 @@ static rp_status computed_costs(const rpsim_setup *o, const rp_layout *layout, r
         o->run.microbatch_size != 0 ? o->run.microbatch_size : RP_DEFAULT_SEQUENCES;
     uint32_t seq_len = o->run.seq_len != 0 ? o->run.seq_len : RP_DEFAULT_SEQ_LEN;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
-    const rp_roof roof = {in->platform, asked};
+    const rp_roof roof = {in->platform, asked, in->stack};
     uint32_t tensor = rp_layout_tensor(layout);
-    bool cut = tensor * rp_layout_expert(layout) > 1 &&
-               in->model->recorded == NULL; /* a rank has shapes of its own */
+    bool cut =
+        tensor * rp_layout_expert(layout) > 1 &&
+        (in->model->recorded == NULL || in->stack != NULL); /* a rank has shapes of its own */
     if (cut && (!o->all_schedules || in->model->heads % tensor == 0)) {
         rp_model rank;
         RP_TRY(rp_model_cut(in->model, layout, arena, &rank, reason));
@@ -146,14 +147,14 @@ static rp_status set_arithmetic(const rpsim_setup *o, rp_arithmetic asked, rp_ar
                                 rpsim_inputs *in, rp_reason *reason)
 {
     const rp_costs *table = in->costs;
-    const rp_roof roof = {in->platform, asked};
-    const rp_roof half = {in->platform, {RP_DTYPE_F16, RP_ACCUMULATION_F16}};
+    const rp_roof roof = {in->platform, asked, NULL};
+    const rp_roof half = {in->platform, {RP_DTYPE_F16, RP_ACCUMULATION_F16}, NULL};
     rp_costs *costs = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *costs, &costs));
     RP_TRY(rp_costs_for_run(table, in->model, &roof, arena, costs, reason));
     in->costs = costs;
     bool matters = asked.dtype == RP_DTYPE_F32 ||
-                   rp_peak_flops_per_s(&(const rp_roof){in->platform, costs->arithmetic}) !=
+                   rp_peak_flops_per_s(&(const rp_roof){in->platform, costs->arithmetic, NULL}) !=
                        rp_peak_flops_per_s(&half);
     bool given = o->run.dtype_given || o->run.accumulation != RP_ACCUMULATION_USUAL;
     if (table->arithmetic.accumulation == RP_ACCUMULATION_USUAL && given && matters && !o->quiet) {
@@ -363,6 +364,12 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
         RP_TRY(rp_platform_set_nodes(platform, o->run.nodes, o->run.gpus, reason));
     }
     in->platform = platform;
+    if (o->stack != NULL) {
+        rp_stack *stack = NULL;
+        RP_TRY(rp_arena_alloc(arena, 1, sizeof *stack, &stack));
+        RP_TRY(rp_stack_load(o->stack, arena, stack));
+        in->stack = stack;
+    }
     in->platform_gpus = rp_platform_usual_gpus(platform);
     in->memory_limit = rp_plan_default_limit(platform);
     bool platform_used = o->platform != NULL || o->costs == NULL || o->run.hardware ||
@@ -416,13 +423,40 @@ void rpsim_warn_of_plan(const char *model_name, uint64_t raised_bytes)
     }
 }
 
+/* Gives the weights by which a stack splits the layers over stages, as the times of a table: the
+ * parameters of products, or the same for each layer and none for the head. */
+static rp_status split_weights(const rpsim_inputs *in, rp_arena *arena, rp_costs *weights_out)
+{
+    const rp_model *m = in->model;
+    rp_costs weights = *in->costs;
+    bool parameters = strcmp(in->stack->split, "parameters") == 0;
+    RP_TRY(rp_arena_alloc(arena, m->layers, sizeof(int64_t), &weights.fwd_ps));
+    RP_TRY(rp_arena_alloc(arena, m->layers, sizeof(int64_t), &weights.bwd_ps));
+    weights.bwd_input_ps = weights.bwd_ps;
+    for (uint32_t i = 0; i < m->layers; i++) {
+        const rp_model *layer = rp_model_of_layer(m, i);
+        weights.fwd_ps[i] = 0;
+        weights.bwd_ps[i] = parameters ? (int64_t)rp_model_held_layer(layer) : 1;
+    }
+    weights.head_fwd_ps = 0;
+    weights.head_bwd_ps = parameters ? (int64_t)m->vocab * m->hidden : 0;
+    *weights_out = weights;
+    return RP_OK;
+}
+
 rp_status rpsim_inputs_partition(const rpsim_setup *o, const rpsim_inputs *in, rp_resolved *run,
                                  rp_arena *arena, rp_partition *partition_out, uint64_t *raised_out,
                                  rp_reason *reason)
 {
     *raised_out = 0;
     const rp_schedule_type *schedule = run->schedule;
-    const rp_schedule_config view = rp_resolved_view(run);
+    rp_schedule_config view = rp_resolved_view(run);
+    rp_costs weights;
+    if (in->stack != NULL && in->stack->split != NULL && in->model != NULL &&
+        strcmp(in->stack->split, "times") != 0) {
+        RP_TRY(split_weights(in, arena, &weights));
+        view.costs = &weights;
+    }
     const char *text =
         rp_run_is_tuned(&o->run) ? NULL : o->run.partition; /* the start of the search */
     run->planned = false;

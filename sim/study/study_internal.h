@@ -15,6 +15,7 @@ typedef struct rpsim_inputs {
     uint64_t hidden;       /* 0 when unknown */
     const rp_model *model; /* NULL when unknown */
     const rp_platform *platform;
+    const rp_stack *stack; /* NULL: not asked for */
     uint64_t memory_limit; /* memory limit of the planner */
 } rpsim_inputs;
 

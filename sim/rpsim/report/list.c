@@ -100,6 +100,19 @@ static rp_status describe_gpu(const char *name, rp_arena *arena, facts *f)
     return RP_OK;
 }
 
+static rp_status describe_stack(const char *name, rp_arena *arena, facts *f)
+{
+    rp_stack stack;
+    char line[FACT_SIZE];
+    RP_TRY(rp_stack_load(name, arena, &stack));
+    add(f, "%.0f + %.0f", stack.launches_fwd, stack.launches_bwd);
+    add(f, stack.host_us_per_launch > 0 ? "%.0f" : "-", stack.host_us_per_launch);
+    add(f, "%s", stack.attention);
+    add(f, "%.0f", stack.loss_bytes);
+    add(f, "%s", first_line(stack.source, line));
+    return RP_OK;
+}
+
 static rp_status describe_costs(const char *name, rp_arena *arena, facts *f)
 {
     rp_costs costs;
@@ -142,6 +155,9 @@ static const rp_table_column gpu_columns[] = {
     RP_TABLE_LEFT("name", 9),          RP_TABLE_RIGHT("GB", 8),       RP_TABLE_RIGHT("GB/s", 7),
     RP_TABLE_RIGHT("fp16 TFLOP/s", 5), RP_TABLE_RIGHT("fp32 acc", 6), RP_TABLE_RIGHT("W", 4),
     RP_TABLE_WORDS("source", 9)};
+static const rp_table_column stack_columns[] = {
+    RP_TABLE_LEFT("name", 9),      RP_TABLE_RIGHT("launches", 8),     RP_TABLE_RIGHT("us each", 7),
+    RP_TABLE_LEFT("attention", 5), RP_TABLE_RIGHT("loss B/logit", 4), RP_TABLE_WORDS("source", 9)};
 static const rp_table_column costs_columns[] = {
     RP_TABLE_LEFT("name", 9),         RP_TABLE_RIGHT("layers", 8),
     RP_TABLE_RIGHT("sequences", 7),   RP_TABLE_RIGHT("forward ms", 6),
@@ -155,6 +171,7 @@ static const list_type types[] = {
     {"models", COLUMNS(model_columns), describe_model},
     {"platforms", COLUMNS(platform_columns), describe_platform},
     {"gpus", COLUMNS(gpu_columns), describe_gpu},
+    {"stacks", COLUMNS(stack_columns), describe_stack},
     {"costs", COLUMNS(costs_columns), describe_costs},
 };
 

@@ -25,7 +25,7 @@ static void begin(void)
 static void load(const char *name)
 {
     cr_assert(eq(int, rp_model_load(name, arena, &model), RP_OK));
-    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
+    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}, NULL};
     cr_assert(eq(int, rp_find_costs(&model, &roof, 1, 128, arena, &costs, NULL), RP_OK));
 }
 

@@ -455,7 +455,7 @@ Test(huggingface, recorded_times_belong_to_equal_shapes)
                                         "qwen3-235b"};
     rp_platform platform;
     cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, &platform), RP_OK));
-    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
+    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}, NULL};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char message[4096] = "";
         rp_model known;
@@ -504,7 +504,7 @@ Test(huggingface, a_name_alone_has_no_recorded_times)
     setenv("RP_TRACES", RP_SOURCE_ROOT "/traces", 1);
     cr_expect(eq(int, rp_hf_is_config("none"), false));
     cr_assert(eq(int, rp_platform_load("rtx4090x8", rp_test_arena, &platform), RP_OK));
-    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
+    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}, NULL};
     cr_assert(eq(int, rp_find_costs(&model, &roof, 1, 128, rp_test_arena, &costs, NULL), RP_OK));
     cr_expect(eq(int, costs.kind, RP_ASSUMED));
     (void)unlink(file);

@@ -84,7 +84,7 @@ static void expect_plan(const char *model_name, const char *platform_name)
     snprintf(name, sizeof name, "%s on %s", model_name, platform_name);
     cr_assert(eq(int, rp_model_load(model_name, arena, &model), RP_OK));
     cr_assert(eq(int, rp_platform_load(platform_name, arena, &platform), RP_OK));
-    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
+    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}, NULL};
     cr_assert(eq(int, rp_find_costs(&model, &roof, 4, 2048, arena, &costs, NULL), RP_OK));
     describe(&model, &costs, &platform, &input);
     slow_plan_make(&input, &plan);

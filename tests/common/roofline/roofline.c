@@ -49,7 +49,7 @@ static rp_costs find_costs(const rp_model *model, const rp_platform *platform, u
                            uint32_t seq_len)
 {
     rp_costs costs;
-    const rp_roof roof = {platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
+    const rp_roof roof = {platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}, NULL};
     cr_assert(eq(int, rp_find_costs(model, &roof, sequences, seq_len, arena, &costs, NULL), RP_OK));
     return costs;
 }
@@ -59,7 +59,7 @@ static rp_costs roofline_costs(const rp_model *model, const rp_platform *platfor
                                uint32_t seq_len)
 {
     rp_costs costs;
-    const rp_roof on = {platform, {RP_DTYPE_F16, RP_ACCUMULATION_F16}};
+    const rp_roof on = {platform, {RP_DTYPE_F16, RP_ACCUMULATION_F16}, NULL};
     cr_assert(eq(int, rp_roofline_costs(model, &on, count, seq_len, arena, &costs, NULL), RP_OK));
     return costs;
 }
@@ -243,7 +243,7 @@ static void check_bounds(const rp_model *model, const rp_platform *platform)
                                         {RP_DTYPE_BF16, RP_ACCUMULATION_F32},
                                         {RP_DTYPE_F32, RP_ACCUMULATION_F32}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const rp_roof roof = {platform, all[i]};
+        const rp_roof roof = {platform, all[i], NULL};
         check_bounds_in(model, &roof);
     }
 }
@@ -364,7 +364,7 @@ Test(roofline, moving_to_the_same_gpu_changes_nothing)
         cr_assert(eq(int, rp_arena_print(arena, &table, "%s@rtx4090", names[i]), RP_OK));
         rp_costs measured = load_costs(table);
         rp_costs moved;
-        const rp_roof on = {&platform, measured.arithmetic};
+        const rp_roof on = {&platform, measured.arithmetic, NULL};
         cr_assert(eq(int, rp_moved_costs(&measured, &model, &on, &on, arena, &moved, NULL), RP_OK));
         cr_expect(same_times(&measured, &moved), "%s", names[i]);
     }
@@ -424,7 +424,7 @@ Test(roofline, missing_rates)
     rp_model model = load_model("qwen3-8b");
     rp_platform platform = load_platform("h200");
     platform.gemm_efficiency = 0;
-    const rp_roof on = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}};
+    const rp_roof on = {&platform, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}, NULL};
     rp_log_capture_begin(message, sizeof message);
     cr_expect(eq(int, rp_roofline_costs(&model, &on, 4, 2048, arena, &costs, NULL), RP_INPUT));
     rp_log_capture_end();

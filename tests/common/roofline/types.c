@@ -45,7 +45,7 @@ static rp_costs costs_for(const rp_costs *table, const rp_model *model, const rp
                           rp_arithmetic asked)
 {
     rp_costs costs;
-    const rp_roof run = {platform, asked};
+    const rp_roof run = {platform, asked, NULL};
     cr_assert(
         eq(int, rp_costs_for_run(table, model, &run, rp_test_tool_arena(), &costs, NULL), RP_OK));
     return costs;
@@ -54,7 +54,7 @@ static rp_costs costs_for(const rp_costs *table, const rp_model *model, const rp
 static rp_costs roofline(const rp_model *model, const rp_platform *platform, rp_arithmetic in)
 {
     rp_costs costs;
-    const rp_roof roof = {platform, in};
+    const rp_roof roof = {platform, in, NULL};
     cr_assert(eq(int, rp_roofline_costs(model, &roof, 4, 2048, rp_test_tool_arena(), &costs, NULL),
                  RP_OK));
     return costs;
@@ -81,7 +81,7 @@ Test(types, white_papers)
                      {brain, papers[i].mixed},
                      {single, papers[i].single}};
         for (size_t k = 0; k < sizeof peaks / sizeof peaks[0]; k++) {
-            const rp_roof roof = {&p, peaks[k].in};
+            const rp_roof roof = {&p, peaks[k].in, NULL};
             cr_expect(lt(dbl, fabs(1e-12 * rp_peak_flops_per_s(&roof) / peaks[k].tflops - 1), 2e-3),
                       "%s, %s", p.name, rp_arithmetic_text(peaks[k].in));
         }
@@ -211,7 +211,7 @@ Test(types, a_platform_without_fp32)
     rp_platform p = load_platform("rtx4090x8");
     rp_model model = load_model("qwen3-1.7b");
     rp_costs table = load_costs("qwen3-1.7b@rtx4090");
-    const rp_roof run = {&p, single};
+    const rp_roof run = {&p, single, NULL};
     p.fp32_tflops = 0;
     rp_log_capture_begin(message, sizeof message);
     cr_expect(eq(int, rp_costs_for_run(&table, &model, &run, rp_test_tool_arena(), &costs, NULL),

@@ -21,7 +21,7 @@ static void begin(void)
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rp_platform_load("rtx4090x8", arena, &platform), RP_OK));
     cr_assert(eq(int, rp_model_load("qwen3-1.7b", arena, &model), RP_OK));
-    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
+    const rp_roof roof = {&platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}, NULL};
     cr_assert(eq(int, rp_find_costs(&model, &roof, 1, 128, arena, &costs, NULL), RP_OK));
 }
 

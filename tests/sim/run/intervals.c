@@ -36,7 +36,7 @@ static void make(bench *b, const char *platform, uint32_t gpus)
     memset(b, 0, sizeof *b);
     cr_assert(eq(int, rp_model_load("qwen3-1.7b", arena, &b->model), RP_OK));
     cr_assert(eq(int, rp_platform_load(platform, arena, &b->platform), RP_OK));
-    const rp_roof roof = {&b->platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}};
+    const rp_roof roof = {&b->platform, {RP_DTYPE_F16, RP_ACCUMULATION_USUAL}, NULL};
     cr_assert(eq(int, rp_find_costs(&b->model, &roof, 4, 2048, arena, &b->costs, NULL), RP_OK));
     four[0] = gpus == 1 ? 28 : 7;
     b->partition = (rp_partition){.forward_count = gpus, .forward_layers = four};

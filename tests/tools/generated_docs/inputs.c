@@ -2,6 +2,7 @@
 #include "common/inputs/costs.h"
 #include "common/inputs/model.h"
 #include "common/inputs/platform.h"
+#include "common/inputs/stacks/stack.h"
 #include "tests/tools/generated_docs/pages.h"
 
 #include <string.h>
@@ -102,6 +103,23 @@ void docs_write_platforms(FILE *stream)
         "those of its `gpu`.\n\n",
         stream);
     write_keys(&rp_platform_schema, titles, COUNT(titles), stream);
+}
+
+void docs_write_stacks(FILE *stream)
+{
+    static const char *const titles[][2] = {{"STACK", "Name"},
+                                            {"GPU", "Kernels"},
+                                            {"PASSES", "Passes over memory"},
+                                            {"HOST", "The host"},
+                                            {"COLLECTIVES", "Collectives"},
+                                            {"LAYERS", "Stages"},
+                                            {"ORIGIN", "Origin of the values"}};
+    fputs(
+        "Keys of `stacks/NAME.yaml`. [traces](" DOCS_ROOT
+        "traces/README.md) has the rules of such files. Bytes are those of device memory, read and "
+        "written.\n\n",
+        stream);
+    write_keys(&rp_stack_schema, titles, COUNT(titles), stream);
 }
 
 void docs_write_costs(FILE *stream)

@@ -29,6 +29,7 @@ static const struct {
     {"rppredict", "rppredict", "sim/rppredict", docs_write_rppredict},
     {"models", "Keys of models", "common/inputs/model_rows.inc", docs_write_models},
     {"platforms", "Keys of platforms", "common/inputs/platform_rows.inc", docs_write_platforms},
+    {"stacks", "Keys of stacks", "common/inputs/stacks/stack_rows.inc", docs_write_stacks},
     {"costs", "Keys of cost tables", "common/inputs/costs_rows.inc", docs_write_costs},
     {"store", "Tables of a store", "common/store", docs_write_store},
     {"ops", "Ops, queues and buffers", "common/program", docs_write_ops},

@@ -41,6 +41,7 @@ void docs_write_rppredict(FILE *stream);
 /** Keys of data files. */
 void docs_write_models(FILE *stream);
 void docs_write_platforms(FILE *stream);
+void docs_write_stacks(FILE *stream);
 void docs_write_costs(FILE *stream);
 
 /** Tables, views and columns of a store. */

@@ -1,0 +1,34 @@
+/** @file stack.h  Stacks: the software that runs a schedule, data in traces/stacks.
+ *
+ * A stack says what its software makes of a layer: which passes over activations are kernels of
+ * their own, how many kernels the host launches and how long a launch takes, which attention kernel
+ * runs. With a stack, times of layers are computed (common/roofline/stack.c) for any GPU whose file
+ * has `product_share`.
+ */
+#pragma once
+
+#include "common/base/mem.h"
+#include "common/base/status.h"
+#include "common/formats/config.h"
+
+#include <stdbool.h>
+
+/** Members are the keys of its file, whose rows explain them. */
+typedef struct rp_stack {
+#define KEY(member, type, ...) RP_CONFIG_MEMBER_##type member;
+#include "common/inputs/stacks/stack_rows.inc"
+#undef KEY
+} rp_stack;
+
+/** The keys of a stack. */
+extern const rp_config_schema rp_stack_schema;
+
+/** @return whether its attention kernel is cuDNN's; otherwise FlashAttention 2 */
+bool rp_stack_has_cudnn(const rp_stack *stack);
+
+/**
+ * Reads a stack by its registered name (traces/stacks/NAME.yaml) or path.
+ * @param stack_out its texts live in `arena`
+ * @retval RP_OK, RP_INPUT (logged with file and line), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_stack_load(const char *name_or_path, rp_arena *arena, rp_stack *stack_out);

@@ -1,0 +1,220 @@
+/* Times in the software of a stack, against figures by hand. */
+#include "common/inputs/data.h"
+#include "common/roofline/roofline.h"
+#include "tests/support/assertions.h"
+#include "tests/support/run_tool.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+TestSuite(stack, .init = rp_test_tool_begin, .fini = rp_test_tool_end, .timeout = 120);
+
+/* 200 TFLOP/s; 100 W beyond idle at 1 pJ per FLOP are 100 TFLOP/s; memory of 1 TB/s. */
+static const rp_platform gpu = {.fp16_tflops_fp16_acc = 400,
+                                .fp16_tflops_fp32_acc = 200,
+                                .memory_gb_per_s = 1000,
+                                .gemm_efficiency = 0.5,
+                                .product_share = 0.8,
+                                .idle_power_w = 50,
+                                .power_limit_w = 150,
+                                .product_pj = 1,
+                                .flash2_fwd_share = 0.4,
+                                .flash2_bwd_share = 0.2,
+                                .cudnn_fwd_share = 0.5,
+                                .cudnn_bwd_share = 0.3};
+
+static rp_stack plain(void)
+{
+    return (rp_stack){.attention = "flash2",
+                      .memory_share = 0.5,
+                      .norm_fwd_bytes = 4,
+                      .norm_bwd_bytes = 10,
+                      .attention_bwd_bytes = 20,
+                      .accumulation_bytes = 6,
+                      .host_us_per_launch = 10,
+                      .launches_fwd = 20,
+                      .launches_bwd = 40};
+}
+
+static double time_s(const rp_operator *op, rp_pass pass, const rp_platform *on,
+                     const rp_stack *stack)
+{
+    const rp_kernel_run run = {.roof = {on, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}, stack},
+                               .seq_len = 1280};
+    return rp_stack_s(op, pass, &run);
+}
+
+static void check_s(double got_s, double expected_s)
+{
+    cr_expect(epsilon_eq(dbl, got_s, expected_s, 1e-9 * expected_s), "%g", got_s);
+}
+
+/* A product takes its share of the peak until power is the limit. */
+Test(stack, power_limits_products)
+{
+    const rp_stack stack = plain();
+    rp_operator op = {.unit = RP_UNIT_GEMM};
+    op.work[RP_PASS_FORWARD].flops = 1e12;
+    check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 1e12 / 100e12);
+    rp_platform cool = gpu;
+    cool.power_limit_w = 1050;
+    check_s(time_s(&op, RP_PASS_FORWARD, &cool, &stack), 1e12 / (0.8 * 200e12));
+    cool.product_share = 0; /* a card whose file is older: as without a stack */
+    check_s(time_s(&op, RP_PASS_FORWARD, &cool, &stack), 1e12 / (0.5 * 200e12));
+    op.work[RP_PASS_FORWARD].traffic = 1e12; /* at 0.5 of 1 TB/s */
+    check_s(time_s(&op, RP_PASS_FORWARD, &cool, &stack), 2);
+}
+
+/* Heads of 128 reach the kernel's share, of 64 0.8 of it; blocks of 128 on the diagonal are
+ * computed whole, a tenth of the pairs of 1,280 tokens more. */
+Test(stack, attention_by_kernel_and_head)
+{
+    rp_stack stack = plain();
+    rp_operator op = {.unit = RP_UNIT_ATTENTION, .elements = 1e6, .head_dim = 128};
+    op.work[RP_PASS_FORWARD].flops = op.work[RP_PASS_BACKWARD_INPUT].flops = 1e12;
+    check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 1.1 * 1e12 / 80e12);
+    check_s(time_s(&op, RP_PASS_BACKWARD_INPUT, &gpu, &stack),
+            1.1 * 1e12 / 40e12 + 20 * 1e6 / 500e9);
+    op.head_dim = 64;
+    check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 1.1 * 1e12 / 64e12);
+    stack.attention = "cudnn";
+    op.head_dim = 256; /* no faster than 128; power allows 100 TFLOP/s */
+    check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 1.1 * 1e12 / 100e12);
+    stack.attention_fwd_share = 0.1;
+    check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 1.1 * 1e12 / 20e12);
+}
+
+Test(stack, passes_by_bytes_per_value)
+{
+    const rp_stack stack = plain();
+    rp_operator op = {.unit = RP_UNIT_VECTOR, .vector = RP_VECTOR_NORM, .elements = 1e9};
+    op.work[RP_PASS_FORWARD].traffic = 34e9; /* eager PyTorch's, which the stack replaces */
+    check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 4e9 / 500e9);
+    check_s(time_s(&op, RP_PASS_BACKWARD_INPUT, &gpu, &stack), 10e9 / 500e9);
+    cr_expect(eq(dbl, time_s(&op, RP_PASS_BACKWARD_WEIGHT, &gpu, &stack), 0));
+    op.vector = RP_VECTOR_ACCUMULATION;
+    check_s(time_s(&op, RP_PASS_BACKWARD_WEIGHT, &gpu, &stack), 6e9 / 500e9);
+    cr_expect(eq(dbl, time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 0));
+    op.vector = RP_VECTOR_OTHER; /* routing and its kind: as counted */
+    check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 34e9 / 500e9);
+}
+
+Test(stack, host_launches)
+{
+    rp_stack stack = plain();
+    rp_model model = {.experts = 1};
+    rp_stack_host host = {.stack = &stack, .host_speed = 1};
+    check_s(rp_stack_host_s(&host, &model, false), 200e-6);
+    check_s(rp_stack_host_s(&host, &model, true), 400e-6);
+    host.host_speed = 2;
+    check_s(rp_stack_host_s(&host, &model, false), 100e-6);
+    host.host_speed = 1;
+    stack.tensor_launches_fwd = 5;
+    stack.host_us_per_collective = 100;
+    stack.tensor_collectives_fwd = 4;
+    stack.sharded_collectives_fwd = 1;
+    check_s(rp_stack_host_s(&host, &model, false), 200e-6);
+    host.tensor = true;
+    check_s(rp_stack_host_s(&host, &model, false), 650e-6);
+    host.sharded = true;
+    check_s(rp_stack_host_s(&host, &model, false), 750e-6);
+    host.tensor = host.sharded = false;
+    stack.adapter_launches_fwd = 3;
+    model.lora_rank = 8; /* q, k, v, o, gate, up, down */
+    check_s(rp_stack_host_s(&host, &model, false), 410e-6);
+    model.lora_rank = 0;
+    model.qk_norm = true;
+    stack.qk_norm_launches_fwd = 12;
+    check_s(rp_stack_host_s(&host, &model, false), 320e-6);
+    model.qk_norm = false;
+    model.experts = 4;
+    stack.expert_launches_fwd = 10;
+    check_s(rp_stack_host_s(&host, &model, false), 600e-6);
+}
+
+/* ---- whole runs ------------------------------------------------------------------------------ */
+
+#define LAUNCHED                                                                                   \
+    "name: slow\nsource: made up\nattention: flash2\nmemory_share: 1\nkernel_us: 0\n"              \
+    "norm_fwd_bytes: 0\nnorm_bwd_bytes: 0\nrope_fwd_bytes: 0\nrope_bwd_bytes: 0\n"                 \
+    "activation_fwd_bytes: 0\nactivation_bwd_bytes: 0\nresidual_fwd_bytes: 0\n"                    \
+    "residual_bwd_bytes: 0\nattention_bwd_bytes: 0\naccumulation_bytes: 0\nloss_bytes: 0\n"        \
+    "step_bytes: 0\nhost_us_per_launch: 1000\nlaunches_fwd: 3\nlaunches_bwd: 5\n"                  \
+    "host_us_per_microbatch: 4000\n"
+
+static void write_stack(const char *text)
+{
+    FILE *file = fopen(rp_test_tool_expand("@DIR@/slow.yaml", 15), "w");
+    cr_assert(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static double iteration_ms(const char *line)
+{
+    json_t *rows = rp_test_rpsim_rows("--iterations 1 --intervals off --format json", line);
+    double ms = rp_test_json_number(json_array_get(rows, 0), "iteration_ms");
+    json_decref(rows);
+    return ms;
+}
+
+/* A layer of tiny takes microseconds on an H100, and milliseconds of this host: 4 layers of 3 + 5
+ * ms and 4 ms around them for each of 3 microbatches; a recompute launches a forward again. On a
+ * host of twice the speed it is half. */
+Test(stack, gpus_wait_for_a_late_host)
+{
+    write_stack(LAUNCHED);
+#define RUN                                                                                        \
+    "--schedule 1f1b --model tiny --platform h100x8 --gpus 1 --microbatches 3 --microbatch-size "  \
+    "1 "                                                                                           \
+    "--seq-len 16 --stack @DIR@/slow.yaml "
+    double none = iteration_ms(RUN "--recompute none");
+    double layers = (none / 3 - 4) / 8;
+    cr_expect(epsilon_eq(dbl, layers, round(layers), 0.01), "%g ms", none);
+    cr_expect(layers > 1.5);
+    double again = iteration_ms(RUN "--recompute wait");
+    cr_expect(epsilon_eq(dbl, again - none, 3 * 3 * round(layers), 0.2), "%g ms", again);
+    double fast = iteration_ms(RUN "--recompute none --set platform.host_speed=2");
+    cr_expect(epsilon_eq(dbl, fast, none / 2, 0.01 * none), "%g ms", fast);
+}
+
+/* The shipped stacks are known by name, and the result says which one it is of. */
+Test(stack, shipped_stacks_run)
+{
+    static const char *const names[] = {"roundpipe", "torch",    "torch-compile",
+                                        "deepspeed", "megatron", "nanotron",
+                                        "llmq",      "rpexec",   "ideal"};
+    double ms[sizeof names / sizeof names[0]];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char line[256];
+        (void)snprintf(line, sizeof line,
+                       "--schedule 1f1b --model qwen3-0.6b --platform h100x8 --gpus 2 "
+                       "--recompute none --dtype bf16 --stack %s",
+                       names[i]);
+        json_t *rows = rp_test_rpsim_rows("--iterations 1 --intervals off --format json", line);
+        const json_t *row = json_array_get(rows, 0);
+        cr_expect(eq(str, (char *)rp_test_json_text(row, "stack"), (char *)names[i]));
+        ms[i] = rp_test_json_number(row, "iteration_ms");
+        json_decref(rows);
+    }
+    for (size_t i = 0; i + 1 < sizeof names / sizeof names[0]; i++) {
+        cr_expect(gt(dbl, ms[i], ms[sizeof names / sizeof names[0] - 1]), "%s", names[i]);
+    }
+}
+
+Test(stack, refusals)
+{
+    rp_test_outcome unknown =
+        rp_test_tool_run(RPSIM_PATH, "rpsim", "--schedule 1f1b --stack nanotrom");
+    cr_expect(eq(int, unknown.status, 2));
+    cr_expect(strstr(unknown.messages, "nanotron") != NULL, "%s", unknown.messages);
+    rp_test_outcome stage =
+        rp_test_tool_run(RPSIM_PATH, "rpsim", "--schedule 1f1b --fidelity stage --stack torch");
+    cr_expect(eq(int, stage.status, 2));
+    write_stack(LAUNCHED "attention_fwd_share: 2\n");
+    rp_test_outcome share =
+        rp_test_tool_run(RPSIM_PATH, "rpsim", "--schedule 1f1b --stack @DIR@/slow.yaml");
+    cr_expect(eq(int, share.status, 2));
+    cr_expect(strstr(share.messages, "slow.yaml:22: 'attention_fwd_share' is '2'") != NULL, "%s",
+              share.messages);
+}
