@@ -26,7 +26,14 @@ PUBLISHED = ROOT / "paper-figures/published"
 COLUMNS = """file row stack platform class measured_tokens_per_s predicted_tokens_per_s error_pct p10 p90 role
 note""".split()
 
-SETS = {}  # rows that have set a constant: (file, row): the constant
+# Rows that have set a constant (sim/model.md section 15): file, row: the constant.
+SETS = {
+    **{("nanotron_h100.csv", row): "stack nanotron" for row in (4, 5, 10, 11, 20, 21, 22, 23, 24, 29, 30, 31)},
+    **{("llmq_consumer.csv", row): "product_pj, HBM on 4N" for row in (17, 19, 21, 23)},
+    **{("llmq_consumer.csv", row): "product_pj, GDDR on 4N" for row in (27, 29, 31)},
+    ("qwen_finetune_a100.csv", 1): "host_speed of a100-80x8",
+    ("qwen_finetune_a100.csv", 19): "host_us_per_collective of deepspeed",
+}
 
 
 class Feature(typing.NamedTuple):
