@@ -174,6 +174,11 @@ static void set_stack(const rp_traits *traits, const rp_stack *stack, inputs *in
                                      .host_speed = in->platform->host_speed,
                                      .tensor = tensor,
                                      .sharded = traits->sharding.forward_gathers > 0};
+    if (traits->one_dispatcher && !stack->clones_modules) {
+        in->queue_depth = 0;
+        in->machine.adam_Bps = in->machine.refresh_Bps = in->machine.collect_Bps = 0;
+        in->limits.gpu_fixed_bytes -= (uint64_t)(1e9 * in->platform->process_gb);
+    }
     if (stack->step_bytes > 0) {
         in->rates.update_passes = stack->step_bytes / RP_GPU_ADAM_BYTES;
     }

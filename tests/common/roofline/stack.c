@@ -178,6 +178,24 @@ Test(stack, gpus_wait_for_a_late_host)
     cr_expect(epsilon_eq(dbl, fast, none / 2, 0.01 * none), "%g ms", fast);
 }
 
+/* RoundPipe's library clones modules in one process, which takes the host's time; others do not. */
+Test(stack, only_the_library_clones_modules)
+{
+#define ROUNDPIPE                                                                                  \
+    "--schedule roundpipe --model qwen3-0.6b --gpus 4 --microbatch-size 1 --seq-len 128 --stack "
+    const char *slow = " --set platform.dispatch_us_per_module=5000";
+    char with[2][256];
+    static const char *const names[] = {"roundpipe", "torch"};
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(with[i], sizeof with[i], ROUNDPIPE "%s", names[i]);
+        double before = iteration_ms(with[i]);
+        strcat(with[i], slow);
+        double after = iteration_ms(with[i]);
+        cr_expect(i == 0 ? after > 2 * before : after == before, "%s: %g, %g", names[i], before,
+                  after);
+    }
+}
+
 /* The shipped stacks are known by name, and the result says which one it is of. */
 Test(stack, shipped_stacks_run)
 {
