@@ -97,3 +97,26 @@ def test_accuracy():
         errors = [abs(float(row["error_pct"])) for row in rows if row["error_pct"] and
                   (row["stack"], row["class"]) == (stack, of_class) and (row["role"] == "test" or stack == "llmq")]
         assert errors and sum(errors) / len(errors) < bound, (stack, of_class)
+
+
+RESULTS = {  # rows of docs/results.md: file, stack, class
+    "nanotron, 3B and 8B, 8 x H100": ("nanotron_h100.csv", "nanotron", "hopper/resident/full"),
+    "PyTorch, LoRA of Qwen 7B, A100": ("qwen_finetune_a100.csv", "torch", "ampere/resident/adapters"),
+    "DeepSpeed ZeRO-3, Qwen 7B, 2 x A100": ("qwen_finetune_a100.csv", "deepspeed", "ampere/resident/full"),
+    "DeepSpeed with offloading, LLaMA-Factory, RTX 4090": ("llmq_consumer.csv", "deepspeed", "ada/offloaded/full"),
+    "FSDP, LoRA of Llama 2 7B, 2 x RTX 3090": ("fsdp_qlora_consumer.csv", "torch", "ampere/resident/adapters"),
+    "DeepSpeed ZeRO-2 on two servers, LoRA of Qwen 7B, A100": (
+        "qwen_finetune_a100.csv", "deepspeed", "ampere/resident/adapters"),
+    "PyTorch, LoRA at 8192 tokens, H100 (universal trainer)": (
+        "universal_trainer_singlegpu.csv", "torch", "hopper/resident/adapters"),
+}
+
+
+@pytest.mark.parametrize("label", RESULTS)
+def test_results(label):
+    errors = [abs(float(row["error_pct"])) for row in csv.DictReader((SOURCE / "traces/ledger.csv").open())
+              if row["role"] == "test" and row["error_pct"] and
+              (row["file"], row["stack"], row["class"]) == RESULTS[label]]
+    mean = sum(errors) / len(errors)
+    row = f"| {label} | {len(errors)} | {mean:.1f} % | {max(errors):.1f} % |"
+    assert row in (SOURCE / "docs/results.md").read_text().splitlines()
