@@ -49,7 +49,10 @@ static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpsim_
         rp_log_error("--gpus: %s has %u GPUs; valid are 1 to %u", platform.name, most, most);
         return RP_USAGE;
     }
-    const rp_roof roof = {&platform, {run->dtype, run->accumulation}, NULL};
+    rp_stack stack;
+    RP_TRY(work->stack != NULL ? rp_stack_load(work->stack, arena, &stack) : RP_OK);
+    const rp_roof roof = {
+        &platform, {run->dtype, run->accumulation}, work->stack != NULL ? &stack : NULL};
     uint32_t usual = run->seq_len != 0 ? run->seq_len : RP_DEFAULT_SEQ_LEN;
     RP_TRY(rp_find_costs(&model, &roof, 1, usual, arena, &costs, NULL));
     *seq_len_out = run->seq_len != 0 ? run->seq_len : costs.seq_len;

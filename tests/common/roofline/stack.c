@@ -220,6 +220,21 @@ Test(stack, shipped_stacks_run)
     }
 }
 
+/* rpadvise searches with it, and its command lines say it. */
+Test(stack, advice)
+{
+    rp_test_outcome advice = rp_test_tool_run(
+        RPADVISE_PATH, "rpadvise",
+        "--model qwen3-0.6b --platform h100x8 --gpus 2 --budget 30 --stack ideal --format json");
+    cr_assert(eq(int, advice.status, 0), "%s", advice.messages);
+    json_t *rows = json_loads(advice.output, 0, NULL);
+    const json_t *best = json_array_get(rows, 0);
+    cr_expect(eq(str, (char *)rp_test_json_text(best, "stack"), (char *)"ideal"));
+    const char *command = rp_test_json_text(best, "command");
+    cr_expect(strstr(command, "--stack ideal") != NULL, "%s", command);
+    json_decref(rows);
+}
+
 Test(stack, refusals)
 {
     rp_test_outcome unknown =
