@@ -19,6 +19,7 @@ if nvidia-smi -L >/dev/null 2>&1; then
 fi
 
 prefix= # of --prefix
+long=no # of --long
 build_options=(-DRP_TESTS=ON -DRP_LONG=OFF)
 source cmake/packaging/without_root.sh
 
@@ -37,12 +38,13 @@ Usage: ./bootstrap.sh run [--prefix DIR] | test [--long] | paper | help
         ends with the comparison table and the name of the Gantt picture it made;
         --prefix installs programs, data and documents below DIR as well. Packages are then not installed where
         you are not root, but downloaded and unpacked below build/; only the C compiler must be there
-  test  the same, then all tests: checks and tests of the executor's arithmetic optimised, some of them and all unit
-        tests under AddressSanitizer and UBSan, threads once more under ThreadSanitizer;
+  test  the same, then all tests: checks and the longest unit tests optimised, all other unit tests and those of
+        arithmetic and hostile input under AddressSanitizer and UBSan;
         the last lines say what was skipped and why, the very last is "N passed, N failed, N skipped";
         the exit status is 0 if none failed;
         --long runs each test both optimised and sanitized, the optimised with the full counts of the acceptance tests
-        (kills, pairs, mutants, sizes), of which a plain test holds a sample: more than an hour
+        (kills, pairs, mutants, sizes), of which a plain test holds a sample, threads once more under ThreadSanitizer:
+        more than an hour
   paper installs and builds the same, then makes every figure of the paper, every study and picture from
         an empty store, and one self-contained page with all of them, build/release/paper/index.html;
         the exit status is 1 if one of them failed (the page says which and why)
@@ -231,11 +233,13 @@ run_all_tests()
     build asan+ubsan
     run_tests release
     run_tests asan+ubsan
-    # Criterion cannot start under ThreadSanitizer; the thread test is a plain program.
-    say "Build: preset tsan, the thread test only"
-    logged configure-tsan cmake --preset tsan -DRP_TESTS=ON -DRP_CUDA=OFF
-    logged build-tsan cmake --build "$root/build/tsan" -j "$cores" --target test_threads
-    run_tests tsan -R '^threads\.'
+    if [ $long = yes ]; then
+        # Criterion cannot start under ThreadSanitizer; the thread test is a plain program.
+        say "Build: preset tsan, the thread test only"
+        logged configure-tsan cmake --preset tsan -DRP_TESTS=ON -DRP_CUDA=OFF
+        logged build-tsan cmake --build "$root/build/tsan" -j "$cores" --target test_threads
+        run_tests tsan -R '^threads\.'
+    fi
     say "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"
     [ $skipped -eq 0 ] || say "Skipped:"
     sort -u <<<"$skips" | sed '/./!d; s/^/      /' # once for all builds
@@ -265,6 +269,7 @@ test)
     run_all_tests
     ;;
 "test --long")
+    long=yes
     timeout=7200
     cuda_architectures=(-UCMAKE_CUDA_ARCHITECTURES)
     build_options=(-DRP_TESTS=ON -DRP_LONG=ON)
