@@ -176,7 +176,8 @@ static const char *program_of(const rpsweep_experiment *e)
 
 bool rpsweep_is_change(const char *name)
 {
-    return strncmp(name, "costs.", 6) == 0 || strncmp(name, "platform.", 9) == 0;
+    return strncmp(name, "costs.", 6) == 0 || strncmp(name, "platform.", 9) == 0 ||
+           strncmp(name, "stack.", 6) == 0;
 }
 
 rp_status rpsweep_setting_option(const rpsweep_setting *s, rp_arena *arena,

@@ -22,7 +22,7 @@
  *     seed: 1
  *
  * A number that rpsim --set changes is an option, too: `costs.hop_ms: [1, 2]` gives
- * --set costs.hop_ms=1 and =2, `"costs.fwd_ms*": [0.9, 1]` factors.
+ * --set costs.hop_ms=1 and =2, `"costs.fwd_ms*": [0.9, 1]` factors; `platform.` and `stack.` alike.
  *
  * A value is text or a number as the option takes it; `true` gives an option that takes no value,
  * `false` and null take an option back.

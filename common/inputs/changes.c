@@ -10,7 +10,8 @@
 #include <string.h>
 
 /* Kinds of files whose numbers can change. */
-static const rp_config_schema *const kinds[] = {&rp_costs_schema, &rp_platform_schema};
+static const rp_config_schema *const kinds[] = {&rp_costs_schema, &rp_platform_schema,
+                                                &rp_stack_schema};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
 static bool is_number(const rp_config_field *field)

@@ -1,9 +1,9 @@
-/** @file changes.h  Changes of numbers of a cost table or a platform file, to try other values.
+/** @file changes.h  Changes of numbers of a cost table, a platform or a stack, to try other values.
  *
- * A change is written costs.KEY=NUMBER, costs.KEY*FACTOR or the same with the prefix `platform.`;
- * KEY is a key of the file. A change is made before anything is derived from the file or checked
- * against another of its keys, so the results are those of a file with the changed number. A list
- * of numbers can be multiplied, or set to a single number that stands for all its items.
+ * A change is written costs.KEY=NUMBER, costs.KEY*FACTOR or the same with the prefix `platform.` or
+ * `stack.`; KEY is a key of the file. A change is made before anything is derived from the file or
+ * checked against another of its keys, so the results are those of a file with the changed number.
+ * A list of numbers can be multiplied, or set to a single number that stands for all its items.
  */
 #pragma once
 
@@ -12,6 +12,9 @@
 #include "common/formats/config.h"
 #include "common/inputs/costs.h"
 #include "common/inputs/platform.h"
+
+/** The keys of a stack (stacks/stack.c, whose folder includes this one). */
+extern const rp_config_schema rp_stack_schema;
 
 /** A change of one key's value. */
 typedef struct rp_change {

@@ -367,7 +367,7 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
     if (o->stack != NULL) {
         rp_stack *stack = NULL;
         RP_TRY(rp_arena_alloc(arena, 1, sizeof *stack, &stack));
-        RP_TRY(rp_stack_load(o->stack, arena, stack));
+        RP_TRY(rp_stack_load_changed(o->stack, &changes, arena, stack, reason));
         in->stack = stack;
     }
     in->platform_gpus = rp_platform_usual_gpus(platform);

@@ -422,6 +422,23 @@ rp_status rpsim_setup_changes(const rpsim_setup *o, rp_arena *arena, const char 
     return RP_OK;
 }
 
+/* Changes of a stack do nothing in a run whose times are a table's. */
+static rp_status check_stack(const rpsim_setup *o, rp_reason *reason)
+{
+    bool computed = o->stack != NULL && o->costs == NULL;
+    if (!computed && rp_changes_any(&o->changes, &rp_stack_schema)) {
+        return rp_refuse(reason, RP_USAGE,
+                         "{set}: stack.KEY changes the software of {stack}; valid only with "
+                         "{stack} NAME|FILE, without {costs}");
+    }
+    if (computed && rp_changes_any(&o->changes, &rp_costs_schema)) {
+        return rp_refuse(reason, RP_USAGE,
+                         "{set}: costs.KEY changes a cost table, and with {stack} times are "
+                         "computed; valid are changes of platform and stack, or no {stack}");
+    }
+    return RP_OK;
+}
+
 rp_status rpsim_setup_all_changes(const rpsim_setup *o, rp_arena *arena, rp_changes *changes_out,
                                   rp_reason *reason)
 {
@@ -431,6 +448,7 @@ rp_status rpsim_setup_all_changes(const rpsim_setup *o, rp_arena *arena, rp_chan
         double gb;
     } memories[] = {{"gpu-memory", "platform.memory_gb", o->gpu_memory_gb},
                     {"host-memory", "platform.host_memory_gb", o->host_memory_gb}};
+    RP_TRY(check_stack(o, reason));
     *changes_out = o->changes;
     for (size_t i = 0; i < sizeof memories / sizeof memories[0]; i++) {
         const char *text = NULL;

@@ -63,7 +63,7 @@ rp_status rpsim_setup_changes(const rpsim_setup *setup, rp_arena *arena, const c
 
 /**
  * Gives the changes of --set, and the changes that the options for the machine's memories
- * abbreviate.
+ * abbreviate. Refuses changes of a stack in a run without one.
  * @param changes_out its texts live in `arena`
  * @retval RP_OK, RP_USAGE (refused), RP_NO_MEMORY
  */

@@ -12,33 +12,48 @@ static const rp_config_field fields[] = {
 #undef KEY
 };
 
-const rp_config_schema rp_stack_schema = {.what = "a stack", RP_CONFIG_FIELDS(fields)};
+const rp_config_schema rp_stack_schema = {
+    .what = "a stack", .prefix = "stack.", RP_CONFIG_FIELDS(fields)};
 
 bool rp_stack_has_cudnn(const rp_stack *stack)
 {
     return strcmp(stack->attention, "cudnn") == 0;
 }
 
-static rp_status parse(const char *name_or_path, const char *path, const rp_text *text,
-                       rp_arena *arena, rp_stack *stack_out)
+/* @param shown the file and its changes, for messages */
+static rp_status parse(const char *shown, const rp_text *text, const rp_changes *changes,
+                       rp_arena *arena, rp_stack *stack_out, rp_reason *reason)
 {
     size_t lines[RP_CONFIG_MAX_FIELDS];
     const uint8_t *kinds = NULL;
     *stack_out = (rp_stack){0};
-    RP_TRY(rp_config_parse(path, text->bytes, text->length, &rp_stack_schema, arena, stack_out,
+    RP_TRY(rp_config_parse(shown, text->bytes, text->length, &rp_stack_schema, arena, stack_out,
                            lines));
-    RP_TRY(rp_provenance_read(path, &rp_stack_schema, lines, stack_out, arena, &kinds));
-    return rp_data_check_name(name_or_path, path, stack_out->name);
+    RP_TRY(rp_changes_apply(changes, &rp_stack_schema, shown, arena, stack_out, lines, reason));
+    return rp_provenance_read(shown, &rp_stack_schema, lines, stack_out, arena, &kinds);
 }
 
 rp_status rp_stack_load(const char *name_or_path, rp_arena *arena, rp_stack *stack_out)
 {
+    return rp_stack_load_changed(name_or_path, NULL, arena, stack_out, NULL);
+}
+
+rp_status rp_stack_load_changed(const char *name_or_path, const rp_changes *changes,
+                                rp_arena *arena, rp_stack *stack_out, rp_reason *reason)
+{
     const char *path = NULL;
+    const char *shown = NULL;
     rp_text text = {0};
     rp_status status = rp_data_read(&rp_data_stacks, name_or_path, arena, &path, &text);
     if (status == RP_OK) {
-        status = parse(name_or_path, path, &text, arena, stack_out);
+        shown = path;
+        status = rp_changes_name(changes, &rp_stack_schema, arena, &shown);
+    }
+    if (status == RP_OK) {
+        status = parse(shown, &text, changes, arena, stack_out, reason);
     }
     rp_text_fini(&text);
-    return status;
+    RP_TRY(status);
+    RP_TRY(rp_data_check_name(name_or_path, path, stack_out->name));
+    return rp_changes_name(changes, &rp_stack_schema, arena, &stack_out->name);
 }

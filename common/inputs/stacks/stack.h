@@ -10,6 +10,7 @@
 #include "common/base/mem.h"
 #include "common/base/status.h"
 #include "common/formats/config.h"
+#include "common/inputs/changes.h"
 
 #include <stdbool.h>
 
@@ -20,9 +21,6 @@ typedef struct rp_stack {
 #undef KEY
 } rp_stack;
 
-/** The keys of a stack. */
-extern const rp_config_schema rp_stack_schema;
-
 /** @return whether its attention kernel is cuDNN's; otherwise FlashAttention 2 */
 bool rp_stack_has_cudnn(const rp_stack *stack);
 
@@ -32,3 +30,7 @@ bool rp_stack_has_cudnn(const rp_stack *stack);
  * @retval RP_OK, RP_INPUT (logged with file and line), RP_IO, RP_NO_MEMORY
  */
 rp_status rp_stack_load(const char *name_or_path, rp_arena *arena, rp_stack *stack_out);
+
+/** As rp_stack_load, with changes, which the stack's name lists. @param changes NULL: none */
+rp_status rp_stack_load_changed(const char *name_or_path, const rp_changes *changes,
+                                rp_arena *arena, rp_stack *stack_out, rp_reason *reason);

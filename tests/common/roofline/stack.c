@@ -136,6 +136,12 @@ Test(stack, host_launches)
 
 /* ---- whole runs ------------------------------------------------------------------------------ */
 
+/* What Liger's fused kernels move and launch. */
+#define LIGER                                                                                      \
+    "--set stack.norm_fwd_bytes=4,stack.norm_bwd_bytes=8,stack.rope_fwd_bytes=4,"                  \
+    "stack.rope_bwd_bytes=4,stack.activation_fwd_bytes=6,stack.activation_bwd_bytes=10,"           \
+    "stack.loss_bytes=6,stack.launches_fwd=18,stack.launches_bwd=40"
+
 #define LAUNCHED                                                                                   \
     "name: slow\nsource: made up\nattention: flash2\nmemory_share: 1\nkernel_us: 0\n"              \
     "norm_fwd_bytes: 0\nnorm_bwd_bytes: 0\nrope_fwd_bytes: 0\nrope_bwd_bytes: 0\n"                 \
@@ -194,6 +200,36 @@ Test(stack, only_the_library_clones_modules)
         cr_expect(i == 0 ? after > 2 * before : after == before, "%s: %g, %g", names[i], before,
                   after);
     }
+}
+
+/* A change of a stack's numbers is a changed file: here a host of twice the speed. */
+Test(stack, set_changes_a_stack)
+{
+    write_stack(LAUNCHED);
+    double half = iteration_ms(RUN "--recompute none --set platform.host_speed=2");
+    double set = iteration_ms(RUN "--recompute none --set stack.host_us_per_launch*0.5 "
+                                  "--set stack.host_us_per_microbatch=2000");
+    cr_expect(eq(dbl, set, half));
+    json_t *rows = rp_test_rpsim_rows(
+        "--iterations 1 --intervals off --format json",
+        RUN "--set stack.host_us_per_launch*0.5,platform.host_speed=3,stack.norm_fwd_bytes=4");
+    const json_t *row = json_array_get(rows, 0);
+    cr_expect(eq(str, (char *)rp_test_json_text(row, "stack"),
+                 (char *)"slow with host_us_per_launch*0.5 norm_fwd_bytes=4"));
+    cr_expect(
+        eq(str, (char *)rp_test_json_text(row, "platform"), (char *)"h100x8 with host_speed=3"));
+    json_decref(rows);
+}
+
+/* Counts of Liger's kernels in DeepSpeed (docs/examples.md): of 34 bytes per value of a norm 4
+ * remain, of 52 per logit 6. */
+Test(stack, fused_kernels_are_faster)
+{
+#define EAGER                                                                                      \
+    "--schedule zero3 --model llama3.1-8b --platform h100x8 --dtype bf16 --stack deepspeed "
+    double eager = iteration_ms(EAGER);
+    double fused = iteration_ms(EAGER LIGER);
+    cr_expect(fused < 0.97 * eager && fused > 0.5 * eager, "%g and %g ms", eager, fused);
 }
 
 /* The shipped stacks are known by name, and the result says which one it is of. */
