@@ -293,6 +293,19 @@ static rp_status check_sms(const rp_platform_lines *at, const rp_platform *p, rp
     return RP_OK;
 }
 
+/* Without power beyond the idle card's, products would take for ever. */
+static rp_status check_power(const rp_platform_lines *at, const rp_platform *p, rp_reason *reason)
+{
+    if (p->power_limit_w > 0 && p->power_limit_w <= p->idle_power_w) {
+        return rp_refuse_at(reason, RP_INPUT, rp_platform_file_of(at, RP_PLATFORM_power_limit_w),
+                            at->lines[RP_PLATFORM_power_limit_w],
+                            "'power_limit_w' is %.15g, 'idle_power_w' %.15g; valid values are "
+                            "numbers above %.15g W, or 0 where nobody knows it",
+                            p->power_limit_w, p->idle_power_w, p->idle_power_w);
+    }
+    return RP_OK;
+}
+
 /* A rate of 0 is an unknown rate. A positive rate below all real rates is refused, as a run with it
  * may never end. */
 static rp_status check_rates(const rp_platform_lines *at, const rp_platform *platform,
@@ -345,6 +358,7 @@ static rp_status check_sums(const rp_platform_lines *at, const rp_platform *plat
     }
     RP_TRY(check_rates(at, platform, reason));
     RP_TRY(check_sms(at, platform, reason));
+    RP_TRY(check_power(at, platform, reason));
     RP_TRY(check_topology(name, lines, platform, reason));
     RP_TRY(rp_platform_check_network(name, lines, platform, reason));
     RP_TRY(check_cores(name, lines, platform, reason));

@@ -363,6 +363,7 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
     if (o->run.nodes != 0) {
         RP_TRY(rp_platform_set_nodes(platform, o->run.nodes, o->run.gpus, reason));
     }
+    RP_TRY(rpsim_setup_check_power(o, platform, reason));
     in->platform = platform;
     if (o->stack != NULL) {
         rp_stack *stack = NULL;

@@ -422,7 +422,7 @@ rp_status rpsim_setup_changes(const rpsim_setup *o, rp_arena *arena, const char 
     return RP_OK;
 }
 
-/* Changes of a stack do nothing in a run whose times are a table's. */
+/* Changes of a stack do nothing in a run whose times are a table's, nor does power. */
 static rp_status check_stack(const rpsim_setup *o, rp_reason *reason)
 {
     bool computed = o->stack != NULL && o->costs == NULL;
@@ -436,6 +436,31 @@ static rp_status check_stack(const rpsim_setup *o, rp_reason *reason)
                          "{set}: costs.KEY changes a cost table, and with {stack} times are "
                          "computed; valid are changes of platform and stack, or no {stack}");
     }
+    if (!computed && o->power_limit_given) {
+        return rp_refuse(reason, RP_USAGE,
+                         "{power_limit}: times of cost tables do not depend on power; valid only "
+                         "with {stack} NAME|FILE, without {costs}");
+    }
+    if (o->power_limit_given && o->run.dtype == RP_DTYPE_F32) {
+        return rp_refuse(reason, RP_USAGE,
+                         "{power_limit}: nobody knows the energy of products in fp32; valid with "
+                         "{dtype} fp16 and bf16");
+    }
+    if (o->power_limit_given && !(o->power_limit_w > 0)) {
+        return rp_option_bad("power-limit", "0", "numbers above 0, up to 100000", reason);
+    }
+    return RP_OK;
+}
+
+rp_status rpsim_setup_check_power(const rpsim_setup *o, const rp_platform *platform,
+                                  rp_reason *reason)
+{
+    if (o->power_limit_given && !(platform->product_pj > 0)) {
+        return rp_refuse(reason, RP_USAGE,
+                         "{power_limit}: nobody knows the energy of a FLOP of %s; valid are "
+                         "platforms with product_pj, as {set} platform.product_pj=N says it",
+                         platform->name);
+    }
     return RP_OK;
 }
 
@@ -445,16 +470,17 @@ rp_status rpsim_setup_all_changes(const rpsim_setup *o, rp_arena *arena, rp_chan
     const struct {
         const char *option;
         const char *key;
-        double gb;
-    } memories[] = {{"gpu-memory", "platform.memory_gb", o->gpu_memory_gb},
-                    {"host-memory", "platform.host_memory_gb", o->host_memory_gb}};
+        double number;
+    } numbers[] = {{"gpu-memory", "platform.memory_gb", o->gpu_memory_gb},
+                   {"host-memory", "platform.host_memory_gb", o->host_memory_gb},
+                   {"power-limit", "platform.power_limit_w", o->power_limit_w}};
     RP_TRY(check_stack(o, reason));
     *changes_out = o->changes;
-    for (size_t i = 0; i < sizeof memories / sizeof memories[0]; i++) {
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         const char *text = NULL;
-        if (memories[i].gb > 0) {
-            RP_TRY(rp_arena_print(arena, &text, "%s=%.15g", memories[i].key, memories[i].gb));
-            RP_TRY(rp_changes_add(memories[i].option, text, arena, changes_out, reason));
+        if (numbers[i].number > 0) {
+            RP_TRY(rp_arena_print(arena, &text, "%s=%.15g", numbers[i].key, numbers[i].number));
+            RP_TRY(rp_changes_add(numbers[i].option, text, arena, changes_out, reason));
         }
     }
     return RP_OK;

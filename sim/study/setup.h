@@ -62,13 +62,20 @@ rp_status rpsim_setup_schedule(const rp_schedule_type *schedule, rp_arena *arena
 rp_status rpsim_setup_changes(const rpsim_setup *setup, rp_arena *arena, const char **text_out);
 
 /**
- * Gives the changes of --set, and the changes that the options for the machine's memories
- * abbreviate. Refuses changes of a stack in a run without one.
+ * Gives the changes of --set, and the changes that the options for the machine's memories and power
+ * abbreviate. Refuses changes of a stack, and a limit of power, in a run without a stack.
  * @param changes_out its texts live in `arena`
  * @retval RP_OK, RP_USAGE (refused), RP_NO_MEMORY
  */
 rp_status rpsim_setup_all_changes(const rpsim_setup *setup, rp_arena *arena,
                                   rp_changes *changes_out, rp_reason *reason);
+
+/**
+ * Refuses a limit of power on a platform whose energy is not known, which it would not slow down.
+ * @retval RP_OK, RP_USAGE (refused)
+ */
+rp_status rpsim_setup_check_power(const rpsim_setup *setup, const rp_platform *platform,
+                                  rp_reason *reason);
 
 /** Writes the keys and values of the settings that a run's record contains beside its columns. */
 void rpsim_setup_write(const rpsim_setup *setup, rp_json *json);

@@ -114,10 +114,11 @@ Test(experiment, numbers_of_the_inputs_change)
                   "exclude: [{'costs.fwd_ms*': '>1', platform.gpus: 8}]\n",
                   "rpsim --set 'costs.fwd_ms*0.9' --set platform.gpus=4 --schedule gpipe",
                   "rpsim --set 'costs.fwd_ms*1.1' --set platform.gpus=4 --schedule gpipe");
-    EXPECT_POINTS("name: e\noptions: {schedule: gpipe, stack: torch}\n"
-                  "cross: {stack.loss_bytes: [6, 52]}\n",
-                  "rpsim --schedule gpipe --stack torch --set stack.loss_bytes=6",
-                  "rpsim --schedule gpipe --stack torch --set stack.loss_bytes=52");
+    EXPECT_POINTS(
+        "name: e\noptions: {schedule: gpipe, stack: torch}\n"
+        "cross: {stack.loss_bytes: [6, 52], power-limit: [500]}\n",
+        "rpsim --power-limit 500 --schedule gpipe --stack torch --set stack.loss_bytes=6",
+        "rpsim --power-limit 500 --schedule gpipe --stack torch --set stack.loss_bytes=52");
     rpsweep_experiment e;
     cr_expect(
         eq(int, parse("name: e\nprogram: rpexec\noptions: {costs.fwd_ms: 1}\n", &e), RP_INPUT));

@@ -232,6 +232,21 @@ Test(stack, fused_kernels_are_faster)
     cr_expect(fused < 0.97 * eager && fused > 0.5 * eager, "%g and %g ms", eager, fused);
 }
 
+/* The option is short for a change of the platform, shown in its name. */
+Test(stack, power_limit_of_a_run)
+{
+#define POWERED                                                                                    \
+    "--schedule fsdp --model llama3.1-8b --platform h100x8 --dtype bf16 --stack torch-compile "
+    double plain = iteration_ms(POWERED);
+    cr_expect(eq(dbl, iteration_ms(POWERED "--power-limit 700"), plain)); /* the card's own */
+    cr_expect(iteration_ms(POWERED "--power-limit 500") > 1.1 * plain);
+    static const char *const all = "--iterations 1 --intervals off --format csv";
+    rp_test_outcome option = rp_test_rpsim_after(all, POWERED "--power-limit 450");
+    rp_test_outcome change = rp_test_rpsim_after(all, POWERED "--set platform.power_limit_w=450");
+    cr_expect(eq(str, (char *)option.output, (char *)change.output));
+    cr_expect(strstr(option.output, "h100x8 with power_limit_w=450") != NULL, "%s", option.output);
+}
+
 /* The shipped stacks are known by name, and the result says which one it is of. */
 Test(stack, shipped_stacks_run)
 {

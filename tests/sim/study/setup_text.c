@@ -59,6 +59,7 @@ static const struct {
       {"set", {"platform.gpus=9", "costs.fwd_ms*1.05,platform.gpus=2"}},
       {"gpu-memory", {"47.5"}},
       {"host-memory", {"256"}},
+      {"power-limit", {"450.5", "0"}},
       {"program-in", {"a.prog"}},
       {"torch-csv-in", {"a.csv"}},
       {"intervals", {"off", "10000"}},
