@@ -37,7 +37,10 @@ static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpsim_
     rp_platform platform;
     rp_model model;
     rp_costs costs;
-    RP_TRY(rp_platform_load(work->platform, arena, &platform));
+    rp_changes changes;
+    RP_TRY(rpsim_setup_all_changes(work, arena, &changes, NULL));
+    RP_TRY(rp_platform_load_changed(work->platform, &changes, arena, &platform, NULL));
+    RP_TRY(rpsim_setup_check_power(work, &platform, NULL));
     RP_TRY(rp_model_load_as(o->model, work->assume, arena, &model));
     RP_TRY(choose_arithmetic(&model, run));
     if (run->nodes != 0) {
@@ -50,7 +53,8 @@ static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpsim_
         return RP_USAGE;
     }
     rp_stack stack;
-    RP_TRY(work->stack != NULL ? rp_stack_load(work->stack, arena, &stack) : RP_OK);
+    RP_TRY(work->stack != NULL ? rp_stack_load_changed(work->stack, &changes, arena, &stack, NULL)
+                               : RP_OK);
     const rp_roof roof = {
         &platform, {run->dtype, run->accumulation}, work->stack != NULL ? &stack : NULL};
     uint32_t usual = run->seq_len != 0 ? run->seq_len : RP_DEFAULT_SEQ_LEN;

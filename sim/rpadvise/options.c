@@ -17,6 +17,12 @@ static rp_status take_tokens(const rp_option *row, const char *text, rp_arena *a
     return rp_option_tokens(row->name, text, &((rpadvise_options *)options)->tokens, reason);
 }
 
+static rp_status take_changes(const rp_option *row, const char *text, rp_arena *arena,
+                              void *options, rp_reason *reason)
+{
+    return rpsim_take_changes(row, text, arena, &((rpadvise_options *)options)->work, reason);
+}
+
 enum { WORK, SERVER, SEARCH, OUTPUT };
 
 static const rp_option_group groups[] = {
@@ -58,12 +64,21 @@ static bool names_no_schedule(const void *options)
     return false;
 }
 
+static bool changes_costs(const void *options)
+{
+    return rp_changes_any(&((const rpadvise_options *)options)->work.changes, &rp_costs_schema);
+}
+
 static const rp_option_rule rules[] = {
     {.when = has_words, .message = "valid are options; see rpadvise --help"},
     {.when = names_no_schedule},
     {.given = "max-step-tokens",
      .with = "global-batch",
      .message = "the batch is given; valid without --global-batch"},
+    {.given = "set",
+     .when = changes_costs,
+     .message = "runs of all sizes are tried, and a table has one; valid are changes of platform "
+                "and stack"},
     {.given = "usd-per-hour", .without = "tokens", .message = "valid only with --tokens"},
 };
 

@@ -135,6 +135,31 @@ Test(advise_cli, types)
     }
 }
 
+/* Software and machine are changed as in rpsim, and commands repeat the changes. */
+Test(advise_cli, another_machine)
+{
+#define POWERED "--platform h100x8 --gpus 2 --schedule gpipe,fsdp --budget 60 --format json "
+    rp_test_outcome outcome =
+        advise(POWERED "--stack torch-compile --set stack.loss_bytes=6 --power-limit 300 "
+                       "--gpu-memory 60 --host-memory 256");
+    cr_assert(eq(int, outcome.status, 0), "%s", outcome.messages);
+    json_t *rows = json_loads(outcome.output, 0, NULL);
+    const char *command = text(json_array_get(rows, 0), "command");
+    static const char *const says[] = {"--stack torch-compile", "--set stack.loss_bytes=6",
+                                       "--power-limit 300", "--gpu-memory 60", "--host-memory 256"};
+    for (size_t i = 0; i < sizeof says / sizeof says[0]; i++) {
+        cr_expect(ne(ptr, (void *)strstr(command, says[i]), NULL), "%s", command);
+    }
+    replay(json_array_get(rows, 0));
+    json_decref(rows);
+    rp_test_outcome idle = advise(POWERED "--stack torch --power-limit 90");
+    cr_expect(eq(int, idle.status, 2));
+    cr_expect(ne(ptr, strstr(idle.messages, "numbers above 100 W"), NULL), "%s", idle.messages);
+    rp_test_outcome table = advise(POWERED "--power-limit 300");
+    cr_expect(eq(int, table.status, 2));
+    cr_expect(ne(ptr, strstr(table.messages, "only with --stack"), NULL), "%s", table.messages);
+}
+
 /* Except for rounding of microbatches, a third server adds at most half the speed. */
 Test(advise_cli, one_server_more)
 {
