@@ -56,6 +56,7 @@ static const struct {
       {"lora-rank", {"16"}},
       {"platform", {"h100x8"}},
       {"costs", {"tiny@rtx4090"}},
+      {"stack", {"torch"}},
       {"set", {"platform.gpus=9", "costs.fwd_ms*1.05,platform.gpus=2"}},
       {"gpu-memory", {"47.5"}},
       {"host-memory", {"256"}},
