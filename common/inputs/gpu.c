@@ -5,6 +5,8 @@
 #include "common/inputs/data.h"
 #include "common/inputs/provenance.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Sections of platform_rows.inc whose keys a GPU's file has. */
@@ -190,4 +192,126 @@ rp_status rp_platform_add_gpu(size_t first_line, const rp_changes *changes, rp_a
         }
     }
     return rp_config_check_missing(at->file, first_line, &rp_platform_schema, at->lines);
+}
+
+/* ---- measured products ----------------------------------------------------------------------- */
+
+#define LARGEST_SIDE 1e9
+#define MOST_WATTS 1e5
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static rp_status find_median(const rp_product *rows, uint32_t count, rp_arena *arena,
+                             double *median_out)
+{
+    double *shares = NULL;
+    RP_TRY(rp_arena_alloc(arena, count, sizeof *shares, &shares));
+    for (uint32_t i = 0; i < count; i++) {
+        shares[i] = rows[i].share;
+    }
+    qsort(shares, count, sizeof *shares, by_size);
+    *median_out = (shares[(count - 1) / 2] + shares[count / 2]) / 2;
+    return RP_OK;
+}
+
+static rp_status read_layout(const rp_csv *csv, uint32_t row, const char *cell,
+                             rp_product_layout *layout_out)
+{
+    static const char *const names[RP_PRODUCT_LAYOUTS] = {"TN", "NN", "NT"};
+    for (uint32_t i = 0; i < RP_PRODUCT_LAYOUTS; i++) {
+        if (strcmp(cell, names[i]) == 0) {
+            *layout_out = (rp_product_layout)i;
+            return RP_OK;
+        }
+    }
+    char shown[RP_CSV_SHOW_SIZE];
+    rp_log_error_at(csv->name, csv->lines[row], "'layout' is '%s'; valid values are TN, NN, NT",
+                    rp_csv_show(cell, shown));
+    return RP_INPUT;
+}
+
+static rp_status read_products(const rp_csv *csv, rp_arena *arena, rp_products *products)
+{
+    enum { LAYOUT, M, N, K, SHARE, POWER, COLUMNS };
+    static const char *const headers[COLUMNS] = {"layout", "m", "n", "k", "share", "power_limit_w"};
+    uint32_t columns[COLUMNS];
+    rp_product *rows = NULL;
+    for (int i = 0; i < COLUMNS; i++) {
+        RP_TRY(rp_csv_column(csv, headers[i], &columns[i]));
+    }
+    if (csv->rows < RP_PRODUCTS_LEAST) {
+        rp_log_error_at(csv->name, 1, "%u products; valid are tables of at least %u", csv->rows,
+                        RP_PRODUCTS_LEAST);
+        return RP_INPUT;
+    }
+    RP_TRY(rp_arena_alloc(arena, csv->rows, sizeof *rows, &rows));
+    for (uint32_t i = 0; i < csv->rows; i++) {
+        double power_w = 0;
+        RP_TRY(read_layout(csv, i, rp_csv_cell(csv, i, columns[LAYOUT]), &rows[i].layout));
+        RP_TRY(rp_csv_double(csv, i, columns[M], 1, LARGEST_SIDE, &rows[i].m));
+        RP_TRY(rp_csv_double(csv, i, columns[N], 1, LARGEST_SIDE, &rows[i].n));
+        RP_TRY(rp_csv_double(csv, i, columns[K], 1, LARGEST_SIDE, &rows[i].k));
+        RP_TRY(rp_csv_double(csv, i, columns[SHARE], 1e-6, 1, &rows[i].share));
+        RP_TRY(rp_csv_double(csv, i, columns[POWER], 1, MOST_WATTS, &power_w));
+        if (i > 0 && power_w != products->power_limit_w) {
+            rp_log_error_at(csv->name, csv->lines[i],
+                            "'power_limit_w' differs between rows; valid is one for all");
+            return RP_INPUT;
+        }
+        products->power_limit_w = power_w;
+    }
+    products->rows = rows;
+    products->count = csv->rows;
+    return find_median(rows, csv->rows, arena, &products->median_share);
+}
+
+rp_status rp_products_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
+                            const rp_products **products_out)
+{
+    rp_csv csv;
+    rp_products *products = NULL;
+    size_t head = 0;
+    uint32_t lines = 0;
+    while (head < length && bytes[head] == '#') {
+        const char *end = memchr(bytes + head, '\n', length - head);
+        head = end != NULL ? (size_t)(end - bytes) + 1 : length;
+        lines++;
+    }
+    RP_TRY(rp_csv_parse(name, bytes + head, length - head, ',', arena, &csv));
+    for (uint32_t i = 0; i < csv.rows; i++) {
+        csv.lines[i] += lines;
+    }
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *products, &products));
+    RP_TRY(read_products(&csv, arena, products));
+    *products_out = products;
+    return RP_OK;
+}
+
+rp_status rp_products_load(const char *gpu, rp_arena *arena, const rp_products **products_out)
+{
+    char file[256];
+    const char *path = NULL;
+    bool found = false;
+    rp_text text = {0};
+    *products_out = NULL;
+    int length = snprintf(file, sizeof file, "products/%s.csv", gpu);
+    if (length < 0 || (size_t)length >= sizeof file || strchr(gpu, '/') != NULL) {
+        return RP_OK; /* no registered name */
+    }
+    RP_TRY(rp_data_file(file, arena, &path, &found));
+    if (!found) {
+        return RP_OK;
+    }
+    rp_status status = rp_text_read_file(path, RP_CSV_MAX_BYTES, &text);
+    if (status == RP_OK) {
+        status = rp_products_parse(path, text.bytes != NULL ? text.bytes : "", text.length, arena,
+                                   products_out);
+    }
+    rp_text_fini(&text);
+    return status;
 }

@@ -16,6 +16,33 @@ typedef struct rp_platform_lines {
     bool of_gpu[RP_CONFIG_MAX_FIELDS];  /**< [rp_platform_key] whether the line is the GPU's */
 } rp_platform_lines;
 
+/** Layouts of products, as BLAS names them. */
+typedef enum rp_product_layout {
+    RP_PRODUCT_TN, /**< forward */
+    RP_PRODUCT_NN, /**< gradient of inputs */
+    RP_PRODUCT_NT, /**< gradient of weights, summed up in fp32 */
+    RP_PRODUCT_LAYOUTS
+} rp_product_layout;
+
+/** A product of m x k by k x n values, and the share of the peak that it reaches. */
+typedef struct rp_product {
+    rp_product_layout layout;
+    double m;
+    double n;
+    double k;
+    double share;
+} rp_product;
+
+/** Products in 16 bits that somebody has measured on a kind of GPU. */
+typedef struct rp_products {
+    const rp_product *rows;
+    uint32_t count;       /**< at least RP_PRODUCTS_LEAST */
+    double power_limit_w; /**< of the measured card */
+    double median_share;
+} rp_products;
+
+#define RP_PRODUCTS_LEAST 20u
+
 /** The keys of a GPU: those of a platform's sections FILE, GPU and ORIGIN. */
 extern const rp_config_schema rp_gpu_schema;
 
@@ -28,6 +55,18 @@ const char *rp_platform_file_of(const rp_platform_lines *at, size_t key);
  * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
  */
 rp_status rp_gpu_load(const char *name, rp_arena *arena, rp_platform *gpu_out);
+
+/**
+ * Reads the measured products of a GPU, traces/products/NAME.csv: lines of a head, which begin with
+ * '#', and rows of layout, m, n, k, share and power_limit_w.
+ * @param products_out NULL: there is no such file
+ * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_products_load(const char *gpu, rp_arena *arena, const rp_products **products_out);
+
+/** Reads such a file from bytes in memory. @retval as rp_products_load */
+rp_status rp_products_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,
+                            const rp_products **products_out);
 
 /**
  * Completes a platform by the keys of its GPU, and refuses missing keys.

@@ -419,6 +419,9 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     RP_TRY(rp_config_parse_part(name, text->bytes, text->length, &rp_platform_schema, arena,
                                 platform_out, at.lines, &first_line));
     RP_TRY(rp_platform_add_gpu(first_line, changes, arena, platform_out, &at, &of_gpu));
+    if (platform_out->gpu != NULL) {
+        RP_TRY(rp_products_load(platform_out->gpu, arena, &platform_out->products));
+    }
     const two_units units[] = {
         {RP_PLATFORM_memory_gb, RP_PLATFORM_memory_gib, &platform_out->memory_gb,
          &platform_out->memory_gib, &platform_out->each.memory_gb, &platform_out->each.memory_gib},

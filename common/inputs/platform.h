@@ -45,6 +45,7 @@ typedef struct rp_platform {
     rp_peer_access peer_access; /**< `peer`; without it nvlink if peer_gb_per_s > 0 */
     /** [GPU of a node] first GPU of its group that NVLink joins; NULL: nvlink_gpus successive */
     const uint32_t *nvlink_first;
+    const struct rp_products *products; /**< measured products of its GPU (gpu.h); NULL: none */
     uint32_t used_gpus;        /**< GPUs of a short name as 4090x2; 0: all (load/platforms.h) */
     const uint8_t *provenance; /**< [rp_platform_key] each an rp_provenance; NULL: all assumed */
 } rp_platform;

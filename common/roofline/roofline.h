@@ -170,6 +170,20 @@ double rp_kernel_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run
  */
 double rp_gemm_s(const rp_gemm_shape *gemm, rp_pass pass, const rp_roof *roof, double share);
 
+/** @return FLOP/s of products in 16 bits that the energy of a FLOP allows; INFINITY if nobody knows
+ * it, or in fp32. */
+double rp_power_flops_per_s(const rp_roof *roof, double power_limit_w);
+
+/**
+ * Rate of a matrix product in a stack's software. In 16 bits a GPU with measured products
+ * (rp_products) takes the measured share of the peak for their very shapes, and for others that of
+ * the nearest; otherwise the share follows from tiles, waves, product_share and power (products.c).
+ * @param flops of all copies of the product, above 0
+ * @return FLOP/s
+ */
+double rp_product_flops_per_s(const rp_gemm_shape *gemm, rp_pass pass, const rp_roof *roof,
+                              double flops);
+
 /** @return share of attention's pairs that are computed over those that are not masked. */
 double rp_attention_masked(double seq_len);
 

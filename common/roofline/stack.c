@@ -8,27 +8,16 @@
 #define HEAD 128.0
 #define NARROW_HEADS 0.6
 
-/* FLOP/s that the card's power allows; INFINITY if nobody knows its energy. */
+/* FLOP/s that the card's power allows. */
 static double power_flops_per_s(const rp_roof *roof)
 {
-    const rp_platform *p = roof->platform;
-    bool known = p->product_pj > 0 && p->power_limit_w > p->idle_power_w &&
-                 roof->arithmetic.dtype != RP_DTYPE_F32;
-    return known ? (p->power_limit_w - p->idle_power_w) / (1e-12 * p->product_pj) : INFINITY;
+    return rp_power_flops_per_s(roof, roof->platform->power_limit_w);
 }
 
 static double product_s(const rp_operator *op, rp_pass pass, const rp_roof *roof)
 {
-    const rp_platform *p = roof->platform;
     double flops = op->work[pass].flops;
-    bool half = roof->arithmetic.dtype != RP_DTYPE_F32;
-    double share = half && p->product_share > 0 ? p->product_share : p->gemm_efficiency;
-    if (flops <= 0) {
-        return 0;
-    }
-    double time_s = p->sms > 0 ? rp_gemm_s(&op->gemm, pass, roof, share)
-                               : flops / (rp_peak_flops_per_s(roof) * share);
-    return fmax(time_s, flops / power_flops_per_s(roof));
+    return flops > 0 ? flops / rp_product_flops_per_s(&op->gemm, pass, roof, flops) : 0;
 }
 
 static double attention_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run)
