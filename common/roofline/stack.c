@@ -79,10 +79,20 @@ static double vector_bytes(const rp_operator *op, rp_pass pass, const rp_kernel_
     return wide * bytes_per_value(stack, op->vector, pass) * op->elements;
 }
 
+/* Memory's rate in passes over activations: the stack's share, and no more than the GPU's kernels
+ * reach. */
+static double bytes_per_s(const rp_roof *roof)
+{
+    const rp_platform *p = roof->platform;
+    double share = p->memory_gb_per_s * roof->stack->memory_share;
+    double most = p->memory_effective_gb_per_s;
+    return 1e9 * (most > 0 ? fmin(share, most) : share);
+}
+
 double rp_stack_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run)
 {
     const rp_stack *stack = run->roof.stack;
-    double byte_s = 1 / (1e9 * run->roof.platform->memory_gb_per_s * stack->memory_share);
+    double byte_s = 1 / bytes_per_s(&run->roof);
     double least_s = byte_s * rp_pass_traffic(&op->work[pass], &run->roof);
     switch (op->unit) {
     case RP_UNIT_GEMM:

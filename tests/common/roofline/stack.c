@@ -94,6 +94,11 @@ Test(stack, passes_by_bytes_per_value)
     check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 4e9 / 500e9);
     check_s(time_s(&op, RP_PASS_BACKWARD_INPUT, &gpu, &stack), 10e9 / 500e9);
     cr_expect(eq(dbl, time_s(&op, RP_PASS_BACKWARD_WEIGHT, &gpu, &stack), 0));
+    rp_platform slow = gpu; /* its kernels reach 400 GB/s, less than half of 1 TB/s */
+    slow.memory_effective_gb_per_s = 400;
+    check_s(time_s(&op, RP_PASS_FORWARD, &slow, &stack), 4e9 / 400e9);
+    slow.memory_effective_gb_per_s = 900;
+    check_s(time_s(&op, RP_PASS_FORWARD, &slow, &stack), 4e9 / 500e9);
     op.vector = RP_VECTOR_ACCUMULATION;
     check_s(time_s(&op, RP_PASS_BACKWARD_WEIGHT, &gpu, &stack), 6e9 / 500e9);
     cr_expect(eq(dbl, time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 0));
