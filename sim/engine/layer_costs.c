@@ -45,6 +45,14 @@ static double value_bytes(const rpsim_gpu_rates *rates)
     return rates->value_bytes > 0 ? rates->value_bytes : 2;
 }
 
+/* Traffic per trained parameter of a backward, however few its tokens: its gradient is added up. A
+ * stack's times hold nothing else that is so. */
+static double accumulated_bytes(const rpsim_gpu_rates *rates)
+{
+    const rp_stack *stack = rates->host.stack;
+    return stack != NULL ? stack->accumulation_bytes : 3 * value_bytes(rates);
+}
+
 static double seconds(int64_t ps)
 {
     return (double)ps * 1e-12;
@@ -100,11 +108,12 @@ static layer_scaling scale_layer(const rp_costs *table, const rp_model *model, u
         .attention_fwd = flops / rates->attention_fwd_flops,
         .attention_bwd = 2.5 * flops / rates->attention_bwd_flops,
         .growth = pairs_per_token(window, seq_len) / in_table,
-        .launches_fwd =
-            model->experts > 1 ? rates->launch_s * (double)rpsim_layer_launches(model) : 0,
-        .fixed_bwd = 3 * value_bytes(rates) * (double)rp_model_trainable_layer(model) /
+        .launches_fwd = !hosted && model->experts > 1
+                            ? rates->launch_s * (double)rpsim_layer_launches(model)
+                            : 0,
+        .fixed_bwd = accumulated_bytes(rates) * (double)rp_model_trainable_layer(model) /
                      rates->memory_bytes_per_s,
-        .experts_write_dw = model->experts > 1 && model->lora_rank == 0,
+        .experts_write_dw = !hosted && model->experts > 1 && model->lora_rank == 0,
         .collective_fwd = rates->collective_fwd_s + rates->collective_fwd_parameter_s * layer,
         .collective_bwd = rates->collective_bwd_s + rates->collective_bwd_parameter_s * layer,
         .host_fwd = hosted ? rp_stack_host_s(&rates->host, model, false) : 0,
@@ -123,7 +132,7 @@ static scaling make_scaling(const rp_costs *table, const rp_model *model,
         .factor = rates->time_factor > 0 ? rates->time_factor : 1,
         .tokens = tokens / reference_tokens,
         .model = model,
-        .fixed_head_bwd = 3 * value_bytes(rates) * head_parameters / rates->memory_bytes_per_s,
+        .fixed_head_bwd = accumulated_bytes(rates) * head_parameters / rates->memory_bytes_per_s,
         .loss = loss_bytes(model, rates, tokens, head_parameters) / rates->memory_bytes_per_s,
         .collective_head_bwd = rates->collective_bwd_parameter_s * head_parameters,
         .tensor = rates->tensor_s + rates->tensor_token_s * tokens,
