@@ -11,6 +11,7 @@ a row of SETS, which has set a constant; `listed`, a run with a feature that rps
 import argparse
 import csv
 import dataclasses
+import functools
 import json
 import math
 import statistics
@@ -58,8 +59,17 @@ FEATURES = {
 }
 PLATFORMS = {"rtx4090": "rtx4090x8", "l40s": "l40sx8", "h100": "h100x8", "h100_80gb": "h100x8", "a6000": "a6000x8",
              "a100_80gb": "a100-80x8", "rtx3090": "rtx3090x8-pcie3"}
-ARCHITECTURES = {"rtx4090": "ada", "l40s": "ada", "h100": "hopper", "a100": "ampere", "a6000": "ampere",
-                 "rtx3090": "ampere"}
+
+
+def value_of(file, key):
+    """A key's value in a YAML file of traces."""
+    lines = (ROOT / "traces" / file).read_text().splitlines()
+    return next(line.partition(": ")[2] for line in lines if line.startswith(f"{key}: "))
+
+
+@functools.cache
+def architecture_of(platform):
+    return value_of(f"gpus/{value_of(f'platforms/{platform}.yaml', 'gpu')}.yaml", "architecture")
 
 
 @dataclasses.dataclass
@@ -85,7 +95,6 @@ class Row:
 
     def line(self):
         """The row's line of the ledger before the run."""
-        architecture = next(value for key, value in ARCHITECTURES.items() if self.platform.startswith(key))
         offloaded = self.schedule in ("zero-offload", "zero-infinity") or "offload to the CPU" in self.needs
         place, trained = "offloaded" if offloaded else "resident", "adapters" if "--lora" in self.options else "full"
         constant = SETS.get((self.file, self.number))
@@ -93,7 +102,7 @@ class Row:
         notes += ([self.note] if self.note else []) + ([] if self.runs() else ["not run"])
         return dict.fromkeys(COLUMNS, "") | {
             "file": self.file, "row": self.number, "stack": self.stack, "platform": self.platform,
-            "class": f"{architecture}/{place}/{trained}", "measured_tokens_per_s": f"{self.measured:.6g}",
+            "class": f"{architecture_of(self.platform)}/{place}/{trained}", "measured_tokens_per_s": f"{self.measured:.6g}",
             "role": "sets" if constant else "listed" if self.lacks() else "test", "note": "; ".join(notes)}
 
     def command(self, models, settings):
