@@ -266,3 +266,14 @@ rp_status rp_costs_for_run(const rp_costs *measured, const rp_model *model, cons
  */
 rp_status rp_find_costs(const rp_model *model, const rp_roof *run, uint32_t sequences,
                         uint32_t seq_len, rp_arena *arena, rp_costs *costs_out, rp_reason *reason);
+
+/**
+ * Time of a microbatch on one GPU that does nothing but products and attention, at their rates: the
+ * forward and backward of all layers and the head in the stack `ideal`.
+ * @param model whole layers: no GPU's part of them
+ * @param run platform and arithmetic; its stack is not read
+ * @param arena for the table, which the caller may drop
+ * @retval as rp_roofline_costs; RP_INPUT also without traces/stacks/ideal.yaml (logged)
+ */
+rp_status rp_ideal_s(const rp_model *model, const rp_roof *run, uint32_t sequences,
+                     uint32_t seq_len, rp_arena *arena, double *time_s_out, rp_reason *reason);

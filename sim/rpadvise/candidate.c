@@ -48,6 +48,7 @@ rp_status rpadvise_candidate_setup(const rpsim_setup *work, const rpadvise_candi
     setup->run.iterations = manner->iterations;
     setup->explain = manner->explain;
     setup->intervals_given = !manner->intervals;
+    setup->unreported = !manner->reported;
     RP_TRY(rpsim_setup_schedule(c->schedule, arena, setup));
     rpsim_setup_complete(setup);
     *setup_out = setup;

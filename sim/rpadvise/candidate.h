@@ -23,6 +23,7 @@ typedef struct rpadvise_manner {
     bool period_only;    /**< leaves out bounds and measures of a single step */
     bool intervals;
     bool explain;
+    bool reported; /**< its speed limit and the errors of measured runs are reported */
 } rpadvise_manner;
 
 /** @return the schedule's synchronous run with a sequence per microbatch, in a single call, without

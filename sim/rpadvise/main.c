@@ -5,6 +5,7 @@
 #include "common/inputs/load/platforms.h"
 #include "common/inputs/model.h"
 #include "common/inputs/platform.h"
+#include "common/inputs/stacks/ledger.h"
 #include "common/roofline/roofline.h"
 #include "sim/engine/clock.h"
 #include "sim/rpadvise/export/export.h"
@@ -55,6 +56,8 @@ static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpsim_
     rp_stack stack;
     RP_TRY(work->stack != NULL ? rp_stack_load_changed(work->stack, &changes, arena, &stack, NULL)
                                : RP_OK);
+    rp_ledger ledger;
+    RP_TRY(work->stack != NULL ? rp_ledger_read(arena, &ledger) : RP_OK);
     const rp_roof roof = {
         &platform, {run->dtype, run->accumulation}, work->stack != NULL ? &stack : NULL};
     uint32_t usual = run->seq_len != 0 ? run->seq_len : RP_DEFAULT_SEQ_LEN;

@@ -560,11 +560,13 @@ static void write_nothing(const page *p)
 static void write_cost(const page *p)
 {
     const rpadvise_search *s = p->advice->search;
+    char measured[RPSIM_MEASURED_TEXT];
+    (void)rpadvise_measured_text(p->advice, measured);
     say(p, 0,
         "%u configurations in %llu simulations; %u ruled out by a lower bound. Speeds are "
-        "predictions: draws vary all inputs within their ranges (traces/ranges.csv).%s",
+        "predictions: draws vary all inputs within their ranges (traces/ranges.csv)%s%s.%s",
         s->family_count + s->screened_count + s->found_count, (unsigned long long)s->bench->spent,
-        s->pruned,
+        s->pruned, measured[0] != '\0' ? "; " : "", measured,
         s->cut_short ? " The search was cut short: a larger --budget may find something faster."
                      : "");
 }

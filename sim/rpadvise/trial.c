@@ -209,7 +209,9 @@ rp_status rpadvise_try(rpadvise_bench *bench, rpadvise_trial *trials, uint32_t c
 rp_status rpadvise_study(const rpadvise_bench *bench, const rpadvise_candidate *candidate,
                          const rpadvise_manner *manner, rp_arena *arena, rpsim_study *study_out)
 {
-    return run_quietly(bench->work, candidate, manner, arena, study_out, NULL);
+    rpadvise_manner reported = *manner;
+    reported.reported = true;
+    return run_quietly(bench->work, candidate, &reported, arena, study_out, NULL);
 }
 
 void rpadvise_bench_end(const rpadvise_bench *bench)

@@ -54,6 +54,12 @@ double rpsim_row_peak_share(const rpsim_row *row)
     return peak > 0 ? rpsim_row_tflops(row) / peak : NAN;
 }
 
+double rpsim_row_speed_limit(const rpsim_row *row)
+{
+    double tokens = (double)row->run.costs->microbatch_size * row->run.decided.seq_len;
+    return row->ideal_s > 0 ? rpsim_row_gpus(row) * tokens / row->ideal_s : NAN;
+}
+
 bool rpsim_row_same_group(const rpsim_row *a, const rpsim_row *b)
 {
     return strcmp(a->model_name, b->model_name) == 0 && a->run.costs == b->run.costs &&
@@ -215,6 +221,21 @@ static void write_inputs(const rpsim_study *study, const rpsim_row *row, rp_json
     rp_json_end_array(json);
 }
 
+/* Writes the errors of measured runs of the row's stack and class. */
+static void write_ledger(const rpsim_study *study, const rpsim_row *row, rp_json *json)
+{
+    (void)study;
+    if (row->error.rows == 0) {
+        rp_json_null(json);
+        return;
+    }
+    rp_json_begin_object(json);
+    rp_json_member_uint(json, "rows", row->error.rows);
+    rp_json_member_double(json, "mean_pct", row->error.mean_pct);
+    rp_json_member_double(json, "worst_pct", row->error.worst_pct);
+    rp_json_end_object(json);
+}
+
 /* Writes how often the row beats every other row of the same model, by that row's index in the
  * array. */
 static void write_beats(const rpsim_study *study, const rpsim_row *row, rp_json *json)
@@ -247,6 +268,12 @@ static double distance(const rpsim_field *field, const rpsim_row *row)
 {
     double gap = (double)row->result.metrics.makespan_ps / (double)field->ps - 1.0;
     return field->ps > 0 ? 100.0 * gap : NAN;
+}
+
+/* Speed as a percentage of the speed limit. */
+static double share_of_limit(const rpsim_field *field, const rpsim_row *row)
+{
+    return 100.0 * rpsim_row_tokens_per_s(row) / field->real;
 }
 
 static double gigabytes(const rpsim_field *field, const rpsim_row *row)
@@ -430,6 +457,11 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "of the GPU's peak in this type; null where it is unknown, and at stage fidelity",   \
                                                                                                    \
       STORED("peak_share_pct"), TABLE(HARDWARE, 12, "peak %", 1))                                  \
+    X(speed_limit_tokens_per_s, real(rpsim_row_speed_limit(row)), .unit = "tokens/s",              \
+      .help =                                                                                      \
+          "with nothing but products and attention, forward and backward, on all GPUs all the "    \
+          "time (stack `ideal`); null without `--stack`",                                          \
+      HEADED("limit %", 1), .shown = share_of_limit)                                               \
     X(nodes, known(!row->run.stage, whole(nodes_of(row))),                                         \
       .help = "servers that the GPUs are in; null at stage fidelity")                              \
     X(beats, asked(row->replica_ps != NULL, object(write_beats)),                                  \
@@ -438,7 +470,10 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(explain, asked(row->explained != NULL, object(rpsim_explain_write_json)),                    \
       .help = "with `--explain`, JSON only: object, see Explanation")                              \
     X(inputs, asked(!row->run.stage, object(write_inputs)),                                        \
-      .help = "JSON only: array of the prediction's inputs; null with `--intervals off`")
+      .help = "JSON only: array of the prediction's inputs; null with `--intervals off`")          \
+    X(ledger, object(write_ledger),                                                                \
+      .help = "JSON only: object, errors of measured runs of this stack and class of card; null "  \
+              "where there are none, and without `--stack`")
 
 #define VALUE(name, field, ...)                                                                    \
     static rpsim_field value_of_##name(const rpsim_study *study, const rpsim_row *row)             \

@@ -111,6 +111,10 @@ double rpsim_row_tflops(const rpsim_row *row);
 /** @return the same over the peak for the run's arithmetic; NaN if the platform does not say it. */
 double rpsim_row_peak_share(const rpsim_row *row);
 
+/** @return the tokens per second that a row's GPUs reach at most: with nothing but products and
+ * attention on all of them, forward and backward; NaN without --stack. */
+double rpsim_row_speed_limit(const rpsim_row *row);
+
 /** @return true for rows of the same work: model, times and sequence length. */
 bool rpsim_row_same_group(const rpsim_row *a, const rpsim_row *b);
 

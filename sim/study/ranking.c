@@ -191,7 +191,7 @@ static rp_status run_changed(const rpsim_study *study, const rpsim_row *like, co
                              rpsim_comparison *comparison)
 {
     rpsim_setup setup = *study->setup;
-    setup.quiet = true;
+    setup.quiet = setup.unreported = true;
     setup.what = c->what;
     setup.explain = false;
     setup.jitter_given = false;

@@ -23,6 +23,7 @@ typedef struct rpsim_setup {
     bool keep;          /**< keeps the timelines of all rows for the caller */
     bool hashes;        /**< computes the hashes of all programs */
     bool quiet;         /**< does not warn of schedules that are left out */
+    bool unreported;    /**< reports neither speed limits nor errors of measured runs */
     const char *what;   /**< noun for the runs in progress messages; NULL: "runs" */
     struct rpsim_session *session; /**< the process's session; NULL: none */
 } rpsim_setup;

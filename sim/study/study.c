@@ -129,6 +129,7 @@ static rp_status add_row(rpsim_study *study, const rpsim_setup *o, const rpsim_i
         RP_TRY(rpsim_tune_row(o, in, study->arena, &row));
         RP_TRY(check_row(&row, study->arena, reason));
     }
+    RP_TRY(rpsim_row_set_error(study, &row));
     study->rows[study->row_count++] = row;
     return RP_OK;
 }
@@ -317,6 +318,7 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in, rp_prog
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *partition, &partition));
     RP_TRY(rp_partition_of_program(program, arena, partition));
     row->run.partition = partition;
+    RP_TRY(rpsim_row_set_error(study, row));
     return rp_partition_text(partition, arena, &row->partition_text);
 }
 
@@ -370,6 +372,7 @@ rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_s
     RP_TRY(rp_arena_alloc(arena, capacity, sizeof(rpsim_row), &study_out->rows));
     capacity = (size_t)models * (setup->schedule_count + 1);
     RP_TRY(rp_arena_alloc(arena, capacity, sizeof(rpsim_refusal), &study_out->refusals));
+    RP_TRY(rpsim_study_read_ledger(study_out));
     if (setup->torch_csv_in != NULL) {
         RP_TRY(read_orders(study_out));
     }
@@ -445,6 +448,7 @@ static rp_status finish_row(const rpsim_study *study, rpsim_row *row, rp_reason 
         RP_TRY(rpsim_row_explain(row, study->arena, reason));
     }
     row->ops = row->result.program->op_count;
+    RP_TRY(rpsim_row_set_ideal(study, row, reason));
     rpsim_row_doubt_costs(study, row);
     RP_TRY(rpsim_memory_copy(&row->result.memory, study->arena, &row->memory));
     if (o->hashes) {

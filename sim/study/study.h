@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/base/reason.h"
+#include "common/inputs/stacks/ledger.h"
 #include "common/run/resolve.h"
 #include "sim/interchange/torch_sidecar.h"
 #include "sim/run/explain/explain.h"
@@ -37,7 +38,10 @@ typedef struct rpsim_row {
     rpsim_quantiles quantiles;  /**< quantiles of replica_ps */
     rpsim_intervals *intervals; /**< in the study's arena; NULL without --intervals */
     rpsim_explained *explained; /**< in the study's arena; NULL without --explain */
-    uint32_t rank;              /**< --schedule all, from 1; 0: does not fit, or not ranked */
+    const char *of_class;       /**< rp_ledger_class; NULL: unknown, or without --stack */
+    rp_ledger_error error;      /**< errors of measured runs of this stack and class */
+    double ideal_s; /**< rp_ideal_s of a microbatch of the table's size; 0 without --stack */
+    uint32_t rank;  /**< --schedule all, from 1; 0: does not fit, or not ranked */
     uint32_t ops;
     uint64_t program_hash; /**< 0 if not asked for */
 } rpsim_row;
@@ -54,6 +58,7 @@ typedef struct rpsim_study {
     const rpsim_setup *setup;
     const rp_torch_csv *orders;   /**< --torch-csv-in; NULL without */
     const rpsim_sidecar *sidecar; /**< --torch-sidecar with it; NULL without */
+    const rp_ledger *ledger;      /**< NULL without --stack, or if nothing is reported */
     rpsim_row *rows;
     uint32_t row_count;
     rpsim_refusal *refusals;
@@ -92,6 +97,25 @@ rp_status rpsim_row_draw(const rpsim_study *study, rpsim_row *row);
 
 /** @return the share of replicas in which a takes less time per token than b; ties count half. */
 double rpsim_row_beats(const rpsim_study *study, const rpsim_row *a, const rpsim_row *b);
+
+/** Rows of a stack, for a sentence about its measured runs. */
+typedef struct rpsim_measured {
+    const char *stack;       /**< NULL: no row has a stack */
+    const char *of_class[4]; /**< [classes] of all rows; more cannot differ in placement and
+                                training */
+    uint32_t classes;
+    rp_ledger_error error; /**< of these classes together */
+} rpsim_measured;
+
+/** Adds a row, which does nothing if it has no stack or its class was added before. */
+void rpsim_measured_add(rpsim_measured *measured, const rpsim_row *row);
+
+#define RPSIM_MEASURED_TEXT 200u
+
+/** Writes a sentence without its point: how many runs were measured, and how far off their
+ * predictions are; "" if no row has a stack. @return `text` */
+const char *rpsim_measured_text(const rpsim_measured *measured,
+                                char text[static RPSIM_MEASURED_TEXT]);
 
 /** Builds and validates every row's program; nothing is simulated. */
 rp_status rpsim_study_check(rpsim_study *study);

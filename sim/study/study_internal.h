@@ -51,6 +51,21 @@ void rpsim_warn_of_plan(const char *model_name, uint64_t raised_bytes);
  * peak. @param row has run, and so have all rows before it */
 void rpsim_row_doubt_costs(const rpsim_study *study, const rpsim_row *row);
 
+/** Reads the ledger where the study needs it. @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rpsim_study_read_ledger(rpsim_study *study);
+
+/** Sets class and errors of a row that has a stack, if the study has a ledger. @retval RP_OK,
+ * RP_NO_MEMORY */
+rp_status rpsim_row_set_error(const rpsim_study *study, rpsim_row *row);
+
+/**
+ * Sets ideal_s of a row that has a stack, if the study has a ledger.
+ * @param row has run, and so have all rows before it
+ * @retval as rp_ideal_s
+ */
+rp_status rpsim_row_set_ideal(const rpsim_study *study, rpsim_row *row, rp_reason *reason);
+
 /**
  * Checks that the GPUs divide evenly among copies and tensor groups, and that schedule and model
  * support these. @retval RP_OK, RP_USAGE (refused), RP_NO_MEMORY

@@ -95,6 +95,8 @@ def test_rpplan():
 def test_rpsim():
     names = members(RUN + " 2 --intervals 2 --explain")
     assert below(names, "inputs[].") == documented("rpsim", "Inputs of a prediction")
+    measured = members("rpsim --schedule 1f1b --model tiny --platform h100x8 --gpus 2 --intervals off --stack nanotron")
+    assert below(measured, "ledger.") == documented("rpsim", "Measured runs")
     tables = re.search(r"(?ms)^\| key of.*", (PAGES / "rpsim.md").read_text())[0]
     keys = re.compile(r"(attribution|blame|critical_path|bounds)[a-z_]*(\[\])?\."
                       r"|elasticity\.(of_shared\.|switch|root|intersocket|dram|network|leaf)")

@@ -359,6 +359,7 @@ static rp_status write_group(group *g, const rp_page *page)
     }
     rpsim_host_note_write(first, page->stream);
     rpsim_intervals_write(g->study, g->begin, g->begin + g->count, g->best, page->stream);
+    rpsim_measured_note_write(g->study, g->begin, g->begin + g->count, page->stream);
     return first->replica_ps != NULL ? write_noise(g, page) : RP_OK;
 }
 

@@ -76,6 +76,18 @@ void rpsim_host_note_write(const rpsim_row *row, FILE *stream)
     fputc('\n', stream);
 }
 
+void rpsim_measured_note_write(const rpsim_study *study, uint32_t begin, uint32_t end, FILE *stream)
+{
+    rpsim_measured measured = {0};
+    char text[RPSIM_MEASURED_TEXT];
+    for (uint32_t i = begin; i < end; i++) {
+        rpsim_measured_add(&measured, &study->rows[i]);
+    }
+    if (rpsim_measured_text(&measured, text)[0] != '\0') {
+        fprintf(stream, "  %s\n", text);
+    }
+}
+
 void rpsim_row_notes_write(const rpsim_study *study, const rpsim_row *row, const rp_page *page)
 {
     if (row->memory.known && !row->memory.fits) {

@@ -12,6 +12,11 @@ void rpsim_row_notes_write(const rpsim_study *study, const rpsim_row *row, const
 /** Writes the host memory of the servers that a group of rows runs on. */
 void rpsim_host_note_write(const rpsim_row *row, FILE *stream);
 
+/** Writes how many runs of the stack of rows [begin, end) were measured, and the errors of their
+ * predictions; nothing without --stack. */
+void rpsim_measured_note_write(const rpsim_study *study, uint32_t begin, uint32_t end,
+                               FILE *stream);
+
 /** @return the bits of the legend's sentences that a column with this heading needs. */
 uint32_t rpsim_legend_of(const char *heading);
 
