@@ -37,6 +37,12 @@ SETS = {
 }
 
 
+# Kernels of Liger (src/liger_kernel/ops): bytes per value and launches of a layer.
+LIGER = " --set stack.norm_fwd_bytes=4,stack.norm_bwd_bytes=8,stack.rope_fwd_bytes=4,stack.rope_bwd_bytes=4"
+LIGER += ",stack.activation_fwd_bytes=6,stack.activation_bwd_bytes=10,stack.loss_bytes=6"
+LIGER += ",stack.launches_fwd=18,stack.launches_bwd=40"
+
+
 class Feature(typing.NamedTuple):
     """Something that runs have and rpsim may lack: has. Rows that need it then run without it, or not at all: runs."""
 
@@ -173,11 +179,11 @@ def llmq(row):
         needs += ("flags that shard, recompute or offload",) if flags else ()
         options = sizes(*work, "none") + (f" --data-parallel {gpus} --zero 1" if gpus > 1 else "")
         return Row("llmq", "1f1b", *run, options, needs, " ".join(flags))
-    liger = "fused kernels (Liger) are not said to rpsim"
+    options = sizes(*work) + LIGER
     if "deepspeed" in row["flags"]:
         schedule = "zero-offload" if "ds_z2_offload" in row["flags"] else "zero-infinity"
-        return Row("deepspeed", schedule, *run, sizes(*work), note=liger)
-    return Row("torch", "1f1b", *run, sizes(*work), ("bf16 states",), liger)
+        return Row("deepspeed", schedule, *run, options)
+    return Row("torch", "1f1b", *run, options, ("bf16 states",))
 
 
 def qwen_finetune(row):
