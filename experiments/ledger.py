@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import json
 import math
+import re
 import statistics
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "paper-figures/published"
+RUNS = ROOT / "traces/runs"
 COLUMNS = """file row stack platform class measured_tokens_per_s predicted_tokens_per_s error_pct p10 p90 role
 note""".split()
 
@@ -33,6 +35,9 @@ SETS = {
     **{("llmq_consumer.csv", row): "product_pj, HBM on 4N" for row in (17, 19, 21, 23)},
     **{("llmq_consumer.csv", row): "product_pj, GDDR on 4N" for row in (27, 29, 31)},
     ("qwen_finetune_a100.csv", 1): "host_speed of a100-80x8",
+    **{("2026-11-26-h200/side.csv", row): "host of torch, torch-compile, roundpipe; attention of rpexec"
+       for row in (1, 3, 5, 6, 7, 10, 13)},
+    ("2026-11-27-h200/side.csv", 2): "host of torch-compile",
     ("qwen_finetune_a100.csv", 19): "host_us_per_collective of deepspeed",
 }
 
@@ -101,7 +106,7 @@ class Row:
 
     def line(self):
         """The row's line of the ledger before the run."""
-        offloaded = self.schedule in ("zero-offload", "zero-infinity") or "offload to the CPU" in self.needs
+        offloaded = self.schedule in ("zero-offload", "zero-infinity", "roundpipe") or "offload to the CPU" in self.needs
         place, trained = "offloaded" if offloaded else "resident", "adapters" if "--lora" in self.options else "full"
         constant = SETS.get((self.file, self.number))
         notes = ([f"sets {constant}"] if constant else []) + [f"needs {name}" for name in self.lacks()]
@@ -113,14 +118,16 @@ class Row:
 
     def command(self, models, settings):
         """A pipeline's second step begins behind its first, as all later ones do: two are a steady state (16 give the
-        same digits). Steps of data-parallel systems are all equal, so one does."""
+        same digits). Steps of data-parallel systems are all equal, so one does; asynchronous ones overlap."""
         words = [settings.rpsim, "--schedule", self.schedule]
         words += [] if settings.without_stack else ["--stack", self.stack]
-        words += ["--model", str(models / self.model) if self.model in MODELS else self.model]
+        ours = {"wide": str(ROOT / "tests/gpu/wide.yaml")}
+        words += ["--model", str(models / self.model) if self.model in MODELS else ours.get(self.model, self.model)]
         words += ["--platform", self.platform, "--dtype", "bf16", *self.options.split()]
         for feature in (FEATURES[name] for name in self.needs):
             words += (feature.options if feature.has or not feature.runs else feature.until).split()
-        words += ["--iterations", "2" if self.schedule == "1f1b" else "1", "--intervals", settings.intervals]
+        iterations = {"1f1b": "2", "roundpipe": "8"}.get(self.schedule, "1")
+        words += ["--iterations", iterations, "--intervals", settings.intervals]
         return words + ["--format", "json"]
 
 
@@ -257,6 +264,20 @@ def fsdp_qlora(row):
                1024 * context / float(row["time_s"]), options, needs, "width of PCIe not stated")
 
 
+def h200(row):
+    """Our H200: PyTorch, RoundPipe's library and rpexec train the same models, 16 or 8 microbatches of 4 x 2048."""
+    model, mode = row["model"], row["mode"]
+    options = sizes(1, 2048, 4, 16 if model == "wide" else 8, None)
+    if row["side"] == "roundpipe-lib" or mode.startswith("roundpipe/"):
+        parts = re.search("partition-([0-9+|]+)/", mode)
+        partition = parts[1].replace("+", ",") if parts and model != "wide" else "auto" if model != "wide" else "even"
+        return Row("roundpipe" if row["side"] == "roundpipe-lib" else "rpexec", "roundpipe", model, "h200",
+                   float(row["tokens_per_s"]), f"{options} --optimizer async --partition {partition}")
+    stack = "rpexec" if row["side"] == "rpexec" else "torch-compile" if "compile" in mode else "torch"
+    again = "wait --grain layer" if "ckpt" in mode or "recompute-wait" in mode else "none"
+    return Row(stack, "1f1b", model, "h200", float(row["tokens_per_s"]), f"{options} --recompute {again}")
+
+
 READERS = {  # file: reader, column of the speed
     "nanotron_h100.csv": (nanotron, "tokens_per_s"),
     "llmq_consumer.csv": (llmq, "tokens_per_s"),
@@ -266,6 +287,8 @@ READERS = {  # file: reader, column of the speed
     "universal_trainer_singlegpu.csv": (universal_trainer, "s_per_step"),
     "torchtune_torchao_litgpt.csv": (torchtune, "value"),
     "fsdp_qlora_consumer.csv": (fsdp_qlora, "time_s"),
+    "2026-11-26-h200/side.csv": (h200, "tokens_per_s"),
+    "2026-11-27-h200/side.csv": (h200, "tokens_per_s"),
 }
 
 
@@ -274,7 +297,7 @@ def sound(row):
     of Llama 3 of the universal trainer, which repeat those of Llama 3.1."""
     return (row.get("status", "ok") == "ok" and row.get("batch_ok", "1") == "1"
             and abs(float(row.get("check") or 1) - 1) <= 0.1
-            and (row["nodes"] == "1" if "mfu_pct" in row else row["model"] != "Llama 3 8B"))
+            and (row.get("nodes", "1") == "1" if "mfu_pct" in row else row["model"] != "Llama 3 8B"))
 
 
 def read(only):
@@ -282,9 +305,10 @@ def read(only):
     for file, (reader, speed) in READERS.items():
         if only and only not in (file, file.removesuffix(".csv")):
             continue
-        lines = (line for line in (PUBLISHED / file).read_text().splitlines() if not line.startswith("#"))
+        path = RUNS / file if "/" in file else PUBLISHED / file
+        lines = (line for line in path.read_text().splitlines() if not line.startswith("#"))
         for number, cells in enumerate(csv.DictReader(lines), 1):
-            if cells[speed] and sound(cells):
+            if cells[speed] and cells[speed] != speed and sound(cells):
                 yield dataclasses.replace(reader(cells), file=file, number=number)
 
 

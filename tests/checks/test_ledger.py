@@ -112,6 +112,16 @@ RESULTS = {  # rows of docs/results.md: file, stack, class
 }
 
 
+def test_h200():
+    """Thirteen speeds of four programs on our H200, predicted from its data sheet, wide's constants included."""
+    rows = [row for row in csv.DictReader((SOURCE / "traces/ledger.csv").open()) if "h200" in row["file"]]
+    assert len(rows) == 15 and max(abs(float(row["error_pct"])) for row in rows) < 15
+    errors = [abs(float(row["error_pct"])) for row in rows if row["role"] == "test"]
+    line = f"| {len(errors)} | {sum(errors) / len(errors):.1f} % | {max(errors):.1f} % |"
+    assert f"| PyTorch, RoundPipe's library and rpexec, qwen3-1.7b, our H200 {line}" in (
+        SOURCE / "docs/results.md").read_text().splitlines()
+
+
 @pytest.mark.parametrize("label", RESULTS)
 def test_results(label):
     errors = [abs(float(row["error_pct"])) for row in csv.DictReader((SOURCE / "traces/ledger.csv").open())
