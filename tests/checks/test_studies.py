@@ -1,10 +1,11 @@
-"""Studies 31 to 36 against what does not come from them: published rows, closed forms, prices, runs of rpsim alone,
-orders that must hold. With fewer points than they have; RP_LONG=1 has more than a plain test.
+"""Studies 31 to 36 and 39 against what does not come from them: published rows, closed forms, prices, runs of rpsim
+alone, orders that must hold. With fewer points than they have; RP_LONG=1 has more than a plain test.
 """
 
 import collections
 import itertools
 import math
+import re
 import shutil
 import statistics
 from pathlib import Path
@@ -316,3 +317,93 @@ def test_robustness():
     [cell] = [row for row in table(f"out/{name}-tau.csv") if vars(row).items() >= {
         "what": "jitter", "model": "llama3.1-8b", "x": 0.1}.items()]
     assert (cell.pairs, cell.tau_mean) == (len(pairs), near(agree / len(pairs) / 30, 2e-6))
+
+
+def test_whose_software():
+    """39: runs as rpsim alone has them; which runs count; ratios anew; the numbers of the README and of
+    docs/results.md."""
+    name = "39-whose-software"
+    if not LONG:
+        change(STUDIES / name / "make.sh", ("^for platform in .*; do", "for platform in rtx4090x8; do"),
+               ("    for model in .*; do", "    for model in llama3.1-8b; do"))
+    points = study(name, {})
+    measured = {(row.framework.removeprefix("deepspeed-").removesuffix("-zero3"), row.model)
+                for row in table(PUBLISHED / "throughput_4090.csv") if isinstance(row.tokens_per_s, float)}
+    cells = collections.defaultdict(list)
+    for row in points:
+        ran_there = row.platform == "rtx4090x8" and row.layouts == "figure" and (row.schedule, row.model) in measured
+        assert (row.counts == "true") == (row.fits == "true" or ran_there)
+        assert row.p10 == "" or row.counts == "true" and row.p10 < row.tokens_per_s * 1.05 and row.p10 < row.p90
+        assert row.global_batch == {"qwen3-1.7b": 512, "llama3.1-8b": 256}[row.model] or row.schedule == "fsdp"
+        cells[row.platform, row.model, row.software, row.dtype].append(row)
+    assert len(cells) == (18 if LONG else 5)
+    for row in [row for row in points if row.p10 != ""][:: 1 if LONG else 4]:
+        alone = simulated(f"--gpus 8 --intervals 16 {row.options}")
+        assert (alone.tokens_per_s, alone.tokens_per_s_p10, alone.tokens_per_s_p90, str(alone.fits).lower()) == (
+            near(row.tokens_per_s, 1e-5), near(row.p10, 1e-5), near(row.p90, 1e-5), row.fits)
+        stack = {"table": None, "one": "rpexec"}.get(row.software, {
+            "roundpipe": "roundpipe", "mobius": "torch", "fsdp": "torch"}.get(row.schedule, "megatron"))
+        assert (alone.stack, alone.dtype) == (stack, row.dtype)
+
+    ratios = {(row.platform, row.model, row.software, row.dtype, row.layouts): row
+              for row in table(f"out/{name}-ratios.csv")}
+    for cell, runs in cells.items():
+        for layouts in {row.layouts for row in runs}:
+            counted = [row for row in runs if row.counts == "true" and layouts in ("free", row.layouts)]
+            mine = max((row for row in counted if row.schedule == "roundpipe"), key=lambda row: row.tokens_per_s)
+            rival = max((row for row in counted if row.schedule != "roundpipe"), key=lambda row: row.tokens_per_s)
+            low, high = mine.p10 / rival.p90, mine.p90 / rival.p10
+            row = ratios[*cell, layouts]
+            assert (row.ratio, row.low, row.high) == tuple(
+                near(number, 1e-4) for number in (mine.tokens_per_s / rival.tokens_per_s, low, high))
+            assert row.faster == ("RoundPipe" if low > 1 else "rival" if high < 1 else "undecided")
+    lead_in_pages(cells, ratios)
+
+
+def lead_in_pages(cells, ratios):
+    """The sentences of study 39's README, and the table of docs/results.md; of llama3.1-8b alone unless LONG."""
+    page = " ".join(" ".join(readme("39-whose-software")).split())
+    results = (SOURCE / "docs/results.md").read_text()
+    models = ("qwen3-1.7b", "llama3.1-8b") if LONG else ("llama3.1-8b",)
+
+    def find(software, dtype="bf16", layouts="figure", platform="rtx4090x8"):
+        return [ratios[platform, model, software, dtype, layouts] for model in models]
+
+    def said(before, texts, after=""):
+        first = "" if LONG else r"\S+( \([^)]*\))? and "  # of the other model
+        assert re.search(re.escape(before) + first + re.escape(" and ".join(texts) + after), page), (before, texts)
+
+    def errors(system):
+        for model in models:
+            [run] = [row for row in cells["rtx4090x8", model, "own", "fp16"] if row.schedule == system]
+            [row] = [row for row in table(PUBLISHED / "throughput_4090.csv")
+                     if (row.framework, row.model) == (system, model)]
+            yield round(100 * (run.tokens_per_s / row.tokens_per_s - 1))
+
+    for software, before, faster in (("one", "leads by ", "RoundPipe"), ("own", "decides nothing: ", "undecided")):
+        said(before, [f"{row.ratio:.2f} ({row.low:.2f} to {row.high:.2f})" for row in find(software)])
+        assert {row.faster for row in find(software)} == {faster}
+    for before, found in (("published are ", find("published", "fp16")), ("they give ", find("own", "fp16")),
+                          ("systems, give ", find("table", "fp16")), ("in bf16 ", find("table"))):
+        said(before, [f"{row.ratio:.2f}" for row in found])
+    said("RoundPipe ", [f"{-error}" for error in errors("roundpipe")], " % too slow")
+    if LONG:
+        assert f"Megatron PP is {next(errors('megatron-pp'))} % too fast on qwen3-1.7b" in page
+        cards = ("h100x8", "b200x8")
+        own, one = ([row for card in cards for row in find(software, layouts="free", platform=card)]
+                    for software in ("own", "one"))
+        low, high, least, most = (f"{end(row.ratio for row in found):.2f}"
+                                  for found in (own, one) for end in (min, max))
+        assert f"{low} to {high} of ZeRO-1 copies in own software, {least} to {most} in one" in page
+        assert {row.name for row in own + one} == {"data-parallel"} and {row.faster for row in own} == {"rival"}
+        undecided = one + [row for card in cards for name in ("own", "one") for row in find(name, platform=card)]
+        assert {row.faster for row in undecided} == {"undecided"}
+        assert " and ".join(f"{row.ratio:.2f}" for row in find("one")) in " ".join(results.split())
+    for platform, card in (("rtx4090x8", "RTX 4090"), ("h100x8", "H100"), ("b200x8", "B200"))[: 3 if LONG else 1]:
+        columns = [find(software, layouts=layouts, platform=platform)
+                   for software, layouts in (("own", "figure"), ("one", "figure"), ("one", "free"))]
+        marks = {"undecided": "", "RoundPipe": "**", "rival": "**"}
+        texts = [", ".join(f"{marks[row.faster]}{row.ratio:.2f}{marks[row.faster]}" for row in column)
+                 for column in columns]
+        line = next(line for line in results.splitlines() if line.startswith(f"| {card} | "))
+        assert all(cell.strip().endswith(text) for cell, text in zip(line.split("|")[2:], texts, strict=False)), line
