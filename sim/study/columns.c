@@ -471,7 +471,7 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "with `--explain`, JSON only: object, see Explanation")                              \
     X(inputs, asked(!row->run.stage, object(write_inputs)),                                        \
       .help = "JSON only: array of the prediction's inputs; null with `--intervals off`")          \
-    X(ledger, object(write_ledger),                                                                \
+    X(ledger, asked(!row->run.stage, object(write_ledger)),                                        \
       .help = "JSON only: object, errors of measured runs of this stack and class of card; null "  \
               "where there are none, and without `--stack`")
 

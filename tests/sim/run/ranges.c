@@ -21,12 +21,14 @@ Test(ranges, shipped_file_has_all)
         const rpsim_range *of = ranges.of[input];
         const char *name = rpsim_input_names[input];
         for (int kind = 0; kind <= RP_SET; kind++) {
-            bool needed = input != RPSIM_INPUT_RUN || kind == RP_ASSUMED || kind == RP_MOVED;
+            bool needed = input == RPSIM_INPUT_RUN     ? kind == RP_ASSUMED || kind == RP_MOVED
+                          : input == RPSIM_INPUT_STACK ? kind == RP_ASSUMED
+                                                       : true;
             cr_expect(eq(int, of[kind].low > 0, needed), "%s %d", name, kind);
             cr_expect(of[kind].low <= 1 && (!needed || of[kind].high >= 1), "%s %d", name, kind);
         }
         cr_expect(of[RP_ASSUMED].low <= of[RP_MEASURED].low || input == RPSIM_INPUT_RUN ||
-                      input == RPSIM_INPUT_LINK,
+                      input == RPSIM_INPUT_LINK || input == RPSIM_INPUT_STACK,
                   "%s", name);
         cr_expect(of[RP_ASSUMED].high >= of[RP_MEASURED].high, "%s", name);
     }
