@@ -128,19 +128,20 @@ static size_t size_of(const rp_config_field *field)
                                            : sizeof(const char *);
 }
 
-static rp_status refuse_gpu(const rp_platform *platform, const rp_platform_lines *at,
-                            rp_arena *arena)
+/* Refuses an unknown GPU. @param key that names it @param more valid values beside known names */
+static rp_status refuse_gpu(const char *gpu, const rp_platform_lines *at, rp_platform_key key,
+                            const char *more, rp_arena *arena)
 {
     const char **names = NULL;
     uint32_t count = 0;
     RP_TRY(rp_data_list(rp_data_gpus.folder, arena, &names, &count));
-    const char *nearest = rp_text_nearest(platform->gpu, names, count);
-    rp_log_error_at(at->file, at->lines[RP_PLATFORM_gpu],
-                    "'gpu' is '%s', of which there is no gpus/%s.yaml%s%s%s; valid values are "
-                    "names of rpsim --list gpus, or any beside the keys of a GPU, as "
-                    "fp16_tflops_fp16_acc",
-                    platform->gpu, platform->gpu, nearest != NULL ? ", did you mean '" : "",
-                    nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
+    const char *nearest = rp_text_nearest(gpu, names, count);
+    rp_log_error_at(at->file, at->lines[key],
+                    "'%s' %s '%s', of which there is no gpus/%s.yaml%s%s%s; valid values are "
+                    "names of rpsim --list gpus%s",
+                    rp_platform_schema.fields[key].key, key == RP_PLATFORM_gpu ? "is" : "names",
+                    gpu, gpu, nearest != NULL ? ", did you mean '" : "",
+                    nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "", more);
     return RP_INPUT;
 }
 
@@ -182,7 +183,8 @@ rp_status rp_platform_add_gpu(size_t first_line, const rp_changes *changes, rp_a
         size_t lines[RP_CONFIG_MAX_FIELDS];
         RP_TRY(rp_data_find(&rp_data_gpus, platform->gpu, arena, &path, &found));
         if (!found && missing == needed) {
-            return refuse_gpu(platform, at, arena);
+            return refuse_gpu(platform->gpu, at, RP_PLATFORM_gpu,
+                              ", or any beside the keys of a GPU, as fp16_tflops_fp16_acc", arena);
         }
         if (found) {
             RP_TRY(parse(platform->gpu, path, arena, &gpu, lines));
@@ -314,4 +316,43 @@ rp_status rp_products_load(const char *gpu, rp_arena *arena, const rp_products *
     }
     rp_text_fini(&text);
     return status;
+}
+
+/* ---- other cards of a server ----------------------------------------------------------------- */
+
+rp_status rp_platform_read_card(const char *name, const rp_platform_lines *at, rp_arena *arena,
+                                rp_card *card_out)
+{
+    bool found = false;
+    size_t lines[RP_CONFIG_MAX_FIELDS];
+    rp_platform *gpu = &card_out->gpu;
+    *card_out = (rp_card){.lines = {.file = at->file}};
+    RP_TRY(rp_data_find(&rp_data_gpus, name, arena, &card_out->lines.gpu_file, &found));
+    if (!found) {
+        return refuse_gpu(name, at, RP_PLATFORM_gpu_list, "", arena);
+    }
+    RP_TRY(parse(name, card_out->lines.gpu_file, arena, gpu, lines));
+    RP_TRY(rp_products_load(name, arena, &gpu->products));
+    gpu->gpu = gpu->name;
+    for (size_t i = 0; i < GPU_KEYS; i++) {
+        card_out->lines.lines[keys[i]] = is_of_card(i) ? lines[i] : 0;
+        card_out->lines.of_gpu[keys[i]] = is_of_card(i);
+    }
+    gpu->memory_gb = gpu->memory_gib > 0 ? gpu->memory_gib * RP_GB_PER_GIB : gpu->memory_gb;
+    return RP_OK;
+}
+
+void rp_platform_put_card(const rp_card *card, rp_platform *platform, rp_platform_lines *at)
+{
+    for (size_t i = 0; i < GPU_KEYS; i++) {
+        if (is_of_card(i)) {
+            memcpy((char *)platform + fields[i].offset, (const char *)&card->gpu + fields[i].offset,
+                   size_of(&fields[i]));
+            at->lines[keys[i]] = card->lines.lines[keys[i]];
+            at->of_gpu[keys[i]] = true;
+        }
+    }
+    at->gpu_file = card->lines.gpu_file;
+    platform->products = card->gpu.products;
+    platform->gpu = card->gpu.gpu;
 }

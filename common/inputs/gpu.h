@@ -80,3 +80,52 @@ rp_status rp_products_parse(const char *name, const char *bytes, size_t length, 
 rp_status rp_platform_add_gpu(size_t first_line, const rp_changes *changes, rp_arena *arena,
                               rp_platform *platform, rp_platform_lines *at,
                               const uint8_t **kinds_out);
+
+/** A card of a server that has several. */
+typedef struct rp_card {
+    rp_platform gpu; /**< as rp_gpu_load; `gpu` is its name */
+    rp_platform_lines lines;
+} rp_card;
+
+/**
+ * Reads a GPU that `gpu_list` names.
+ * @param at lines of the platform, for messages
+ * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_platform_read_card(const char *name, const rp_platform_lines *at, rp_arena *arena,
+                                rp_card *card_out);
+
+/** Replaces the keys of a platform's GPU, and their lines, by those of a card. */
+void rp_platform_put_card(const rp_card *card, rp_platform *platform, rp_platform_lines *at);
+
+/** The GPUs of a server, by `gpu_list`. */
+typedef struct rp_platform_cards rp_platform_cards;
+
+/**
+ * Reads `gpu_list` and, unless the platform's file lists memory, lists that of the cards; before
+ * changes.
+ * @param cards_out NULL: no list
+ * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
+ */
+rp_status rp_platform_read_cards(const rp_platform_lines *at, rp_arena *arena,
+                                 rp_platform *platform, rp_platform_cards **cards_out);
+
+/** Checks the number of cards, and that `gpu` is the fastest; after changes. @param cards NULL:
+ * none @retval RP_OK, RP_INPUT (given as the reason) */
+rp_status rp_platform_check_cards(const rp_platform_cards *cards, const rp_platform_lines *at,
+                                  const rp_platform *platform, rp_reason *reason);
+
+/** Checks the keys of a platform with its GPU's keys. @retval RP_OK, RP_INPUT (given as the
+ * reason) */
+typedef rp_status (*rp_platform_check)(const rp_platform_lines *at, const rp_platform *platform,
+                                       rp_reason *reason);
+
+/**
+ * Makes the platforms of the cards, when all else of the platform is known.
+ * @param cards NULL: none
+ * @param check called for each card
+ * @retval RP_OK, RP_INPUT (given as the reason), RP_NO_MEMORY
+ */
+rp_status rp_platform_set_cards(const rp_platform_cards *cards, const rp_platform_lines *at,
+                                rp_platform_check check, rp_arena *arena, rp_platform *platform,
+                                rp_reason *reason);

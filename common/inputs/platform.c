@@ -414,6 +414,7 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
 {
     rp_platform_lines at = {.file = name};
     const uint8_t *of_gpu = NULL;
+    rp_platform_cards *cards = NULL;
     size_t first_line = 0;
     *platform_out = (rp_platform){0};
     RP_TRY(rp_config_parse_part(name, text->bytes, text->length, &rp_platform_schema, arena,
@@ -422,6 +423,7 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     if (platform_out->gpu != NULL) {
         RP_TRY(rp_products_load(platform_out->gpu, arena, &platform_out->products));
     }
+    RP_TRY(rp_platform_read_cards(&at, arena, platform_out, &cards));
     const two_units units[] = {
         {RP_PLATFORM_memory_gb, RP_PLATFORM_memory_gib, &platform_out->memory_gb,
          &platform_out->memory_gib, &platform_out->each.memory_gb, &platform_out->each.memory_gib},
@@ -431,6 +433,7 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     use_changed_unit(changes, at.lines, &units[1]);
     RP_TRY(rp_changes_apply(changes, &rp_platform_schema, name, arena, platform_out, at.lines,
                             reason));
+    RP_TRY(rp_platform_check_cards(cards, &at, platform_out, reason));
     replace_link(changes, at.lines, platform_out);
     RP_TRY(set_link(name, at.lines, platform_out, reason));
     RP_TRY(set_memory(&at, &units[0], reason));
@@ -442,7 +445,8 @@ static rp_status parse(const char *name, const rp_text *text, const rp_changes *
     platform_out->copies_on_cores =
         platform_out->copies != NULL && strcmp(platform_out->copies, "cores") == 0;
     RP_TRY(check_sums(&at, platform_out, reason));
-    return rp_platform_set_bridges(name, at.lines, arena, platform_out, reason);
+    RP_TRY(rp_platform_set_bridges(name, at.lines, arena, platform_out, reason));
+    return rp_platform_set_cards(cards, &at, check_sums, arena, platform_out, reason);
 }
 
 rp_status rp_platform_parse(const char *name, const char *bytes, size_t length, rp_arena *arena,

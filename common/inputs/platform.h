@@ -46,6 +46,9 @@ typedef struct rp_platform {
     /** [GPU of a node] first GPU of its group that NVLink joins; NULL: nvlink_gpus successive */
     const uint32_t *nvlink_first;
     const struct rp_products *products; /**< measured products of its GPU (gpu.h); NULL: none */
+    /** [GPU of a node] with `gpu_list`: the platform with the keys of that GPU's card, whose
+     * `cards` is NULL. NULL: all cards are `gpu` */
+    const struct rp_platform *const *cards;
     uint32_t used_gpus;        /**< GPUs of a short name as 4090x2; 0: all (load/platforms.h) */
     const uint8_t *provenance; /**< [rp_platform_key] each an rp_provenance; NULL: all assumed */
 } rp_platform;
@@ -56,6 +59,12 @@ typedef enum rp_platform_key {
 #include "common/inputs/platform_rows.inc"
 #undef KEY
 } rp_platform_key;
+
+/** @return the platform with the keys of a GPU's card. @param gpu number in its node */
+static inline const rp_platform *rp_platform_card(const rp_platform *platform, uint32_t gpu)
+{
+    return platform->cards != NULL ? platform->cards[gpu] : platform;
+}
 
 /** @return GPUs that a run takes which does not say how many. */
 static inline uint32_t rp_platform_usual_gpus(const rp_platform *platform)

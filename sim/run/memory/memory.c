@@ -37,7 +37,7 @@ typedef struct meter {
 static double usable_gb(const rp_platform *p, uint32_t gpu)
 {
     double all_gb = p->memory_gb * rp_platform_share(&p->each.memory_gb, gpu);
-    double left_gb = all_gb - 1e-9 * GIB * p->reserved_gib;
+    double left_gb = all_gb - 1e-9 * GIB * rp_platform_card(p, gpu)->reserved_gib;
     double given_gb = p->usable_memory_gb * rp_platform_share(&p->each.usable_memory_gb, gpu);
     given_gb = p->each.memory_gb.count > 0 && given_gb > all_gb ? all_gb : given_gb;
     return given_gb > 0 ? given_gb : left_gb > 0 ? left_gb : 0;
@@ -45,7 +45,7 @@ static double usable_gb(const rp_platform *p, uint32_t gpu)
 
 static void list_gpus(const rp_platform *p, rpsim_memory_limits *limits)
 {
-    if (p->each.memory_gb.count == 0 && p->each.usable_memory_gb.count == 0) {
+    if (p->each.memory_gb.count == 0 && p->each.usable_memory_gb.count == 0 && p->cards == NULL) {
         return;
     }
     uint32_t of_node = p->gpus / p->nodes;
