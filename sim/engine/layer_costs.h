@@ -57,6 +57,12 @@ typedef struct rpsim_gpu_rates {
                                  slice; 0 or 1: whole sequences */
 } rpsim_gpu_rates;
 
+/** Times of a GPU's ops over those of the table's GPU, where cards differ. */
+typedef struct rpsim_gpu_factor {
+    double pass;   /**< of passes of layers and head, at least 1 */
+    double update; /**< of an update's memory traffic */
+} rpsim_gpu_factor;
+
 /** Compute times of a lowered program. */
 typedef struct rpsim_compute_costs {
     int64_t *ps;        /**< [class][stage][RP_OP_KIND_COUNT] */
@@ -64,13 +70,14 @@ typedef struct rpsim_compute_costs {
     uint32_t stage_count;
     int64_t *layer_ps; /**< [class][layers + 1][RP_OP_KIND_COUNT] times of each layer, then of the
                           head, as stages of their own: those of ops that name a layer */
-    uint32_t layer_count;           /**< layers + 1, the head included */
-    double memory_ps_per_byte;      /**< time per byte of an update; 0: the bytes take no time */
-    int64_t update_ps;              /**< time of an update beside its traffic */
-    rpsim_dispatch_counts dispatch; /**< queue_depth is 0 unless the caller sets it */
+    uint32_t layer_count;      /**< layers + 1, the head included */
+    double memory_ps_per_byte; /**< time per byte of an update; 0: the bytes take no time */
+    int64_t update_ps;         /**< time of an update beside its traffic */
+    const rpsim_gpu_factor *gpu_factor; /**< [GPU of the program] NULL: all are the table's GPU */
+    rpsim_dispatch_counts dispatch;     /**< queue_depth is 0 unless the caller sets it */
 } rpsim_compute_costs;
 
-/** @return the time in ps of a pass of the program. */
+/** @return the time in ps of a pass of the program, on the table's GPU. */
 static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const rp_op *op)
 {
     size_t of_class = costs->class_of[op->microbatch];
@@ -83,16 +90,27 @@ static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const r
     return costs->ps[row * RP_OP_KIND_COUNT + op->kind];
 }
 
-/** @return the time in ps of any compute op, by its number. Ops other than passes (UPDATE) stream
- * their bytes through memory. */
+/** @return the time in ps of any compute op, by its number, on a GPU with this factor. Ops other
+ * than passes (UPDATE) stream their bytes through memory. */
+static inline int64_t rpsim_op_ps_by(const rpsim_compute_costs *costs, const rp_program *program,
+                                     uint32_t op, const rpsim_gpu_factor *factor)
+{
+    if (!rp_op_kind_is_pass((rp_op_kind)program->ops[op].kind)) {
+        double ps = (double)program->op_bytes[op] * costs->memory_ps_per_byte;
+        return rp_round_ps(factor != NULL ? ps * factor->update : ps) + costs->update_ps;
+    }
+    int64_t ps = rpsim_compute_ps(costs, &program->ops[op]);
+    return factor != NULL ? rp_round_ps((double)ps * factor->pass) : ps;
+}
+
+/** @return the time in ps of any compute op on its GPU. */
 static inline int64_t rpsim_op_ps(const rpsim_compute_costs *costs, const rp_program *program,
                                   uint32_t op)
 {
-    if (!rp_op_kind_is_pass((rp_op_kind)program->ops[op].kind)) {
-        return rp_round_ps((double)program->op_bytes[op] * costs->memory_ps_per_byte) +
-               costs->update_ps;
-    }
-    return rpsim_compute_ps(costs, &program->ops[op]);
+    const rpsim_gpu_factor *factors = costs->gpu_factor;
+    return rpsim_op_ps_by(
+        costs, program, op,
+        factors != NULL ? &factors[program->queues[rp_program_queue_of(program, op)].gpu] : NULL);
 }
 
 /**

@@ -14,9 +14,9 @@ typedef struct rpsim_result {
      * been simulated. */
     double period_ps;
     /** Hardware fidelity: FLOP of products and attention that a GPU executes in an iteration, on
-     * average (executed.h); the peak FLOP/s in the number format of the run, 0 if the platform does
-     * not say it; and the share of the peak that passes reach while they run. All 0 at stage
-     * fidelity. */
+     * average (executed.h); the GPUs' mean peak FLOP/s in the number format of the run, 0 if the
+     * platform does not say it; and the share of the platform's `gpu`'s peak that passes reach
+     * while they run. All 0 at stage fidelity. */
     double gpu_flop;
     double peak_flops_per_s;
     double busy_share;

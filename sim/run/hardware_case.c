@@ -8,6 +8,7 @@
 #include "common/roofline/roofline.h"
 #include "common/schedule/build.h"
 #include "sim/engine/clock.h"
+#include "sim/run/card_factors.h"
 #include "sim/run/executed.h"
 #include "sim/run/explain/explain.h"
 #include "sim/run/library_run.h"
@@ -219,6 +220,13 @@ static rp_status create_costs(const inputs *in, const rp_program *program, const
 {
     RP_TRY(rpsim_compute_costs_create(program, table, in->table_model, &in->rates, seq_len, arena,
                                       costs_out, reason));
+    const rpsim_card_run cards = {.platform = in->platform,
+                                  .traits = &program->traits,
+                                  .table = table,
+                                  .model = in->table_model,
+                                  .arithmetic = in->roof.arithmetic,
+                                  .gpus = program->gpu_count};
+    RP_TRY(rpsim_card_factors(&cards, arena, &costs_out->gpu_factor, reason));
     return in->queue_depth == 0 ? RP_OK
                                 : rpsim_dispatch_count(program, in->model, in->queue_depth, arena,
                                                        &costs_out->dispatch);
@@ -338,7 +346,8 @@ static rp_status find_bounds(const inputs *in, const rpsim_compute_costs *costs,
         .limits = result->memory.known && result->memory.fits ? &in->limits : NULL,
         .seq_len = in->run != NULL ? slice_tokens(in->run) : seq_len,
         .through_host = schedule != NULL && (!resident || in->peer_gpus == 0),
-        .busy_ps = result->metrics.busy_ps,
+        .busy_ps = costs->gpu_factor != NULL ? rpsim_card_least_ps(result->program, costs)
+                                             : result->metrics.busy_ps,
     };
     RP_TRY(rpsim_bounds_hardware(&run, &result->bounds, reason));
     result->metrics.lower_bound_ps = rpsim_bounds_best(&result->bounds);
@@ -392,9 +401,10 @@ static rp_status measure_flop(const inputs *in, const rp_costs *table, uint32_t 
     RP_TRY(rpsim_executed_flop(p, in->table_model, seq_len, slices, &flop));
     double busy_s = 1e-12 * (double)result->metrics.passes_ps;
     result->gpu_flop = flop / ((double)p->gpu_count * p->iteration_count);
-    result->peak_flops_per_s = rp_peak_flops_per_s(&in->roof);
-    bool known = result->peak_flops_per_s > 0 && busy_s > 0;
-    result->busy_share = known ? flop / busy_s / result->peak_flops_per_s : 0;
+    double peak = rp_peak_flops_per_s(&in->roof);
+    uint32_t copies = rp_layout_gpus(&p->traits.layout);
+    result->peak_flops_per_s = rpsim_card_mean_peak(&in->roof, p->gpu_count * copies);
+    result->busy_share = peak > 0 && busy_s > 0 ? flop / busy_s / peak : 0;
     return check_share(in, table, result, reason);
 }
 
