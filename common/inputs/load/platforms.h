@@ -4,6 +4,10 @@
  *
  * CARDxCOUNT, as 4090x2 or h100x4, is the first COUNT GPUs of the smallest server of that card that
  * has a file CARDxN; the card's "rtx" may be left out. A file of exactly this name comes first.
+ *
+ * CARDxCOUNT,CARDxCOUNT, as 5090x2,4090x3, is a server with these GPUs in this order (`gpu_list`):
+ * the fastest card's smallest server, with the links that each card has in its own. Cards that
+ * differ share no NVLink.
  */
 #pragma once
 
