@@ -136,6 +136,20 @@ def test_gpus_that_differ():
     takes("mixed.yaml")
 
 
+def test_cards_that_differ():
+    """Known cards are listed, and the fastest gives the keys of GPUs; unknown ones are taken for the first."""
+    fake(f"{DETECT} --platform-out cards.yaml", LAST_GPU="NVIDIA GeForce RTX 5090", LAST_GIB=31.5)
+    says(Path("cards.yaml").read_text(), "gpu: rtx5090", 'gpu_list: "rtx4090 rtx4090 rtx4090 rtx5090"  # read: NVML',
+         r"# 4 x NVIDIA GeForce RTX 5090 and others\. The GPU is known: .* of platform rtx5090x8\.",
+         r"memory_gib: \[24, 24, 24, 31.5\]  # read: NVML", r"fp16_tflops_fp32_acc: 209\.5", never="usable_memory_gb:")
+    takes("cards.yaml")
+    fake(f"{DETECT} --platform-out cards.yaml", LAST_GPU="NVIDIA GeForce RTX 3090")  # as much memory as the others
+    says(Path("cards.yaml").read_text(), "gpu: rtx4090", r"memory_gib: \[24, 24, 24, 24\]  # read: NVML")
+    said = fake(f"{DETECT} --platform-out cards.yaml", LAST_GPU="NVIDIA Foo 9").err
+    assert "GPU 3 is another than GPU 0: NVIDIA Foo 9, NVIDIA GeForce RTX 4090" in said
+    assert "gpu_list" not in Path("cards.yaml").read_text()
+
+
 @pytest.mark.parametrize("name, gpu, peer", [
     ("A100-SXM4-80GB", "a100-80", "300"),
     ("A100-PCIE-40GB", "a100-40-pcie", "300"),

@@ -1,6 +1,7 @@
 /* Libraries of NVIDIA's driver for a machine without one (checks.describe): four GPUs whose name,
  * memory and links come from the environment, and copies that take as long as on a link of
- * RP_FAKE_LINK GB/s. RP_FAKE_LAST_GIB and RP_FAKE_LAST_LANES make the last GPU differ. */
+ * RP_FAKE_LINK GB/s. RP_FAKE_LAST_GPU, RP_FAKE_LAST_GIB and RP_FAKE_LAST_LANES make the last GPU
+ * differ. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,8 +78,8 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
 
 int nvmlDeviceGetName(void *device, char *name, unsigned size)
 {
-    const char *text = getenv("RP_FAKE_GPU");
-    (void)device;
+    const char *last = (uintptr_t)device == GPUS ? getenv("RP_FAKE_LAST_GPU") : NULL;
+    const char *text = last != NULL ? last : getenv("RP_FAKE_GPU");
     snprintf(name, size, "%s", text != NULL ? text : "NVIDIA GeForce RTX 4090");
     return 0;
 }

@@ -223,7 +223,13 @@ static rp_status set_memory(description *d, const rp_gpu_facts *gpu)
         p->memory_gib = rp_platform_rounded(gpu->memory_bytes / GIB);
         p->usable_memory_gb = same ? fmin(p->usable_memory_gb, gb) : 0;
         RP_TRY(list_each(d, gib_of, &p->each.memory_gib, &p->memory_gib));
-        p->usable_memory_gb = p->each.memory_gib.count > 0 ? 0 : p->usable_memory_gb;
+        bool known = p->gpu_list != NULL;
+        for (uint32_t i = 0; i < d->machine->gpu_count; i++) {
+            known &= d->machine->gpus[i].memory_bytes > 0;
+        }
+        p->each.memory_gib.count = known ? d->machine->gpu_count : p->each.memory_gib.count;
+        bool alike = p->each.memory_gib.count == 0 && p->gpu_list == NULL;
+        p->usable_memory_gb = alike ? p->usable_memory_gb : 0;
         note(d, "memory_gib", "read: NVML");
     }
     if (gpu->memory_gb_per_s > 0) {
@@ -336,6 +342,43 @@ static void set_tree(description *d)
     }
 }
 
+/* Names the card of each GPU, where products differ and all are known, with a file of their own.
+ * @param base_out the first GPU of the fastest card; 0 without a list
+ * @param list_out NULL: no list */
+static rp_status list_cards(const rp_detected_machine *machine, rp_arena *arena, uint32_t *base_out,
+                            const char **list_out)
+{
+    const char *list = "";
+    double peak = 0;
+    uint32_t base = 0;
+    bool differ = false;
+    bool all = true;
+    for (uint32_t i = 0; i < machine->gpu_count && all; i++) {
+        rp_platform known;
+        const char *path = NULL;
+        const char *name = machine->gpus[i].name;
+        RP_TRY(find_known(name, machine->gpu_count, arena, &known, &all));
+        RP_TRY(all ? rp_data_find(&rp_data_gpus, known.gpu, arena, &path, &all) : RP_OK);
+        RP_TRY(rp_arena_print(arena, &list, "%s%s%s", list, i > 0 ? " " : "", known.gpu));
+        base = known.fp16_tflops_fp32_acc > peak ? i : base;
+        peak = fmax(peak, known.fp16_tflops_fp32_acc);
+        differ |= strcmp(name, machine->gpus[0].name) != 0;
+    }
+    *base_out = all && differ ? base : 0;
+    *list_out = all && differ ? list : NULL;
+    return RP_OK;
+}
+
+static bool products_differ(const rp_detected_machine *machine)
+{
+    for (uint32_t i = 1; i < machine->gpu_count; i++) {
+        if (strcmp(machine->gpus[i].name, machine->gpus[0].name) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Warns of GPUs that differ from the first: their peaks are taken for those of GPU 0. */
 static void warn_of_others(const rp_detected_machine *machine)
 {
@@ -368,7 +411,10 @@ static rp_status assume_gpu(description *d, const rp_gpu_facts *gpu)
 rp_status rp_detect_gpus(const rp_detected_machine *machine, double up_Bps, double down_Bps,
                          rp_arena *arena, rp_detected_platform *platform_out)
 {
-    const rp_gpu_facts *gpu = &machine->gpus[0];
+    uint32_t base = 0;
+    const char *list = NULL;
+    RP_TRY(products_differ(machine) ? list_cards(machine, arena, &base, &list) : RP_OK);
+    const rp_gpu_facts *gpu = &machine->gpus[base];
     *platform_out = (rp_detected_platform){0};
     rp_platform *p = &platform_out->out.platform;
     description d = {&platform_out->out, machine, up_Bps, down_Bps, arena};
@@ -377,11 +423,16 @@ rp_status rp_detect_gpus(const rp_detected_machine *machine, double up_Bps, doub
     RP_TRY(move_provenance(arena, p));
     platform_out->like = p->name;
     RP_TRY(rp_arena_print(arena, &platform_out->head,
-                          "# %u x %s. %s: values without a word are those of platform %s.\n",
-                          machine->gpu_count, gpu->name,
+                          "# %u x %s%s. %s: values without a word are those of platform %s.\n",
+                          machine->gpu_count, gpu->name, list != NULL ? " and others" : "",
                           found ? "The GPU is known" : "The GPU is not known", p->name));
     RP_TRY(found ? RP_OK : assume_gpu(&d, gpu));
-    warn_of_others(machine);
+    if (list == NULL) {
+        warn_of_others(machine);
+    } else {
+        p->gpu_list = list;
+        note(&d, "gpu_list", "read: NVML");
+    }
     p->gpus = machine->gpu_count;
     note(&d, "gpus", "read: NVML");
     p->optimizer_threads = 0;
