@@ -42,7 +42,7 @@ SETS = {
 }
 
 
-# Kernels of Liger (src/liger_kernel/ops): bytes per value and launches of a layer.
+# Liger's kernels: bytes per value as fused kernels of the stacks megatron and llmq have them; launches are assumed.
 LIGER = " --set stack.norm_fwd_bytes=4,stack.norm_bwd_bytes=8,stack.rope_fwd_bytes=4,stack.rope_bwd_bytes=4"
 LIGER += ",stack.activation_fwd_bytes=6,stack.activation_bwd_bytes=10,stack.loss_bytes=6"
 LIGER += ",stack.launches_fwd=18,stack.launches_bwd=40"
