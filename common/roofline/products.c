@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* Measured shapes that stand for one that nobody has measured. Between 4 and 12 the errors of
+/* Measured shapes that stand for an unmeasured shape. Between 4 and 12 the errors of
  * shapes that are left out are alike. */
 #define NEIGHBOURS 8u
 /* Neighbours closer than 10 % of a side count about the same: rates of shapes that differ by less
@@ -34,7 +34,7 @@ static double computed_share(const rp_gemm_shape *g, rp_pass pass, const rp_roof
 
 /* ---- measured products ----------------------------------------------------------------------- */
 
-/* One of a product's copies, as tables have it. */
+/* A single copy of a product, as tables have it. */
 static rp_product asked_product(const rp_gemm_shape *g, rp_pass pass)
 {
     double rows = ceil(g->rows / g->copies);
@@ -124,8 +124,8 @@ static double measured_share(const rp_gemm_shape *g, rp_pass pass, const rp_roof
                : 0;
 }
 
-/* What a power limit other than the measured card's leaves of the rates. The energy of a FLOP is
- * not exact, so that the table's own limit allows all of its rates. */
+/* Share of the rates that remains under a power limit other than the measured card's. The energy of
+ * a FLOP is not exact, so that the table's own limit allows all of its rates. */
 static double power_scale(const rp_roof *roof)
 {
     const rp_platform *p = roof->platform;

@@ -196,7 +196,7 @@ double rp_attention_masked(double seq_len);
  */
 double rp_stack_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run);
 
-/** What decides the host's work for a layer beside its model. */
+/** Decides the host's work for a layer, beside its model. */
 typedef struct rp_stack_host {
     const rp_stack *stack;
     double host_speed; /**< rp_platform.host_speed */
@@ -208,7 +208,7 @@ typedef struct rp_stack_host {
  * @param layer the model of the layer's kind */
 double rp_stack_host_s(const rp_stack_host *host, const rp_model *layer, bool backward);
 
-/** @return seconds that the host needs for what surrounds a microbatch's layers. */
+/** @return seconds that the host needs around the layers of a microbatch. */
 double rp_stack_microbatch_s(const rp_stack_host *host);
 
 /** @return seconds of a pass under a roof that rp_roofline_check accepts. */

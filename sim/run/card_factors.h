@@ -4,7 +4,7 @@
 #include "common/base/reason.h"
 #include "sim/engine/layer_costs.h"
 
-/** What the factors of a program's GPUs follow from. */
+/** Inputs of the factors of a program's GPUs. */
 typedef struct rpsim_card_run {
     const rp_platform *platform;
     const rp_traits *traits;

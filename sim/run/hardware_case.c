@@ -160,7 +160,7 @@ static void set_collectives(const rp_sharding *sharding, const rp_platform *plat
     }
 }
 
-/* Sets what the software of the table's times is known to do: its times contain the loss as it runs
+/* Sets the behaviour of the software of the table's times: these contain the loss as it runs
  * it, and the host launches its kernels. */
 static void set_stack(const rp_traits *traits, const rp_stack *stack, inputs *in)
 {

@@ -1,4 +1,4 @@
-/* What a row's speed is held against: the errors of measured runs, and the speed limit. */
+/* Yardsticks of a row's speed: errors of measured runs, and the speed limit. */
 #include "sim/study/study_internal.h"
 
 #include "common/roofline/roofline.h"

@@ -1,6 +1,6 @@
 /** @file stack.h  Stacks: the software that runs a schedule, data in traces/stacks.
  *
- * A stack says what its software makes of a layer: which passes over activations are kernels of
+ * A stack describes a layer in its software: which passes over activations are kernels of
  * their own, how many kernels the host launches and how long a launch takes, which attention kernel
  * runs. With a stack, times of layers are computed (common/roofline/stack.c) for any GPU whose file
  * has `product_share`.

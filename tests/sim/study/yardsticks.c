@@ -1,4 +1,4 @@
-/* What speeds are held against: the ledger's errors in answers, and the speed limit. */
+/* Yardsticks of speeds: the ledger's errors in answers, and the speed limit. */
 #include "common/inputs/load/models.h"
 #include "common/inputs/load/platforms.h"
 #include "common/inputs/stacks/ledger.h"
