@@ -64,7 +64,8 @@ const char *rpsim_measured_text(const rpsim_measured *measured,
     const rp_ledger_error *e = &measured->error;
     text[0] = '\0';
     if (measured->stack != NULL && e->rows == 0) {
-        (void)snprintf(text, RPSIM_MEASURED_TEXT, "nobody has measured this stack on such a card");
+        (void)snprintf(text, RPSIM_MEASURED_TEXT,
+                       "no run of this stack on such a card that has set no constant is known");
     } else if (e->rows == 1) {
         (void)snprintf(text, RPSIM_MEASURED_TEXT,
                        "1 measured run of %s on such a card: %.0f %% off (traces/ledger.csv)",
