@@ -52,8 +52,7 @@ static rp_status read_version(rp_reader *r)
         RP_READ_FAIL(
             r,
             "version %llu of the format does not say where weights are and how the software runs; "
-            "valid is version %u: write the program anew with rpsim --program-out or rpexec "
-            "--program-out",
+            "valid is version %u: write the program anew with {program_out}",
             (unsigned long long)version, RP_PROGRAM_VERSION);
     }
     return rp_read_line_end(r);

@@ -84,7 +84,7 @@ rp_status rpexec_predict_read(const char *from, const rpexec_measured *wanted, r
     rp_platform platform;
     struct stat status;
     if (stat(from, &status) != 0) {
-        rp_log_error("{costs}: %s: %s; valid is a folder that rpexec --record has written", from,
+        rp_log_error("{costs}: %s: %s; valid is a folder that {record} has written", from,
                      strerror(errno));
         return RP_INPUT;
     }

@@ -112,7 +112,8 @@ rp_status rpsim_sidecar_write(const rp_program *p, const rp_torch_csv *csv, rp_a
 
 static rp_status bad(const rpsim_sidecar *s, const char *key, const char *valid)
 {
-    rp_log_error_at(s->name, 0, "'%s' is missing or not valid; valid %s", key, valid);
+    rp_log_error_at(s->name, 0, "'%s' is missing or not valid; valid %s", key,
+                    rp_log_spell(valid).text);
     return RP_INPUT;
 }
 
@@ -229,8 +230,7 @@ static rp_status take_traits(rpsim_sidecar *s, const json_t *root)
         const char *text = json_string_value(json_array_get(names, i));
         const rp_trait *row = text != NULL ? rp_trait_find(text) : NULL;
         if (row == NULL || row->placements != UINT32_MAX) {
-            return bad(s, "traits",
-                       "are names of traits that a program of rpsim --program-out has");
+            return bad(s, "traits", "are names of traits that a program of {program_out} has");
         }
         rp_trait_set(&s->traits, row, 1);
     }
@@ -246,7 +246,7 @@ static rp_status take_version(const rpsim_sidecar *s, const json_t *root)
     }
     rp_log_error_at(s->name, 0,
                     "version %u does not say where weights are and how the software runs; valid is "
-                    "version %u: write the side-car anew with rpsim --torch-sidecar",
+                    "version %u: write the side-car anew with {torch_sidecar}",
                     version, VERSION);
     return RP_INPUT;
 }

@@ -492,8 +492,8 @@ rp_status rpsim_hardware_program_run(rp_program *program, const rp_costs *costs,
         return rp_refuse(
             reason, RP_INPUT,
             "{program_in}: hardware fidelity needs a lowered program, this is a compute "
-            "schedule; valid are programs that rpsim --fidelity hardware --program-out "
-            "wrote, or {fidelity} stage");
+            "schedule; valid are programs that {program_out} wrote at {fidelity} "
+            "hardware, or {fidelity} stage");
     }
     inputs in = {.model = model};
     RP_TRY(rp_host_memory_allow(rp_program_footprint(program->op_count, true), "the program",
