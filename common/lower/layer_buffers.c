@@ -35,6 +35,22 @@ static bool is_head(const writer *w, const rp_lower_part *part)
     return part->layer == w->l->config->sizes.layers + 1;
 }
 
+/* Tape of a layer, per sequence, without the layer's input. */
+static uint64_t tape_of(const writer *w, const rp_lower_part *part)
+{
+    const rp_sizes *sizes = &w->l->config->sizes;
+    uint64_t tape = rp_lower_at(sizes->tape_bytes, part->layer);
+    bool ids = part->layer == 1 && rp_lower_from_ids(w->l, w->op->stage);
+    return ids ? tape + rp_lower_at(sizes->tape_bytes, 0)
+               : rp_lower_less(tape, sizes->boundary_bytes);
+}
+
+/* True if the forward's tapes wait for the backward, not only the layers' inputs. */
+static bool keeps_tapes(const rp_lowering *l)
+{
+    return rp_lower_keeps_tape(l) && l->schedule->recompute == RP_RECOMPUTE_NONE;
+}
+
 size_t rp_lower_layer_buffers(const rp_lowering *l)
 {
     size_t most = 0;
@@ -45,21 +61,6 @@ size_t rp_lower_layer_buffers(const rp_lowering *l)
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
-
-/* The last op for which a layer's input, or the head's tape, stays on the GPU of a pipeline's
- * stage. */
-static rp_handle end_of_layer(const writer *w, uint32_t part_index)
-{
-    const rp_lowering *l = w->l;
-    size_t index = rp_producers_backward_index(&l->producers, w->op->iteration,
-                                               l->producers.backward_position[w->op->stage],
-                                               w->op->microbatch);
-    const rp_lower_unit *backward = &l->units[l->unit_of[l->producers.backward_at[index]]];
-    if (l->producers.weight_at != NULL && l->producers.weight_at[index] != RP_NO_OP) {
-        return l->units[l->unit_of[l->producers.weight_at[index]]].compute_last;
-    }
-    return backward->parts[w->unit->part_count - 1 - part_index].last;
-}
 
 /* The op after which a layer's input has left the GPU: it follows the input's download and the
  * forward of its layer. */
@@ -79,16 +80,20 @@ void rp_lower_put_layered_forward(const rp_lowering *l, rp_program *program,
     uint64_t boundary = l->config->sizes.boundary_bytes;
     bool keeps = rp_lower_keeps_tape(l);
     put(&w, RP_BUFFER_ACTIVATION, w.gpu, boundary, unit->parts[0].first, unit->parts[0].down);
-    for (uint32_t i = 1; i < unit->part_count; i++) {
+    for (uint32_t i = 0; i < unit->part_count; i++) {
         const rp_lower_part *part = &unit->parts[i];
-        rp_handle made = unit->parts[i - 1].first;
+        rp_handle release = keeps ? rp_lower_release(l, w.op, i) : RP_NO_HANDLE;
         if (keeps && is_head(&w, part)) { /* the tape includes its input */
             put(&w, RP_BUFFER_TAPE, w.gpu, rp_lower_at(l->config->sizes.tape_bytes, part->layer),
-                part->first, end_of_layer(&w, i));
-        } else {
-            put(&w, RP_BUFFER_ACTIVATION, w.gpu, boundary, made,
-                keeps ? end_of_layer(&w, i) : flushed(&w, i));
+                part->first, release);
+            continue;
         }
+        if (i > 0) {
+            put(&w, RP_BUFFER_ACTIVATION, w.gpu, boundary, unit->parts[i - 1].first,
+                keeps ? release : flushed(&w, i));
+        }
+        put(&w, RP_BUFFER_TAPE, w.gpu, keeps_tapes(l) ? tape_of(&w, part) : 0, part->first,
+            release);
     }
 }
 
@@ -102,12 +107,10 @@ void rp_lower_put_layered_backward(const rp_lowering *l, rp_program *program,
     bool split = release != unit->compute_last;
     for (uint32_t i = 0; i < unit->part_count; i++) {
         const rp_lower_part *part = &unit->parts[i];
-        uint64_t tape = rp_lower_at(sizes->tape_bytes, part->layer);
-        bool ids = part->layer == 1 && rp_lower_from_ids(l, w.op->stage);
-        tape = ids ? tape + rp_lower_at(sizes->tape_bytes, 0)
-                   : rp_lower_less(tape, sizes->boundary_bytes);
-        bool kept = rp_lower_keeps_tape(l) && is_head(&w, part); /* the forward has put it */
-        put(&w, RP_BUFFER_TAPE, w.gpu, kept ? 0 : tape, part->first, split ? release : part->last);
+        /* The forward has put what it keeps. */
+        bool kept = (rp_lower_keeps_tape(l) && is_head(&w, part)) || keeps_tapes(l);
+        put(&w, RP_BUFFER_TAPE, w.gpu, kept ? 0 : tape_of(&w, part), part->first,
+            split ? release : part->last);
         put(&w, RP_BUFFER_TEMPORARY, w.gpu, rp_lower_at(sizes->temporary_bytes, part->layer),
             part->last, part->last);
         if (part->up != RP_NO_HANDLE) {

@@ -47,7 +47,8 @@ static uint32_t layers_of(const rp_lowering *l, const rp_lower_unit *unit)
 
 static uint32_t count_parts(const rp_lowering *l, const rp_lower_unit *unit)
 {
-    if (!l->layers || !(is_forward(l, unit) || rp_lower_recomputes(l, unit))) {
+    bool kept = l->schedule->recompute == RP_RECOMPUTE_NONE && !rp_lower_is_weight(l, unit);
+    if (!l->layers || !(is_forward(l, unit) || rp_lower_recomputes(l, unit) || kept)) {
         return 0;
     }
     uint32_t parts = layers_of(l, unit);
@@ -96,7 +97,8 @@ static rp_status add_part(rp_lowering *l, uint32_t queue, rp_lower_unit *unit, r
 {
     rp_op_kind kind = (rp_op_kind)unit_op(l, unit)->kind;
     bool head = part->layer == head_layer(l);
-    bool alone = is_forward(l, unit) || (head && is_pipeline(l, unit));
+    bool alone = is_forward(l, unit) || (head && is_pipeline(l, unit)) ||
+                 l->schedule->recompute == RP_RECOMPUTE_NONE;
     if (!alone) {
         RP_TRY(add_op(l, queue, unit, head ? RP_OP_FORWARD : RP_OP_RECOMPUTE, part->layer,
                       RP_OP_JOIN, 0, &part->first));

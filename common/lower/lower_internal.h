@@ -357,6 +357,19 @@ static inline bool rp_lower_keeps_tape(const rp_lowering *l)
     return !l->offload || (!l->separate && l->schedule->recompute == RP_RECOMPUTE_NONE);
 }
 
+/* Tensors that a forward keeps for its backward (kept.c). */
+
+/** In place of the number of a part: the unit as a whole. */
+#define RP_LOWER_WHOLE UINT32_MAX
+
+/**
+ * @param op an op of a stage and microbatch
+ * @param part number of a part of the forward, or RP_LOWER_WHOLE
+ * @return the last op that needs what the forward has kept: the backward of the same layers, or the
+ *         weight part if the backward has one
+ */
+rp_handle rp_lower_release(const rp_lowering *lowering, const rp_op *op, uint32_t part);
+
 /** Adds a buffer to a program whose array has room for it; adds nothing without bytes or without
  * ops. */
 void rp_lower_put(const rp_lowering *lowering, rp_program *program, rp_buffer_kind kind,

@@ -16,9 +16,8 @@
 typedef struct buffer_writer {
     const rp_lowering *l;
     rp_program *program;
-    rp_handle *release; /* [backward index] the last op that needs a unit's tape; pipelines */
-    bool *kept;         /* [forward position] its output is the input of a backward stage */
-    uint8_t *seen;      /* [stage] whether this GPU runs it */
+    bool *kept;    /* [forward position] its output is the input of a backward stage */
+    uint8_t *seen; /* [stage] whether this GPU runs it */
 } buffer_writer;
 
 static const rp_op *unit_op(const rp_lowering *l, const rp_lower_unit *unit)
@@ -245,9 +244,7 @@ static void put_offloaded_backward(const buffer_writer *w, const rp_lower_job *j
 
 static rp_handle release_of(const buffer_writer *w, const rp_op *op)
 {
-    const rp_producers *producers = &w->l->producers;
-    return w->release[rp_producers_backward_index(
-        producers, op->iteration, producers->backward_position[op->stage], op->microbatch)];
+    return rp_lower_release(w->l, op, RP_LOWER_WHOLE);
 }
 
 /* Adds the logits that an unfused loss holds. If a microbatch's backward directly follows its
@@ -286,7 +283,7 @@ static void put_pipeline_forward(const buffer_writer *w, const rp_lower_job *job
         put_unfused_logits(w, job, unit);
     }
     uint64_t tape = 0;
-    if (l->schedule->recompute == RP_RECOMPUTE_NONE) {
+    if (l->schedule->recompute == RP_RECOMPUTE_NONE && unit->part_count == 0) {
         tape = tape_of(l, op->stage, false);
         tape = first ? tape : rp_lower_less(tape, l->config->sizes.boundary_bytes);
     } else if (head && unit->part_count == 0) {
@@ -416,21 +413,6 @@ static void find_kept(const buffer_writer *w)
     }
 }
 
-static void find_releases(const buffer_writer *w)
-{
-    const rp_lowering *l = w->l;
-    for (uint32_t u = 0; u < l->unit_count; u++) {
-        const rp_op *op = unit_op(l, &l->units[u]);
-        if (rp_op_kind_is_forward(op->kind)) {
-            continue;
-        }
-        size_t index =
-            rp_producers_backward_index(&l->producers, op->iteration,
-                                        l->producers.backward_position[op->stage], op->microbatch);
-        w->release[index] = l->units[u].compute_last; /* a W comes after its B in a queue */
-    }
-}
-
 rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
 {
     const rp_program *p = l->schedule;
@@ -438,7 +420,6 @@ rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
         return rp_lower_add_sharded_buffers(l, program);
     }
     buffer_writer w = {.l = l, .program = program};
-    size_t backwards = (size_t)p->iteration_count * p->backward_count * p->microbatch_count;
     /* Two lists of stages over the same layers overlap in fewer pairs than there are stages. */
     size_t pairs = 2 * ((size_t)p->forward_count + p->backward_count);
     size_t inside = l->separate ? pairs * p->iteration_count * p->microbatch_count : 0;
@@ -446,12 +427,10 @@ rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
         2 * (size_t)l->job_count + 8 * (size_t)l->unit_count + inside + 4 * (size_t)p->gpu_count;
     most += (size_t)p->iteration_count * p->gpu_count; /* gradients that the step copies */
     most += rp_lower_layer_buffers(l) + rp_lower_copies_buffers(l);
-    RP_TRY(rp_arena_alloc(l->arena, backwards, sizeof(rp_handle), &w.release));
     RP_TRY(rp_arena_alloc(l->arena, p->forward_count, sizeof(bool), &w.kept));
     RP_TRY(rp_arena_alloc(l->arena, p->stage_count, sizeof(uint8_t), &w.seen));
     RP_TRY(rp_arena_alloc_raw(program->arena, most, sizeof(rp_buffer), &program->buffers));
     find_kept(&w);
-    find_releases(&w);
     for (uint32_t gpu = 0; gpu < p->gpu_count; gpu++) {
         put_gpu(&w, gpu);
         for (uint32_t k = l->job_begin[gpu]; k < l->job_begin[gpu + 1]; k++) {
