@@ -36,11 +36,24 @@ rp_status rp_write_text(rp_status (*write)(void *context, FILE *stream), void *c
                         char **text_out);
 
 /* ---- words of rpsim ---------------------------------------------------------------------------
- * sim/rpsim/in_process.c defines these functions and rp_run_json.
+ * sim/rpsim/in_process.c defines these functions and rp_run_json, sim/rpadvise/in_process.c
+ * rp_advise_json.
  */
 
 /** Beginning of the command line that stands for a run of the library. */
 #define RP_WORDS_BEFORE "rpsim --format json"
+
+/**
+ * Copies words of a command line after the words that stand before them.
+ * @param function name of the function that takes the words, for messages
+ * @param before [before_count], the program's name first
+ * @param words [count]
+ * @param words_out [*count_out]
+ * @retval RP_OK, RP_USAGE (a word is NULL; logged), RP_NO_MEMORY
+ */
+rp_status rp_words_copy(const char *function, const char *const *before, int before_count,
+                        const char *const *words, int count, rp_arena *arena, int *count_out,
+                        char ***words_out);
 
 /** Words that were read, and the files that they name. */
 typedef struct rp_words rp_words;

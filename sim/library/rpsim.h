@@ -72,6 +72,15 @@ RP_API const char *rp_last_warnings(void);
  */
 RP_API int rp_run_json(int argc, const char *const *argv, char **json_out);
 
+/**
+ * Runs `rpadvise ARGUMENTS --format json` in this process and gives its output.
+ * @param argv [argc] rpadvise's options: "--model", "llama3.1-8b". Those that give text are refused
+ * @param json_out as in rp_run_json: an array of rows, best first. If nothing fits, it has the run
+ * that needs least beyond the memory there is, with false as `fits`
+ * @return RP_CODE_OK (also if nothing fits), RP_CODE_BAD_INPUT, RP_CODE_FAILED
+ */
+RP_API int rp_advise_json(int argc, const char *const *argv, char **json_out);
+
 /** Frees a text that a function has given as `json_out`. NULL is allowed. */
 RP_API void rp_free_json(char *json);
 

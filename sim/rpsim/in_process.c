@@ -57,14 +57,21 @@ static rp_status check_outputs(const rpsim_options *o)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* Copies the words, after an empty place for the program's name. */
-static rp_status copy_words(const char *const *words, int count, rp_arena *arena, char ***argv_out)
+rp_status rp_words_copy(const char *function, const char *const *before, int before_count,
+                        const char *const *words, int count, rp_arena *arena, int *argc_out,
+                        char ***argv_out)
 {
     const char **argv = NULL;
-    RP_TRY(rp_arena_alloc(arena, (size_t)count + 1, sizeof(char *), &argv));
-    argv[0] = "rpsim";
-    for (int i = 0; i < count; i++) {
-        RP_TRY(rp_arena_copy_text(arena, words[i], strlen(words[i]), &argv[i + 1]));
+    *argc_out = before_count + count;
+    RP_TRY(rp_arena_alloc(arena, (size_t)*argc_out, sizeof *argv, &argv));
+    for (int i = 0; i < *argc_out; i++) {
+        const char *word = i < before_count ? before[i] : words[i - before_count];
+        if (word == NULL) {
+            rp_log_error("%s: argument %d of %d is NULL; valid are texts", function,
+                         i - before_count, count);
+            return RP_USAGE;
+        }
+        RP_TRY(rp_arena_copy_text(arena, word, strlen(word), &argv[i]));
     }
     *argv_out = (char **)(void *)argv; /* nothing writes to them */
     return RP_OK;
@@ -74,11 +81,13 @@ static rp_status copy_words(const char *const *words, int count, rp_arena *arena
 static rp_status add_words(const char *const *words, int count, const char *command,
                            rp_arena *arena, rpsim_options *options, const char **command_out)
 {
+    static const char *const before[] = {"rpsim"};
     char **argv = NULL;
-    RP_TRY(copy_words(words, count, arena, &argv));
-    RP_TRY(rp_option_command(command, count + 1, argv, arena, command_out));
+    int argc = 0;
+    RP_TRY(rp_words_copy("rp_run_json", before, 1, words, count, arena, &argc, &argv));
+    RP_TRY(rp_option_command(command, argc, argv, arena, command_out));
     options->format = RPSIM_FORMAT_JSON;
-    RP_TRY(rpsim_options_add(count + 1, argv, arena, options, NULL));
+    RP_TRY(rpsim_options_add(argc, argv, arena, options, NULL));
     RP_TRY(check_json(options));
     return check_outputs(options);
 }
@@ -121,12 +130,6 @@ static rp_status run(void *context, FILE *stream)
     const line *l = context;
     rpsim_options options = {.setup = RPSIM_SETUP_INIT};
     const char *command = NULL;
-    for (int i = 0; i < l->argc; i++) {
-        if (l->argv[i] == NULL) {
-            rp_log_error("rp_run_json: argument %d of %d is NULL; valid are texts", i, l->argc);
-            return RP_USAGE;
-        }
-    }
     RP_TRY(add_words(l->argv, l->argc, RP_WORDS_BEFORE, l->arena, &options, &command));
     return rpsim_command_act(&options, command, l->arena, stream);
 }

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import LONG, SOURCE, ran
+from conftest import LONG, SOURCE, program, ran
 from lib.installed import install, naming
 
 OPTIONS = "--schedule roundpipe,1f1b --model llama3.1-8b --intervals 4 --seed 3"
@@ -97,7 +97,7 @@ def test_python():
     os.mkdir("locales")
     commas = shutil.which("localedef") and ran("localedef -f UTF-8 -i de_DE locales/de_DE", status=None).status == 0
     env = {"LD_LIBRARY_PATH": "", "LOCPATH": os.path.abspath("locales") if commas else None}
-    assert ran(PYTHON, SCRIPT, "rpsim.json", *OPTIONS.split(), env=env).said == ""
+    assert ran(PYTHON, SCRIPT, program("rpadvise"), "rpsim.json", *OPTIONS.split(), env=env).said == ""
     nowhere = {"RP_LIBRARY": "/nowhere/librpsim.so"}
     ran(PYTHON, "-c", "import rpsim", env=nowhere, status=1, said="RP_LIBRARY names its file")
 
@@ -129,7 +129,7 @@ def test_wheel(installed):
     ran(PYTHON, "-m", "venv", "venv")
     ran("venv/bin/pip install --quiet --no-index --no-deps", wheel)
     alone = {"LD_LIBRARY_PATH": "", "PYTHONPATH": ""}
-    ran("venv/bin/python", SCRIPT, "rpsim.json", *OPTIONS.split(), env=alone)
+    ran("venv/bin/python", SCRIPT, program("rpadvise"), "rpsim.json", *OPTIONS.split(), env=alone)
     assert f"\nVersion: {version}\n" in ran("venv/bin/pip show rpsim").out
     if ran("venv/bin/pip install --quiet --no-deps RoundPipe==0.1.1", status=None).status != 0:
         pytest.skip("not checked: the wheel beside RoundPipe 0.1.1, which pip cannot fetch here")

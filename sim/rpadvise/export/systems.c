@@ -251,8 +251,7 @@ rp_status rpadvise_systems_load(rp_arena *arena, rpadvise_systems *systems_out)
     return status;
 }
 
-rp_status rpadvise_systems_require(const rpadvise_systems *systems, const char *what,
-                                   const char *system)
+rp_status rpadvise_systems_require(const rpadvise_systems *systems, const char *system)
 {
     if (has_name(systems, system)) {
         return RP_OK;
@@ -263,7 +262,8 @@ rp_status rpadvise_systems_require(const rpadvise_systems *systems, const char *
         status = rp_text_print(&valid, "%s%s", i == 0 ? "" : ", ", systems->names[i]);
     }
     if (status == RP_OK) {
-        rp_log_error("%s: there is no system '%s'; valid values are %s", what, system, valid.bytes);
+        rp_log_error("{runnable}: there is no system '%s'; valid values are %s", system,
+                     valid.bytes);
         status = RP_USAGE;
     }
     rp_text_fini(&valid);

@@ -105,11 +105,9 @@ rp_status rpadvise_systems_parse(const char *name, const char *bytes, size_t len
 
 /**
  * Checks the name of a system.
- * @param what the option's name, for the message
  * @retval RP_OK, RP_USAGE (logged, with the valid names), RP_NO_MEMORY
  */
-rp_status rpadvise_systems_require(const rpadvise_systems *systems, const char *what,
-                                   const char *system);
+rp_status rpadvise_systems_require(const rpadvise_systems *systems, const char *system);
 
 /** @return the row of a system and a schedule, or NULL: a search need not try the schedule. */
 const rpadvise_rule *rpadvise_systems_rule(const rpadvise_systems *systems, const char *system,

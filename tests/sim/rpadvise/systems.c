@@ -252,8 +252,8 @@ Test(systems, mistakes_have_their_line)
 Test(systems, an_unknown_one_is_named_with_those_there_are)
 {
     load();
-    cr_expect(eq(int, rpadvise_systems_require(&systems, "--runnable", "deepspeed"), RP_OK));
-    cr_expect(eq(int, rpadvise_systems_require(&systems, "--runnable", "colossal"), RP_USAGE));
+    cr_expect(eq(int, rpadvise_systems_require(&systems, "deepspeed"), RP_OK));
+    cr_expect(eq(int, rpadvise_systems_require(&systems, "colossal"), RP_USAGE));
     cr_expect(strstr(rp_test_messages, "--runnable: there is no system 'colossal'") != NULL);
     cr_expect(strstr(rp_test_messages, "roundpipe, deepspeed, megatron-lm, torch-pipelining, "
                                        "torch-fsdp, rpexec") != NULL);

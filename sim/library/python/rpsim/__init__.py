@@ -5,7 +5,7 @@
     print(rows[0]["tokens_per_s"], rows[0]["fits"])
 
 `run` takes the options of rpsim and returns what its `--format json` prints; `simulate` keeps the
-timelines besides. Keys and options are described in docs/generated of the project. Several threads
+timelines besides; `advise` searches as rpadvise does. Keys and options are described in docs/generated of the project. Several threads
 may call at once; the interpreter's lock is released while a simulation runs.
 """
 
@@ -17,7 +17,10 @@ import sysconfig
 import typing
 import warnings
 
-__all__ = ["Error", "InputError", "Op", "Simulation", "names", "run", "simulate", "version"]
+__all__ = [
+    *("Error", "InputError", "Op", "Simulation"),
+    *("advise", "names", "run", "simulate", "version"),
+]
 
 _NAME = "librpsim.so.0"
 
@@ -121,6 +124,7 @@ def _load():
         ("rp_last_error", text, []),
         ("rp_last_warnings", text, []),
         ("rp_run_json", ctypes.c_int, [ctypes.c_int, texts, ctypes.POINTER(pointer)]),
+        ("rp_advise_json", ctypes.c_int, [ctypes.c_int, texts, ctypes.POINTER(pointer)]),
         ("rp_free_json", None, [pointer]),
         (
             "rp_names",
@@ -191,6 +195,16 @@ def _take_json(text):
         _library.rp_free_json(text)
 
 
+def _json(function, options):
+    """The output of a function that takes a command line and gives JSON."""
+    words = _words(options)
+    text = ctypes.c_void_p()
+    code = function(len(words), words, ctypes.byref(text))
+    rows = _take_json(text) if code == 0 else None  # first: warnings may be exceptions
+    _check(code, 4)
+    return rows
+
+
 def run(options):
     """Does what `rpsim OPTIONS --format json` does.
 
@@ -199,12 +213,23 @@ def run(options):
     Warnings of rpsim are UserWarnings. Raises InputError for bad options and files (rpsim would
     exit with 2), Error where a run fails (1).
     """
-    words = _words(options)
-    text = ctypes.c_void_p()
-    code = _library.rp_run_json(len(words), words, ctypes.byref(text))
-    rows = _take_json(text) if code == 0 else None  # first: warnings may be exceptions
-    _check(code)
-    return rows
+    return _json(_library.rp_run_json, options)
+
+
+def advise(options=(), **settings):
+    """Does what `rpadvise OPTIONS --format json` does: advise(model="llama3.1-8b", nodes=2).
+
+    options: rpadvise's options, a sequence. settings: the same by name, with _ for -; a list is
+    joined by commas, None is no option.
+    Returns a list with one dict per row of the answer, best first. If nothing fits, the only dict
+    has the run that comes nearest, with False as "fits". Raises as run does.
+    """
+    words = list(_words(options))
+    for name, value in settings.items():
+        if value is not None:
+            value = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+            words += ["--" + name.replace("_", "-"), value]
+    return _json(_library.rp_advise_json, words)
 
 
 def names(kind):
