@@ -9,7 +9,7 @@
 #include "common/roofline/roofline.h"
 #include "sim/engine/clock.h"
 #include "sim/rpadvise/export/export.h"
-#include "sim/rpadvise/report.h"
+#include "sim/rpadvise/report/report.h"
 
 static rp_status choose_arithmetic(const rp_model *model, rp_run *run)
 {

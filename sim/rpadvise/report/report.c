@@ -1,4 +1,4 @@
-#include "sim/rpadvise/report.h"
+#include "sim/rpadvise/report/report.h"
 
 #include "common/base/text.h"
 #include "common/cli/paragraph.h"
