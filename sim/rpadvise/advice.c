@@ -51,10 +51,7 @@ static rp_status choose_rows(rpadvise_advice *a)
     return RP_OK;
 }
 
-/* Runs a row in full, and takes its intervals from a run of fewer iterations. Intervals are shares
- * of the speed, which a synchronous run reaches after two iterations and an asynchronous run nearly
- * after six. */
-static rp_status run_row(const rpadvise_search *s, rpadvise_row *row)
+rp_status rpadvise_row_run(const rpadvise_search *s, rpadvise_row *row)
 {
     static const rpadvise_manner as_it_is = {0};
     const rpadvise_candidate *c = &row->trial->candidate;
@@ -90,7 +87,7 @@ static rp_status run_rows(rpadvise_advice *a)
         rpadvise_row *row = &a->rows[i];
         RP_TRY(rpadvise_candidate_command(s->bench->work, &row->trial->candidate, s->arena,
                                           &row->command));
-        RP_TRY(run_row(s, row));
+        RP_TRY(rpadvise_row_run(s, row));
         RP_TRY(set_systems(s, row));
         row->study.rows[0].rank = i + 1;
         row->hours = o->tokens > 0 ? o->tokens / row->trial->outcome.tokens_per_s / 3600 : NAN;
@@ -234,8 +231,9 @@ static rpadvise_family as_run(const rpadvise_search *s, const rpadvise_family *f
     return f;
 }
 
-static void note_runs(const rpadvise_search *s, rpadvise_note *note, rpadvise_candidate *best)
+static void note_runs(const rpadvise_advice *a, rpadvise_note *note, rpadvise_candidate *best)
 {
+    const rpadvise_search *s = a->search;
     bool known = false;
     for (uint32_t i = 0; i < s->found_count && !known; i++) {
         known = s->found[i].candidate.schedule == note->schedule && s->found[i].outcome.fits;
@@ -250,6 +248,15 @@ static void note_runs(const rpadvise_search *s, rpadvise_note *note, rpadvise_ca
         if (known) {
             note->tokens_per_s = s->screened[i].outcome.tokens_per_s;
             *best = s->screened[i].candidate;
+        }
+    }
+    for (uint32_t i = 0; i < a->software_count; i++) { /* a search of its own may find more */
+        const rpadvise_trial *t = a->software[i].trial;
+        if (t->candidate.schedule == note->schedule &&
+            t->outcome.tokens_per_s > note->tokens_per_s) {
+            note->tokens_per_s = t->outcome.tokens_per_s;
+            note->reason = RPADVISE_REASON_SLOWER;
+            *best = t->candidate;
         }
     }
 }
@@ -347,7 +354,7 @@ static rp_status make_notes(rpadvise_advice *a)
     }
     for (uint32_t i = 0; i < a->note_count; i++) {
         rpadvise_note *note = &a->notes[i];
-        note_runs(s, note, &best[i]);
+        note_runs(a, note, &best[i]);
         if (note->reason == RPADVISE_REASON_SLOWER && note->tokens_per_s > best_speed(a)) {
             note->reason = RPADVISE_REASON_UNTRIED; /* in full: the estimate is of short runs */
         }
@@ -407,6 +414,7 @@ rp_status rpadvise_advice_make(rpadvise_search *search, rpadvise_advice *advice_
     rpadvise_advice *a = advice_out;
     *a = (rpadvise_advice){.search = search};
     RP_TRY(choose_rows(a));
+    RP_TRY(a->row_count != 0 ? rpadvise_software_find(search, a) : RP_OK);
     RP_TRY(make_notes(a));
     if (a->row_count == 0) {
         a->exhausted = search->cut_short;
@@ -419,6 +427,7 @@ rp_status rpadvise_advice_make(rpadvise_search *search, rpadvise_advice *advice_
     RP_TRY(set_memory_front(a));
     RP_TRY(set_staleness(a));
     RP_TRY(run_rows(a));
+    RP_TRY(rpadvise_software_draw(a));
     return rpadvise_changes_find(a);
 }
 
@@ -436,6 +445,11 @@ void rpadvise_advice_fini(rpadvise_advice *advice)
 {
     for (uint32_t i = 0; i < advice->row_count; i++) {
         rpsim_study_fini(&advice->rows[i].study);
+    }
+    for (uint32_t i = 0; i < advice->software_count; i++) {
+        if (advice->software[i].own != NULL) {
+            rpsim_study_fini(&advice->software[i].own->study);
+        }
     }
     if (advice->nearest != NULL) {
         rpsim_study_fini(&advice->nearest->study);

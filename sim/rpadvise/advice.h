@@ -19,6 +19,14 @@ typedef struct rpadvise_row {
     double usd;              /**< price of these hours; NaN without a price */
 } rpadvise_row;
 
+/** Systems that can be told to do the same run, which is the best of each. */
+typedef struct rpadvise_software {
+    const char *names; /**< with commas between */
+    const rpadvise_trial *trial;
+    const rpadvise_row *row; /**< the run with its intervals; one of the rows, or `own` */
+    rpadvise_row *own;       /**< NULL: it is one of the rows */
+} rpadvise_software;
+
 /** Reasons why a schedule is not the answer. */
 typedef enum rpadvise_reason {
     RPADVISE_REASON_SLOWER,  /**< its best run is slower; `best` is that run, explained */
@@ -63,7 +71,9 @@ typedef struct rpadvise_change {
 typedef struct rpadvise_advice {
     const rpadvise_search *search;
     rpadvise_row *rows;
-    uint32_t row_count; /**< number of rows; 0: nothing fits */
+    uint32_t row_count;          /**< number of rows; 0: nothing fits */
+    rpadvise_software *software; /**< the fastest first */
+    uint32_t software_count;
     rpadvise_note *notes;
     uint32_t note_count;
     /** Runs that no other run beats in both speed and peak GPU memory, fastest first. */

@@ -25,6 +25,18 @@ void rpadvise_drop_list(rpadvise_candidate *candidate);
 rp_status rpadvise_set_gpus(const rpadvise_search *search, const rp_platform *platform,
                             uint32_t gpus, rpsim_setup *work);
 
+/** Runs a row in full, and takes its intervals from a run of fewer iterations, because they are
+ * shares of the speed, which a synchronous run reaches after two iterations and an asynchronous run
+ * nearly after six. @retval as rpadvise_study */
+rp_status rpadvise_row_run(const rpadvise_search *search, rpadvise_row *row);
+
+/** Finds the best run of each system, and runs in full what has only short runs (software.c).
+ * @retval as rpadvise_search_add */
+rp_status rpadvise_software_find(rpadvise_search *search, rpadvise_advice *advice);
+
+/** Sets the rows of the systems' best runs, with intervals. @retval as rpadvise_row_run */
+rp_status rpadvise_software_draw(rpadvise_advice *advice);
+
 /** Finds the changes that would change the answer (changes.c). @retval as rpadvise_advice_make */
 rp_status rpadvise_changes_find(rpadvise_advice *advice);
 

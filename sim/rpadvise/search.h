@@ -78,6 +78,12 @@ static inline uint32_t rpadvise_fewer_nodes(const rpadvise_search *search,
     return candidate->run.nodes != search->given->nodes ? candidate->run.nodes : 0;
 }
 
+/** @return number of configurations that the search looked at. */
+static inline uint32_t rpadvise_search_size(const rpadvise_search *search)
+{
+    return search->family_count + search->screened_count + search->found_count;
+}
+
 /**
  * Searches.
  * @param gpus number of GPUs to use

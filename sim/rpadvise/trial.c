@@ -129,6 +129,15 @@ static rp_status run_quietly(const rpsim_setup *work, const rpadvise_candidate *
     return status;
 }
 
+static void set_systems(const rpadvise_systems *systems, const rpsim_row *row,
+                        rpadvise_outcome *out)
+{
+    const char *why = NULL;
+    for (uint32_t i = 0; i < systems->name_count && i < 32; i++) {
+        out->systems |= rpadvise_runs(systems, systems->names[i], row, &why) ? 1u << i : 0;
+    }
+}
+
 /* Refuses a run that the requested system cannot be told to do. */
 static void restrict_to(const rpadvise_bench *bench, const rpsim_row *row, rpadvise_outcome *out)
 {
@@ -157,6 +166,7 @@ static rp_status run_trial(const rpadvise_bench *bench, rpadvise_trial *trial)
     rp_status status = run_quietly(work, &trial->candidate, &trial->manner, arena, &study, &reason);
     if (status == RP_OK) {
         describe(&study.rows[0], &trial->manner, &trial->outcome);
+        set_systems(bench->systems, &study.rows[0], &trial->outcome);
         restrict_to(bench, &study.rows[0], &trial->outcome);
     } else if (status == RP_USAGE || status == RP_INPUT) {
         refuse(reason.text[0] != '\0' ? reason.text : rp_status_text(status), &trial->outcome);

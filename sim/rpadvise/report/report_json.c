@@ -82,6 +82,26 @@ static void write_notes(const rpadvise_advice *a, rp_json *json)
     rp_json_end_array(json);
 }
 
+static void write_software(const rpadvise_advice *a, rp_json *json)
+{
+    rp_json_key(json, "software");
+    rp_json_begin_array(json);
+    for (uint32_t i = 0; i < a->software_count; i++) {
+        const rpadvise_software *software = &a->software[i];
+        const rpsim_intervals *intervals = software->row->study.rows[0].intervals;
+        double speed = software->trial->outcome.tokens_per_s;
+        rp_json_begin_object(json);
+        rp_json_member_string(json, "systems", software->names);
+        rp_json_member_double(json, "tokens_per_s_p10",
+                              intervals != NULL ? intervals->speed.p10 * speed : NAN);
+        rp_json_member_double(json, "tokens_per_s_p90",
+                              intervals != NULL ? intervals->speed.p90 * speed : NAN);
+        write_run(&software->trial->candidate, &software->trial->outcome, json);
+        rp_json_end_object(json);
+    }
+    rp_json_end_array(json);
+}
+
 /* Writes the members about the search as a whole; only the first row has them. */
 static void write_answer(const rpadvise_advice *a, rp_json *json)
 {
@@ -90,6 +110,7 @@ static void write_answer(const rpadvise_advice *a, rp_json *json)
     rp_json_member_uint(json, "simulations", a->search->bench->spent);
     rp_json_member_uint(json, "budget", a->search->bench->budget);
     rp_json_member_bool(json, "cut_short", a->search->cut_short);
+    write_software(a, json);
     write_front("memory_front", a->memory_front, a->memory_count, json);
     write_front("batch_front", a->batch_front, a->batch_count, json);
     const rpadvise_trial *ages[2] = {a->fresh, a->late};

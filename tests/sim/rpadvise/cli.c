@@ -50,6 +50,32 @@ static void replay(const json_t *row)
     json_decref(rows);
 }
 
+/* Each system of a row stands once, with a run that is at least as fast and within its interval. */
+static void expect_software(const json_t *rows)
+{
+    const json_t *software =
+        json_object_get(json_object_get(json_array_get(rows, 0), "answer"), "software");
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *systems = json_object_get(json_array_get(rows, i), "systems");
+        for (size_t k = 0; k < json_array_size(systems); k++) {
+            const char *name = json_string_value(json_array_get(systems, k));
+            size_t found = 0;
+            for (size_t n = 0; n < json_array_size(software); n++) {
+                const json_t *one = json_array_get(software, n);
+                double speed = number(one, "tokens_per_s");
+                if (strstr(text(one, "systems"), name) != NULL) {
+                    cr_expect(ge(dbl, speed, number(json_array_get(rows, i), "tokens_per_s")));
+                    cr_expect(number(one, "tokens_per_s_p10") <= speed &&
+                              speed <= number(one, "tokens_per_s_p90"));
+                    found++;
+                }
+            }
+            cr_expect(eq(sz, found, 1), "%s", name);
+        }
+    }
+    cr_expect(ge(sz, json_array_size(software), 1));
+}
+
 /* The budget covers the whole search, or fronts would be missing; a plain run has no RoundPipe. */
 Test(advise_cli, rows)
 {
@@ -78,6 +104,7 @@ Test(advise_cli, rows)
     const json_t *answer = json_object_get(json_array_get(rows, 0), "answer");
     cr_expect(json_array_size(json_object_get(answer, "batch_front")) > 0);
     cr_expect(json_array_size(json_object_get(answer, "changes")) > 0);
+    expect_software(rows);
     json_decref(rows);
 }
 
@@ -285,9 +312,22 @@ static size_t widest_line(const char *output)
     return widest;
 }
 
+static size_t lines_of(const char *output)
+{
+    size_t lines = 0;
+    for (const char *at = output; *at != '\0'; at++) {
+        lines += *at == '\n';
+    }
+    return lines;
+}
+
+/* The answer fits a terminal of 24 lines and 80 columns; --why and --legend add to it. */
 Test(advise_cli, as_wide_as_asked)
 {
-    static const char *const columns[] = {NULL, "100", "72"};
+    static const char *const columns[] = {NULL, "100", "80", "72"};
+    static const char *const adds[] = {"The fastest of each schedule:\n", "Not the others:\n",
+                                       "What would change the answer:\n",
+                                       "\n  D x T: ", "\n  GPU GB: "};
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
         if (columns[i] != NULL) {
             (void)setenv("COLUMNS", columns[i], 1);
@@ -299,6 +339,16 @@ Test(advise_cli, as_wide_as_asked)
         size_t most = columns[i] != NULL ? strtoul(columns[i], NULL, 10) : 100;
         cr_expect(le(sz, widest_line(outcome.output), most), "%s", outcome.output);
         cr_expect(ne(ptr, (void *)strstr(outcome.output, "rpsim --schedule"), NULL));
+        cr_expect(ne(ptr, (void *)strstr(outcome.output, "\nwhat you can run "), NULL));
+        cr_expect(most < 80 || lines_of(outcome.output) <= 24, "%s", outcome.output);
+        char answer[8192];
+        (void)snprintf(answer, sizeof answer, "%s", outcome.output);
+        outcome = advise(SMALL " --tokens 2B --usd-per-hour 5 --budget 60 --why --legend");
+        cr_expect(le(sz, widest_line(outcome.output), most), "%s", outcome.output);
+        for (size_t k = 0; k < sizeof adds / sizeof adds[0]; k++) {
+            cr_expect(eq(ptr, (void *)strstr(answer, adds[k]), NULL), "%s", adds[k]);
+            cr_expect(ne(ptr, (void *)strstr(outcome.output, adds[k]), NULL), "%s", adds[k]);
+        }
     }
     (void)unsetenv("COLUMNS");
 }
@@ -331,6 +381,7 @@ Test(advise_cli, nothing_fits)
     rp_test_outcome outcome =
         advise("--model qwen3-1.7b --gpus 2 --schedule roundpipe --platform @DIR@/server.yaml");
     cr_expect(eq(int, outcome.status, 1));
+    cr_expect(le(sz, lines_of(outcome.output), 24), "%s", outcome.output);
     static const char *const says[] = {
         "Nothing fits. roundpipe comes nearest: it needs 3",
         " GB of host memory, ",
@@ -453,7 +504,8 @@ Test(advise_cli, nothing_fits_of_a_system)
     json_t *asked = json_loads(advise(whole).output, 0, NULL);
     cr_expect(
         ge(dbl, number(json_array_get(asked, 0), "tokens_per_s"), number(change, "tokens_per_s")));
-    const char *output = advise(line).output;
+    (void)snprintf(whole, sizeof whole, "%s --why", line);
+    const char *output = advise(whole).output;
     cr_expect(
         ne(ptr, (void *)strstr(output, "\n  deepspeed: it has no such schedule: mobius, roundpipe"),
            NULL),
@@ -487,7 +539,7 @@ Test(advise_cli, slower_is_slower)
 /* With a small budget the answer names the schedules left out. */
 Test(advise_cli, small_budget)
 {
-    rp_test_outcome outcome = advise("--model qwen3-1.7b --gpus 2 --budget 40");
+    rp_test_outcome outcome = advise("--model qwen3-1.7b --gpus 2 --budget 40 --why");
     cr_expect(eq(int, outcome.status, 0));
     cr_expect(ne(ptr, (void *)strstr(outcome.output, "\nRun "), NULL));
     cr_expect(ne(ptr, (void *)strstr(outcome.output, "not tried within --budget"), NULL));
