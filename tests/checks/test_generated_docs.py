@@ -113,7 +113,7 @@ def test_rpadvise():
         "--model qwen3-1.7b --platform ./rtx4090x8.yaml --schedule mobius,1f1b",
         "--model qwen3-1.7b --platform rtx4090x8 --seq-len 256k --schedule mobius")))
     runs = documented("rpadvise", "Runs in these arrays")
-    arrays = [f"answer.{name}[]." for name in ("memory_front", "batch_front", "staleness_front", "changes")]
+    arrays = [f"answer.{name}[]." for name in ("software", "memory_front", "batch_front", "staleness_front", "changes")]
     in_arrays = {array + name for array in arrays for name in runs}
     assert (fits | others) - members(RUN + " 2 --intervals 2") - in_arrays == documented("rpadvise", "JSON")
     assert below(fits, "answer.memory_front[].") == runs
