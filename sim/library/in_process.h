@@ -36,7 +36,7 @@ rp_status rp_write_text(rp_status (*write)(void *context, FILE *stream), void *c
                         char **text_out);
 
 /* ---- words of rpsim ---------------------------------------------------------------------------
- * sim/rpsim/in_process.c defines these functions and rp_run_json, sim/rpadvise/in_process.c
+ * sim/rpsim/in_process.c defines these functions and rp_run_json, sim/rpadvise/program/in_process.c
  * rp_advise_json.
  */
 

@@ -1,7 +1,7 @@
-#include "sim/rpadvise/report/page_internal.h"
+#include "sim/rpadvise/program/page_internal.h"
 
 #include "common/cli/paragraph.h"
-#include "sim/rpadvise/report/report.h"
+#include "sim/rpadvise/program/report.h"
 #include "sim/study/columns.h"
 
 #include <inttypes.h>

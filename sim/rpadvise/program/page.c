@@ -1,4 +1,4 @@
-#include "sim/rpadvise/report/page_internal.h"
+#include "sim/rpadvise/program/page_internal.h"
 
 #include "common/cli/paragraph.h"
 #include "sim/study/columns.h"

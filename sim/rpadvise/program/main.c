@@ -1,6 +1,6 @@
 /* rpadvise: finds the configuration that trains a model fastest on a server (cli.md). */
 #include "common/cli/tool.h"
-#include "sim/rpadvise/command.h"
+#include "sim/rpadvise/program/command.h"
 
 #include <unistd.h>
 

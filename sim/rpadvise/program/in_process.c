@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "common/cli/option_values.h"
 #include "sim/library/rpsim.h"
-#include "sim/rpadvise/command.h"
+#include "sim/rpadvise/program/command.h"
 
 typedef struct line {
     int argc;

@@ -1,4 +1,4 @@
-#include "sim/rpadvise/report/report.h"
+#include "sim/rpadvise/program/report.h"
 #include "sim/study/columns.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "sim/rpadvise/command.h"
+#include "sim/rpadvise/program/command.h"
 
 #include "common/base/log.h"
 #include "common/inputs/load/models.h"
@@ -9,7 +9,7 @@
 #include "common/roofline/roofline.h"
 #include "sim/engine/clock.h"
 #include "sim/rpadvise/export/export.h"
-#include "sim/rpadvise/report/report.h"
+#include "sim/rpadvise/program/report.h"
 
 static rp_status choose_arithmetic(const rp_model *model, rp_run *run)
 {

@@ -34,12 +34,15 @@ const char *rpadvise_sizes_text(const rpadvise_search *search, const rpadvise_ca
 rp_status rpadvise_add_layout(const rpadvise_search *search, const rpadvise_candidate *candidate,
                               rp_table *table);
 
+/** @return "synchronous" or "asynchronous". */
 const char *rpadvise_mode_text(const rpadvise_candidate *candidate);
 
 /** @return interval of a row's speed, as shares of it; NULL: none was drawn. */
 const rpsim_interval *rpadvise_interval_of(const rpadvise_row *row);
 
+/** @return whether a run needs more GPU memory than there is, or its allocator's segments do. */
 bool rpadvise_lacks_gpu(const rpadvise_outcome *outcome);
+/** @return whether a run needs more host memory than there is, as far as that is known. */
 bool rpadvise_lacks_host(const rpadvise_outcome *outcome);
 
 /** Names a change of server or work. @return `text` */
