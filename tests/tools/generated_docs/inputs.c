@@ -113,12 +113,13 @@ void docs_write_stacks(FILE *stream)
                                             {"HOST", "The host"},
                                             {"COLLECTIVES", "Collectives"},
                                             {"LAYERS", "Stages"},
+                                            {"MEMORY", "Memory of a layer"},
                                             {"ORIGIN", "Origin of the values"}};
-    fputs(
-        "Keys of `stacks/NAME.yaml`. [traces](" DOCS_ROOT
-        "traces/README.md) has the rules of such files. Bytes are those of device memory, read and "
-        "written.\n\n",
-        stream);
+    fputs("Keys of `stacks/NAME.yaml`. [traces](" DOCS_ROOT
+          "traces/README.md) has the rules of such files. Bytes of passes are read and written; "
+          "those "
+          "of memory are kept.\n\n",
+          stream);
     write_keys(&rp_stack_schema, titles, COUNT(titles), stream);
 }
 
