@@ -39,6 +39,7 @@ SETS = {
        for row in (1, 3, 5, 6, 7, 10, 13)},
     ("2026-11-27-h200/side.csv", 2): "host of torch-compile",
     ("qwen_finetune_a100.csv", 19): "host_us_per_collective of deepspeed",
+    ("fsdp_mpt_a100.csv", 17): "step_host_ms of MPT models",
 }
 
 
@@ -69,7 +70,8 @@ FEATURES = {
     "offload to the CPU": Feature("", runs=False),
 }
 PLATFORMS = {"rtx4090": "rtx4090x8", "l40s": "l40sx8", "h100": "h100x8", "h100_80gb": "h100x8", "a6000": "a6000x8",
-             "a100_80gb": "a100-80x8", "rtx3090": "rtx3090x8-pcie3"}
+             "a100_80gb": "a100-80x8", "a100_40gb": "a100-40x8",
+             "rtx3090": "rtx3090x8-pcie3"}
 
 
 def value_of(file, key):
@@ -210,6 +212,16 @@ def qwen_finetune(row):
     return Row("torch", "1f1b", *run, options, needs.get(row["method"], ()))
 
 
+def fsdp_mpt(row):
+    """Gathers and reductions of each microbatch; servers of 8, RoCE between them."""
+    gpus = int(row["gpus"])
+    options = sizes(8, row["seq_len"], row["microbatch_size"], gpus * int(row["accumulation"]),
+                    "wait" if row["checkpointing"] == "1" else "none")
+    options += f" --nodes {gpus // 8}" if gpus > 8 else ""
+    options += f" --reduce-each microbatch --reduce-dtype {'fp32' if row['mixed_precision_mode'] == 'DEFAULT' else 'bf16'}"
+    return Row("llm-foundry", "fsdp", f"mpt-{row['model']}", PLATFORMS[row["gpu"]], float(row["tokens_per_s"]), options)
+
+
 def flagperf(row):
     tp, dp, pp = int(row["tp"]), int(row["dp"]), int(row["pp"])
     gpus = tp * dp * pp
@@ -282,6 +294,7 @@ READERS = {  # file: reader, column of the speed
     "nanotron_h100.csv": (nanotron, "tokens_per_s"),
     "llmq_consumer.csv": (llmq, "tokens_per_s"),
     "qwen_finetune_a100.csv": (qwen_finetune, "s_per_iter"),
+    "fsdp_mpt_a100.csv": (fsdp_mpt, "tokens_per_s"),
     "flagperf_llm.csv": (flagperf, "tokens_per_s_per_gpu"),
     "torchtitan_h100.csv": (torchtitan, "tokens_per_s_per_gpu"),
     "universal_trainer_singlegpu.csv": (universal_trainer, "s_per_step"),

@@ -49,8 +49,9 @@ static times sum_kernels(const rp_operator *operators, uint32_t count, const rp_
     return total;
 }
 
-/* Sums the times of a stack's kernels, and of a layer the time between them. */
-static times sum_stack(const rp_operator *operators, uint32_t count, bool layer,
+/* Sums the times of a stack's kernels, and of a layer the time between them.
+ * @param layer NULL: the head */
+static times sum_stack(const rp_operator *operators, uint32_t count, const rp_model *layer,
                        const rp_kernel_run *run)
 {
     const rp_stack *stack = run->roof.stack;
@@ -60,9 +61,10 @@ static times sum_stack(const rp_operator *operators, uint32_t count, bool layer,
             total.pass[p] += rp_stack_s(&operators[i], (rp_pass)p, run);
         }
     }
-    if (layer) {
-        total.pass[RP_PASS_FORWARD] += 1e-6 * stack->kernel_us * stack->launches_fwd;
-        total.pass[RP_PASS_BACKWARD_INPUT] += 1e-6 * stack->kernel_us * stack->launches_bwd;
+    if (layer != NULL) {
+        double kernel_s = 1e-6 * stack->kernel_us;
+        total.pass[RP_PASS_FORWARD] += kernel_s * rp_stack_launches(stack, layer, false);
+        total.pass[RP_PASS_BACKWARD_INPUT] += kernel_s * rp_stack_launches(stack, layer, true);
     }
     return total;
 }
@@ -88,7 +90,8 @@ static times total_of(const rp_model *model, uint32_t layer, uint32_t sequences,
     uint32_t count = layer < model->layers
                          ? rp_layer_operators(model, layer, sequences, seq_len, operators)
                          : rp_head_operators(model, sequences, seq_len, operators);
-    times t = run->roof.stack != NULL ? sum_stack(operators, count, layer < model->layers, run)
+    const rp_model *kind = layer < model->layers ? rp_model_of_layer(model, layer) : NULL;
+    times t = run->roof.stack != NULL ? sum_stack(operators, count, kind, run)
               : detailed              ? sum_kernels(operators, count, run)
                                       : sum(operators, count, &run->roof);
     double peak = rp_peak_flops_per_s(&run->roof);

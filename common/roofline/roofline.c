@@ -118,10 +118,10 @@ static rp_vector kind_of(const vector_pass *passes)
         const vector_pass *passes;
         rp_vector kind;
     } kinds[] = {{norm_passes, RP_VECTOR_NORM},
-                 {layer_norm_passes, RP_VECTOR_NORM},
+                 {layer_norm_passes, RP_VECTOR_LAYER_NORM},
                  {rope_passes, RP_VECTOR_ROPE},
                  {swiglu_passes, RP_VECTOR_ACTIVATION},
-                 {gelu_passes, RP_VECTOR_ACTIVATION},
+                 {gelu_passes, RP_VECTOR_GELU},
                  {residual_passes, RP_VECTOR_RESIDUAL},
                  {around_passes, RP_VECTOR_AROUND_ATTENTION},
                  {adapter_input_passes, RP_VECTOR_ADAPTER},
@@ -396,6 +396,21 @@ uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t seq
     return b.count;
 }
 
+double rp_layer_launches(const rp_model *layer, bool backward)
+{
+    rp_operator operators[RP_MAX_OPERATORS];
+    rp_model dense = *layer;
+    dense.lora_rank = dense.lora_linears = 0;
+    dense.kinds = NULL;
+    uint32_t count = rp_layer_operators(&dense, 0, 1, layer->experts, operators);
+    double launches = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const rp_pass_work *work = operators[i].work;
+        launches += backward ? work[BI].launches + work[BW].launches : work[F].launches;
+    }
+    return launches;
+}
+
 uint32_t rp_head_operators(const rp_model *model, uint32_t sequences, uint32_t seq_len,
                            rp_operator *operators_out)
 {
@@ -408,6 +423,9 @@ uint32_t rp_head_operators(const rp_model *model, uint32_t sequences, uint32_t s
         add_vector(&b, "loss", unfused_loss_passes, tokens * model->vocab, 1);
     } else {
         add_vector(&b, "loss", loss_passes, tokens * model->vocab, ceil(tokens / 4096));
+        if (model->fused_loss) {
+            b.operators[b.count - 1].vector = RP_VECTOR_FUSED_LOSS;
+        }
     }
     if (model->loss_metrics != 0) {
         add_vector(&b, "metrics", metric_passes, tokens * model->vocab * model->loss_metrics,

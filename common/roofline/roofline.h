@@ -70,13 +70,16 @@ typedef struct rp_gemm_shape {
 typedef enum rp_vector {
     RP_VECTOR_OTHER,
     RP_VECTOR_NORM,
+    RP_VECTOR_LAYER_NORM, /**< PyTorch has a kernel of its own for it, each way */
     RP_VECTOR_ROPE,
     RP_VECTOR_ACTIVATION,
+    RP_VECTOR_GELU, /**< not gated; a kernel of its own, each way */
     RP_VECTOR_RESIDUAL,
     RP_VECTOR_AROUND_ATTENTION,
     RP_VECTOR_ADAPTER, /**< the input of an adapter */
     RP_VECTOR_ACCUMULATION,
     RP_VECTOR_LOSS,
+    RP_VECTOR_FUSED_LOSS, /**< of a model with rp_model.fused_loss */
     RP_VECTOR_COUNT
 } rp_vector;
 
@@ -104,6 +107,13 @@ typedef struct rp_operator {
  */
 uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t sequences,
                             uint32_t seq_len, rp_operator *operators_out);
+
+/**
+ * Counts the kernels that eager PyTorch launches for a layer without adapters, whose weights are
+ * trained; every expert has tokens.
+ * @param layer the model of the layer's kind
+ */
+double rp_layer_launches(const rp_model *layer, bool backward);
 
 /** As rp_layer_operators, for final norm, LM head and chunked loss. */
 uint32_t rp_head_operators(const rp_model *model, uint32_t sequences, uint32_t seq_len,
@@ -195,6 +205,13 @@ double rp_attention_masked(double seq_len);
  * @return seconds on the GPU, without the time between kernels
  */
 double rp_stack_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run);
+
+/**
+ * Counts the kernels of a layer, experts' and adapters' included: the stack's numbers, or where
+ * it has none those of eager PyTorch for the layer's shape (rp_layer_launches).
+ * @param layer the model of the layer's kind
+ */
+double rp_stack_launches(const rp_stack *stack, const rp_model *layer, bool backward);
 
 /** Decides the host's work for a layer, beside its model. */
 typedef struct rp_stack_host {

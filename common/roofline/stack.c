@@ -20,24 +20,38 @@ static double product_s(const rp_operator *op, rp_pass pass, const rp_roof *roof
     return flops > 0 ? flops / rp_product_flops_per_s(&op->gemm, pass, roof, flops) : 0;
 }
 
+/* Rate of the stack's attention kernel, FLOP/s. FlashAttention 1 is about as fast with heads of 64
+ * as with 128 (kernels.c), and its rates are the GPU's own. */
+static double attention_rate(const rp_operator *op, rp_pass pass, const rp_roof *roof)
+{
+    const rp_platform *p = roof->platform;
+    bool forward = pass == RP_PASS_FORWARD;
+    double own = forward ? roof->stack->attention_fwd_share : roof->stack->attention_bwd_share;
+    double share = own;
+    switch (rp_stack_attention(roof->stack)) {
+    case RP_ATTENTION_FLASH1:
+        if (own <= 0 && (forward ? p->flash_fwd_tflops : p->flash_bwd_tflops) > 0) {
+            return rp_flash_flops_per_s(roof, pass);
+        }
+        break;
+    case RP_ATTENTION_FLASH2:
+        share = own > 0 ? own : forward ? p->flash2_fwd_share : p->flash2_bwd_share;
+        break;
+    case RP_ATTENTION_CUDNN:
+        share = own > 0 ? own : forward ? p->cudnn_fwd_share : p->cudnn_bwd_share;
+        break;
+    }
+    double width = fmin(op->head_dim, HEAD) / HEAD;
+    return share > 0 && roof->arithmetic.dtype != RP_DTYPE_F32
+               ? share * rp_peak_flops_per_s(roof) * (NARROW_HEADS + (1 - NARROW_HEADS) * width)
+               : rp_attention_flops_per_s(roof, pass);
+}
+
 static double attention_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run)
 {
     const rp_roof *roof = &run->roof;
-    const rp_platform *p = roof->platform;
-    bool forward = pass == RP_PASS_FORWARD;
-    bool cudnn = rp_stack_has_cudnn(roof->stack);
-    double share = cudnn     ? forward ? p->cudnn_fwd_share : p->cudnn_bwd_share
-                   : forward ? p->flash2_fwd_share
-                             : p->flash2_bwd_share;
-    double own = forward ? roof->stack->attention_fwd_share : roof->stack->attention_bwd_share;
-    share = own > 0 ? own : share;
-    double width = fmin(op->head_dim, HEAD) / HEAD;
-    double rate =
-        share > 0 && roof->arithmetic.dtype != RP_DTYPE_F32
-            ? share * rp_peak_flops_per_s(roof) * (NARROW_HEADS + (1 - NARROW_HEADS) * width)
-            : rp_attention_flops_per_s(roof, pass);
     return op->work[pass].flops * rp_attention_masked(run->seq_len) /
-           fmin(rate, power_flops_per_s(roof));
+           fmin(attention_rate(op, pass, roof), power_flops_per_s(roof));
 }
 
 /* Bytes per value of a kind of operator in a pass. */
@@ -45,28 +59,45 @@ static double bytes_per_value(const rp_stack *s, rp_vector kind, rp_pass pass)
 {
     const double bytes[RP_VECTOR_COUNT][2] = {
         [RP_VECTOR_NORM] = {s->norm_fwd_bytes, s->norm_bwd_bytes},
+        [RP_VECTOR_LAYER_NORM] = {s->norm_fwd_bytes, s->norm_bwd_bytes},
         [RP_VECTOR_ROPE] = {s->rope_fwd_bytes, s->rope_bwd_bytes},
         [RP_VECTOR_ACTIVATION] = {s->activation_fwd_bytes, s->activation_bwd_bytes},
+        [RP_VECTOR_GELU] = {s->activation_fwd_bytes, s->activation_bwd_bytes},
         [RP_VECTOR_RESIDUAL] = {s->residual_fwd_bytes, s->residual_bwd_bytes},
         [RP_VECTOR_AROUND_ATTENTION] = {0, 0}, /* counted with attention */
         [RP_VECTOR_ADAPTER] = {s->adapter_fwd_bytes, s->adapter_bwd_bytes},
         [RP_VECTOR_LOSS] = {s->loss_bytes / 2, s->loss_bytes / 2},
+        [RP_VECTOR_FUSED_LOSS] = {s->loss_bytes / 2, s->loss_bytes / 2},
     };
     return pass == RP_PASS_FORWARD          ? bytes[kind][0]
            : pass == RP_PASS_BACKWARD_INPUT ? bytes[kind][1]
                                             : 0;
 }
 
+/* Traffic of eager PyTorch's kernels in a pass; the input's has the weight's beside it. */
+static double native_bytes(const rp_operator *op, rp_pass pass, const rp_roof *roof)
+{
+    double bytes = rp_pass_traffic(&op->work[pass], roof);
+    return pass == RP_PASS_BACKWARD_INPUT
+               ? bytes + rp_pass_traffic(&op->work[RP_PASS_BACKWARD_WEIGHT], roof)
+               : bytes;
+}
+
 static double vector_bytes(const rp_operator *op, rp_pass pass, const rp_kernel_run *run)
 {
     const rp_stack *stack = run->roof.stack;
     double wide = (double)rp_dtype_bytes(run->roof.arithmetic.dtype) / 2;
+    double bytes = wide * bytes_per_value(stack, op->vector, pass) * op->elements;
     switch (op->vector) {
     case RP_VECTOR_OTHER:
     case RP_VECTOR_COUNT:
         return rp_pass_traffic(&op->work[pass], &run->roof);
     case RP_VECTOR_ACCUMULATION:
         return pass == RP_PASS_BACKWARD_WEIGHT ? stack->accumulation_bytes * op->elements : 0;
+    case RP_VECTOR_LAYER_NORM:
+    case RP_VECTOR_GELU:
+    case RP_VECTOR_FUSED_LOSS: /* already a single kernel in PyTorch */
+        return fmin(bytes, native_bytes(op, pass, &run->roof));
     case RP_VECTOR_NORM:
     case RP_VECTOR_ROPE:
     case RP_VECTOR_ACTIVATION:
@@ -76,7 +107,7 @@ static double vector_bytes(const rp_operator *op, rp_pass pass, const rp_kernel_
     case RP_VECTOR_LOSS:
         break;
     }
-    return wide * bytes_per_value(stack, op->vector, pass) * op->elements;
+    return bytes;
 }
 
 /* Memory's rate in passes over activations: the stack's share, and no more than the GPU's kernels
@@ -124,15 +155,24 @@ static double adapters_of(const rp_model *m)
     return 4 + 3 * experts;
 }
 
+double rp_stack_launches(const rp_stack *stack, const rp_model *layer, bool backward)
+{
+    double launches = backward ? stack->launches_bwd : stack->launches_fwd;
+    double adapter = backward ? stack->adapter_launches_bwd : stack->adapter_launches_fwd;
+    if (launches == 0) {
+        launches = rp_layer_launches(layer, backward);
+    } else if (layer->experts > 1) {
+        launches += rp_model_held_experts(layer) *
+                    (backward ? stack->expert_launches_bwd : stack->expert_launches_fwd);
+    }
+    return launches + adapters_of(layer) * adapter;
+}
+
 double rp_stack_host_s(const rp_stack_host *host, const rp_model *layer, bool backward)
 {
     const rp_stack *s = host->stack;
-    double experts = layer->experts > 1 ? rp_model_held_experts(layer) : 0;
-    double launches = backward ? s->launches_bwd : s->launches_fwd;
+    double launches = rp_stack_launches(s, layer, backward);
     double collectives = 0;
-    launches += experts * (backward ? s->expert_launches_bwd : s->expert_launches_fwd);
-    launches += layer->qk_norm ? backward ? s->qk_norm_launches_bwd : s->qk_norm_launches_fwd : 0;
-    launches += adapters_of(layer) * (backward ? s->adapter_launches_bwd : s->adapter_launches_fwd);
     if (host->tensor) {
         launches += backward ? s->tensor_launches_bwd : s->tensor_launches_fwd;
         collectives += backward ? s->tensor_collectives_bwd : s->tensor_collectives_fwd;

@@ -15,9 +15,11 @@ static const rp_config_field fields[] = {
 const rp_config_schema rp_stack_schema = {
     .what = "a stack", .prefix = "stack.", RP_CONFIG_FIELDS(fields)};
 
-bool rp_stack_has_cudnn(const rp_stack *stack)
+rp_attention_kernel rp_stack_attention(const rp_stack *stack)
 {
-    return strcmp(stack->attention, "cudnn") == 0;
+    return strcmp(stack->attention, "cudnn") == 0    ? RP_ATTENTION_CUDNN
+           : strcmp(stack->attention, "flash1") == 0 ? RP_ATTENTION_FLASH1
+                                                     : RP_ATTENTION_FLASH2;
 }
 
 /* @param shown the file and its changes, for messages */

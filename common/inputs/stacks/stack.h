@@ -21,8 +21,14 @@ typedef struct rp_stack {
 #undef KEY
 } rp_stack;
 
-/** @return whether its attention kernel is cuDNN's; otherwise FlashAttention 2 */
-bool rp_stack_has_cudnn(const rp_stack *stack);
+typedef enum rp_attention_kernel {
+    RP_ATTENTION_FLASH1, /**< FlashAttention of 2022, or its Triton form */
+    RP_ATTENTION_FLASH2,
+    RP_ATTENTION_CUDNN,
+} rp_attention_kernel;
+
+/** @return its attention kernel */
+rp_attention_kernel rp_stack_attention(const rp_stack *stack);
 
 /**
  * Reads a stack by its registered name (traces/stacks/NAME.yaml) or path.

@@ -105,7 +105,11 @@ static rp_status describe_stack(const char *name, rp_arena *arena, facts *f)
     rp_stack stack;
     char line[FACT_SIZE];
     RP_TRY(rp_stack_load(name, arena, &stack));
-    add(f, "%.0f + %.0f", stack.launches_fwd, stack.launches_bwd);
+    if (stack.launches_fwd > 0) {
+        add(f, "%.0f + %.0f", stack.launches_fwd, stack.launches_bwd);
+    } else {
+        add(f, "by shape");
+    }
     add(f, stack.host_us_per_launch > 0 ? "%.0f" : "-", stack.host_us_per_launch);
     add(f, "%s", stack.attention);
     add(f, "%.0f", stack.loss_bytes);

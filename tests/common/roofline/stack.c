@@ -107,6 +107,72 @@ Test(stack, passes_by_bytes_per_value)
     check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 34e9 / 500e9);
 }
 
+/* PyTorch has a kernel for LayerNorm and one for GELU: they read values and write results, and no
+ * stack moves more. A stack whose norm moves less keeps its count. */
+Test(stack, layer_norm_and_gelu_are_single_kernels)
+{
+    rp_stack stack = plain();
+    rp_operator op = {.unit = RP_UNIT_VECTOR, .vector = RP_VECTOR_LAYER_NORM, .elements = 1e9};
+    op.work[RP_PASS_FORWARD].traffic = 4e9;
+    op.work[RP_PASS_BACKWARD_INPUT].traffic =
+        6e9; /* values and gradients read, gradients written */
+    op.work[RP_PASS_BACKWARD_WEIGHT].traffic = 4e9; /* both read again for weight and bias */
+    stack.norm_fwd_bytes = 34;
+    stack.norm_bwd_bytes = 76;
+    check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 4e9 / 500e9);
+    check_s(time_s(&op, RP_PASS_BACKWARD_INPUT, &gpu, &stack), 10e9 / 500e9);
+    cr_expect(eq(dbl, time_s(&op, RP_PASS_BACKWARD_WEIGHT, &gpu, &stack), 0));
+    stack.norm_bwd_bytes = 8;
+    check_s(time_s(&op, RP_PASS_BACKWARD_INPUT, &gpu, &stack), 8e9 / 500e9);
+    op.vector = RP_VECTOR_GELU;
+    stack.activation_fwd_bytes = 10;
+    check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 4e9 / 500e9);
+    op.vector = RP_VECTOR_FUSED_LOSS;
+    stack.loss_bytes = 52;
+    check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 4e9 / 500e9);
+    op.vector = RP_VECTOR_LOSS;
+    check_s(time_s(&op, RP_PASS_FORWARD, &gpu, &stack), 26e9 / 500e9);
+}
+
+/* FlashAttention 1 has the GPU's own rates, with heads of 64 as well. */
+Test(stack, flash_attention_of_2022)
+{
+    rp_stack stack = plain();
+    stack.attention = "flash1";
+    rp_platform a100 = gpu;
+    a100.flash_fwd_tflops = 60;
+    rp_operator op = {.unit = RP_UNIT_ATTENTION, .elements = 1e6, .head_dim = 64};
+    op.work[RP_PASS_FORWARD].flops = 1e12;
+    check_s(time_s(&op, RP_PASS_FORWARD, &a100, &stack), 1.1 * 1e12 / 60e12);
+    a100.attention_fwd_tflops = 50; /* where nobody says it, as without a stack */
+    a100.flash_fwd_tflops = 0;
+    check_s(time_s(&op, RP_PASS_FORWARD, &a100, &stack), 1.1 * 1e12 / 50e12);
+}
+
+/* Kernels of a layer in eager transformers, counted in their sources: 34 and 73, and with norms on
+ * queries and keys 46 and 97. MPT, forward: two norms, four products, attention, GELU, two sums;
+ * backward: norms 2 x 2, products 8, their biases 4, GELU, two sums, attention 3 and 4 around it,
+ * gradients added 4. */
+Test(stack, launches_by_shape)
+{
+    static const struct {
+        const char *model;
+        double fwd;
+        double bwd;
+    } counted[] = {{"llama3.1-8b", 34, 73}, {"qwen3-1.7b", 46, 97}, {"mpt-7b", 10, 30}};
+    rp_stack stack = plain();
+    stack.adapter_launches_fwd = 2;
+    for (size_t i = 0; i < sizeof counted / sizeof counted[0]; i++) {
+        rp_model model;
+        cr_assert(eq(int, rp_model_load(counted[i].model, rp_test_tool_arena(), &model), RP_OK));
+        stack.launches_fwd = stack.launches_bwd = 0;
+        cr_expect(eq(dbl, rp_stack_launches(&stack, &model, false), counted[i].fwd));
+        cr_expect(eq(dbl, rp_stack_launches(&stack, &model, true), counted[i].bwd));
+        stack.launches_fwd = 14; /* a stack that has a number has it for all shapes */
+        cr_expect(eq(dbl, rp_stack_launches(&stack, &model, false), 14));
+    }
+}
+
 Test(stack, host_launches)
 {
     rp_stack stack = plain();
@@ -131,10 +197,6 @@ Test(stack, host_launches)
     model.lora_rank = 8; /* q, k, v, o, gate, up, down */
     check_s(rp_stack_host_s(&host, &model, false), 410e-6);
     model.lora_rank = 0;
-    model.qk_norm = true;
-    stack.qk_norm_launches_fwd = 12;
-    check_s(rp_stack_host_s(&host, &model, false), 320e-6);
-    model.qk_norm = false;
     model.experts = 4;
     stack.expert_launches_fwd = 10;
     check_s(rp_stack_host_s(&host, &model, false), 600e-6);
@@ -256,9 +318,9 @@ Test(stack, power_limit_of_a_run)
 /* The shipped stacks are known by name, and the result says which one it is of. */
 Test(stack, shipped_stacks_run)
 {
-    static const char *const names[] = {"roundpipe", "torch",    "torch-compile",
-                                        "deepspeed", "megatron", "nanotron",
-                                        "llmq",      "rpexec",   "ideal"};
+    static const char *const names[] = {"roundpipe",   "torch",    "torch-compile", "deepspeed",
+                                        "megatron",    "nanotron", "llmq",          "rpexec",
+                                        "llm-foundry", "ideal"};
     double ms[sizeof names / sizeof names[0]];
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char line[256];
