@@ -21,7 +21,7 @@
 #include <stdio.h>
 
 /** Most rows of a table, --help and --version included. */
-#define RP_OPTIONS_MAX 80u
+#define RP_OPTIONS_MAX 128u
 
 /** Kinds of values, with the content of the row's member. */
 typedef enum rp_option_kind {

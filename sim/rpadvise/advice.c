@@ -43,7 +43,7 @@ static rp_status choose_rows(rpadvise_advice *a)
         const rpadvise_trial *t = &s->found[i];
         if (t->outcome.fits && !has_row(a, t)) {
             rpadvise_row *row = &a->rows[a->row_count];
-            *row = (rpadvise_row){.decided = true, .hours = NAN, .usd = NAN};
+            *row = (rpadvise_row){.decided = true, .hours = NAN, .kwh = NAN, .usd = NAN};
             RP_TRY(keep(s->arena, t, &row->trial));
             a->row_count++;
         }
@@ -91,7 +91,11 @@ static rp_status run_rows(rpadvise_advice *a)
         RP_TRY(set_systems(s, row));
         row->study.rows[0].rank = i + 1;
         row->hours = o->tokens > 0 ? o->tokens / row->trial->outcome.tokens_per_s / 3600 : NAN;
-        row->usd = o->usd_per_hour > 0 ? row->hours * o->usd_per_hour : NAN;
+        row->kwh = o->watts > 0 ? rpsim_kwh(o->watts, row->hours) : NAN;
+        row->usd =
+            o->usd_per_hour > 0 || o->usd_per_kwh > 0
+                ? o->usd_per_hour * row->hours + o->usd_per_kwh * rpsim_kwh(o->watts, row->hours)
+                : NAN;
     }
     for (uint32_t i = 0; i + 1 < a->row_count; i++) {
         const rpsim_row *one = &a->rows[i].study.rows[0];
@@ -400,7 +404,7 @@ static rp_status set_nearest(rpadvise_advice *a)
     const rpadvise_candidate *c = &trial.candidate;
     rpadvise_row *row = NULL;
     RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *row, &row));
-    *row = (rpadvise_row){.decided = true, .hours = NAN, .usd = NAN};
+    *row = (rpadvise_row){.decided = true, .hours = NAN, .kwh = NAN, .usd = NAN};
     RP_TRY(keep(s->arena, &trial, &row->trial));
     RP_TRY(rpadvise_candidate_command(s->bench->work, c, s->arena, &row->command));
     a->nearest = row;

@@ -16,7 +16,8 @@ typedef struct rpadvise_row {
     bool decided; /**< faster than the next row according to the intervals; true in the last row */
     rpsim_decision decision; /**< comparison with the next row */
     double hours;            /**< hours for --tokens; NaN without it */
-    double usd;              /**< price of these hours; NaN without a price */
+    double kwh;              /**< energy of these hours; NaN without --watts */
+    double usd;              /**< price of hours and energy; NaN without a price */
 } rpadvise_row;
 
 /** Systems that can be told to do the same run, which is the best of each. */

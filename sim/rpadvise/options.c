@@ -80,6 +80,8 @@ static const rp_option_rule rules[] = {
      .message = "runs of all sizes are tried, and a table has one; valid are changes of platform "
                 "and stack"},
     {.given = "usd-per-hour", .without = "tokens", .message = "valid only with --tokens"},
+    {.given = "watts", .without = "tokens", .message = "valid only with --tokens"},
+    {.given = "usd-per-kwh", .without = "watts", .message = "valid only with --watts"},
 };
 
 const rp_options_program rpadvise_command_line = {

@@ -103,7 +103,7 @@ rp_status rpadvise_software_draw(rpadvise_advice *a)
         if (software->row == NULL) {
             rpadvise_row *row = NULL;
             RP_TRY(rp_arena_alloc(a->search->arena, 1, sizeof *row, &row));
-            *row = (rpadvise_row){.trial = software->trial, .hours = NAN, .usd = NAN};
+            *row = (rpadvise_row){.trial = software->trial, .hours = NAN, .kwh = NAN, .usd = NAN};
             software->row = software->own = row;
             RP_TRY(rpadvise_row_run(a->search, row));
         }

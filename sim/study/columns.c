@@ -156,6 +156,12 @@ static double hours_of(const rpsim_row *row, const rpsim_setup *o)
     return o->tokens / rpsim_row_tokens_per_s(row) / 3600;
 }
 
+static double usd_of(const rpsim_row *row, const rpsim_setup *o)
+{
+    double hours = hours_of(row, o);
+    return o->usd_per_hour * hours + o->usd_per_kwh * rpsim_kwh(o->watts, hours);
+}
+
 /* A class's bound; null if it is unknown, which is clearer than a bound of 0. */
 static rpsim_field bound_of(const rpsim_row *row, rpsim_bound_class of_class)
 {
@@ -404,8 +410,11 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       STORED("host_memory_bytes"), HEADED("host limit GB", 1), .shown = gigabytes)                 \
     X(hours, asked(o->tokens > 0, real(hours_of(row, o))), .unit = "h",                            \
       .help = "with `--tokens` only: that many take so long", TABLE(RUNS, 11, "hours", 1))         \
-    X(usd, asked(o->usd_per_hour > 0, real(o->usd_per_hour * hours_of(row, o))), .unit = "USD",    \
-      .help = "with `--usd-per-hour` only: what they cost", TABLE(RUNS, 11, "USD", 2))             \
+    X(kwh, asked(o->watts > 0, real(rpsim_kwh(o->watts, hours_of(row, o)))), .unit = "kWh",        \
+      .help = "with `--watts` only: energy of these hours", TABLE(RUNS, 11, "kWh", 1))             \
+    X(usd, asked(o->usd_per_hour > 0 || o->usd_per_kwh > 0, real(usd_of(row, o))), .unit = "USD",  \
+      .help = "with `--usd-per-hour` or `--usd-per-kwh` only: what they cost",                     \
+      TABLE(RUNS, 11, "USD", 2))                                                                   \
     X(max_seqlen, asked(o->run.max_seqlen, whole(row->max_seqlen)), .unit = "tokens",              \
       .help = "with `--max-seqlen` only; 0 where not even 1024 tokens fit", STORED("max_seqlen"),  \
       TABLE(RUNS, 5, "longest", 0))                                                                \

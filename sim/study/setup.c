@@ -328,6 +328,8 @@ static const rp_option_rule rules[] = {
      .without = "jitter",
      .message = "valid only with {jitter} CV, 0 without noise"},
     {.given = "usd-per-hour", .without = "tokens", .message = "valid only with {tokens}"},
+    {.given = "watts", .without = "tokens", .message = "valid only with {tokens}"},
+    {.given = "usd-per-kwh", .without = "watts", .message = "valid only with {watts}"},
     {.given = "max-seqlen",
      .when = has_a_length,
      .message = "valid only with {schedule} and {fidelity} hardware, without {seq_len}"},

@@ -78,6 +78,12 @@ rp_status rpsim_setup_all_changes(const rpsim_setup *setup, rp_arena *arena,
 rp_status rpsim_setup_check_power(const rpsim_setup *setup, const rp_platform *platform,
                                   rp_reason *reason);
 
+/** @return energy in kWh. */
+static inline double rpsim_kwh(double watts, double hours)
+{
+    return 1e-3 * watts * hours;
+}
+
 /** Writes the keys and values of the settings that a run's record contains beside its columns. */
 void rpsim_setup_write(const rpsim_setup *setup, rp_json *json);
 

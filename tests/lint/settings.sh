@@ -4,7 +4,7 @@
 source "$(dirname "$0")/lib/lint.sh"
 
 # The rest of rpsim's command line, commands shown by rpadvise, and the library's header for programs in C.
-argv_users='^sim/(library/rpsim\.h|rpadvise/(export/|in_process|report)|rpsim/(arguments|command|in_process|artefacts|report/))'
+argv_users='^sim/(library/rpsim\.h|rpadvise/(export/|program/)|rpsim/(arguments|command|in_process|artefacts|report/))'
 mapfile -t files < <(lint_files "c h inc" common sim exec |
     grep -vE '^common/cli/|^exec/(rpexec|cuda/(tests|emulator))/|/(main|options[a-z_]*|[a-z]+_rows)\.(c|h|inc)$' | grep -vE "$argv_users")
 (cd "$lint_root" && { grep -nE '^[^/]*"--[a-z]' "${files[@]}" /dev/null || true; }) |

@@ -109,6 +109,8 @@ VALUES = table_of("""
 --trace-out o.trace
 --tune-budget 20
 --usd-per-hour 3.2 0.5
+--watts 2000
+--usd-per-kwh 0.3
 --virtual-gpus 2
 --warmup-steps 2
 --watchdog-s 30
@@ -160,6 +162,8 @@ COMPANIONS = table_of("""
 --torch-sidecar --torch-csv-out o.torch.csv
 --tune-budget --partition tuned
 --usd-per-hour --tokens 1M
+--watts --tokens 1M
+--usd-per-kwh --tokens 1M --watts 2000
 --warmup-steps --lr-schedule linear
 --zero --data-parallel 2 --schedule 1f1b
 """)

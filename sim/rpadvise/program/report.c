@@ -45,7 +45,9 @@ static void write_winner(const rpadvise_page *p)
     char sizes[RPADVISE_SIZES_TEXT];
     char interval[64] = "";
     char host[64];
-    char price[96] = "";
+    char energy[32] = "";
+    char cost[32] = "";
+    char price[128] = "";
     if (speed != NULL) {
         (void)snprintf(interval, sizeof interval, " (%.0f to %.0f in 80 %% of the draws)",
                        rpadvise_rounded(speed->p10 * most, most, speed),
@@ -57,12 +59,15 @@ static void write_winner(const rpadvise_page *p)
     } else {
         (void)snprintf(host, sizeof host, "%.1f GB", rpadvise_gb(out->host_bytes));
     }
+    if (!isnan(row->kwh)) {
+        (void)snprintf(energy, sizeof energy, ", %.4g kWh", row->kwh);
+    }
     if (!isnan(row->usd)) {
-        (void)snprintf(price, sizeof price, " %.4g billion tokens take %.1f hours and %.2f USD.",
-                       1e-9 * o->tokens, row->hours, row->usd);
-    } else if (!isnan(row->hours)) {
-        (void)snprintf(price, sizeof price, " %.4g billion tokens take %.1f hours.",
-                       1e-9 * o->tokens, row->hours);
+        (void)snprintf(cost, sizeof cost, ", %.2f USD", row->usd);
+    }
+    if (!isnan(row->hours)) {
+        (void)snprintf(price, sizeof price, " %.4g billion tokens take %.1f hours%s%s.",
+                       1e-9 * o->tokens, row->hours, energy, cost);
     }
     rpadvise_say(p, 0,
                  "Run %s, %s, %s (%u a step): %.0f tokens/s%s, with %.1f of %.1f GB on the fullest "

@@ -156,6 +156,7 @@ static void write_row(const rpadvise_advice *a, const rpadvise_row *row, bool fi
     }
     rp_json_end_array(json);
     rp_json_member_double(json, "hours", row->hours);
+    rp_json_member_double(json, "kwh", row->kwh);
     rp_json_member_double(json, "usd", row->usd);
     if (row == a->nearest) {
         write_missing(&row->trial->outcome, json);

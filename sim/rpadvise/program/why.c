@@ -35,8 +35,8 @@ static rp_status add_row(const rpadvise_advice *a, uint32_t index, rp_table *tab
     RP_TRY(rp_table_print(table, "%.1f", rpadvise_gb(out->gpu_bytes)));
     RP_TRY(rp_table_print(table, "%.1f", rpadvise_gb(out->host_bytes)));
     RP_TRY(rp_table_print(table, o->tokens > 0 ? "%.1f" : "", row->hours));
-    bool priced = o->tokens > 0 && o->usd_per_hour > 0;
-    RP_TRY(rp_table_print(table, priced ? "%.2f" : "", row->usd));
+    RP_TRY(rp_table_print(table, isnan(row->kwh) ? "" : "%.1f", row->kwh));
+    RP_TRY(rp_table_print(table, isnan(row->usd) ? "" : "%.2f", row->usd));
     RP_TRY(rp_table_print(table, "%s", rp_recompute_text(c->run.recomputes[0])));
     return rp_table_print(table, "%s", c->run.layer_grain ? "layer" : "stage");
 }
@@ -54,6 +54,7 @@ static rp_status write_rows(const rpadvise_page *p)
         RP_TABLE_RIGHT("GPU GB", KEEP),
         RP_TABLE_RIGHT("host GB", KEEP_USUALLY),
         RP_TABLE_RIGHT("hours", KEEP),
+        RP_TABLE_RIGHT("kWh", KEEP),
         RP_TABLE_RIGHT("USD", KEEP),
         RP_TABLE_LEFT("recompute", 0),
         RP_TABLE_LEFT("grain", 0),

@@ -81,7 +81,8 @@ Test(advise_cli, rows)
 {
     static const char plain[] = "--model qwen3-1.7b --gpus 2 --schedule gpipe,fsdp --seq-len 1024";
     char line[256];
-    (void)snprintf(line, sizeof line, "%s --format json --tokens 2B --usd-per-hour 5",
+    (void)snprintf(line, sizeof line,
+                   "%s --format json --tokens 2B --usd-per-hour 5 --watts 2000 --usd-per-kwh 0.3",
                    getenv("RP_LONG") != NULL ? SMALL : plain);
     rp_test_outcome outcome = advise(line);
     cr_assert(eq(int, outcome.status, 0), "%s", outcome.messages);
@@ -98,7 +99,7 @@ Test(advise_cli, rows)
         cr_expect(number(row, "tokens_per_s_p10") <= speed &&
                   speed <= number(row, "tokens_per_s_p90"));
         cr_expect(lt(dbl, fabs(number(row, "hours") * speed * 3600 - 2e9), 1));
-        cr_expect(lt(dbl, fabs(number(row, "usd") - 5 * number(row, "hours")), 1e-9));
+        cr_expect(lt(dbl, fabs(number(row, "usd") - 5.6 * number(row, "hours")), 1e-6));
         replay(row);
     }
     const json_t *answer = json_object_get(json_array_get(rows, 0), "answer");

@@ -132,12 +132,14 @@ Test(cli_output, default_run_is_the_documented_one)
 /* 3.6 million tokens take 1000 / (tokens/s) hours; without --tokens there is neither key. */
 Test(cli_output, hours_and_cost_of_tokens)
 {
-    json_t *rows = rp_test_rpsim_json("--schedule roundpipe,1f1b --tokens 3.6M --usd-per-hour 2.5");
+    json_t *rows = rp_test_rpsim_json("--schedule roundpipe,1f1b --tokens 3.6M --usd-per-hour 2.5 "
+                                      "--watts 3000 --usd-per-kwh 0.5");
     for (size_t i = 0; i < 2; i++) {
         const json_t *row = json_array_get(rows, i);
         double hours = 1000 / rp_test_json_number(row, "tokens_per_s");
         cr_expect(lt(dbl, fabs(rp_test_json_number(row, "hours") / hours - 1), 1e-12));
-        cr_expect(lt(dbl, fabs(rp_test_json_number(row, "usd") / hours / 2.5 - 1), 1e-12));
+        cr_expect(lt(dbl, fabs(rp_test_json_number(row, "kwh") / hours / 3 - 1), 1e-12));
+        cr_expect(lt(dbl, fabs(rp_test_json_number(row, "usd") / hours / 4 - 1), 1e-12));
     }
     json_decref(rows);
     rows = rp_test_rpsim_json("--schedule roundpipe --tokens 1B");
