@@ -18,3 +18,8 @@ rp_handle rp_lower_release(const rp_lowering *l, const rp_op *op, uint32_t part)
     return part == RP_LOWER_WHOLE ? backward->compute_last
                                   : backward->parts[backward->part_count - 1 - part].last;
 }
+
+rp_handle rp_lower_kept_until(const rp_lowering *l, const rp_lower_unit *forward, uint32_t part)
+{
+    return rp_lower_release(l, &l->schedule->ops[forward->last], part);
+}

@@ -82,18 +82,17 @@ void rp_lower_put_layered_forward(const rp_lowering *l, rp_program *program,
     put(&w, RP_BUFFER_ACTIVATION, w.gpu, boundary, unit->parts[0].first, unit->parts[0].down);
     for (uint32_t i = 0; i < unit->part_count; i++) {
         const rp_lower_part *part = &unit->parts[i];
-        rp_handle release = keeps ? rp_lower_release(l, w.op, i) : RP_NO_HANDLE;
+        rp_handle kept = keeps ? rp_lower_kept_until(l, unit, i) : RP_NO_HANDLE;
         if (keeps && is_head(&w, part)) { /* the tape includes its input */
             put(&w, RP_BUFFER_TAPE, w.gpu, rp_lower_at(l->config->sizes.tape_bytes, part->layer),
-                part->first, release);
+                part->first, rp_lower_release(l, w.op, i));
             continue;
         }
         if (i > 0) {
             put(&w, RP_BUFFER_ACTIVATION, w.gpu, boundary, unit->parts[i - 1].first,
-                keeps ? release : flushed(&w, i));
+                keeps ? kept : flushed(&w, i));
         }
-        put(&w, RP_BUFFER_TAPE, w.gpu, keeps_tapes(l) ? tape_of(&w, part) : 0, part->first,
-            release);
+        put(&w, RP_BUFFER_TAPE, w.gpu, keeps_tapes(l) ? tape_of(&w, part) : 0, part->first, kept);
     }
 }
 

@@ -370,6 +370,11 @@ static inline bool rp_lower_keeps_tape(const rp_lowering *l)
  */
 rp_handle rp_lower_release(const rp_lowering *lowering, const rp_op *op, uint32_t part);
 
+/** @return the last op for which they stay on the GPU at first: rp_lower_release.
+ * @param forward the forward unit */
+rp_handle rp_lower_kept_until(const rp_lowering *lowering, const rp_lower_unit *forward,
+                              uint32_t part);
+
 /** Adds a buffer to a program whose array has room for it; adds nothing without bytes or without
  * ops. */
 void rp_lower_put(const rp_lowering *lowering, rp_program *program, rp_buffer_kind kind,

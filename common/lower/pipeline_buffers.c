@@ -276,21 +276,26 @@ static void put_pipeline_forward(const buffer_writer *w, const rp_lower_job *job
     uint64_t sequences = l->sequences[op->microbatch];
     bool first = l->producers.forward_position[op->stage] == 0;
     uint64_t per_sequence = first ? l->config->sizes.input_bytes : l->config->sizes.boundary_bytes;
+    bool whole = unit->part_count == 0;
+    rp_handle release = release_of(w, op);
+    rp_handle kept = rp_lower_kept_until(l, unit, whole ? RP_LOWER_WHOLE : 0);
     put(w, RP_BUFFER_ACTIVATION, job->gpu, rp_lower_scaled(per_sequence, sequences), input,
-        release_of(w, op));
+        first ? release : kept);
     bool head = (l->schedule->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
     if (head && l->config->sizes.unfused_loss) {
         put_unfused_logits(w, job, unit);
     }
-    uint64_t tape = 0;
-    if (l->schedule->recompute == RP_RECOMPUTE_NONE && unit->part_count == 0) {
-        tape = tape_of(l, op->stage, false);
+    uint64_t of_head =
+        head && whole ? rp_lower_at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1) : 0;
+    if (l->schedule->recompute == RP_RECOMPUTE_NONE && whole) {
+        uint64_t tape = tape_of(l, op->stage, false);
         tape = first ? tape : rp_lower_less(tape, l->config->sizes.boundary_bytes);
-    } else if (head && unit->part_count == 0) {
-        tape = rp_lower_at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1);
+        of_head = kept != release ? of_head : 0; /* the head's part does not leave */
+        put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(rp_lower_less(tape, of_head), sequences),
+            unit->compute_first, kept);
     }
-    put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(tape, sequences), unit->compute_first,
-        release_of(w, op));
+    put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(of_head, sequences), unit->compute_first,
+        release);
 }
 
 static void put_pipeline_backward(const buffer_writer *w, const rp_lower_job *job,
