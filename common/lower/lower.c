@@ -144,7 +144,8 @@ static rp_status create_assembly(rp_lowering *l)
         l->schedule->traits.placement == RP_PLACEMENT_RESIDENT && l->config->peer_gpus != 0;
     rp_queue *queues = NULL;
     l->host_queue = gpus * RP_LOWER_QUEUES_PER_GPU;
-    uint32_t count = l->host_queue + 1 + rp_lower_group_queues(l);
+    l->saved_queues = l->host_queue + 1 + rp_lower_group_queues(l);
+    uint32_t count = l->saved_queues + (l->config->offload_activations ? 2 * gpus : 0);
     RP_TRY(rp_arena_alloc(l->arena, count, sizeof *queues, &queues));
     for (uint32_t q = 0; q < l->host_queue; q++) {
         queues[q].gpu = (uint16_t)(q / RP_LOWER_QUEUES_PER_GPU);
@@ -154,6 +155,11 @@ static rp_status create_assembly(rp_lowering *l)
     }
     queues[l->host_queue].kind = RP_QUEUE_OPTIMIZER;
     rp_lower_set_group_queues(l, l->host_queue + 1, queues);
+    for (uint32_t q = l->saved_queues; q < count; q++) {
+        queues[q].gpu = (uint16_t)((q - l->saved_queues) / 2);
+        queues[q].kind =
+            (q - l->saved_queues) % 2 == 0 ? RP_QUEUE_SAVED_DOWNLOAD : RP_QUEUE_SAVED_UPLOAD;
+    }
     return rp_assembly_create(l->arena, queues, count, &l->assembly, l->reason);
 }
 
@@ -195,6 +201,13 @@ static rp_status check_form(const rp_program *schedule, const rp_lower_config *c
         return rp_refuse(
             reason, RP_USAGE,
             "lowering %s: its stages have no GPU of their own; valid is offload placement",
+            schedule->schedule);
+    }
+    if (schedule->traits.placement != RP_PLACEMENT_RESIDENT && config->offload_activations) {
+        return rp_refuse(
+            reason, RP_USAGE,
+            "lowering %s: activations are offloaded with resident weights alone; valid is resident "
+            "placement",
             schedule->schedule);
     }
     if (config->grain == RP_GRAIN_LAYER && schedule->layer_count >= UINT16_MAX) {
@@ -242,6 +255,7 @@ static rp_status lower(rp_lowering *l, rp_program *program)
         RP_TRY(rp_lower_add_ops(l));
         RP_TRY(rp_lower_add_waits(l));
     }
+    RP_TRY(rp_lower_add_trips(l));
     RP_TRY(copy_header(l, program));
     RP_TRY(rp_assembly_finish(l->assembly, program));
     return rp_lower_add_buffers(l, program);
@@ -256,7 +270,8 @@ rp_status rp_lower(const rp_program *schedule, const rp_lower_config *config,
         .schedule = schedule, .config = config, .sequences = sequences, .reason = reason};
     l.separate = rp_program_has_separate_backward(schedule);
     l.offload = schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
-    l.layers = config->grain == RP_GRAIN_LAYER && schedule->recompute != RP_RECOMPUTE_NONE;
+    l.layers = config->grain == RP_GRAIN_LAYER &&
+               (schedule->recompute != RP_RECOMPUTE_NONE || config->offload_activations);
     l.calls = (schedule->microbatch_count - 1) / config->call_microbatches + 1;
     RP_TRY(rp_arena_create(&l.arena));
     rp_program *program = NULL;

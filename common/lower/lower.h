@@ -51,7 +51,11 @@ typedef struct rp_lower_config {
      * loss of the call before. 0: a call is a single round */
     uint32_t call_rounds;
     uint64_t piece_bytes; /**< largest piece of a parameter upload */
-    rp_grain grain;       /**< not read if nothing is recomputed */
+    rp_grain grain;       /**< not read if nothing is recomputed and nothing offloaded */
+    /** Tensors that forwards save for their backwards, inputs of a recompute or tapes, go to the
+     * host and come back, of a stage or layer at a time as `grain` says. Not with weights in host
+     * memory. */
+    bool offload_activations;
     /** Resident placement: successive GPUs that send boundary tensors to each other directly;
      * UINT32_MAX: all GPUs; 0: none */
     uint32_t peer_gpus;

@@ -79,6 +79,13 @@ typedef struct rp_lower_job {
     rp_handle param_grads_down;
 } rp_lower_job;
 
+/** The way of saved tensors to the host and back; RP_NO_HANDLE: they stay. */
+typedef struct rp_lower_trip {
+    rp_handle down;
+    rp_handle up;
+    uint64_t bytes;
+} rp_lower_trip;
+
 struct rp_sharded;
 
 typedef struct rp_lowering {
@@ -100,6 +107,8 @@ typedef struct rp_lowering {
     uint32_t replica_queues; /**< queues of copies that have the same experts */
     uint32_t calls;          /**< per iteration */
     uint32_t network_queue;  /**< network queue of the hosts of copies; 0: none */
+    uint32_t saved_queues;   /**< queues of saved tensors, if they are offloaded: two per GPU, the
+                                first of which takes them to the host */
     uint32_t unit_count;
     rp_lower_unit *units; /**< queue after queue, as the schedule has them */
     uint32_t *unit_of;    /**< [op of the schedule] */
@@ -113,7 +122,10 @@ typedef struct rp_lowering {
     rp_handle *update;   /**< [iteration][gpu] step of resident weights */
     rp_handle *updated;  /**< [iteration][gpu][family] op after which its weights are new: `update`,
                             or a gather */
-    uint64_t *trained_bytes;    /**< [gpu][family] bytes of the resident weights that it trains */
+    uint64_t *trained_bytes; /**< [gpu][family] bytes of the resident weights that it trains */
+    rp_lower_trip *trips;    /**< of forward units, or of each of their parts; NULL: all stay */
+    uint32_t *trip_of;       /**< [unit] the first of its trips */
+    uint32_t trip_count;
     struct rp_sharded *sharded; /**< state of data-parallel systems; otherwise NULL */
 } rp_lowering;
 
@@ -370,10 +382,18 @@ static inline bool rp_lower_keeps_tape(const rp_lowering *l)
  */
 rp_handle rp_lower_release(const rp_lowering *lowering, const rp_op *op, uint32_t part);
 
-/** @return the last op for which they stay on the GPU at first: rp_lower_release.
- * @param forward the forward unit */
+/** @return the last op for which they stay on the GPU at first: rp_lower_release, or their
+ * download. @param forward the forward unit */
 rp_handle rp_lower_kept_until(const rp_lowering *lowering, const rp_lower_unit *forward,
                               uint32_t part);
+
+/** Adds the ways of all saved tensors to the host and back, with their waits, once all compute ops
+ * are there; nothing unless activations are offloaded. @retval RP_OK, RP_USAGE, RP_NO_MEMORY */
+rp_status rp_lower_add_trips(rp_lowering *lowering);
+
+/** Adds the buffers of saved tensors in host memory and, when they have come back, on the GPU: two
+ * for each of trip_count. */
+void rp_lower_put_trips(const rp_lowering *lowering, rp_program *program);
 
 /** Adds a buffer to a program whose array has room for it; adds nothing without bytes or without
  * ops. */

@@ -431,7 +431,7 @@ rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
     size_t most =
         2 * (size_t)l->job_count + 8 * (size_t)l->unit_count + inside + 4 * (size_t)p->gpu_count;
     most += (size_t)p->iteration_count * p->gpu_count; /* gradients that the step copies */
-    most += rp_lower_layer_buffers(l) + rp_lower_copies_buffers(l);
+    most += rp_lower_layer_buffers(l) + rp_lower_copies_buffers(l) + 2 * (size_t)l->trip_count;
     RP_TRY(rp_arena_alloc(l->arena, p->forward_count, sizeof(bool), &w.kept));
     RP_TRY(rp_arena_alloc(l->arena, p->stage_count, sizeof(uint8_t), &w.seen));
     RP_TRY(rp_arena_alloc_raw(program->arena, most, sizeof(rp_buffer), &program->buffers));
@@ -450,5 +450,6 @@ rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
             }
         }
     }
+    rp_lower_put_trips(l, program);
     return RP_OK;
 }

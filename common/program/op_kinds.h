@@ -41,6 +41,8 @@ enum {
     RP_TENSOR_GRADIENTS = RP_TENSOR_GRADIENT | RP_TENSOR_PARAM_GRADIENT,
     RP_TENSOR_SUMS = RP_TENSOR_BOUNDARY | RP_TENSOR_PARAM_GRADIENT,
     RP_TENSOR_ALL = RP_TENSOR_SUMS | RP_TENSOR_PARAMS,
+    RP_TENSOR_SAVED =
+        16, /**< what a forward keeps for its backward: tapes, or recomputes' inputs */
     RP_TENSOR_NONE = 0,
 };
 
@@ -97,7 +99,9 @@ typedef enum rp_host_rate {
     X(DATA, "data-group", PEER, 7, 7)                                                              \
     X(NETWORK, "network", HOST, 2, 2)                                                              \
     X(EXPERT, "expert-group", PEER, 8, 8)                                                          \
-    X(REPLICA, "replica-group", PEER, 9, 9)
+    X(REPLICA, "replica-group", PEER, 9, 9)                                                        \
+    X(SAVED_UPLOAD, "saved-upload", LINK_UP, 10, 10)                                               \
+    X(SAVED_DOWNLOAD, "saved-download", LINK_DOWN, 11, 11)
 
 typedef enum rp_queue_kind {
 #define RP_QUEUE_ENUM(name, ...) RP_QUEUE_##name,

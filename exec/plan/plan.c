@@ -356,7 +356,9 @@ static rp_status plan_reduction(rpexec_planner *p, uint32_t op)
     X(COLLECT, rpexec_plan_collect, rpexec_plan_sharded_collect)                                   \
     X(UPDATE, plan_update, rpexec_plan_sharded_update)                                             \
     X(NETWORK_REDUCE, plan_nothing, NULL)                                                          \
-    X(ALL_TO_ALL, NULL, NULL)
+    X(ALL_TO_ALL, NULL, NULL)                                                                      \
+    X(UPLOAD_SAVED, NULL, NULL)                                                                    \
+    X(DOWNLOAD_SAVED, NULL, NULL)
 
 /* clang-format on */
 

@@ -544,7 +544,9 @@ static rp_status done(rpexec_run *r, uint32_t op, rpexec_lane *lane)
     X(COLLECT, collect, rpexec_run_sharded_collect, NEVER)                                         \
     X(UPDATE, update, rpexec_run_sharded_update, NEVER)                                            \
     X(NETWORK_REDUCE, rpexec_run_network_reduce, NULL, NEVER)                                      \
-    X(ALL_TO_ALL, NULL, NULL, NEVER)
+    X(ALL_TO_ALL, NULL, NULL, NEVER)                                                               \
+    X(UPLOAD_SAVED, NULL, NULL, NEVER)                                                             \
+    X(DOWNLOAD_SAVED, NULL, NULL, NEVER)
 
 /* clang-format on */
 
