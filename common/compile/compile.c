@@ -113,6 +113,28 @@ rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recomp
                      schedule->name);
 }
 
+rp_status rp_compile_check_offload(const rp_schedule_type *schedule, bool offload_activations,
+                                   rp_reason *reason)
+{
+    if (!offload_activations) {
+        return RP_OK;
+    }
+    if (rp_cuts_layers(&schedule->traits)) {
+        return rp_refuse(reason, RP_USAGE,
+                         "{offload_activations}: %s is slices of microbatches, which stay; valid "
+                         "with {tensor_parallel} of other pipelines (megatron-pp)",
+                         schedule->name);
+    }
+    if (schedule->traits.placement == RP_PLACEMENT_OFFLOAD) {
+        return rp_refuse(reason, RP_USAGE,
+                         "{offload_activations}: %s has its saved inputs in host memory already; "
+                         "valid with pipelines whose weights stay on their GPUs (megatron-pp, "
+                         "1f1b, zbv and others), fsdp and zero",
+                         schedule->name);
+    }
+    return RP_OK;
+}
+
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 rp_status rp_compile_check_reductions(const rp_schedule_type *schedule, const rp_layout *layout,
@@ -302,6 +324,7 @@ static rp_status lower(const rp_resolved *config, const rp_program *schedule, rp
         .piece_bytes =
             config->decided.piece_bytes != 0 ? config->decided.piece_bytes : RP_PIECE_BYTES,
         .grain = config->decided.layer_grain ? RP_GRAIN_LAYER : RP_GRAIN_STAGE,
+        .offload_activations = config->decided.offload_activations,
         .peer_gpus = config->peer_gpus,
         .peer_groups = config->peer_groups};
     rp_model rank;
@@ -336,6 +359,7 @@ static rp_status build(const rp_resolved *config, rp_arena *arena, rp_program **
                                  reason));
         building.partition = &even;
     }
+    RP_TRY(rp_compile_check_offload(config->schedule, config->decided.offload_activations, reason));
     RP_TRY(rp_compile_check_reductions(config->schedule, &config->decided.layout,
                                        &config->decided.reductions, reason));
     RP_TRY(rp_compile_check_layout(config->schedule, &config->decided.layout, config->model,

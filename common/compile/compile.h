@@ -40,6 +40,14 @@ rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recomp
                                      rp_reason *reason);
 
 /**
+ * Checks --offload-activations: weights in host memory have their saved inputs there, too, and
+ * megatron-tp is lowered as slices of whole microbatches.
+ * @retval RP_OK, RP_USAGE (refused)
+ */
+rp_status rp_compile_check_offload(const rp_schedule_type *schedule, bool offload_activations,
+                                   rp_reason *reason);
+
+/**
  * Checks --reduce-each and --reduce-dtype, which are valid for FSDP and copies of a pipeline.
  * @retval RP_OK, RP_USAGE (refused)
  */

@@ -300,8 +300,7 @@ static void put_forward(const writer *w, uint32_t gpu, const rp_lower_unit *unit
     const rp_op *op = rp_sharded_op_of(w->s, unit);
     const rp_stage *stage = stage_of(w, op);
     uint64_t sequences = l->sequences[op->microbatch];
-    uint32_t end = backward_index(w, gpu, op, op->stage, op->microbatch);
-    rp_handle release = rp_sharded_unit_at(w->s, gpu, end)->compute_last;
+    rp_handle release = rp_lower_kept_until(l, unit, RP_LOWER_WHOLE);
     if (l->schedule->recompute == RP_RECOMPUTE_NONE) {
         put(w, RP_BUFFER_TAPE, gpu, whole_tape(w, stage, sequences), unit->compute_first, release);
     } else {
@@ -353,7 +352,7 @@ rp_status rp_lower_add_sharded_buffers(const rp_lowering *l, rp_program *program
                 .gathers = s->sharding->forward_gathers != 0,
                 .layers = l->config->grain == RP_GRAIN_LAYER};
     size_t most = (size_t)s->gpus * (4 + 4 * (size_t)l->schedule->iteration_count);
-    most += (size_t)l->unit_count * 9;
+    most += (size_t)l->unit_count * 9 + 2 * (size_t)l->trip_count;
     RP_TRY(rp_arena_alloc_raw(program->arena, most, sizeof(rp_buffer), &program->buffers));
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
         put_resident(&w, gpu);
@@ -369,5 +368,6 @@ rp_status rp_lower_add_sharded_buffers(const rp_lowering *l, rp_program *program
             }
         }
     }
+    rp_lower_put_trips(l, program);
     return RP_OK;
 }

@@ -64,15 +64,23 @@ rp_handle rp_lower_kept_until(const rp_lowering *l, const rp_lower_unit *forward
     return down != RP_NO_HANDLE ? down : rp_lower_release(l, unit_op(l, forward), part);
 }
 
+/* Parts that leave one by one; 0: the unit leaves as a whole, as it always does in data-parallel
+ * systems, whose stages are layers. */
+static uint32_t part_count(const rp_lowering *l, const rp_lower_unit *unit)
+{
+    return l->sharded != NULL ? 0 : unit->part_count;
+}
+
 /* Bytes per sequence of what the forward of layers [begin, end) saves; a recompute starts from the
- * input of the first of them. */
+ * input of the first of them, in data-parallel systems at grain layer from that of each. */
 static uint64_t saved_bytes(const rp_lowering *l, uint32_t stage, uint32_t begin, uint32_t end)
 {
     const rp_sizes *sizes = &l->config->sizes;
     bool from_ids = begin <= 1 && rp_lower_from_ids(l, stage);
     uint64_t bytes = from_ids ? rp_lower_at(sizes->tape_bytes, 0) : 0;
     if (l->schedule->recompute != RP_RECOMPUTE_NONE) {
-        return from_ids ? 0 : sizes->boundary_bytes;
+        uint64_t inputs = l->sharded != NULL ? (l->layers ? end - begin : 1) : from_ids ? 0 : 1;
+        return inputs * sizes->boundary_bytes;
     }
     for (uint32_t layer = begin; layer < end; layer++) {
         bytes += rp_lower_at(sizes->tape_bytes, layer);
@@ -165,9 +173,9 @@ static rp_status add_up(traffic *t, const rp_lower_unit *unit, uint32_t part,
 static rp_status add_unit(traffic *t, const rp_lower_unit *unit, const rp_lower_unit *before)
 {
     bool forward = is_forward(t->l, unit);
-    uint32_t count = unit->part_count != 0 ? unit->part_count : 1;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t part = unit->part_count != 0 ? i : RP_LOWER_WHOLE;
+    uint32_t parts = part_count(t->l, unit);
+    for (uint32_t i = 0; i < (parts != 0 ? parts : 1); i++) {
+        uint32_t part = parts != 0 ? i : RP_LOWER_WHOLE;
         RP_TRY(forward ? add_down(t, unit, part) : add_up(t, unit, part, before));
     }
     return RP_OK;
@@ -180,14 +188,14 @@ rp_status rp_lower_add_trips(rp_lowering *l)
     }
     RP_TRY(rp_arena_alloc(l->arena, l->unit_count, sizeof *l->trip_of, &l->trip_of));
     for (uint32_t u = 0; u < l->unit_count; u++) {
-        uint32_t parts = l->units[u].part_count;
+        uint32_t parts = part_count(l, &l->units[u]);
         l->trip_of[u] = l->trip_count;
         l->trip_count += !is_forward(l, &l->units[u]) ? 0 : parts != 0 ? parts : 1;
     }
     RP_TRY(rp_arena_alloc(l->arena, l->trip_count, sizeof *l->trips, &l->trips));
     for (uint32_t gpu = 0; gpu < l->schedule->gpu_count; gpu++) {
         traffic t = {l, gpu, {RP_NO_HANDLE, RP_NO_HANDLE}, {RP_NO_HANDLE, RP_NO_HANDLE}};
-        uint32_t begin = l->job_begin[gpu]; /* of resident weights each unit is a job */
+        uint32_t begin = l->job_begin[gpu]; /* each unit is a job */
         for (uint32_t k = begin; k < l->job_begin[gpu + 1]; k++) {
             const rp_lower_unit *unit = &l->units[l->jobs[k].first_unit];
             if (!rp_lower_is_weight(l, unit)) {
@@ -205,10 +213,11 @@ void rp_lower_put_trips(const rp_lowering *l, rp_program *program)
     uint32_t gpus = rp_layout_gpus(&l->schedule->traits.layout);
     for (uint32_t u = 0; l->trips != NULL && u < l->unit_count; u++) {
         const rp_lower_unit *unit = &l->units[u];
-        uint32_t count = !is_forward(l, unit) ? 0 : unit->part_count != 0 ? unit->part_count : 1;
+        uint32_t parts = part_count(l, unit);
+        uint32_t count = !is_forward(l, unit) ? 0 : parts != 0 ? parts : 1;
         for (uint32_t i = 0; i < count; i++) {
             const rp_lower_trip *trip = &l->trips[l->trip_of[u] + i];
-            uint32_t part = unit->part_count != 0 ? i : RP_LOWER_WHOLE;
+            uint32_t part = parts != 0 ? i : RP_LOWER_WHOLE;
             rp_lower_put(l, program, kind, RP_PLACE_HOST, trip->bytes * gpus, trip->down, trip->up);
             rp_lower_put(l, program, kind, l->jobs[unit->job].gpu, trip->bytes, trip->up,
                          rp_lower_release(l, unit_op(l, unit), part));

@@ -203,11 +203,11 @@ static rp_status check_form(const rp_program *schedule, const rp_lower_config *c
             "lowering %s: its stages have no GPU of their own; valid is offload placement",
             schedule->schedule);
     }
-    if (schedule->traits.placement != RP_PLACEMENT_RESIDENT && config->offload_activations) {
+    if (schedule->traits.placement == RP_PLACEMENT_OFFLOAD && config->offload_activations) {
         return rp_refuse(
             reason, RP_USAGE,
-            "lowering %s: activations are offloaded with resident weights alone; valid is resident "
-            "placement",
+            "lowering %s: activations are offloaded with weights on GPUs alone; valid are resident "
+            "and sharded placement",
             schedule->schedule);
     }
     if (config->grain == RP_GRAIN_LAYER && schedule->layer_count >= UINT16_MAX) {

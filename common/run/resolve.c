@@ -80,7 +80,7 @@ void rp_run_decide(rp_run *run, const rp_schedule_type *schedule)
     run->microbatch_size = run->microbatch_size != 0 ? run->microbatch_size : 1;
     run->accumulate = run->accumulate != 0 ? run->accumulate : 1;
     if (!run->grain_given) {
-        run->layer_grain = rp_usual_layer_grain(schedule);
+        run->layer_grain = rp_run_usual_layer_grain(run, schedule);
         run->grain_given = true;
     }
     if (run->recompute_count == 0) {
@@ -148,7 +148,8 @@ static rp_status set_batch(rp_resolved *r, rp_reason *reason)
 static rp_status resolve_hardware(const rp_run_inputs *in, rp_resolved *r, rp_reason *reason)
 {
     rp_run *run = &r->decided;
-    run->layer_grain = run->grain_given ? run->layer_grain : rp_usual_layer_grain(r->schedule);
+    run->layer_grain =
+        run->grain_given ? run->layer_grain : rp_run_usual_layer_grain(run, r->schedule);
     if (run->config_paper && run->max_seqlen) {
         RP_TRY(rp_resolve_longest(in->recorded_name, r, reason));
     } else if (run->config_paper) {

@@ -73,6 +73,13 @@ static inline bool rp_usual_layer_grain(const rp_schedule_type *schedule)
     return rp_is_data_parallel(&schedule->traits);
 }
 
+/** @return true for runs that are cut into layers by default: of those schedules, and all that
+ * offload activations, as software does layer by layer. */
+static inline bool rp_run_usual_layer_grain(const rp_run *run, const rp_schedule_type *schedule)
+{
+    return run->offload_activations || rp_usual_layer_grain(schedule);
+}
+
 /** @return GPUs over which the stages of a copy are spread, for each rank of a tensor group,
  * counted in all servers. @param run its `gpus`, the GPUs of each server, are decided */
 uint32_t rp_run_places(const rp_run *run);

@@ -31,7 +31,7 @@ bool rpadvise_candidate_same_mode(const rpadvise_candidate *a, const rpadvise_ca
 static void drop_usual(const rp_schedule_type *schedule, rp_run *run)
 {
     run->recompute_count = run->recomputes[0] != schedule->default_recompute ? 1 : 0;
-    run->grain_given = run->layer_grain != rp_usual_layer_grain(schedule);
+    run->grain_given = run->layer_grain != rp_run_usual_layer_grain(run, schedule);
     run->layer_grain = run->layer_grain && run->grain_given;
 }
 

@@ -150,9 +150,14 @@ static rp_status add_family(rpadvise_search *s, const rp_schedule_type *schedule
     candidate.run.recomputes[0] = recompute;
     candidate.run.layer_grain = bits & 2;
     candidate.run.partition = bits & 4 ? "auto" : NULL;
+    candidate.run.offload_activations = bits & 8;
     const rpadvise_family family = rpadvise_family_of(s, &candidate);
     bool layers = candidate.run.layer_grain != rp_usual_layer_grain(schedule);
-    bool nothing = recompute == RP_RECOMPUTE_NONE && layers; /* there is nothing to cut */
+    bool nothing = recompute == RP_RECOMPUTE_NONE && layers && !(bits & 8); /* nothing to cut */
+    rp_reason reason = {0};
+    if (rp_compile_check_offload(schedule, bits & 8, &reason) != RP_OK) {
+        return RP_OK;
+    }
     bool counts = !nothing && rpadvise_wants_mode(s, schedule, bits & 1) &&
                   may_differ(schedule, bits & 4) && !rpadvise_is_double(s, &candidate);
     return counts ? rpadvise_families_add(s, &family, 1) : RP_OK;
@@ -163,7 +168,8 @@ rp_status rpadvise_families_list(rpadvise_search *s)
     const rpadvise_options *o = s->options;
     uint32_t schedules = o->schedule_count != 0 ? o->schedule_count : rp_schedule_count;
     for (uint32_t i = 0; i < schedules; i++) {
-        for (uint32_t bits = 0; bits < 8; bits++) {
+        uint32_t ways = s->bench->work->run.offload_activations ? 16 : 8; /* also without, then */
+        for (uint32_t bits = 0; bits < ways; bits++) {
             for (int mode = 0; mode < RP_RECOMPUTE_COUNT; mode++) {
                 RP_TRY(add_family(s, schedule_at(o, i), bits, (rp_recompute)mode));
             }

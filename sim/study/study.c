@@ -74,8 +74,10 @@ static rp_status fit_row(const rpsim_study *study, const rpsim_setup *o, const r
     RP_TRY(check_round(o, schedule, reason));
     RP_TRY(rpsim_study_check_layout(o, in, schedule, study->arena, reason));
     RP_TRY(rp_compile_check_reductions(schedule, &run->layout, &run->reductions, reason));
-    RP_TRY(rp_compile_check_grain(schedule, recompute, run->layer_grain, run->recompute_count != 0,
-                                  &notes_out->idle_grain, reason));
+    RP_TRY(rp_compile_check_offload(schedule, run->offload_activations, reason));
+    RP_TRY(rp_compile_check_grain(schedule, recompute,
+                                  run->layer_grain && !run->offload_activations,
+                                  run->recompute_count != 0, &notes_out->idle_grain, reason));
     if (run->hardware) {
         RP_TRY(rp_compile_check_recompute(schedule, recompute, reason));
     }

@@ -440,6 +440,9 @@ bool rpadvise_runs(const rpadvise_systems *systems, const char *system, const rp
                                     ? rpadvise_systems_rule(systems, system, row->schedule_name)
                                     : NULL;
     const char *why = rule == NULL ? "it has no such schedule" : order_refusal(rule, row);
+    why = why == NULL && row->run.decided.offload_activations
+              ? "its files do not offload activations"
+              : why;
     why = why == NULL ? size_refusal(rule, row) : why;
     why = why == NULL ? model_refusal(rule, row->run.model) : why;
     *why_out = why;

@@ -28,6 +28,7 @@ typedef struct setting {
     rp_grain grain;
     bool offload;
     uint64_t tape;
+    bool sharded; /* each layer is a stage, and its input is part of its tape */
 } setting;
 
 /* Tapes that can be told apart; that of the embedding is empty. */
@@ -56,6 +57,7 @@ static void make(rp_test_bench *b, const setting *s)
     }
     b->lower.grain = s->grain;
     b->lower.offload_activations = s->offload;
+    b->machine.collective_Bps = 1e9;
     rp_test_bench_lower(b);
     cr_assert(eq(int, rp_program_check(b->program), RP_OK), "%s", s->schedule);
     rp_test_bench_run(b);
@@ -121,15 +123,21 @@ static void forward(by_hand *h, const setting *s, uint32_t m, bool backward_next
             h->down_ps[m][l] = end_ps;
             h->downs[0] = h->downs[1];
             h->downs[1] = end_ps;
-            live(h, false, begin_ps, end_ps, tape_of(s, l) - (l == 1 ? 0 : BOUNDARY));
-            if (l > 1) { /* its input, since the layer before has begun */
+            uint64_t input = l == 1 || s->sharded ? 0 : BOUNDARY;
+            live(h, false, begin_ps, end_ps, tape_of(s, l) - input);
+            if (input > 0) { /* its input, since the layer before has begun */
                 live(h, false, h->made_ps[m][l - 1], end_ps, BOUNDARY);
             }
             h->lives[h->count++] = (life){true, go_ps, 0, tape_of(s, l)}; /* until it comes up */
         }
+        if (s->sharded || l == LAYERS) {
+            end_unit(h);
+        }
+    }
+    if (s->sharded) { /* the head's tape counts with the last layer's forward */
+        live(h, false, h->made_ps[m][LAYERS], h->now_ps, tape_of(s, LAYERS + 1));
     }
     h->made_ps[m][LAYERS + 1] = h->now_ps; /* the head takes no time */
-    end_unit(h);
 }
 
 static life *on_host(by_hand *h, uint64_t bytes, int64_t down_ps, const setting *s)
@@ -164,11 +172,14 @@ static void backward(by_hand *h, const setting *s, uint32_t m)
             h->users[1] = h->now_ps;
             live(h, false, here_ps, h->now_ps, tape);
         } else {
-            live(h, false, here_ps, h->now_ps, tape - BOUNDARY);
-            live(h, false, h->made_ps[m][l - 1], h->now_ps, BOUNDARY);
+            uint64_t input = s->sharded ? 0 : BOUNDARY;
+            live(h, false, here_ps, h->now_ps, tape - input);
+            live(h, false, h->made_ps[m][l - 1], h->now_ps, input);
+        }
+        if (s->sharded || l == 1) {
+            end_unit(h);
         }
     }
-    end_unit(h);
 }
 
 static uint64_t peak_of(const by_hand *h, bool host)
@@ -187,15 +198,17 @@ static uint64_t peak_of(const by_hand *h, bool host)
     return peak;
 }
 
-/* A GPU runs all layers: GPipe's backwards come after all forwards, those of 1F1B directly. Links
- * are slower or faster than a layer. */
+/* A GPU runs all layers: GPipe's backwards come after all forwards, those of 1F1B directly, and
+ * those of each rank of FSDP, whose collectives take no time here. Links are slower or faster than
+ * a layer. */
 Test(kept, one_gpu_takes_the_time_and_memory_of_the_recurrence)
 {
+    static const char *const names[] = {"gpipe", "1f1b", "fsdp"};
     static const uint64_t tapes[] = {1000000, 9000000, 19000000, 21000000, 45000000, 90000000};
-    for (size_t i = 0; i < 2 * sizeof tapes / sizeof tapes[0]; i++) {
-        bool gpipe = i % 2 == 0;
-        setting s = {gpipe ? "gpipe" : "1f1b", 1, 4, RP_RECOMPUTE_NONE, RP_GRAIN_LAYER, true, 0};
-        s.tape = tapes[i / 2];
+    for (size_t i = 0; i < 3 * sizeof tapes / sizeof tapes[0]; i++) {
+        bool gpipe = i % 3 == 0;
+        setting s = {names[i % 3], 1,         4, RP_RECOMPUTE_NONE, RP_GRAIN_LAYER, true,
+                     tapes[i / 3], i % 3 == 2};
         by_hand h = {.count = 0};
         for (uint32_t m = 0; m < s.microbatches; m++) {
             forward(&h, &s, m, !gpipe);
@@ -206,11 +219,14 @@ Test(kept, one_gpu_takes_the_time_and_memory_of_the_recurrence)
         for (uint32_t m = 0; gpipe && m < s.microbatches; m++) {
             backward(&h, &s, m);
         }
+        uint32_t ranks = s.sharded ? 2 : 1;
+        s.gpus *= ranks;
+        s.microbatches *= ranks;
         rp_test_bench b;
         make(&b, &s);
         rpsim_memory memory = measure(&b);
         cr_expect(eq(i64, rp_metrics_makespan_ps(b.timeline), h.now_ps), "%zu", i);
-        cr_expect(eq(u64, memory.peak_host_bytes, peak_of(&h, true)), "%zu", i);
+        cr_expect(eq(u64, memory.peak_host_bytes, ranks * peak_of(&h, true)), "%zu", i);
         cr_expect(eq(u64, memory.peak_gpu_bytes[0], peak_of(&h, false)), "%zu", i);
         rp_test_bench_fini(&b);
     }
@@ -258,6 +274,31 @@ static uint64_t all_leaving(const setting *s, const rp_program *p)
     return bytes;
 }
 
+/* Every data-parallel system moves what its layers save, except for the last layer's. */
+Test(kept, data_parallel_systems_move_what_they_save)
+{
+    uint32_t checked = 0;
+    for (uint32_t i = 0; i < 3 * rp_schedule_count; i++) {
+        const rp_schedule_type *type = rp_schedules[i / 3];
+        if (!rp_is_data_parallel(&type->traits) || rp_cuts_layers(&type->traits)) {
+            continue;
+        }
+        setting s = {type->name,     4,    MOST,     (rp_recompute)(i % 3),
+                     RP_GRAIN_LAYER, true, 20000000, false};
+        rp_test_bench b;
+        make(&b, &s);
+        uint64_t each = 0;
+        for (uint32_t l = 1; l < LAYERS; l++) {
+            each += s.recompute == RP_RECOMPUTE_NONE ? tape_of(&s, l) : BOUNDARY;
+        }
+        cr_expect(eq(u64, moved(b.program, RP_OP_DOWNLOAD_SAVED), MOST * each), "%s", type->name);
+        cr_expect(eq(u64, moved(b.program, RP_OP_UPLOAD_SAVED), MOST * each), "%s", type->name);
+        rp_test_bench_fini(&b);
+        checked++;
+    }
+    cr_expect(ge(u32, checked, 3 * 5));
+}
+
 /* What leaves comes back, and is on the host meanwhile; a GPU needs no more memory, and with
  * several microbatches waiting less. Split backwards keep what has come back for their weight part.
  * With links that take no time nothing takes longer. */
@@ -270,7 +311,8 @@ Test(kept, all_pipelines_move_what_they_save)
         if (type->traits.placement != RP_PLACEMENT_RESIDENT) {
             continue;
         }
-        setting s = {type->name, 4, MOST, (rp_recompute)(i % 3), RP_GRAIN_LAYER, true, 20000000};
+        setting s = {type->name,     4,    MOST,     (rp_recompute)(i % 3),
+                     RP_GRAIN_LAYER, true, 20000000, false};
         rp_test_bench offloaded;
         rp_test_bench kept;
         make(&offloaded, &s);
@@ -309,7 +351,7 @@ Test(kept, all_pipelines_move_what_they_save)
  * one, the last forward's leaves, and the next comes. */
 Test(kept, a_stage_leaves_as_a_whole)
 {
-    setting s = {"gpipe", 1, 4, RP_RECOMPUTE_NONE, RP_GRAIN_STAGE, true, 1000000};
+    setting s = {"gpipe", 1, 4, RP_RECOMPUTE_NONE, RP_GRAIN_STAGE, true, 1000000, false};
     rp_test_bench b;
     make(&b, &s);
     uint64_t stage = 0;
@@ -336,7 +378,7 @@ Test(kept, weights_in_host_memory_are_refused)
     b.lower.offload_activations = true;
     cr_assert(eq(int, rp_schedule_build(b.c->schedule, &b.c->config, &schedule, NULL), RP_OK));
     cr_expect(eq(int, rp_lower(schedule, &b.lower, sequences, &program, &reason), RP_USAGE));
-    cr_expect(ne(ptr, strstr(reason.text, "resident weights"), NULL), "%s", reason.text);
+    cr_expect(ne(ptr, strstr(reason.text, "weights on GPUs"), NULL), "%s", reason.text);
     rp_program_destroy(schedule);
     rp_test_bench_fini(&b);
 }
