@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "paper-figures/published"
 RUNS = ROOT / "traces/runs"
 COLUMNS = """file row stack platform class measured_tokens_per_s predicted_tokens_per_s error_pct p10 p90 role
-note""".split()
+note memory measured_gb predicted_gb memory_error_pct""".split()
 
 # Rows that have set a constant (sim/model.md section 15): file, row: the constant.
 SETS = {
@@ -69,6 +69,22 @@ FEATURES = {
     "flags that shard, recompute or offload": Feature("", runs=False),
     "offload to the CPU": Feature("", runs=False),
 }
+# Memory of a run: column, bytes of its unit, GPUs that it is of, and what it counts: bytes that PyTorch's allocator has
+# given out (allocated) or taken (reserved), or the driver's count, with contexts. The universal trainer's "GiB" are 1e9.
+GB, GIB = 1e9, 2**30
+MEMORY = {
+    "nanotron_h100.csv": ("mem_gib", GIB, "first", "allocated"),
+    "qwen_finetune_a100.csv": ("mem_gb", GB, "all", "driver"),
+    "flagperf_llm.csv": ("mem_gb", GB, "most", "driver"),
+    "torchtitan_h100.csv": ("mem_gib", GIB, "most", "reserved"),
+    "universal_trainer_singlegpu.csv": ("mem_gib", GB, "most", "reserved"),
+    "torchtune_torchao_litgpt.csv": ("mem", GIB, "most", "reserved"),
+    "fsdp_qlora_consumer.csv": ("mem_gib", GIB, "most", "reserved"),
+}
+# Losses that are not the stack's: the universal trainer's own on logits of 16 bits; transformers before 4.45, whose loop
+# keeps fp32 logits.
+OWN_LOSS = " --set stack.logit_bytes=6,stack.logit_reserved_bytes=6"
+OLD_LOSS = " --set stack.logit_bytes=16,stack.logit_reserved_bytes=22"
 PLATFORMS = {"rtx4090": "rtx4090x8", "l40s": "l40sx8", "h100": "h100x8", "h100_80gb": "h100x8", "a6000": "a6000x8",
              "a100_80gb": "a100-80x8", "a100_40gb": "a100-40x8",
              "rtx3090": "rtx3090x8-pcie3"}
@@ -99,6 +115,7 @@ class Row:
     note: str = ""
     file: str = ""
     number: int = 0
+    memory: float = 0  # bytes, 0: not said
 
     def lacks(self):
         return [name for name in self.needs if not FEATURES[name].has]
@@ -116,7 +133,8 @@ class Row:
         return dict.fromkeys(COLUMNS, "") | {
             "file": self.file, "row": self.number, "stack": self.stack, "platform": self.platform,
             "class": f"{architecture_of(self.platform)}/{place}/{trained}", "measured_tokens_per_s": f"{self.measured:.6g}",
-            "role": "sets" if constant else "listed" if self.lacks() else "test", "note": "; ".join(notes)}
+            "role": "sets" if constant else "listed" if self.lacks() else "test", "note": "; ".join(notes)} | (
+                {"memory": MEMORY[self.file][3], "measured_gb": f"{self.memory / GB:.4g}"} if self.memory else {})
 
     def command(self, models, settings):
         """A pipeline's second step begins behind its first, as all later ones do: two are a steady state (16 give the
@@ -248,7 +266,7 @@ def universal_trainer(row):
     model = row["model"].split(" (")[0].lower().replace("llama ", "llama").replace(" ", "-")
     gpus, batch, seq_len = int(row["gpus"]), int(row["batch_size"]), int(row["seq_len"])
     options = sizes(gpus, seq_len, batch, int(row["grad_accumulation"]) * gpus)
-    options += "" if row["method"] == "full" else " --lora-rank 64"
+    options += OWN_LOSS + ("" if row["method"] == "full" else " --lora-rank 64")
     needs = needs_of(row["method"], "bf16 states") + (("offload to the CPU",) if row["cpu_offload"] == "1" else ())
     note = "" if row["method"] == "full" else "LoRA rank not stated: 64 assumed"
     return Row("torch", "fsdp" if gpus > 1 else "1f1b", model, PLATFORMS[row["gpu"]],
@@ -270,6 +288,7 @@ def fsdp_qlora(row):
     sharded = row["sharding"] == "full"
     options = sizes(gpus, context, row["batch_size"], gpus if sharded else 1)
     options += ("" if sharded else f" --data-parallel {gpus}") + " --lora-rank 64 --set platform.power_limit_w=280"
+    options += OLD_LOSS
     needs = needs_of(row["train_type"])
     needs += ("offload to the CPU",) if "1" in (row["cpu_offload"], row["activation_offload"]) else ()
     return Row("torch", "fsdp" if sharded else "1f1b", row["model"], PLATFORMS[row["gpu"]],
@@ -322,7 +341,18 @@ def read(only):
         lines = (line for line in path.read_text().splitlines() if not line.startswith("#"))
         for number, cells in enumerate(csv.DictReader(lines), 1):
             if cells[speed] and cells[speed] != speed and sound(cells):
-                yield dataclasses.replace(reader(cells), file=file, number=number)
+                name, unit = MEMORY.get(file, ("", 0))[:2]
+                yield dataclasses.replace(reader(cells), file=file, number=number, memory=unit * float(cells.get(name) or 0))
+
+
+def memory_of(row, said):
+    """The predicted bytes that a row's memory is of."""
+    _, _, which, counts = MEMORY[row.file]
+    fixed = said["fixed_gpu_bytes"]
+    allocated = [peak - fixed for peak in said["peak_gpu_bytes"]]
+    bytes_of = allocated if counts == "allocated" else said["reserved_gpu_bytes"] or allocated
+    bytes_of = [one + (fixed if counts == "driver" else 0) for one in bytes_of]
+    return {"first": bytes_of[0], "all": sum(bytes_of), "most": max(bytes_of)}[which]
 
 
 def predict(row, command):
@@ -338,6 +368,9 @@ def predict(row, command):
     line |= {"predicted_tokens_per_s": f"{predicted:.6g}", "error_pct": f"{100 * (predicted / row.measured - 1):.2f}"}
     if said["tokens_per_s_p10"] is not None:
         line |= {name: f"{said[f'tokens_per_s_{name}']:.6g}" for name in ("p10", "p90")}
+    if row.memory and "fixed_gpu_bytes" in said:
+        memory = memory_of(row, said)
+        line |= {"predicted_gb": f"{memory / GB:.4g}", "memory_error_pct": f"{100 * (memory / row.memory - 1):.1f}"}
     if said["fits"] is False:
         line["note"] += "; does not fit" if line["note"] else "does not fit"
     return line
@@ -359,6 +392,15 @@ def summary(lines):
         width = statistics.median((high - low) / predicted for low, high, _, predicted in ranges)
         print(f"{stack:14}{kind:27}{role:7}{len(group):4}{statistics.mean(signed):+8.1f}{statistics.mean(errors):10.1f}"
               f"{statistics.median(errors):8.1f}{max(errors):7.1f}{100 * inside:10.0f}{100 * width:9.1f}")
+    memory = {}
+    for line in (line for line in lines if line["memory_error_pct"]):
+        memory.setdefault((line["file"], line["stack"], line["memory"], line["role"] == "listed"), []).append(
+            float(line["memory_error_pct"]))
+    print(f"{'memory':33}{'stack':14}{'counts':10}{'role':7}rows  mean %  abs mean  worst")
+    for (file, stack, counts, listed), signed in sorted(memory.items()):
+        errors = [abs(error) for error in signed]
+        print(f"{file:33}{stack:14}{counts:10}{'listed' if listed else 'test':7}{len(signed):4}"
+              f"{statistics.mean(signed):+8.1f}{statistics.mean(errors):10.1f}{max(errors):7.1f}")
     print(*(f"{sum(line['role'] == role for line in lines)} {role}," for role in ("test", "sets", "listed")),
           f"{sum(not line['error_pct'] for line in lines)} of them without a prediction")
 

@@ -3,6 +3,7 @@
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
 #include "common/base/reason.h"
+#include "common/inputs/stacks/sizes.h"
 #include "common/schedule/build.h"
 #include "common/schedule/even.h"
 
@@ -331,6 +332,9 @@ static rp_status lower(const rp_resolved *config, const rp_program *schedule, rp
     RP_TRY(rp_model_cut(config->model, &schedule->traits.layout, arena, &rank, reason));
     RP_TRY(rp_compile_sizes(&schedule->traits, &rank, config->decided.seq_len,
                             config->decided.dtype, arena, &lowering.sizes));
+    if (config->costs != NULL && config->costs->stack != NULL) {
+        rp_stack_set_sizes(config->costs->stack, &rank, config->decided.seq_len, &lowering.sizes);
+    }
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
     for (uint32_t i = 0; i < microbatches; i++) {
         sequences[i] = rp_resolved_sequences(config, i);

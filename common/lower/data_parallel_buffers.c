@@ -153,6 +153,9 @@ static void put_steps(const writer *w, uint32_t gpu)
         put(w, RP_BUFFER_WEIGHT, gpu, live, first, last);
         put(w, RP_BUFFER_GRADIENT, gpu, copies, update, update);
     }
+    if (!s->sharding->host_optimizer) {
+        rp_lower_put_step(s->l, w->program, gpu, own / v, s->updates);
+    }
 }
 
 /* ---- units ----------------------------------------------------------------------------------- */
@@ -351,7 +354,7 @@ rp_status rp_lower_add_sharded_buffers(const rp_lowering *l, rp_program *program
                 .tensor = s->sharding->forward_reduces != 0,
                 .gathers = s->sharding->forward_gathers != 0,
                 .layers = l->config->grain == RP_GRAIN_LAYER};
-    size_t most = (size_t)s->gpus * (4 + 4 * (size_t)l->schedule->iteration_count);
+    size_t most = (size_t)s->gpus * (4 + 5 * (size_t)l->schedule->iteration_count);
     most += (size_t)l->unit_count * 9 + 2 * (size_t)l->trip_count;
     RP_TRY(rp_arena_alloc_raw(program->arena, most, sizeof(rp_buffer), &program->buffers));
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {

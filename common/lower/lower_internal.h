@@ -413,6 +413,10 @@ void rp_lower_put_gradients(const rp_lowering *lowering, rp_program *program, ui
                             uint64_t bytes, uint64_t narrow, const rp_handle between[2],
                             const rp_handle *updates);
 
+/** Adds what each step of a GPU's parameters has beside their states (rp_sizes.step_bytes). */
+void rp_lower_put_step(const rp_lowering *lowering, rp_program *program, uint32_t gpu,
+                       uint64_t parameters, const rp_handle *updates);
+
 /**
  * Writes the program's buffers, once the assembly is finished.
  * @retval RP_OK, RP_NO_MEMORY

@@ -53,6 +53,16 @@ void rp_lower_put_gradients(const rp_lowering *l, rp_program *p, uint32_t gpu, u
     }
 }
 
+void rp_lower_put_step(const rp_lowering *l, rp_program *p, uint32_t gpu, uint64_t parameters,
+                       const rp_handle *updates)
+{
+    uint64_t bytes = l->config->sizes.step_bytes * parameters;
+    for (uint32_t i = 0; bytes != 0 && i < l->schedule->iteration_count; i++) {
+        rp_handle update = updates[(size_t)i * l->schedule->gpu_count + gpu];
+        rp_lower_put(l, p, RP_BUFFER_OPTIMIZER, gpu, bytes, update, update);
+    }
+}
+
 static void put(const buffer_writer *w, rp_buffer_kind kind, uint32_t place, uint64_t bytes,
                 rp_handle from, rp_handle to)
 {
@@ -147,7 +157,10 @@ static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, 
             add_resident(l, 0, false, of);
         }
     }
+    uint64_t v = rp_dtype_bytes(sizes->dtype);
     uint64_t narrow = 0;
+    uint64_t stepped = 0; /* parameters */
+    uint64_t buckets = 0;
     for (rp_lower_family f = RP_LOWER_DENSE; f < RP_LOWER_FAMILIES; f++) {
         uint64_t whole = of[f][RP_BUFFER_GRADIENT];
         uint64_t gradients = rp_lower_reduced(l, whole);
@@ -156,12 +169,17 @@ static void put_resident(const buffer_writer *w, uint32_t gpu, rp_handle first, 
         bytes[RP_BUFFER_GRADIENT] +=
             rp_lower_keeps_gradients(l) ? gradients : rp_lower_share(l, f, 2, gradients);
         bytes[RP_BUFFER_OPTIMIZER] += rp_lower_share(l, f, 1, of[f][RP_BUFFER_OPTIMIZER]);
+        stepped += rp_lower_share(l, f, 1, whole) / v;
+        buckets += sizes->bucket_bytes * (whole / v);
     }
     const rp_handle between[] = {first, last};
     rp_lower_put_gradients(l, w->program, gpu, bytes[RP_BUFFER_GRADIENT], narrow, between,
                            l->update);
     put(w, RP_BUFFER_WEIGHT, gpu, bytes[RP_BUFFER_WEIGHT] * version_count(l, gpu), first, last);
     put(w, RP_BUFFER_OPTIMIZER, gpu, bytes[RP_BUFFER_OPTIMIZER], first, last);
+    bool reduces = rp_layout_data(&l->schedule->traits.layout) > 1;
+    put(w, RP_BUFFER_GRADIENT, gpu, reduces ? buckets : 0, first, last);
+    rp_lower_put_step(l, w->program, gpu, stepped, l->update);
 }
 
 static void put_gpu(const buffer_writer *w, uint32_t gpu)
@@ -430,7 +448,8 @@ rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
     size_t inside = l->separate ? pairs * p->iteration_count * p->microbatch_count : 0;
     size_t most =
         2 * (size_t)l->job_count + 8 * (size_t)l->unit_count + inside + 4 * (size_t)p->gpu_count;
-    most += (size_t)p->iteration_count * p->gpu_count; /* gradients that the step copies */
+    most += p->gpu_count;                                  /* buckets */
+    most += 2 * (size_t)p->iteration_count * p->gpu_count; /* what the step copies and makes */
     most += rp_lower_layer_buffers(l) + rp_lower_copies_buffers(l) + 2 * (size_t)l->trip_count;
     RP_TRY(rp_arena_alloc(l->arena, p->forward_count, sizeof(bool), &w.kept));
     RP_TRY(rp_arena_alloc(l->arena, p->stage_count, sizeof(uint8_t), &w.seen));

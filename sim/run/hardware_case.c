@@ -180,6 +180,12 @@ static void set_stack(const rp_traits *traits, const rp_stack *stack, inputs *in
         in->machine.adam_Bps = in->machine.refresh_Bps = in->machine.collect_Bps = 0;
         in->limits.gpu_fixed_bytes -= (uint64_t)(1e9 * in->platform->process_gb);
     }
+    if (stack->reserve_pct > 0) {
+        double logit = stack->logit_bytes > 0 ? stack->logit_bytes : 1;
+        double reserved = stack->logit_reserved_bytes > logit ? stack->logit_reserved_bytes : logit;
+        in->limits.gpu_reserve = 1 + stack->reserve_pct / 100;
+        in->limits.logit_reserve = reserved / logit;
+    }
     if (stack->step_bytes > 0) {
         in->rates.update_passes = stack->step_bytes / RP_GPU_ADAM_BYTES;
     }

@@ -1,5 +1,6 @@
 #include "sim/run/library_run.h"
 
+#include "common/inputs/stacks/stack.h"
 #include "common/planner/planner.h"
 #include "sim/run/memory/library_memory.h"
 
@@ -44,10 +45,16 @@ static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_l
         }
         if (same < gpu) {
             memory->peak_gpu_bytes[gpu] = memory->peak_gpu_bytes[same];
+            if (memory->reserved_gpu_bytes != NULL) {
+                memory->reserved_gpu_bytes[gpu] = memory->reserved_gpu_bytes[same];
+            }
             continue;
         }
         RP_TRY(rpsim_library_memory_of(run, gpu, limit, &taken));
         memory->peak_gpu_bytes[gpu] = fixed + taken.peak_live_bytes;
+        if (memory->reserved_gpu_bytes != NULL) {
+            memory->reserved_gpu_bytes[gpu] = taken.peak_bytes;
+        }
         if (memory->fits && !taken.fits) {
             memory->fits = false;
             say(memory, gpu, fixed, limit, &taken);
@@ -87,7 +94,9 @@ rp_status rpsim_library_measure(const rp_resolved *run, const rp_platform *platf
 {
     bool recorded = rp_dtype_bytes(run->decided.dtype) == 2 && rpsim_layer_is_recorded(run->model);
     bool recomputes = run->recompute != RP_RECOMPUTE_NONE;
-    if (!run->schedule->library_memory || !recorded || !recomputes || !memory->known) {
+    const rp_stack *stack = run->costs->stack;
+    bool other = stack != NULL && !stack->clones_modules;
+    if (!run->schedule->library_memory || other || !recorded || !recomputes || !memory->known) {
         return RP_OK;
     }
     const rpsim_memory_limits limits =

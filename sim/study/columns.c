@@ -183,14 +183,14 @@ static const rp_traits *traits_of(const rpsim_row *row)
     return row->run.schedule != NULL ? &row->run.schedule->traits : &none;
 }
 
-static rpsim_field peaks_of(const rpsim_memory *m)
+/* A list of bytes per GPU. */
+static rpsim_field each_gpu(const rpsim_memory *m, const uint64_t *bytes)
 {
-    rpsim_field field = {
-        .type = RPSIM_VALUE_UINTS, .uints = m->peak_gpu_bytes, .count = m->gpu_count};
-    for (uint32_t i = 0; i < m->gpu_count; i++) {
-        field.uint = m->peak_gpu_bytes[i] > field.uint ? m->peak_gpu_bytes[i] : field.uint;
+    rpsim_field field = {.type = RPSIM_VALUE_UINTS, .uints = bytes, .count = m->gpu_count};
+    for (uint32_t i = 0; bytes != NULL && i < m->gpu_count; i++) {
+        field.uint = bytes[i] > field.uint ? bytes[i] : field.uint;
     }
-    return known(m->known, field);
+    return known(m->known && bytes != NULL, field);
 }
 
 /* Tokens per second at a percentile, `which` being 0 for p10, 1 for p50, 2 for p90. */
@@ -394,8 +394,18 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       STORED("fits"), TABLE(HARDWARE, 11, "fits", 0))                                              \
     X(oom_reason, known(row->memory.known && !row->memory.fits, text(row->memory.oom_reason)),     \
       .help = "first allocation that does not fit, with the bytes needed and usable; else null")   \
-    X(peak_gpu_bytes, peaks_of(&row->memory), .unit = "bytes", .help = "array, one per GPU",       \
-      STORED("peak_gpu_bytes"), TABLE(HARDWARE, 9, "GPU GB", 1), .shown = gigabytes)               \
+    X(peak_gpu_bytes, each_gpu(&row->memory, row->memory.peak_gpu_bytes), .unit = "bytes",         \
+      .help = "array, one per GPU", STORED("peak_gpu_bytes"), TABLE(HARDWARE, 9, "GPU GB", 1),     \
+      .shown = gigabytes)                                                                          \
+    X(reserved_gpu_bytes,                                                                          \
+      asked(o->stack != NULL, each_gpu(&row->memory, row->memory.reserved_gpu_bytes)),             \
+      .unit = "bytes",                                                                             \
+      .help = "with `--stack` only: array, what PyTorch's allocator reserves (`peak_gpu_bytes` "   \
+              "less `fixed_gpu_bytes` is what it allocates)")                                      \
+    X(fixed_gpu_bytes,                                                                             \
+      asked(o->stack != NULL, known(row->memory.known, whole(row->memory.gpu_fixed_bytes))),       \
+      .unit = "bytes",                                                                             \
+      .help = "with `--stack` only: context, workspace and communicators in `peak_gpu_bytes`")     \
     X(gpu_memory_bytes,                                                                            \
       asked(o->column_count != 0,                                                                  \
             known(row->memory.known,                                                               \

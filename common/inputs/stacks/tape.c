@@ -49,12 +49,16 @@ static uint64_t norms_over(const reader *r, uint64_t width, uint64_t vectors)
     return copied + wide(r, scaled) * width + vectors * SUM_BYTES;
 }
 
+static uint64_t norms_of_hidden(const reader *r, uint64_t count)
+{
+    uint64_t statistics = r->layer->layer_norm ? 2 : 1;
+    return count * norms_over(r, rp_model_of_sequence(r->layer, r->layer->hidden), statistics);
+}
+
 static uint64_t norms_of(const reader *r)
 {
     const rp_model *m = r->layer;
-    uint64_t hidden = rp_model_of_sequence(m, m->hidden);
-    uint64_t statistics = m->layer_norm ? 2 : 1;
-    uint64_t bytes = rp_model_layer_norms(m) * norms_over(r, hidden, statistics);
+    uint64_t bytes = norms_of_hidden(r, rp_model_layer_norms(m));
     if (m->qk_norm) {
         uint64_t heads = (uint64_t)m->heads + m->kv_heads;
         bytes += norms_over(r, heads * m->head_dim, m->wide_qk_norm ? 2 : heads);
@@ -74,7 +78,8 @@ static uint64_t inputs_of(const reader *r)
     uint64_t outputs =
         m->one_norm ? (attention || mlp ? 1 : 0) : (attention ? 1 : 0) + (mlp ? 1 : 0);
     uint64_t latent = is_trained(m) ? (uint64_t)m->kv_rank + m->q_rank : 0;
-    return width * (outputs * rp_model_of_sequence(m, m->hidden) + latent);
+    uint64_t hidden = r->stack->gathered_inputs ? m->hidden : rp_model_of_sequence(m, m->hidden);
+    return width * (outputs * hidden + latent);
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -194,4 +199,12 @@ uint64_t rp_stack_temporary(const rp_stack *stack, const rp_model *layer, rp_dty
     rows = rows > layer->shared_intermediate ? rows : layer->shared_intermediate;
     return wide(&r, stack->temporary_hidden_bytes) * layer->hidden +
            wide(&r, stack->temporary_mlp_bytes) * rows;
+}
+
+uint64_t rp_stack_head_tape(const rp_stack *stack, const rp_model *model, rp_dtype dtype)
+{
+    const reader r = {stack, model, rp_dtype_bytes(dtype)};
+    uint64_t hidden =
+        stack->gathered_inputs ? model->hidden : rp_model_of_sequence(model, model->hidden);
+    return norms_of_hidden(&r, 1) + r.v * hidden;
 }

@@ -33,3 +33,6 @@ uint64_t rp_tape_bytes(const rp_tape *tape);
 
 /** @return most bytes per token that the backward of a layer holds beside its tape. */
 uint64_t rp_stack_temporary(const rp_stack *stack, const rp_model *layer, rp_dtype dtype);
+
+/** @return bytes per token that the final norm keeps, with the input of the head. */
+uint64_t rp_stack_head_tape(const rp_stack *stack, const rp_model *model, rp_dtype dtype);

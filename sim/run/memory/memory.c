@@ -23,12 +23,15 @@ typedef struct place {
     uint64_t limit; /* 0: no limit */
     uint64_t fixed;
     double overhead;
+    double reserved; /* bytes that an allocator takes for live buffers */
+    double most_reserved;
 } place;
 
 typedef struct meter {
     const rp_timeline *timeline;
     const rp_program *program;
-    place *places;   /* [gpu_count + 1], the host last */
+    place *places; /* [gpu_count + 1], the host last */
+    const rpsim_memory_limits *limits;
     bool host_first; /* the host has overflowed before any GPU */
     rpsim_memory *out;
 } meter;
@@ -294,6 +297,17 @@ static void check(meter *m, uint32_t where, const change *c)
     }
 }
 
+/* Counts a buffer as the allocator of a stack takes it. Blocks of logits differ in size by a token,
+ * and do not fit into each other's place. */
+static void reserve(const meter *m, place *at, const rp_buffer *buffer, bool freed)
+{
+    bool logits = buffer->kind == RP_BUFFER_LOGITS;
+    double bytes =
+        (double)buffer->bytes * (logits ? m->limits->logit_reserve : m->limits->gpu_reserve);
+    at->reserved += freed ? -bytes : bytes;
+    at->most_reserved = at->reserved > at->most_reserved ? at->reserved : at->most_reserved;
+}
+
 static void follow(meter *m, const change *changes, uint32_t count)
 {
     for (uint32_t i = 0; i <= m->program->gpu_count; i++) {
@@ -304,6 +318,7 @@ static void follow(meter *m, const change *changes, uint32_t count)
         uint32_t where = buffer->place == RP_PLACE_HOST ? m->program->gpu_count : buffer->place;
         int64_t bytes = (int64_t)buffer->bytes;
         m->places[where].live += changes[i].freed ? -bytes : bytes;
+        reserve(m, &m->places[where], buffer, changes[i].freed);
         if (!changes[i].freed) {
             check(m, where, &changes[i]);
         }
@@ -358,6 +373,16 @@ static void break_down(const meter *m, uint32_t gpu, const change *changes, uint
     }
 }
 
+/* The allocator takes no more than there is: it gives back free segments first. */
+static uint64_t reserved_of(const place *at)
+{
+    uint64_t live = at->peak - at->fixed;
+    uint64_t most = at->limit > at->peak ? at->limit - at->fixed : live;
+    uint64_t reserved = (uint64_t)at->most_reserved;
+    reserved = reserved > live ? reserved : live;
+    return reserved < most ? reserved : most;
+}
+
 static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *scratch,
                          rp_arena *arena)
 {
@@ -369,6 +394,9 @@ static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *
     RP_TRY(rp_arena_alloc_raw(scratch, 2 * (size_t)p->buffer_count, sizeof *sorted, &sorted));
     RP_TRY(rp_arena_alloc(scratch, (size_t)p->gpu_count + 1, sizeof(place), &m->places));
     RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof(uint64_t), &m->out->peak_gpu_bytes));
+    if (limits->gpu_reserve > 0) {
+        RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof(uint64_t), &m->out->reserved_gpu_bytes));
+    }
     for (uint32_t i = 0; i < p->gpu_count; i++) {
         m->places[i] = (place){.limit = rpsim_memory_limit(limits, i, p->gpu_count),
                                .fixed = limits->gpu_fixed_bytes,
@@ -380,8 +408,12 @@ static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *
     RP_TRY(rp_arena_alloc(scratch, (size_t)count + 3, sizeof *begins, &begins));
     sort_changes(changes, count, begins, sorted);
     follow(m, sorted, count);
+    m->out->gpu_fixed_bytes = limits->gpu_fixed_bytes;
     for (uint32_t i = 0; i < p->gpu_count; i++) {
         m->out->peak_gpu_bytes[i] = m->places[i].peak;
+        if (m->out->reserved_gpu_bytes != NULL) {
+            m->out->reserved_gpu_bytes[i] = reserved_of(&m->places[i]);
+        }
     }
     m->out->peak_host_bytes = m->places[p->gpu_count].peak;
     m->out->host_bytes = limits->host_bytes;
@@ -414,7 +446,7 @@ rp_status rpsim_memory_measure(const rp_timeline *timeline, const rpsim_memory_l
     rp_arena *scratch = NULL;
     RP_TRY(rp_arena_create(&scratch));
     rpsim_memory memory = {.known = true, .fits = true, .gpu_count = p->gpu_count};
-    meter m = {.timeline = timeline, .program = p, .out = &memory};
+    meter m = {.timeline = timeline, .program = p, .limits = limits, .out = &memory};
     rp_status status = measure(&m, limits, scratch, arena);
     rp_arena_destroy(scratch);
     if (status == RP_OK) {
@@ -430,6 +462,10 @@ rp_status rpsim_memory_copy(const rpsim_memory *memory, rp_arena *arena, rpsim_m
         size_t size = sizeof *copy.peak_gpu_bytes;
         RP_TRY(rp_arena_alloc(arena, copy.gpu_count, size, &copy.peak_gpu_bytes));
         memcpy(copy.peak_gpu_bytes, memory->peak_gpu_bytes, copy.gpu_count * size);
+        if (memory->reserved_gpu_bytes != NULL) {
+            RP_TRY(rp_arena_alloc(arena, copy.gpu_count, size, &copy.reserved_gpu_bytes));
+            memcpy(copy.reserved_gpu_bytes, memory->reserved_gpu_bytes, copy.gpu_count * size);
+        }
     }
     *copy_out = copy;
     return RP_OK;

@@ -21,7 +21,10 @@ typedef struct rpsim_memory_limits {
     uint32_t outer; /**< repetitions of all of these; 0: none */
     uint64_t gpu_fixed_bytes; /**< context and workspace */
     double gpu_overhead;      /**< the allocator's overhead as a fraction of the buffers' bytes */
-    uint64_t host_bytes;      /**< bytes of all servers together; 0: unknown, nothing overflows */
+    /** Bytes that the allocator of a stack reserves per byte of live buffers, and of logits; 0: not
+     * modelled */
+    double gpu_reserve, logit_reserve;
+    uint64_t host_bytes; /**< bytes of all servers together; 0: unknown, nothing overflows */
     uint64_t host_fixed_bytes;
     uint32_t host_servers;
 } rpsim_memory_limits;
@@ -51,6 +54,10 @@ typedef struct rpsim_memory {
     bool fits; /**< as far as limits are known */
     uint32_t gpu_count;
     uint64_t *peak_gpu_bytes; /**< [gpu_count] fixed bytes and overhead included */
+    uint64_t gpu_fixed_bytes; /**< of these bytes: context, workspace, communicators */
+    /** [gpu_count] most that PyTorch's allocator takes for them, without fixed bytes, and at most
+     * as much as there is; NULL: not modelled */
+    uint64_t *reserved_gpu_bytes;
     uint64_t peak_host_bytes;
     /* Memory of the host, and the part of it that is always taken, as in the limits. */
     uint64_t host_bytes;

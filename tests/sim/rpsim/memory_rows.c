@@ -44,6 +44,9 @@ static double predicted_of(const json_t *run, const char *what)
         sum += bytes;
         most = bytes > most ? bytes : most;
     }
+    if (strcmp(what, "allocated") == 0) {
+        return most - rp_test_json_number(run, "fixed_gpu_bytes");
+    }
     return strcmp(what, "gpus") == 0  ? sum
            : strcmp(what, "gpu") == 0 ? most
                                       : rp_test_json_number(run, "peak_host_bytes");

@@ -1,0 +1,39 @@
+#include "common/inputs/stacks/sizes.h"
+
+#include "common/inputs/stacks/tape.h"
+
+static void set_layers(const rp_stack *stack, const rp_model *model, uint64_t tokens,
+                       rp_sizes *sizes)
+{
+    for (uint32_t i = 0; i < model->layers; i++) {
+        const rp_model *layer = rp_model_of_layer(model, i);
+        rp_tape tape = rp_stack_tape(stack, layer, sizes->dtype);
+        sizes->tape_bytes[i + 1] = tokens * rp_tape_bytes(&tape);
+        sizes->temporary_bytes[i + 1] = tokens * rp_stack_temporary(stack, layer, sizes->dtype);
+    }
+    sizes->tape_bytes[model->layers + 1] = tokens * rp_stack_head_tape(stack, model, sizes->dtype);
+}
+
+/* Logits of a microbatch at once, or of a chunk of tokens. */
+static void set_loss(const rp_stack *stack, const rp_model *model, uint64_t tokens, rp_sizes *sizes)
+{
+    double wide = (double)rp_dtype_bytes(sizes->dtype) / 2;
+    double logit = stack->logit_bytes * (sizes->dtype == RP_DTYPE_F32 ? wide : 1);
+    uint64_t per_token = (uint64_t)(logit * model->vocab);
+    double chunk = stack->loss_chunk_tokens;
+    sizes->logits_bytes = tokens * per_token;
+    sizes->unfused_loss = chunk <= 0;
+    sizes->logits_chunk_bytes = chunk > 0 ? (uint64_t)chunk * per_token : UINT64_MAX;
+}
+
+void rp_stack_set_sizes(const rp_stack *stack, const rp_model *model, uint32_t seq_len,
+                        rp_sizes *sizes)
+{
+    set_layers(stack, model, seq_len, sizes);
+    if (!model->fused_loss) {
+        set_loss(stack, model, seq_len, sizes);
+    }
+    sizes->fp32_gradients = stack->gradient_bytes > 2;
+    sizes->bucket_bytes = (uint64_t)stack->bucket_bytes;
+    sizes->step_bytes = (uint64_t)stack->step_state_bytes;
+}
