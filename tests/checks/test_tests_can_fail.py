@@ -56,7 +56,7 @@ def test_conditions(leaking):
     leaking("assertions/hold", said="Passing: 1 ")
     said = leaking("assertions/fail", status=1, said="the last").said
     body = re.search(r"(?ms)^Test\(assertions, fail\).*?^}", (SOURCE / "tests/tools/leaking_tests.c").read_text())[0]
-    conditions = len(re.findall("(?m)^ *cr_(?:expect|assert)", body))
+    conditions = len(re.findall(r"(?m)^ *cr_(?:expect|assert)\(", body))
     assert said.count("Assertion Failed") == conditions >= 20, said
     for text in ("the message of 1", "eq(int, 2, 3)", "[-2-]{+3+}", "gt(u32, 2, 2)", "reference: 2", "epsilon: 0.125",
                  "ulp: 3", 'unexpected: "abc"', "text[0] == ',' || text[1] == ')': ", "(abc"):

@@ -1,5 +1,11 @@
-#include "tests/support/assertions.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
 #include "common/base/log.h"
+#include "tests/support/assertions.h"
 
 #include <inttypes.h>
 #include <stdio.h>

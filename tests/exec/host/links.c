@@ -74,7 +74,7 @@ static uint32_t op_of(uint32_t gpu, rp_queue_kind kind)
             return queue->op_begin;
         }
     }
-    cr_fatal("GPU %u has no such queue", gpu);
+    cr_assert_fail("GPU %u has no such queue", gpu);
 }
 
 /* Runs copies at the same time, over links made for this call. */

@@ -215,7 +215,7 @@ static uint32_t receiver(const rp_program *p, uint32_t send)
             }
         }
     }
-    cr_fatal("no RECV for %" PRIu32, send);
+    cr_assert_fail("no RECV for %" PRIu32, send);
     return 0;
 }
 
@@ -253,7 +253,7 @@ static void fill_op(const rp_test_bench *b, uint32_t number, slow_hardware_op *o
     case RP_QUEUE_REPLICA:
     case RP_QUEUE_NETWORK:
     case RP_QUEUE_KIND_COUNT:
-        cr_fatal("a queue that these programs do not have");
+        cr_assert_fail("a queue that these programs do not have");
     }
 }
 

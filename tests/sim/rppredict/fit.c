@@ -46,7 +46,7 @@ static const rpsim_fit_constant *find(const rpsim_fit *fit, const char *key)
             return &fit->constants[i];
         }
     }
-    cr_fatal("%s is not there", key);
+    cr_assert_fail("%s is not there", key);
     return NULL;
 }
 

@@ -28,7 +28,7 @@ static double work_of(const rp_test_bench *b, uint32_t queue, uint32_t op)
     case RP_CLASS_COLLECTIVE:
         break;
     }
-    cr_fatal("no such ops in the bench");
+    cr_assert_fail("no such ops in the bench");
 }
 
 static double threads_of(const rp_test_bench *b, uint32_t op)
