@@ -203,7 +203,9 @@ static rp_status lock_once(rpexec_checkpoints *c, const char *path, bool *gone_o
     }
     c->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (c->lock < 0) {
-        *gone_out = errno == ENOENT; /* the folder has been removed again */
+        int error = errno;
+        *gone_out = error == ENOENT && lstat(c->folder, &now) != 0; /* it has been removed again */
+        errno = error;
         return *gone_out ? RP_OK : refuse_folder(c->folder);
     }
     if (!is_lock(c->lock)) {

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define CONFIG "config.json"
@@ -141,7 +142,8 @@ static rp_status carry(const char *path, const char *name, rp_arena *arena,
                        rpexec_companion_list *list)
 {
     rp_text text = {0};
-    if (has(list, name) || (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))) {
+    struct stat about; /* a link to nothing is there, and is refused */
+    if (has(list, name) || (lstat(path, &about) != 0 && (errno == ENOENT || errno == ENOTDIR))) {
         return RP_OK;
     }
     RP_TRY(rpexec_links_check(path));

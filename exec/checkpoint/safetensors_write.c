@@ -3,6 +3,8 @@
 #include "common/formats/json.h"
 #include "exec/checkpoint/safetensors.h"
 
+#include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 /* The reference writer pads the header so that data begins at a multiple of this. */
@@ -88,7 +90,7 @@ rp_status rpexec_safetensors_write(const char *path, const rpexec_writable *tens
     write_header(output.stream, tensors, count, metadata, metadata_count);
     long end = ftell(output.stream);
     if (end < LENGTH_BYTES || fseek(output.stream, --end, SEEK_SET) != 0) { /* over its newline */
-        rp_log_error("%s: cannot be written at any place; valid are regular files", path);
+        rp_log_error_at(path, 0, "cannot be written: %s", strerror(errno)); /* a full disk */
         rp_output_discard(&output);
         return RP_IO;
     }

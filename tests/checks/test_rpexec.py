@@ -118,6 +118,15 @@ def test_check_in_json():
 
 def test_full_disk():
     ran("sh", "-c", '"$0" --help >/dev/full', program("rpexec"), status=1, err="standard output")
+    # Files that may not grow beyond 1 KiB: a disk that is full.
+    save = 'ulimit -f 1 && exec "$0" --gpus 1 --seq-len 8 --steps 1 --save small'
+    ran("sh", "-c", save, program("rpexec"), status=1, err="model.safetensors: cannot be written: File too large")
+    assert list(Path("small").glob("step-*")) == []
+
+
+def test_save_through_a_link_to_nothing():
+    os.symlink("nowhere", "dangling")
+    refused("--save: dangling: No such file or directory", "--gpus 1 --seq-len 8 --steps 1 --save dangling")
 
 
 def test_builds():
