@@ -152,24 +152,27 @@ static bool fits(const rpexec_token_file *f, uint64_t first, size_t count, uint6
                            : fits_uint64_t(values, count, vocab);
 }
 
+/* The stored value of "no label"; no token of an unsigned type is so large. */
+#define NO_LABEL ((uint64_t)(int64_t)RPEXEC_IGNORED)
+
 static rp_status refuse_token(const rpexec_tokens *t, uint64_t index, uint32_t vocab)
 {
     uint64_t value = rpexec_token_file_at(&t->file, index);
     bool negative = t->file.is_signed && value > INT64_MAX;
     bool label = index >= t->file.count;
+    bool wrapped = !t->file.is_signed && t->file.row != 0 &&
+                   value == (NO_LABEL & rpexec_token_file_most(&t->file));
     rp_log_error("%s: %s %" PRIu64 " is %s%" PRIu64 "; valid for this model are 0 to %" PRIu32
                  "%s: make the file with its own tokenizer (" CONVERTER ")",
                  t->path, label ? "label" : "token", label ? index - t->file.count : index,
                  negative ? "-" : "", negative ? -value : value, vocab - 1,
-                 label                          ? ", and -100 for none"
+                 wrapped                        ? ", and -100 in a signed type: .astype('<i4')"
+                 : label                        ? ", and -100 for none"
                  : negative && t->file.row != 0 ? ", and -100 behind a row's text (labels of "
                                                   "their own: numpy.stack([input_ids, labels]))"
                                                 : "");
     return RP_INPUT;
 }
-
-/* The stored value of "no label"; no token of an unsigned type is so large. */
-#define NO_LABEL ((uint64_t)(int64_t)RPEXEC_IGNORED)
 
 /* @return the end of the row if it is filled with NO_LABEL from the token on; otherwise the
  * token */
@@ -184,13 +187,28 @@ static uint64_t behind_filling(const rpexec_token_file *f, uint64_t index)
     return end;
 }
 
+/* @return whether the labels are 0 and 1 alone, and not the tokens */
+static bool is_mask(const rpexec_token_file *f)
+{
+    bool other = false;
+    for (uint64_t i = 0; i < f->count; i++) {
+        uint64_t label = rpexec_token_file_at(f, f->count + i);
+        if (label > 1) {
+            return false;
+        }
+        other |= rpexec_token_file_at(f, i) > 1;
+    }
+    return other;
+}
+
 /* Checks values in blocks that stay in a cache, so that the first bad token is then found in its
  * block. */
-static rp_status check_values(const rpexec_tokens *t, uint32_t vocab)
+static rp_status check_values(rpexec_tokens *t, uint32_t vocab)
 {
     const rpexec_token_file *f = &t->file;
     const uint64_t block = 16384;
     if (rpexec_token_file_most(f) < vocab && !f->is_signed) {
+        t->masked = f->labelled && is_mask(f);
         return RP_OK;
     }
     (void)madvise(t->mapping, t->mapped_bytes, MADV_SEQUENTIAL);
@@ -213,6 +231,7 @@ static rp_status check_values(const rpexec_tokens *t, uint32_t vocab)
             return refuse_token(t, i, vocab);
         }
     }
+    t->masked = f->labelled && is_mask(f);
     (void)madvise(t->mapping, t->mapped_bytes, MADV_NORMAL);
     return RP_OK;
 }
@@ -306,6 +325,7 @@ static int32_t label_at(const rpexec_tokens *t, const text_place *text, uint64_t
 {
     const rpexec_token_file *f = &t->file;
     uint64_t label = rpexec_token_file_at(f, f->labelled ? f->count + at : at);
+    label = !t->masked ? label : label == 0 ? NO_LABEL : rpexec_token_file_at(f, at);
     bool by_place = t->padding.begins || t->padding.ends;
     bool padding = at < text->begin || at >= text->end || (!by_place && is_padding(t, at));
     return label == NO_LABEL || (padding && !f->labelled) ? RPEXEC_IGNORED : (int32_t)label;
@@ -313,7 +333,12 @@ static int32_t label_at(const rpexec_tokens *t, const text_place *text, uint64_t
 
 static bool has_label(const rpexec_tokens *t)
 {
-    for (uint64_t row = 0; row < t->sequences; row++) {
+    for (uint64_t i = 1; t->file.row == 0 && i < t->file.count; i++) {
+        if (!t->padded || rpexec_token_file_at(&t->file, i) != t->padding.token) {
+            return true;
+        }
+    }
+    for (uint64_t row = 0; t->file.row != 0 && row < t->sequences; row++) {
         const text_place text = text_of(t, row);
         for (uint64_t i = row * t->file.row + 1; i < (row + 1) * t->file.row; i++) {
             if (label_at(t, &text, i) != RPEXEC_IGNORED) {
@@ -350,18 +375,42 @@ static void warn_of_runs(const rpexec_tokens *t)
     }
 }
 
-static rp_status check_rows(const rpexec_tokens *t)
+/* Warns of labels that are mostly the next token, as other trainers store them. */
+static void warn_of_shifted(const rpexec_tokens *t)
 {
-    if (t->file.row == 0) {
-        return RP_OK;
+    const rpexec_token_file *f = &t->file;
+    const uint64_t step = t->sequences / SAMPLED_ROWS + 1;
+    uint64_t here = 0;
+    uint64_t next = 0;
+    uint64_t all = 0;
+    for (uint64_t row = 0; f->labelled && !t->masked && row < t->sequences; row += step) {
+        for (uint64_t i = row * f->row; i + 1 < (row + 1) * f->row; i++) {
+            uint64_t label = rpexec_token_file_at(f, f->count + i);
+            here += label == rpexec_token_file_at(f, i) ? 1 : 0;
+            next += label == rpexec_token_file_at(f, i + 1) ? 1 : 0;
+            all += label != NO_LABEL ? 1 : 0;
+        }
     }
+    if (next > here && 10 * next >= 9 * all) {
+        rp_log_warning("%s: %" PRIu64 " of %" PRIu64 " labels are the tokens a place further, so "
+                       "that two places further are learned; valid are labels in the places of "
+                       "their tokens, as transformers has them",
+                       t->path, next, all);
+    }
+}
+
+static rp_status check_labels(const rpexec_tokens *t)
+{
     if (!has_label(t)) {
-        rp_log_error("%s: no token is a label: all rows are padding, or labelled -100; valid are "
-                     "rows of two tokens and more that are none",
-                     t->path);
+        rp_log_error("%s: no token is a label: all are padding, or labelled -100; valid are "
+                     "%s of two tokens and more that are none",
+                     t->path, t->file.row == 0 ? "files" : "rows");
         return RP_INPUT;
     }
-    warn_of_runs(t);
+    if (t->file.row != 0) {
+        warn_of_runs(t);
+        warn_of_shifted(t);
+    }
     return RP_OK;
 }
 
@@ -374,12 +423,14 @@ rp_status rpexec_tokens_open(const char *path, const rpexec_tokens_wanted *wante
     rp_status status = map_both(path, arena, &t, &index_path);
     status = status == RP_OK ? parse(index_path, wanted, &t) : status;
     t.file.documents = wanted->joined ? 0 : t.file.documents;
+    t.padded = t.file.format != NULL && t.file.row == 0 && wanted->padding.is_known &&
+               !wanted->padding.begins && !wanted->padding.ends;
     status = status == RP_OK ? check_vocab(&t, wanted->vocab) : status;
     status = status == RP_OK ? check_length(&t) : status;
     status = status == RP_OK ? check_values(&t, wanted->vocab) : status;
     if (status == RP_OK) {
         t.sequences = t.file.row != 0 ? t.file.count / t.file.row : (t.file.count - 1) / t.seq_len;
-        status = check_rows(&t);
+        status = check_labels(&t);
     }
     if (status != RP_OK) {
         rpexec_tokens_close(&t);
@@ -452,10 +503,13 @@ static uint64_t document_behind(const rpexec_token_file *f, uint64_t token)
 static uint64_t read_stream(const rpexec_tokens *t, uint64_t at, int32_t *ids, int32_t *labels)
 {
     const rpexec_token_file *f = &t->file;
-    uint64_t valid = t->seq_len;
+    uint64_t valid = 0;
     for (uint32_t k = 0; k < t->seq_len; k++) {
+        uint64_t label = rpexec_token_file_at(f, at + k + 1);
+        bool padding = t->padded && label == t->padding.token;
         ids[k] = (int32_t)rpexec_token_file_at(f, at + k);
-        labels[k] = (int32_t)rpexec_token_file_at(f, at + k + 1);
+        labels[k] = padding ? RPEXEC_IGNORED : (int32_t)label;
+        valid += padding ? 0 : 1;
     }
     for (uint64_t d = document_behind(f, at); d < f->documents; d++) {
         uint64_t start = rpexec_token_file_start(f, d);

@@ -9,14 +9,16 @@
  * 1, i S + S + 1), so that every token but the first is a label once per epoch. Documents lie in
  * the stream one after the other. If the file gives their beginnings, the first token of a document
  * is no label (RPEXEC_IGNORED), since nothing before it predicts it. Attention does see the
- * document before, and positions continue. Each row of a table is a sequence: S + 1 tokens, or S,
+ * document before, and positions continue. The model's padding token is no label, either, unless
+ * texts may begin or end with it. Each row of a table is a sequence: S + 1 tokens, or S,
  * whose last token has no label.
  *
  * Rows may be padded at either end with the model's padding token, or after their text with
  * RPEXEC_IGNORED. Padding is no label, and neither is the same token within the text, as with
  * transformers' DataCollatorForLanguageModeling. But if texts may begin or end with that token,
  * too, its place decides: the innermost token of a run at that end of a row is text, and so are all
- * such tokens within the text. A table that has labels (token_file.h) needs no such rules.
+ * such tokens within the text. A table that has labels (token_file.h) needs no such rules; labels
+ * that are 0 and 1 alone, unlike the tokens, are a mask.
  * Attention is not masked: tokens see padding before them, and positions count it.
  *
  * Each epoch is a permutation of all sequences by the seed; place n of the stream is sequence n mod
@@ -53,6 +55,8 @@ typedef struct rpexec_tokens {
     uint64_t index_bytes;
     rpexec_token_file file;
     rpexec_padding padding;
+    bool padded; /**< a stream whose padding is no label; texts have none */
+    bool masked; /**< the table's labels are a mask: 0 for no label, 1 for the token itself */
     uint32_t seq_len;
     uint64_t sequences; /**< sequences of an epoch, at least 1 */
     uint64_t seed;

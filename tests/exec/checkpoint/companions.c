@@ -254,7 +254,8 @@ Test(exec_companions, files_beside_a_configuration_are_carried_along)
     cr_expect(eq(int, gather(from, NULL, 0, &c), RP_INPUT));
     cr_expect(strstr(rp_test_messages, "tokenizer.model: cannot be read: not a regular file") !=
               NULL);
-    /* A link whose file is missing, as in a cache that was not downloaded to its end, is refused. */
+    /* A link whose file is missing, as in a cache that was not downloaded to its end, is refused.
+     */
     (void)unlink(path_in(from, "tokenizer.model"));
     cr_assert(eq(int, symlink("nothing", path_in(from, "tokenizer.model")), 0));
     rp_test_log_again();

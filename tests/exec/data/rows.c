@@ -35,17 +35,20 @@ static void end(void)
 
 TestSuite(exec_data_rows, .init = begin, .fini = end, .timeout = 300);
 
-/* numpy.save of int32: version 1, [rows, length] or, with `labels`, [2, rows, length]. */
+/* numpy.save of int32: version 1, [rows, length] or, with `labels`, [2, rows, length]; [length]
+ * without rows. */
 static void write_npy(uint32_t rows, uint32_t length, const int32_t *ids, const int32_t *labels)
 {
     char header[128];
     FILE *stream = fopen(path, "wb");
     cr_assert(stream != NULL);
-    int count = snprintf(header, sizeof header,
-                         "{'descr': '<i4', 'fortran_order': False, 'shape': (%s%u, %u), }\n",
-                         labels != NULL ? "2, " : "", rows, length);
+    int count =
+        snprintf(header, sizeof header,
+                 rows == 0 ? "{'descr': '<i4', 'fortran_order': False, 'shape': (%.0s%.0u%u,), }\n"
+                           : "{'descr': '<i4', 'fortran_order': False, 'shape': (%s%u, %u), }\n",
+                 labels != NULL ? "2, " : "", rows, length);
     const unsigned char magic[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)count, 0};
-    size_t values = (size_t)rows * length;
+    size_t values = (size_t)(rows == 0 ? 1 : rows) * length;
     (void)fwrite(magic, 1, sizeof magic, stream);
     (void)fwrite(header, 1, (size_t)count, stream);
     (void)fwrite(ids, sizeof *ids, values, stream);
@@ -194,6 +197,70 @@ Test(exec_data_rows, bad_tokens_and_labels_have_their_place)
         write_npy(2, 3, files[i].ids, files[i].labelled ? files[i].labels : NULL);
         cr_expect(eq(int, open_rows(2, (rpexec_padding){0}, &t), RP_INPUT), "%zu", i);
         cr_expect(strstr(rp_test_messages, files[i].cause) != NULL, "%s", rp_test_messages);
+        rpexec_tokens_close(&t);
+    }
+}
+
+/* As DataCollatorForLanguageModeling has it; with a token that ends texts, too, all are learned. */
+Test(exec_data_rows, padding_of_a_stream_is_no_label)
+{
+    static const rpexec_padding paddings[] = {
+        {0}, {.is_known = true, .token = PADDING}, {true, PADDING, false, true}};
+    const int32_t stream[] = {3, PADDING, 4, PADDING, PADDING, 5, 6};
+    for (size_t i = 0; i < sizeof paddings / sizeof paddings[0]; i++) {
+        int32_t ids[6];
+        int32_t labels[6];
+        rpexec_tokens t;
+        write_npy(0, 7, stream, NULL);
+        cr_assert(eq(int, open_rows(6, paddings[i], &t), RP_OK), "%s", rp_test_messages);
+        cr_expect(eq(u64, rpexec_tokens_read(&t, 0, 1, ids, labels), i == 1 ? 3 : 6));
+        for (uint32_t k = 0; k < 6; k++) {
+            bool padding = i == 1 && stream[k + 1] == PADDING;
+            cr_expect(eq(i32, ids[k], stream[k]));
+            cr_expect(eq(i32, labels[k], padding ? RPEXEC_IGNORED : stream[k + 1]));
+        }
+        rpexec_tokens_close(&t);
+    }
+    rpexec_tokens all;
+    write_npy(0, 3, (const int32_t[]){PADDING, PADDING, PADDING}, NULL);
+    cr_expect(eq(int, open_rows(2, paddings[1], &all), RP_INPUT));
+    cr_expect(strstr(rp_test_messages, "no token is a label") != NULL, "%s", rp_test_messages);
+}
+
+/* A second half of [2, rows, length] that is 0 and 1 alone is a mask; with -100, or if the tokens
+ * are 0 and 1 alone, too, it is labels. Labels a place too early are warned about. */
+Test(exec_data_rows, a_half_of_zeros_and_ones_is_a_mask)
+{
+    static const struct {
+        int32_t ids[6];
+        int32_t labels[6];
+        int32_t right[4];
+        const char *warning;
+    } files[] = {{{3, 4, 5, 6, 5, 4}, {0, 0, 1, 1, 1, 0}, {-100, 5, 5, -100}, NULL},
+                 {{3, 4, 5, 6, 5, 4}, {1, 1, 1, 1, 1, 1}, {4, 5, 5, 4}, NULL},
+                 {{3, 4, 5, 6, 5, -100}, {0, 0, 1, 1, 1, 1}, {-100, 5, 5, -100}, NULL},
+                 {{3, 4, 5, 6, 5, 4}, {-100, 0, 1, -100, 1, 0}, {0, 1, 1, 0}, NULL},
+                 {{0, 1, 0, 0, 1, 1}, {0, 1, 0, 1, 1, 0}, {1, 0, 1, 0}, NULL},
+                 {{3, 4, 5, 6, 2, 4},
+                  {4, 5, -100, 2, 4, -100},
+                  {5, -100, 4, -100},
+                  "4 of 4 labels are the tokens a place further"}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        int32_t ids[2];
+        int32_t labels[2];
+        rpexec_tokens t;
+        write_npy(2, 3, files[i].ids, files[i].labels);
+        cr_assert(eq(int, open_rows(2, (rpexec_padding){0}, &t), RP_OK), "%s", rp_test_messages);
+        for (uint64_t place = 0; place < 2; place++) {
+            (void)rpexec_tokens_read(&t, place, 1, ids, labels);
+            const int32_t *right = &files[i].right[ids[0] == files[i].ids[0] ? 0 : 2];
+            cr_expect(labels[0] == right[0] && labels[1] == right[1], "%zu: %d %d", i, labels[0],
+                      labels[1]);
+        }
+        const char *said = rp_test_messages;
+        cr_expect(files[i].warning == NULL ? said[0] == '\0'
+                                           : strstr(said, files[i].warning) != NULL,
+                  "%s", said);
         rpexec_tokens_close(&t);
     }
 }
