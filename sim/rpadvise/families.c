@@ -134,6 +134,7 @@ static rp_status add_late(rpadvise_search *s)
     for (uint32_t i = 0; i < count; i++) {
         rpadvise_family late = s->families[i];
         late.candidate.run.asynchronous = true;
+        late.candidate.run.layout.zero = rpadvise_zero(&late.candidate);
         bool refused = rp_traits_only_synchronous(&late.candidate.schedule->traits) != NULL;
         if (is_as_late(late.candidate.schedule) && !refused && late.estimate > 0) {
             RP_TRY(rpadvise_families_add(s, &late, 1));

@@ -1,6 +1,8 @@
-/* Layouts of the search: copies of a pipeline, GPUs that share a layer, number of servers. At first
- * a single schedule stands for all; the other schedules are tried in the layouts that can still
- * win. */
+/* Layouts of the search: copies of a pipeline, GPUs that share a layer, number of servers. Copies
+ * of synchronous runs share the optimizer (ZeRO 1), which takes no more time and less memory than
+ * optimizers of their own; GPUs that share a layer also share the tokens between layers (sequence
+ * parallelism), or not. At first a single schedule stands for all; the other schedules are tried in
+ * the layouts that can still win. */
 #include "common/base/log.h"
 #include "common/machine/platform_machine.h"
 #include "sim/rpadvise/search_internal.h"
@@ -10,7 +12,8 @@
 #include <string.h>
 
 #define MOST_EXPANDED 12u     /* number of layouts and sizes in which all schedules are tried */
-#define STATE_BYTES 16.0      /* bytes of a parameter: weight, gradient, fp32 master, m and v */
+#define WEIGHT_BYTES 4.0      /* bytes of a parameter: weight and gradient */
+#define STATE_BYTES 12.0      /* bytes of a parameter that copies share: fp32 master, m and v */
 #define FROZEN_BYTES 2.0      /* bytes of a frozen parameter: only the weight */
 #define LAYER_REDUCES 4.0     /* all-reduces of a layer, forward and backward */
 #define RECOMPUTE_REDUCES 2.0 /* further all-reduces in a recompute */
@@ -109,9 +112,9 @@ static double ceiling_of(const rpadvise_search *s, const facts *f, const rpadvis
 
 /* @return true if weights, gradients and optimizer fit when they are cut equally: the average over
  * GPUs cannot be less */
-static bool has_room(const facts *f, uint32_t places, uint32_t tensor)
+static bool has_room(const facts *f, uint32_t places, uint32_t tensor, uint32_t copies)
 {
-    double each = f->model->lora_rank != 0 ? FROZEN_BYTES : STATE_BYTES;
+    double each = f->model->lora_rank != 0 ? FROZEN_BYTES : WEIGHT_BYTES + STATE_BYTES / copies;
     return each * (double)f->model->total_parameters / ((double)places * tensor) <= f->gpu_bytes;
 }
 
@@ -133,16 +136,20 @@ static rp_status look_at(const rpadvise_search *s, const facts *f, const rpadvis
     uint32_t tensor = c->run.layout.tensor_parallel != 0 ? c->run.layout.tensor_parallel : 1;
     bool splits = s->given->global_batch % copies == 0 && rpadvise_target(s, c) > 0;
     *possible_out =
-        places > 0 && places <= f->model->layers && splits && has_room(f, places, tensor);
+        places > 0 && places <= f->model->layers && splits && has_room(f, places, tensor, copies);
     return *possible_out ? cuts_equally(f, tensor, possible_out) : RP_OK;
 }
 
-/* Adds the families of the usual schedule in a layout, with recompute and without. */
+/* Adds the families of the usual schedule in a layout, with recompute and without, and with
+ * sequence parallelism and without. */
 static rp_status add_usual(rpadvise_search *s, const facts *f, rpadvise_candidate c)
 {
     static const rp_recompute modes[] = {RP_RECOMPUTE_NONE, RP_RECOMPUTE_WAIT};
-    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-        c.run.recomputes[0] = modes[i];
+    size_t ways = c.run.layout.tensor_parallel != 0 ? 2 : 1;
+    c.run.layout.zero = rpadvise_zero(&c);
+    for (size_t i = 0; i < ways * (sizeof modes / sizeof modes[0]); i++) {
+        c.run.recomputes[0] = modes[i / ways];
+        c.run.layout.sequence_parallel = i % ways == 1;
         if (ceiling_of(s, f, &c) < f->best) {
             s->pruned++;
             continue;
@@ -203,6 +210,7 @@ static rp_status add_others(rpadvise_search *s, const facts *f, const rpadvise_c
             rpadvise_candidate c = *like;
             c.schedule = schedule_at(s, i);
             c.run.asynchronous = late != 0;
+            c.run.layout.zero = rpadvise_zero(&c);
             bool other = c.schedule != f->usual || c.run.asynchronous;
             if (is_resident(c.schedule) && other && !rpadvise_is_double(s, &c) &&
                 rpadvise_wants_mode(s, c.schedule, c.run.asynchronous)) {

@@ -31,6 +31,13 @@ static inline uint32_t rpadvise_places(const rpadvise_search *search,
     return gpus / rpadvise_alike(candidate);
 }
 
+/** @return the ZeRO stage of a candidate's copies: 1, which costs nothing, where an optimizer steps
+ * before the next step begins. */
+static inline uint32_t rpadvise_zero(const rpadvise_candidate *candidate)
+{
+    return rpadvise_copies(candidate) > 1 && !candidate->run.asynchronous ? 1 : 0;
+}
+
 /** @return the number of microbatches of the candidate's size in a step of a copy: from the given
  * batch, or as many as the tokens of a step allow. */
 uint32_t rpadvise_target(const rpadvise_search *search, const rpadvise_candidate *candidate);

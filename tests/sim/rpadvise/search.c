@@ -12,7 +12,7 @@
 TestSuite(search, .init = rp_test_log_begin, .fini = rp_test_log_end, .timeout = 1200);
 
 #define GPUS 4
-#define MOST_TRIALS 1024
+#define MOST_TRIALS 4096u
 
 typedef struct scene {
     rpadvise_options options;
@@ -106,7 +106,8 @@ static void compare_with_all(const char *model)
     }
 }
 
-/* Every layout of `nodes` servers, with and without recompute, at P, 2 P and 4 P microbatches. */
+/* Every layout of `nodes` servers, with and without recompute, sequence parallelism and a shared
+ * optimizer, at P, 2 P and 4 P microbatches. */
 static double best_layout(scene *s, uint32_t nodes, uint32_t *alike_out)
 {
     static rpadvise_trial trials[MOST_TRIALS];
@@ -115,7 +116,7 @@ static double best_layout(scene *s, uint32_t nodes, uint32_t *alike_out)
     for (uint32_t i = 0; i < s->options.schedule_count; i++) {
         for (uint32_t tensor = 1; tensor <= gpus; tensor *= 2) {
             for (uint32_t data = 1; data * tensor <= gpus; data *= 2) {
-                for (uint32_t rest = 0; rest < 2 * 3 * 3; rest++) {
+                for (uint32_t rest = 0; rest < 2 * 3 * 3 * 4; rest++) {
                     uint32_t places = gpus / tensor / data;
                     rpadvise_candidate c =
                         rpadvise_candidate_of(&s->work, rp_schedule_find(s->options.schedules[i]));
@@ -124,8 +125,13 @@ static double best_layout(scene *s, uint32_t nodes, uint32_t *alike_out)
                     c.run.layout.data_parallel = data;
                     c.run.layout.tensor_parallel = tensor;
                     c.run.microbatch_size = 1u << (rest / 2 % 3);
-                    c.run.microbatches = places << (rest / 6);
-                    trials[count++].candidate = c;
+                    c.run.microbatches = places << (rest / 6 % 3);
+                    c.run.layout.sequence_parallel = rest / 18 % 2 != 0;
+                    c.run.layout.zero = rest / 36;
+                    bool same = (tensor == 1 && c.run.layout.sequence_parallel) ||
+                                (data == 1 && c.run.layout.zero != 0);
+                    trials[count].candidate = c;
+                    count += same ? 0 : 1;
                 }
             }
         }
