@@ -271,6 +271,7 @@ static rp_status check_ops(rp_checker *c)
                 rp_op_kind_is_update(p->ops[i].kind) ? p->ops[i].iteration + 1u : first_iteration;
             c->sends += rp_op_kind_sends(p->ops[i].kind) ? 1 : 0;
             c->receives += rp_op_kind_receives(p->ops[i].kind) ? 1 : 0;
+            c->saved += rp_op_kind_moves_saved(p->ops[i].kind) ? 1 : 0;
         }
     }
     return RP_OK;

@@ -49,6 +49,9 @@
     X(NEEDS, "the op must come after the op whose result it needs")                                \
     X(RECV_MATCH, "a RECV must wait for exactly one SEND of its microbatch on another GPU")        \
     X(SEND_MATCH, "every SEND must be received exactly once")                                      \
+    X(SAVED_MATCH,                                                                                 \
+      "saved tensors that leave a GPU must come back once, for the backward that needs "           \
+      "them")                                                                                      \
     X(BUFFER_OP, "a buffer must be allocated and freed by existing ops")                           \
     X(BUFFER_PLACE, "a buffer must lie on an existing GPU or the host")                            \
     X(BUFFER_KIND, "unknown buffer kind")                                                          \
@@ -67,6 +70,7 @@ typedef struct rp_checker {
     rp_producers producers;
     uint32_t sends;
     uint32_t receives;
+    uint32_t saved; /**< transfers of saved tensors */
 } rp_checker;
 
 /** @return the message of a rule; tests check that each can be provoked. */

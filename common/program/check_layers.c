@@ -14,7 +14,7 @@ bool rp_check_names_layer(const rp_program *p, const rp_op *op)
     bool block = layer > stage->layer_begin && layer <= stage->layer_end;
     bool head = has_head(stage) && layer == p->layer_count + 1;
     bool kind = rp_op_kinds[op->kind].tensors == RP_TENSOR_ACTIVATION ||
-                rp_op_kinds[op->kind].tensors == RP_TENSOR_SAVED ||
+                rp_op_kind_moves_saved((rp_op_kind)op->kind) ||
                 rp_op_kind_is_backward((rp_op_kind)op->kind);
     return p->op_bytes != NULL && kind && (block || head);
 }

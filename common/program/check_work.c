@@ -218,6 +218,51 @@ static rp_status check_peers(const rp_checker *c)
     return RP_OK;
 }
 
+/* ---- saved tensors --------------------------------------------------------------------------- */
+
+/* Counts what the op's data waits say about saved tensors: a backward's wait for an upload, and an
+ * upload's wait for the download of the same tensors, which counts for both. */
+static void count_saved(const rp_program *p, uint32_t op, uint32_t *counts)
+{
+    const rp_op *o = &p->ops[op];
+    bool uploads = rp_op_kind_moves_saved((rp_op_kind)o->kind);
+    bool forward = rp_op_kind_is_forward(o->kind);
+    for (uint32_t w = o->wait_begin; w < o[1].wait_begin; w++) {
+        uint32_t target = rp_wait_op(p->waits[w]);
+        const rp_op *from = &p->ops[target];
+        bool up = rp_op_kinds[from->kind].way == RP_WAY_UP;
+        bool same = from->stage == o->stage && from->microbatch == o->microbatch &&
+                    from->iteration == o->iteration &&
+                    (!uploads || rp_op_layer(from) == rp_op_layer(o));
+        if (rp_wait_is_control(p->waits[w]) || !same || forward || up == uploads ||
+            !rp_op_kind_moves_saved((rp_op_kind)from->kind)) {
+            continue;
+        }
+        counts[target]++;
+        counts[op] += uploads ? 1 : 0;
+    }
+}
+
+static rp_status check_saved(const rp_checker *c)
+{
+    const rp_program *p = c->program;
+    uint32_t *counts = NULL;
+    if (c->saved == 0) {
+        return RP_OK;
+    }
+    RP_TRY(rp_arena_alloc(c->arena, p->op_count, sizeof *counts, &counts));
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        count_saved(p, i, counts);
+    }
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        uint32_t wanted = rp_op_kinds[p->ops[i].kind].way == RP_WAY_UP ? 2 : 1;
+        if (rp_op_kind_moves_saved((rp_op_kind)p->ops[i].kind) && counts[i] != wanted) {
+            return rp_check_violated_op(c, RP_RULE_SAVED_MATCH, i);
+        }
+    }
+    return RP_OK;
+}
+
 rp_status rp_check_work(rp_checker *c)
 {
     RP_TRY(check_once(c));
@@ -230,5 +275,6 @@ rp_status rp_check_work(rp_checker *c)
             RP_TRY(check_other_queue(c, &c->program->queues[q]));
         }
     }
-    return check_peers(c);
+    RP_TRY(check_peers(c));
+    return check_saved(c);
 }

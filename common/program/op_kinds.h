@@ -290,6 +290,12 @@ static inline bool rp_op_kind_moves_parameters(rp_op_kind kind)
            (rp_op_kinds[kind].tensors & (RP_TENSOR_PARAMS | RP_TENSOR_PARAM_GRADIENT)) != 0;
 }
 
+/** @return true for transfers of what a forward has saved for its backward. */
+static inline bool rp_op_kind_moves_saved(rp_op_kind kind)
+{
+    return (rp_op_kinds[kind].tensors & RP_TENSOR_SAVED) != 0;
+}
+
 /** @return the number of times that a ring takes a collective's data around: twice for an
  * all-reduce, which is a reduce-scatter and an all-gather. */
 static inline uint32_t rp_op_kind_passes(rp_op_kind kind)

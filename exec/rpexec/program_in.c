@@ -115,7 +115,7 @@ static bool op_fits(const rp_program *p, const rp_sizes *sizes, uint32_t op)
     uint64_t bytes = p->op_bytes[op];
     const rp_op_row *kind = &rp_op_kinds[o->kind];
     bool input = kind->way == RP_WAY_UP && (kind->tensors & RP_TENSOR_ACTIVATION) != 0;
-    bool refused = (kind->tensors & RP_TENSOR_SAVED) != 0; /* by the plan */
+    bool refused = rp_op_kind_moves_saved((rp_op_kind)o->kind); /* by the plan */
     if (kind->way == RP_WAY_NONE || refused || rp_op_kind_moves_parameters((rp_op_kind)o->kind)) {
         return true;
     }

@@ -29,7 +29,8 @@ static void end(void)
 
 TestSuite(program, .init = begin, .fini = end, .timeout = 300);
 
-/* ---- three valid programs -------------------------------------------------------------------- */
+/* ---- valid programs -----------------------------------------------------------------------------
+ */
 
 /* No schedule makes these transfers yet, so the text is written by hand. */
 static const char transfers[] =
@@ -60,11 +61,26 @@ static const char layered[] =
     "queue act-upload 0\n0UPLOAD_GRAD0 bytes 7 after 16 order 1\n"
     "buffer tape 9 gpu 0 2 3\nbuffer tape 9 gpu 1 10 11\nend\n";
 
+/* Two stages on a GPU; the first's tapes wait in host memory. */
+static const char offloaded[] =
+    "rp-program 2\nschedule by-hand\ngpus 1\nmicrobatches 4\niterations 1\nlayers 2\n"
+    "recompute none\nasynchronous no\nplacement resident\nversions one\ntraits\n"
+    "lowered fp16 1 1 1 1\nstage 0..1 forward backward\nstage 1..2 forward backward head\n"
+    "forward-chain 0 1\nbackward-chain 1 0\n"
+    "queue compute 0\n0F0\n0F1\n0F2\n0F3\n1F0\n1F1\n1F2\n1F3\n1B0\n1B1\n1B2\n1B3\n"
+    "0B0 after 20\n0B1 after 21\n0B2 after 22\n0B3 after 23\n"
+    "queue saved-download 0\n0DOWNLOAD_SAVED0 bytes 7 after 0\n0DOWNLOAD_SAVED1 bytes 7 after 1\n"
+    "0DOWNLOAD_SAVED2 bytes 7 after 2\n0DOWNLOAD_SAVED3 bytes 7 after 3\n"
+    "queue saved-upload 0\n0UPLOAD_SAVED0 bytes 7 after 16\n0UPLOAD_SAVED1 bytes 7 after 17\n"
+    "0UPLOAD_SAVED2 bytes 7 after 18\n0UPLOAD_SAVED3 bytes 7 after 19\n"
+    "buffer tape 7 gpu 0 0 16\nbuffer tape 7 host 16 20\nbuffer tape 7 gpu 0 20 12\nend\n";
+
 typedef enum base {
     GPIPE,     /* 2 stages, 2 microbatches, recompute wait, 2 iterations with a barrier: 25 ops */
     ROUNDPIPE, /* 2 + 3 stages, 2 microbatches, recompute early: 16 ops */
     TRANSFERS, /* every kind of queue: 16 ops */
     LAYERS,    /* lowered, units that go layer by layer: 18 ops */
+    OFFLOADED, /* tapes go to the host and come back: 24 ops */
     BASE_COUNT,
 } base;
 
@@ -99,7 +115,7 @@ static rp_program *make_base(base which)
     if (which == ROUNDPIPE) {
         return build("roundpipe", "2,2|0,2,2", RP_RECOMPUTE_EARLY, 1);
     }
-    const char *text = which == LAYERS ? layered : transfers;
+    const char *text = which == LAYERS ? layered : which == OFFLOADED ? offloaded : transfers;
     rp_status status = rp_program_read("hand", text, strlen(text), &program);
     cr_assert(eq(int, status, RP_OK));
     return program;
@@ -253,6 +269,11 @@ static const mutation mutations[] = {
     {RP_RULE_NEEDS, LAYERS, WAIT(1), 15 | RP_WAIT_CONTROL},
     {RP_RULE_RECV_MATCH, TRANSFERS, WAIT(3), 3 | RP_WAIT_CONTROL},
     {RP_RULE_SEND_MATCH, TRANSFERS, OP(7, kind), RP_OP_SEND},
+    {RP_RULE_SAVED_MATCH, OFFLOADED, OP(16, microbatch), 1},
+    {RP_RULE_SAVED_MATCH, OFFLOADED, OP(20, microbatch), 1},
+    {RP_RULE_SAVED_MATCH, OFFLOADED, OP(20, part), 1},
+    {RP_RULE_SAVED_MATCH, OFFLOADED, WAIT(0), 20 | RP_WAIT_CONTROL},
+    {RP_RULE_SAVED_MATCH, OFFLOADED, WAIT(8), 16 | RP_WAIT_CONTROL},
     {RP_RULE_BUFFER_OP, GPIPE, BUFFER(0, free_op), 25},
     {RP_RULE_BUFFER_OP, GPIPE, BUFFER(0, alloc_op), 25},
     {RP_RULE_BUFFER_PLACE, GPIPE, BUFFER(0, place), 2},
@@ -264,7 +285,7 @@ static const mutation mutations[] = {
 
 Test(program, bases_are_valid)
 {
-    static const uint32_t ops[BASE_COUNT] = {25, 16, 16, 18};
+    static const uint32_t ops[BASE_COUNT] = {25, 16, 16, 18, 24};
     for (int which = 0; which < BASE_COUNT; which++) {
         rp_program *program = make_base((base)which);
         cr_expect(eq(int, rp_program_check(program), RP_OK));
