@@ -10,6 +10,7 @@
 #include "common/torch/torch_csv.h"
 #include "sim/rpsim/report/page.h"
 #include "sim/rpsim/report/report.h"
+#include "sim/run/memory/snapshot.h"
 #include "sim/study/record.h"
 
 #include <inttypes.h>
@@ -56,6 +57,7 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, const rpsim_options *o,
     *artefacts_out = (rpsim_artefacts){0};
     RP_TRY(require_one(study, "--trace-out", o->trace_out));
     RP_TRY(require_one(study, "--program-out", o->program_out));
+    RP_TRY(require_one(study, "--memory-out", o->memory_out));
     RP_TRY(require_one(study, "--timeline-out", o->timeline_out));
     RP_TRY(require_one(study, "--torch-csv-out", o->torch_csv_out));
     RP_TRY(require_one(study, "--chakra-out", o->chakra_out));
@@ -81,6 +83,14 @@ rp_status rpsim_artefacts_open(const rpsim_study *study, const rpsim_options *o,
     }
     if (o->program_out != NULL) {
         RP_TRY(rp_output_open(o->program_out, &artefacts_out->program));
+    }
+    if (o->memory_out != NULL) {
+        if (!o->setup.run.hardware) {
+            rp_log_error("{memory_out}: stage fidelity has no buffers; valid is {fidelity} "
+                         "hardware");
+            return RP_USAGE;
+        }
+        RP_TRY(rp_output_open(o->memory_out, &artefacts_out->memory));
     }
     if (o->timeline_out != NULL) {
         RP_TRY(rp_output_open(o->timeline_out, &artefacts_out->timeline));
@@ -235,6 +245,10 @@ rp_status rpsim_artefacts_write(const rpsim_study *study, const rpsim_options *o
         rp_program_write(study->rows[0].result.program, artefacts->program.stream);
         RP_TRY(rp_output_commit(&artefacts->program));
     }
+    if (o->memory_out != NULL) {
+        RP_TRY(rpsim_snapshot_write(study->rows[0].result.timeline, artefacts->memory.stream));
+        RP_TRY(rp_output_commit(&artefacts->memory));
+    }
     if (o->timeline_out != NULL) {
         rp_timeline_write_csv(study->rows[0].result.timeline, artefacts->timeline.stream);
         RP_TRY(rp_output_commit(&artefacts->timeline));
@@ -258,6 +272,7 @@ void rpsim_artefacts_fini(rpsim_artefacts *artefacts)
     rp_output_discard(&artefacts->page);
     rp_output_discard(&artefacts->timeline);
     rp_output_discard(&artefacts->program);
+    rp_output_discard(&artefacts->memory);
     rp_output_discard(&artefacts->torch_csv);
     rp_output_discard(&artefacts->sidecar);
     rpsim_chakra_discard(&artefacts->chakra);

@@ -10,6 +10,7 @@
 typedef struct rpsim_artefacts {
     rp_output trace;
     rp_output program;
+    rp_output memory;
     rp_output timeline;
     rp_output page;
     rp_output torch_csv;

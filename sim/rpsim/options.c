@@ -172,7 +172,7 @@ rp_status rpsim_options_add(int argc, char **argv, rp_arena *arena, rpsim_option
     o->setup.hashes = o->db != NULL;
     o->setup.keep = o->trace_out != NULL || o->timeline_out != NULL || o->gantt_out != NULL ||
                     o->html_out != NULL || o->program_out != NULL || o->torch_csv_out != NULL ||
-                    o->chakra_out != NULL || o->db_ops;
+                    o->chakra_out != NULL || o->memory_out != NULL || o->db_ops;
     return RP_OK;
 }
 
