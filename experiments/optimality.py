@@ -12,17 +12,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = "qwen3-1.7b llama3.1-8b gpt-oss-20b qwen3-32b qwen3-235b".split()
-ONE, TWO = "--microbatches 16", "--microbatches 8 --accumulate 2"
 ROUNDPIPE, OWN, PAPER = "--schedule roundpipe", "--schedule roundpipe-overlap", "--partition paper"
 REPORT = """# How far from optimal
 
 Written by `experiments/optimality.py` (target `optimality`). 8 × RTX 4090, 16 microbatches, recompute early (as
-published for RoundPipe), times in ms. *Own* is `roundpipe-overlap`. *Tuned* is `--partition tuned`, seed 1, with 50000
-simulations at stage fidelity (steady states 3000) and 2500 at hardware fidelity (120); other columns have the published
-partition. *Gap* is the distance of the first column to the bound, *closed* the part of it that a column closes, in
-percent.
+published for RoundPipe), stage fidelity, times in ms. *Own* is `roundpipe-overlap`. *Tuned* is `--partition tuned`,
+seed 1, with 50000 simulations (steady states 3000); other columns have the published partition. *Gap* is the distance
+of the first column to the bound, *closed* the part of it that a column closes, in percent.
 
-## One synchronous iteration, stage fidelity
+## One synchronous iteration
 
 Makespan. The bound holds for every schedule with the same semantics (`lower_bound_same_ms`, the lowest of the runs;
 proof in `sim/run/bounds/bounds.h`). *Same work* is the bound of partitions that fuse no layers with the head's stage
@@ -30,33 +28,13 @@ proof in `sim/run/bounds/bounds.h`). *Same work* is the bound of partitions that
 
 {stage_sync}
 
-## Steady state of asynchronous iterations, stage fidelity
+## Steady state of asynchronous iterations
 
 Period, over the second half of 32 iterations. The bound is the published run's work divided by the GPUs; a period may
 lie below it by the ends of its window.
 
 {stage_async}
-{less_work}
-## One synchronous step, hardware fidelity
-
-Makespan. RoundPipe runs in one call of 16 microbatches or in two of 8, tuned in one, own in two. † does not fit into
-the GPUs' memory.
-
-{hardware_sync}
-
-## Steady state of asynchronous steps, hardware fidelity
-
-Period; calls as above. The bound is the work divided by the GPUs, or the time of the busiest queue or link in the
-published run if that is more: then it is the host's optimizer, which every schedule waits for.
-
-{hardware_async}
-
-## Many microbatches, stage fidelity, synchronous
-
-Makespan with the published partition. Fill and drain are paid once, so there is less to gain.
-
-{many}
-"""
+{less_work}"""
 LESS_WORK = """
 A search may fuse stages that no GPU could hold and that recompute nothing. These runs have less work than the bound
 assumes:
@@ -84,17 +62,16 @@ def table(heads, rows):
     return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
 
 
-def compared(heads, columns, bounds, closes=False, more=None):
+def compared(heads, columns, bounds, more=None):
     """A row for each model: the times, the bound, the gap of the first column to it, and how much of that gap each
     other column closes (where there is one)."""
     rows = []
     for model in MODELS:
         times, bound = [column[model]["ms"] for column in columns], bounds[model]
         gap = times[0] - bound
-        cells = [f"{column[model]['ms']:.1f}" + "†" * (column[model]["fits"] is False) for column in columns]
+        cells = [f"{ms:.1f}" for ms in times]
         cells += [f"{bound:.1f}", f"{100 * gap / times[0]:.1f}"]
-        if closes:
-            cells += [f"{100 * (times[0] - ms) / gap:.0f}" if times[0] > 1.0005 * bound else "-" for ms in times[1:]]
+        cells += [f"{100 * (times[0] - ms) / gap:.0f}" if times[0] > 1.0005 * bound else "-" for ms in times[1:]]
         rows.append([model, *cells, *([f"{more[model]:.1f}"] if more else [])])
     return table(heads, rows)
 
@@ -109,15 +86,9 @@ def lowest(columns):
 
 
 def stage(optimizer, budget):
-    how, tuned = f"--fidelity stage {ONE} --optimizer {optimizer}", f"--partition tuned --tune-budget {budget}"
+    how = f"--fidelity stage --microbatches 16 --optimizer {optimizer}"
+    tuned = f"--partition tuned --tune-budget {budget}"
     return [run(how, schedule, partition) for schedule in (ROUNDPIPE, OWN) for partition in (PAPER, tuned)]
-
-
-def hardware(optimizer, budget):
-    how, tuned = f"--fidelity hardware --optimizer {optimizer}", f"--partition tuned --tune-budget {budget}"
-    columns = [(ONE, ROUNDPIPE, PAPER), (TWO, ROUNDPIPE, PAPER), (ONE, ROUNDPIPE, tuned), (TWO, OWN, PAPER),
-               (TWO, OWN, tuned)]
-    return [run(how, *options) for options in columns]
 
 
 def main():
@@ -127,28 +98,17 @@ def main():
     os.environ.setdefault("RP_TRACES", str(ROOT / "traces"))
     # Steady states take as many times longer as they have iterations.
     stages = {"sync": stage("sync", 50000), "async": stage("async --iterations 32", 3000)}
-    servers = {"sync": hardware("sync --iterations 1", 2500), "async": hardware("async", 120)}
-    explained = run("--fidelity hardware --optimizer async --explain", ONE, ROUNDPIPE, PAPER)
-    many = [run("--fidelity stage --microbatches", count, schedule, PAPER)
-            for count in ("32", "128") for schedule in (ROUNDPIPE, OWN)]
     less_work = [
         f"- {model}, {row['schedule']}, {optimizer}: {row['work_ms']:.1f} ms of work per GPU instead of {whole:.1f}"
         for optimizer, (published, *others) in stages.items() for column in others for model, row in column.items()
         for whole in [published[model]["work_ms"]] if row["work_ms"] < 0.9999 * whole]
-    transfers = {model: max(row["explain"]["bounds_ms"]["transfers"], row["work_ms"])
-                 for model, row in explained.items()}
     head = "model / published / tuned / own / own, tuned / bound / gap / closed: tuned / own / own, tuned"
-    hardware_head = "model / one call / two calls / tuned / own / own, tuned / bound / gap"
     published = stages["sync"][0]
     Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "experiments/optimality.md").write_text(REPORT.format(
-        stage_sync=compared(head + " / same work", stages["sync"], lowest(stages["sync"]), True,
+        stage_sync=compared(head + " / same work", stages["sync"], lowest(stages["sync"]),
                             of(published, "lower_bound_any_ms")),
-        stage_async=compared(head, stages["async"], of(stages["async"][0], "work_ms"), True),
+        stage_async=compared(head, stages["async"], of(stages["async"][0], "work_ms")),
         less_work=LESS_WORK.format("\n".join(less_work)) if less_work else "",
-        hardware_sync=compared(hardware_head, servers["sync"], lowest(servers["sync"])),
-        hardware_async=compared(hardware_head, servers["async"], transfers),
-        many=table("model / RoundPipe 32 / own 32 / RoundPipe 128 / own 128", [
-            [model, *(f"{column[model]['ms']:.1f}" for column in many)] for model in MODELS]),
     ), encoding="utf-8")
 
 
