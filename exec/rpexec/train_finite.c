@@ -1,7 +1,7 @@
 /* Stops a run whose weights are not finite: its losses mean nothing, and no checkpoint may keep
  * them. With fp16 a loss that is not finite is no reason by itself: its step is skipped, until a
  * step overflows that no smaller scale can mend. DeepSpeed ends there as well ("Current loss scale
- * already at minimum"). */
+ * already at minimum"). A run whose every loss is not finite has nothing to save before that. */
 #include "common/base/log.h"
 #include "exec/checkpoint/weights.h"
 #include "exec/rpexec/train_internal.h"
@@ -44,11 +44,29 @@ static rp_status look_at_scale(const rpexec_trainer *t)
     return RP_TOOL;
 }
 
+/* @param done number of steps of this run */
+static rp_status look_at_all(const rpexec_trainer *t, uint32_t done)
+{
+    uint32_t i = 0;
+    while (i < done && !isfinite(t->outcome->losses[i])) {
+        i++;
+    }
+    if (i < done) {
+        return RP_OK;
+    }
+    rp_log_error("step %" PRIu64 ": the loss is %g, as in all steps of this run, and the forward "
+                 "overflows fp16 with every loss scale; nothing is saved; valid are --dtype bf16, "
+                 "whose range is that of fp32, and fp32",
+                 t->outcome->first_step + done, t->outcome->losses[done - 1]);
+    return RP_TOOL;
+}
+
 rp_status rpexec_trainer_finite(const rpexec_trainer *t, uint32_t done, uint32_t steps, bool always)
 {
     const double *losses = t->outcome->losses;
     uint64_t first = t->outcome->first_step + 1;
     uint32_t last = done + steps - 1;
+    bool kept = always;
     if (steps == 0) {
         return look(t, first, NULL);
     }
@@ -60,5 +78,6 @@ rp_status rpexec_trainer_finite(const rpexec_trainer *t, uint32_t done, uint32_t
         }
     }
     RP_TRY(always ? look(t, first + last, &losses[last]) : RP_OK);
-    return look_at_scale(t);
+    RP_TRY(look_at_scale(t));
+    return kept ? look_at_all(t, done + steps) : RP_OK;
 }

@@ -346,6 +346,13 @@ Test(exec_cli, overflows_at_the_smallest_scale_stop_the_run)
         const char *losses = rp_test_tool_read(rp_test_tool_expand("@DIR@/loss.csv", 14));
         cr_expect(strstr(losses, "\n17,nan,") != NULL && strstr(losses, "\n19,") == NULL, "%s",
                   losses);
+        /* No step was made until the end, or until a save: a later --steps or --save-every counts.
+         */
+        expect_stopped(joined(line, "fp16 --steps 3"), "step 3: the loss is nan, as in all steps",
+                       "valid are --dtype bf16, whose range");
+        expect_stopped(joined(line, "fp16 --save-every 2"), "step 2: the loss is nan, as in all ",
+                       "nothing is saved");
+        cr_expect(ne(int, access(rp_test_path(rp_test_tool_folder(), "s"), F_OK), 0));
         rp_test_outcome wide = run(joined(line, i % 2 == 0 ? "bf16" : "fp32"));
         cr_expect(eq(int, wide.status, 0), "%s", wide.messages);
         cr_expect(eq(int, access(rp_test_path(rp_test_tool_folder(), "s/step-25"), F_OK), 0));
