@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/reason.h"
 #include "common/inputs/stacks/sizes.h"
+#include "common/roofline/roofline.h"
 #include "common/schedule/build.h"
 #include "common/schedule/even.h"
 
@@ -83,8 +84,13 @@ rp_status rp_compile_check_grain(const rp_schedule_type *schedule, rp_recompute 
                                  rp_reason *reason)
 {
     *idle_out = false;
-    if (!layer_grain || recompute != RP_RECOMPUTE_NONE) {
+    if (!layer_grain || rp_recompute_has_ops(recompute)) {
         return RP_OK;
+    }
+    if (recompute == RP_RECOMPUTE_SELECTIVE) {
+        return rp_refuse(reason, RP_USAGE,
+                         "{grain}: backwards run parts of each layer again, never a layer; valid "
+                         "are {recompute} wait and early");
     }
     if (!recompute_given) {
         *idle_out = true;
@@ -103,9 +109,15 @@ void rp_compile_warn_of_grain(const rp_schedule_type *schedule)
 }
 
 rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recompute recompute,
-                                     rp_reason *reason)
+                                     const rp_stack *stack, rp_reason *reason)
 {
-    if (recompute != RP_RECOMPUTE_NONE || !schedule->separate_backward) {
+    if (recompute == RP_RECOMPUTE_SELECTIVE && rp_stack_again(stack) == 0) {
+        return rp_refuse(reason, RP_USAGE,
+                         "{recompute}: software of stack %s recomputes whole layers or nothing; "
+                         "valid are none, wait and early, and stacks with the key selective",
+                         stack->name);
+    }
+    if (schedule == NULL || rp_recompute_has_ops(recompute) || !schedule->separate_backward) {
         return RP_OK;
     }
     return rp_refuse(reason, RP_USAGE,
@@ -313,6 +325,20 @@ rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_lay
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
+/* Sets what a selective recompute by the software of the run's times does not keep. */
+static rp_status set_rebuilt(const rp_resolved *config, const rp_model *rank, rp_arena *arena,
+                             rp_sizes *sizes)
+{
+    const rp_stack *stack = config->costs != NULL ? config->costs->stack : NULL;
+    RP_TRY(rp_arena_alloc(arena, rank->layers + 2, sizeof(uint64_t), &sizes->rebuilt_bytes));
+    for (uint32_t i = 1; i <= rank->layers; i++) {
+        sizes->rebuilt_bytes[i] =
+            rp_again_rebuilt_bytes(rank, i - 1, config->decided.seq_len, config->decided.dtype,
+                                   stack, sizes->tape_bytes[i]);
+    }
+    return RP_OK;
+}
+
 static rp_status lower(const rp_resolved *config, const rp_program *schedule, rp_arena *arena,
                        rp_program **program_out, rp_reason *reason)
 {
@@ -336,6 +362,9 @@ static rp_status lower(const rp_resolved *config, const rp_program *schedule, rp
         rp_stack_set_sizes(config->costs->stack, &rank, config->decided.seq_len, &lowering.sizes);
     }
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
+    if (schedule->recompute == RP_RECOMPUTE_SELECTIVE) {
+        RP_TRY(set_rebuilt(config, &rank, arena, &lowering.sizes));
+    }
     for (uint32_t i = 0; i < microbatches; i++) {
         sequences[i] = rp_resolved_sequences(config, i);
     }

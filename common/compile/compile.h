@@ -14,6 +14,7 @@
 #pragma once
 
 #include "common/base/reason.h"
+#include "common/inputs/stacks/stack.h"
 #include "common/lower/lower.h"
 #include "common/run/resolve.h"
 
@@ -33,11 +34,12 @@ void rp_compile_warn_of_grain(const rp_schedule_type *schedule);
 
 /**
  * Checks that a backward finds its inputs on its own GPU: no program sends a forward's tape to
- * another GPU.
+ * another GPU. And that the software of the times has selective recompute, if it is asked for.
+ * @param schedule NULL: the program is given @param stack as rp_costs.stack
  * @retval RP_OK, RP_USAGE (refused)
  */
 rp_status rp_compile_check_recompute(const rp_schedule_type *schedule, rp_recompute recompute,
-                                     rp_reason *reason);
+                                     const rp_stack *stack, rp_reason *reason);
 
 /**
  * Checks --offload-activations: weights in host memory have their saved inputs there, too, and

@@ -23,6 +23,8 @@ typedef struct rp_sizes {
     uint64_t input_bytes;    /**< token ids or labels, per sequence */
     /* For memory only; NULL or 0: not modelled. */
     uint64_t *tape_bytes;        /**< [layers + 2] kept for the backward; per sequence */
+    uint64_t *rebuilt_bytes;     /**< [layers + 2] part of tape_bytes that a layer's backward makes
+                                    again (selective recompute); NULL: none; per sequence */
     uint64_t *temporary_bytes;   /**< [layers + 2] most that a backward holds beyond its tape; per
                                     sequence */
     uint64_t *optimizer_bytes;   /**< [layers + 2] on the GPU, if weights are resident */

@@ -304,8 +304,10 @@ static void put_forward(const writer *w, uint32_t gpu, const rp_lower_unit *unit
     const rp_stage *stage = stage_of(w, op);
     uint64_t sequences = l->sequences[op->microbatch];
     rp_handle release = rp_lower_kept_until(l, unit, RP_LOWER_WHOLE);
-    if (l->schedule->recompute == RP_RECOMPUTE_NONE) {
-        put(w, RP_BUFFER_TAPE, gpu, whole_tape(w, stage, sequences), unit->compute_first, release);
+    if (!rp_recompute_has_ops(l->schedule->recompute)) {
+        uint64_t rebuilt = rp_lower_scaled(blocks_of(stage, w->sizes->rebuilt_bytes), sequences);
+        put(w, RP_BUFFER_TAPE, gpu, whole_tape(w, stage, sequences) - rebuilt, unit->compute_first,
+            release);
     } else {
         uint64_t layers = stage->layer_end - stage->layer_begin;
         uint64_t inputs = boundaries(w, w->layers || layers == 0 ? layers : 1, sequences);
@@ -337,9 +339,10 @@ static void put_backward(const writer *w, uint32_t gpu, const rp_lower_unit *uni
                               : whole_tape(w, stage, sequences);
     uint64_t input = boundaries(w, 1, sequences);
     bool recomputes =
-        l->schedule->recompute != RP_RECOMPUTE_NONE && stage->layer_end > stage->layer_begin;
-    put(w, RP_BUFFER_TAPE, gpu, recomputes && tape > input ? tape - input : 0, unit->compute_first,
-        unit->compute_last);
+        rp_recompute_has_ops(l->schedule->recompute) && stage->layer_end > stage->layer_begin;
+    uint64_t rebuilt = rp_lower_scaled(largest_of(stage, w->sizes->rebuilt_bytes), sequences);
+    put(w, RP_BUFFER_TAPE, gpu, recomputes && tape > input ? tape - input : rebuilt,
+        unit->compute_first, unit->compute_last);
     uint64_t temporary = largest_of(stage, w->sizes->temporary_bytes);
     put(w, RP_BUFFER_TEMPORARY, gpu, rp_lower_scaled(temporary, sequences), unit->compute_last,
         unit->compute_last);

@@ -78,12 +78,12 @@ static uint64_t saved_bytes(const rp_lowering *l, uint32_t stage, uint32_t begin
     const rp_sizes *sizes = &l->config->sizes;
     bool from_ids = begin <= 1 && rp_lower_from_ids(l, stage);
     uint64_t bytes = from_ids ? rp_lower_at(sizes->tape_bytes, 0) : 0;
-    if (l->schedule->recompute != RP_RECOMPUTE_NONE) {
+    if (rp_recompute_has_ops(l->schedule->recompute)) {
         uint64_t inputs = l->sharded != NULL ? (l->layers ? end - begin : 1) : from_ids ? 0 : 1;
         return inputs * sizes->boundary_bytes;
     }
     for (uint32_t layer = begin; layer < end; layer++) {
-        bytes += rp_lower_at(sizes->tape_bytes, layer);
+        bytes += rp_lower_at(sizes->tape_bytes, layer) - rp_lower_at(sizes->rebuilt_bytes, layer);
     }
     return bytes;
 }
@@ -208,7 +208,7 @@ rp_status rp_lower_add_trips(rp_lowering *l)
 
 void rp_lower_put_trips(const rp_lowering *l, rp_program *program)
 {
-    bool tapes = l->schedule->recompute == RP_RECOMPUTE_NONE;
+    bool tapes = !rp_recompute_has_ops(l->schedule->recompute);
     rp_buffer_kind kind = tapes ? RP_BUFFER_TAPE : RP_BUFFER_ACTIVATION;
     uint32_t gpus = rp_layout_gpus(&l->schedule->traits.layout);
     for (uint32_t u = 0; l->trips != NULL && u < l->unit_count; u++) {

@@ -45,10 +45,16 @@ static uint64_t tape_of(const writer *w, const rp_lower_part *part)
                : rp_lower_less(tape, sizes->boundary_bytes);
 }
 
+/* The part of a layer's tape that its backward makes again; the head has none. */
+static uint64_t rebuilt_of(const rp_lowering *l, const rp_lower_part *part)
+{
+    return rp_lower_at(l->config->sizes.rebuilt_bytes, part->layer);
+}
+
 /* True if the forward's tapes wait for the backward, not only the layers' inputs. */
 static bool keeps_tapes(const rp_lowering *l)
 {
-    return rp_lower_keeps_tape(l) && l->schedule->recompute == RP_RECOMPUTE_NONE;
+    return rp_lower_keeps_tape(l) && !rp_recompute_has_ops(l->schedule->recompute);
 }
 
 size_t rp_lower_layer_buffers(const rp_lowering *l)
@@ -92,7 +98,8 @@ void rp_lower_put_layered_forward(const rp_lowering *l, rp_program *program,
             put(&w, RP_BUFFER_ACTIVATION, w.gpu, boundary, unit->parts[i - 1].first,
                 keeps ? kept : flushed(&w, i));
         }
-        put(&w, RP_BUFFER_TAPE, w.gpu, keeps_tapes(l) ? tape_of(&w, part) : 0, part->first, kept);
+        uint64_t tape = tape_of(&w, part) - rebuilt_of(l, part);
+        put(&w, RP_BUFFER_TAPE, w.gpu, keeps_tapes(l) ? tape : 0, part->first, kept);
     }
 }
 
@@ -108,7 +115,7 @@ void rp_lower_put_layered_backward(const rp_lowering *l, rp_program *program,
         const rp_lower_part *part = &unit->parts[i];
         /* The forward has put what it keeps. */
         bool kept = (rp_lower_keeps_tape(l) && is_head(&w, part)) || keeps_tapes(l);
-        put(&w, RP_BUFFER_TAPE, w.gpu, kept ? 0 : tape_of(&w, part), part->first,
+        put(&w, RP_BUFFER_TAPE, w.gpu, kept ? rebuilt_of(l, part) : tape_of(&w, part), part->first,
             split ? release : part->last);
         put(&w, RP_BUFFER_TEMPORARY, w.gpu, rp_lower_at(sizes->temporary_bytes, part->layer),
             part->last, part->last);

@@ -47,7 +47,7 @@ static uint32_t layers_of(const rp_lowering *l, const rp_lower_unit *unit)
 
 static uint32_t count_parts(const rp_lowering *l, const rp_lower_unit *unit)
 {
-    bool kept = l->schedule->recompute == RP_RECOMPUTE_NONE && !rp_lower_is_weight(l, unit);
+    bool kept = !rp_recompute_has_ops(l->schedule->recompute) && !rp_lower_is_weight(l, unit);
     if (!l->layers || !(is_forward(l, unit) || rp_lower_recomputes(l, unit) || kept)) {
         return 0;
     }
@@ -98,7 +98,7 @@ static rp_status add_part(rp_lowering *l, uint32_t queue, rp_lower_unit *unit, r
     rp_op_kind kind = (rp_op_kind)unit_op(l, unit)->kind;
     bool head = part->layer == head_layer(l);
     bool alone = is_forward(l, unit) || (head && is_pipeline(l, unit)) ||
-                 l->schedule->recompute == RP_RECOMPUTE_NONE;
+                 !rp_recompute_has_ops(l->schedule->recompute);
     if (!alone) {
         RP_TRY(add_op(l, queue, unit, head ? RP_OP_FORWARD : RP_OP_RECOMPUTE, part->layer,
                       RP_OP_JOIN, 0, &part->first));

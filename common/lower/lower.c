@@ -271,7 +271,7 @@ rp_status rp_lower(const rp_program *schedule, const rp_lower_config *config,
     l.separate = rp_program_has_separate_backward(schedule);
     l.offload = schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
     l.layers = config->grain == RP_GRAIN_LAYER &&
-               (schedule->recompute != RP_RECOMPUTE_NONE || config->offload_activations);
+               (rp_recompute_has_ops(schedule->recompute) || config->offload_activations);
     l.calls = (schedule->microbatch_count - 1) / config->call_microbatches + 1;
     RP_TRY(rp_arena_create(&l.arena));
     rp_program *program = NULL;

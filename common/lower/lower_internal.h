@@ -366,7 +366,7 @@ static inline uint64_t rp_lower_less(uint64_t bytes, uint64_t part)
  * stage's input comes up again. */
 static inline bool rp_lower_keeps_tape(const rp_lowering *l)
 {
-    return !l->offload || (!l->separate && l->schedule->recompute == RP_RECOMPUTE_NONE);
+    return !l->offload || (!l->separate && !rp_recompute_has_ops(l->schedule->recompute));
 }
 
 /* Tensors that a forward keeps for its backward (kept.c). */

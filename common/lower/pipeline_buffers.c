@@ -213,8 +213,9 @@ static void put_gpu(const buffer_writer *w, uint32_t gpu)
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-/* Tape per sequence of all layers of a stage at once. */
-static uint64_t tape_of(const rp_lowering *l, uint32_t stage, bool backward)
+/* Tape per sequence of all layers of a stage at once. @param kept without what the backward makes
+ * again */
+static uint64_t tape_of(const rp_lowering *l, uint32_t stage, bool backward, bool kept)
 {
     uint32_t begin = 0;
     uint32_t end = 0;
@@ -222,6 +223,7 @@ static uint64_t tape_of(const rp_lowering *l, uint32_t stage, bool backward)
     rp_lower_layers(l, stage, backward, &begin, &end);
     for (uint32_t layer = begin; layer < end; layer++) {
         sum += rp_lower_at(l->config->sizes.tape_bytes, layer);
+        sum -= kept ? rp_lower_at(l->config->sizes.rebuilt_bytes, layer) : 0;
     }
     return sum;
 }
@@ -248,7 +250,7 @@ static void put_offloaded_backward(const buffer_writer *w, const rp_lower_job *j
     const rp_lowering *l = w->l;
     const rp_op *op = unit_op(l, unit);
     uint64_t sequences = l->sequences[op->microbatch];
-    uint64_t tape = tape_of(l, op->stage, true);
+    uint64_t tape = tape_of(l, op->stage, true, false);
     bool from_ids = rp_lower_from_ids(l, op->stage);
     tape = from_ids ? tape : rp_lower_less(tape, l->config->sizes.boundary_bytes);
     put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(tape, sequences), unit->compute_first,
@@ -305,8 +307,8 @@ static void put_pipeline_forward(const buffer_writer *w, const rp_lower_job *job
     }
     uint64_t of_head =
         head && whole ? rp_lower_at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1) : 0;
-    if (l->schedule->recompute == RP_RECOMPUTE_NONE && whole) {
-        uint64_t tape = tape_of(l, op->stage, false);
+    if (!rp_recompute_has_ops(l->schedule->recompute) && whole) {
+        uint64_t tape = tape_of(l, op->stage, false, true);
         tape = first ? tape : rp_lower_less(tape, l->config->sizes.boundary_bytes);
         of_head = kept != release ? of_head : 0; /* the head's part does not leave */
         put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(rp_lower_less(tape, of_head), sequences),
@@ -314,6 +316,22 @@ static void put_pipeline_forward(const buffer_writer *w, const rp_lower_job *job
     }
     put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(of_head, sequences), unit->compute_first,
         release);
+}
+
+/* Part of the tape per sequence that a backward makes again: of a layer at a time, or of all layers
+ * if their weight parts come later. */
+static uint64_t rebuilt_of(const buffer_writer *w, const rp_op *op, const rp_lower_unit *unit)
+{
+    bool split = release_of(w, op) != unit->compute_last;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    uint64_t bytes = 0;
+    rp_lower_layers(w->l, op->stage, true, &begin, &end);
+    for (uint32_t layer = begin; layer < end; layer++) {
+        uint64_t one = rp_lower_at(w->l->config->sizes.rebuilt_bytes, layer);
+        bytes = split ? bytes + one : one > bytes ? one : bytes;
+    }
+    return bytes;
 }
 
 static void put_pipeline_backward(const buffer_writer *w, const rp_lower_job *job,
@@ -324,13 +342,15 @@ static void put_pipeline_backward(const buffer_writer *w, const rp_lower_job *jo
     uint64_t sequences = l->sequences[op->microbatch];
     if (rp_lower_recomputes(l, unit)) {
         bool head = (l->schedule->stages[op->stage].roles & RP_STAGE_HEAD) != 0;
-        uint64_t tape = tape_of(l, op->stage, true);
+        uint64_t tape = tape_of(l, op->stage, true, false);
         tape -= head ? rp_lower_at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1) : 0;
         bool first = l->producers.forward_position[op->stage] == 0;
         tape = first ? tape : rp_lower_less(tape, l->config->sizes.boundary_bytes);
         put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(tape, sequences), unit->compute_first,
             release_of(w, op));
     }
+    put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(rebuilt_of(w, op, unit), sequences),
+        unit->compute_first, release_of(w, op));
     put(w, RP_BUFFER_TEMPORARY, job->gpu, rp_lower_scaled(temporary_of(l, op->stage), sequences),
         unit->compute_last, unit->compute_last);
 }

@@ -86,7 +86,7 @@ static rp_status take_backward(layered_unit *u)
     uint32_t second = u->next + 1 < p->op_count ? u->next + 1 : u->next;
     bool alone = pipeline && has_head(stage); /* the head's backward begins, without pre-work */
     rp_op_kind kind = (rp_op_kind)(alone ? u->like.kind : p->ops[second].kind);
-    if (p->recompute == RP_RECOMPUTE_NONE || (!pipeline && (stage->roles & 1) != 0) ||
+    if (!rp_recompute_has_ops(p->recompute) || (!pipeline && (stage->roles & 1) != 0) ||
         !rp_op_kind_goes_back(kind)) {
         return rp_check_violated_op(u->c, RP_RULE_UNIT_LAYERS, u->next);
     }
@@ -117,7 +117,7 @@ rp_status rp_check_layered_unit(const rp_checker *c, const rp_queue *queue, uint
     /* This unit recomputes nothing. */
     bool descends =
         pipeline && rp_op_kind_is_backward(op->kind) &&
-        (c->program->recompute == RP_RECOMPUTE_NONE || rp_op_kind_is_weight_part(op->kind));
+        (!rp_recompute_has_ops(c->program->recompute) || rp_op_kind_is_weight_part(op->kind));
     if (!known) {
         return rp_check_violated_op(c, RP_RULE_UNIT_LAYERS, first);
     }
@@ -133,7 +133,7 @@ rp_status rp_check_recomputed_unit(const rp_checker *c, const rp_queue *queue, u
     const rp_op *op = &c->program->ops[second]; /* the first is joined to it */
     layered_unit u = {.c = c, .queue = queue, .like = *op, .next = second};
     bool shaped = rp_op_kind_is_recompute(c->program->ops[first].kind) && op->flags == 0 &&
-                  c->program->recompute != RP_RECOMPUTE_NONE &&
+                  rp_recompute_has_ops(c->program->recompute) &&
                   rp_op_kind_goes_back((rp_op_kind)op->kind) &&
                   c->producers.forward_position[op->stage] != RP_NO_OP &&
                   c->producers.backward_position[op->stage] != RP_NO_OP;

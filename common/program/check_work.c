@@ -47,7 +47,7 @@ static rp_status expected_units(rp_checker *c, uint8_t **expected_out)
         bool pipeline = c->producers.forward_position[s] != RP_NO_OP;
         bool fused = !pipeline && (stage->roles & RP_STAGE_FORWARD_LAYERS) != 0;
         bool layers = stage->layer_end > stage->layer_begin;
-        bool recomputes = p->recompute != RP_RECOMPUTE_NONE && layers && !fused;
+        bool recomputes = rp_recompute_has_ops(p->recompute) && layers && !fused;
         bool head_forward = !pipeline && (stage->roles & RP_STAGE_HEAD) != 0;
         (*expected_out)[s] =
             (uint8_t)((recomputes ? PRE_RECOMPUTE : 0) | (head_forward ? PRE_FORWARD : 0));

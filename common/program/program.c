@@ -257,7 +257,7 @@ uint32_t rp_sharding_kept_from(const rp_sharding *sharding, rp_recompute recompu
     uint64_t used = 0;
     while (first > 0 && used < sharding->reuse_distance) {
         first--;
-        uint32_t uses = first <= layers && recompute != RP_RECOMPUTE_NONE ? 3 : 2;
+        uint32_t uses = first <= layers && rp_recompute_has_ops(recompute) ? 3 : 2;
         used += uses * (weight_bytes[first] / element_bytes);
     }
     return first;

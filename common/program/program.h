@@ -139,11 +139,13 @@ typedef struct rp_queue {
     uint16_t kind; /**< rp_queue_kind */
 } rp_queue;
 
-/** X(enumerator, name): when a stage's recompute may run (cli.md --recompute). */
+/** X(enumerator, name): when a stage's recompute may run (cli.md --recompute). Selective: backwards
+ * themselves compute parts of each layer again (rp_stack.selective), and no op does. */
 #define RP_RECOMPUTE_LIST(X)                                                                       \
     X(NONE, "none")                                                                                \
     X(WAIT, "wait")                                                                                \
-    X(EARLY, "early")
+    X(EARLY, "early")                                                                              \
+    X(SELECTIVE, "selective")
 
 typedef enum rp_recompute {
 #define RP_RECOMPUTE_ENUM(name, text) RP_RECOMPUTE_##name,
@@ -151,6 +153,12 @@ typedef enum rp_recompute {
 #undef RP_RECOMPUTE_ENUM
         RP_RECOMPUTE_COUNT
 } rp_recompute;
+
+/** @return whether whole forwards run again, in ops of their own. */
+static inline bool rp_recompute_has_ops(rp_recompute recompute)
+{
+    return recompute == RP_RECOMPUTE_WAIT || recompute == RP_RECOMPUTE_EARLY;
+}
 
 /** Everything is owned by `arena` and read-only once rp_program_check has accepted it. */
 typedef struct rp_program {
@@ -189,7 +197,7 @@ typedef struct rp_program {
     rp_buffer *buffers;
 } rp_program;
 
-/** @return "none", "wait" or "early"; static. */
+/** @return "none", "wait", "early" or "selective"; static. */
 const char *rp_recompute_text(rp_recompute recompute);
 
 /** @return whether `text` is such a name; the mode is in *recompute_out then. */
@@ -276,7 +284,7 @@ rp_status rp_program_read_file(const char *path, rp_program **program_out);
 static inline uint32_t rp_sharding_reduces(const rp_sharding *sharding, bool backward,
                                            rp_recompute recompute)
 {
-    bool again = backward && recompute != RP_RECOMPUTE_NONE;
+    bool again = backward && rp_recompute_has_ops(recompute);
     return (backward ? sharding->backward_reduces : sharding->forward_reduces) +
            (again ? sharding->forward_reduces : 0);
 }

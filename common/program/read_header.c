@@ -30,7 +30,8 @@ static rp_status read_modes(rp_reader *r)
 {
     RP_TRY(rp_read_key(r, "recompute"));
     if (!rp_read_word(r) || !rp_recompute_parse(r->word, &r->program->recompute)) {
-        RP_READ_FAIL(r, "recompute: '%s' is not valid; valid values are none, wait, early",
+        RP_READ_FAIL(r,
+                     "recompute: '%s' is not valid; valid values are none, wait, early, selective",
                      r->word);
     }
     RP_TRY(rp_read_line_end(r));

@@ -6,7 +6,7 @@
  *   microbatches 16                   # per iteration
  *   iterations 1
  *   layers 28
- *   recompute early                   # none, wait or early
+ *   recompute early                   # none, wait, early or selective
  *   asynchronous no                   # yes: no optimizer barrier between iterations
  *   placement offload                 # of weights: resident, offload or sharded
  *   versions one                      # of weights: one, two or stashed

@@ -102,13 +102,14 @@ typedef struct builder {
     const rp_model *model;
     rp_operator *operators;
     uint32_t count;
-    bool trained; /* the base weights are trained */
+    uint32_t products; /* of linear layers so far */
+    bool trained;      /* the base weights are trained */
 } builder;
 
 static rp_operator *add_operator(builder *b, const char *name, rp_unit unit)
 {
     rp_operator *op = &b->operators[b->count++];
-    *op = (rp_operator){.name = name, .unit = unit};
+    *op = (rp_operator){.name = name, .unit = unit, .again_share = 1};
     return op;
 }
 
@@ -134,6 +135,16 @@ static rp_vector kind_of(const vector_pass *passes)
     return RP_VECTOR_OTHER;
 }
 
+/* Policies of selective recompute that run an operator's forward again. */
+static uint32_t again_of(const vector_pass *passes)
+{
+    bool norm = passes == norm_passes || passes == layer_norm_passes;
+    bool activation = passes == swiglu_passes || passes == clamped_passes || passes == gelu_passes;
+    bool scores = passes == scores_passes || passes == loose_scores_passes;
+    return RP_AGAIN_SECOND_PRODUCTS | (norm ? RP_AGAIN_NORMS : 0) |
+           (activation ? RP_AGAIN_ACTIVATION : 0) | (scores ? RP_AGAIN_ATTENTION : 0);
+}
+
 /* Adds a vector operator; its weight gradients (of norms) are left out if the weights are
  * frozen. */
 static void add_vector(builder *b, const char *name, const vector_pass *passes, double elements,
@@ -142,6 +153,7 @@ static void add_vector(builder *b, const char *name, const vector_pass *passes, 
     rp_operator *op = add_operator(b, name, RP_UNIT_VECTOR);
     op->vector = kind_of(passes);
     op->elements = elements;
+    op->again = again_of(passes);
     for (int p = 0; p < RP_PASS_COUNT; p++) {
         bool runs = p != BW || b->trained;
         const vector_pass *v = &passes[p];
@@ -165,6 +177,8 @@ static void add_gemm(builder *b, const char *name, double rows, double in, doubl
     if (trained) {
         op->work[BW] = work;
     }
+    op->product = ++b->products;
+    op->again = op->product % 2 == 0 ? RP_AGAIN_SECOND_PRODUCTS : 0;
 }
 
 /* Adds the accumulation of the new gradient onto the sum of earlier microbatches: 6 bytes per
@@ -228,10 +242,14 @@ static void add_unfused_attention(builder *b, double sequences, double seq_len)
     add_vector(b, "softmax", fused ? scores_passes : loose_scores_passes, rows * seq_len, 1);
     add_gemm(b, "values", rows, seq_len, m->head_dim, matrices, true);
     for (int i = 1; i <= 3; i += 2) { /* a single kernel for all matrices */
+        rp_operator *op = &b->operators[b->count - (uint32_t)i];
         for (int p = 0; p < RP_PASS_COUNT; p++) {
-            b->operators[b->count - (uint32_t)i].work[p].launches = 1;
+            op->work[p].launches = 1;
         }
+        op->again = RP_AGAIN_ATTENTION | RP_AGAIN_SECOND_PRODUCTS;
+        op->product = 0;
     }
+    b->products -= 2;
 }
 
 static void add_attention(builder *b, const rp_model *layers, uint32_t layer, double sequences,
@@ -249,6 +267,7 @@ static void add_attention(builder *b, const rp_model *layers, uint32_t layer, do
     double bytes = 2 * sequences * seq_len * ((double)m->heads + m->kv_heads) * widths;
     op->elements = sequences * seq_len * m->heads * m->head_dim;
     op->head_dim = m->head_dim;
+    op->again = RP_AGAIN_ATTENTION;
     op->work[F] = (rp_pass_work){flops, bytes, bytes, 1, 2 * bytes};
     op->work[BI] = (rp_pass_work){2.5 * flops, 2 * bytes, 2 * bytes, 3, 4 * bytes};
 }
@@ -335,6 +354,18 @@ static double add_projections(builder *b, double tokens)
     return count;
 }
 
+/* A recompute ends where it has made the last value that a backward needs: the input of a dense
+ * MLP's last product. It runs the first of the two residual sums. */
+static void end_recompute(builder *b)
+{
+    bool sparse = b->model->experts > 1;
+    b->operators[b->count - 1].again_share = 0.5;
+    for (uint32_t i = 0; i < b->count && !sparse; i++) {
+        rp_operator *op = &b->operators[i];
+        op->again = op->product == b->products ? 0 : op->again;
+    }
+}
+
 /* Rotated elements of queries and keys. */
 static double rotated_of(const rp_model *m)
 {
@@ -391,6 +422,7 @@ uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t seq
     add_mlp(&b, tokens);
     add_vector(&b, "residuals", model->megatron_kernels ? dropped_residual_passes : residual_passes,
                2 * shared_tokens(model, tokens) * d, 2);
+    end_recompute(&b);
     add_accumulation(&b, (double)rp_model_trainable_layer(model),
                      accumulations(model, projections + 1));
     return b.count;

@@ -91,6 +91,9 @@ typedef struct rp_operator {
     rp_vector vector;   /**< for RP_UNIT_VECTOR */
     double elements;    /**< values to which bytes per value refer; of attention: of queries */
     double head_dim;    /**< for RP_UNIT_ATTENTION */
+    uint32_t again; /**< policies of selective recompute (RP_AGAIN_*) that run its forward again */
+    double again_share; /**< part of the operator that they run */
+    uint32_t product;   /**< number of a linear layer's product in its layer, from 1; 0: no such */
 } rp_operator;
 
 /** Most operators of a layer or of the head: with an adapter, a linear layer has five operators. */
@@ -213,12 +216,39 @@ double rp_stack_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run)
  */
 double rp_stack_launches(const rp_stack *stack, const rp_model *layer, bool backward);
 
+/**
+ * Part of a layer's forward that a selective recompute runs again in the backward: by the stack's
+ * times, or without a stack by those of the simple roofline.
+ * @param layer number of the layer @param again RP_AGAIN_* @return share of the forward's time
+ */
+double rp_again_share(const rp_model *model, uint32_t layer, uint32_t sequences,
+                      const rp_kernel_run *run, uint32_t again);
+
+/** @return FLOP of products and attention that a selective recompute of a layer runs again. */
+double rp_again_flop(const rp_model *model, uint32_t layer, uint32_t sequences, uint32_t seq_len,
+                     uint32_t again);
+
+/**
+ * Bytes of a layer's tape that a selective recompute does not keep, and makes again in the backward
+ * of this layer; per sequence.
+ * @param stack whose policy it is; NULL: as rp_stack_again has it
+ * @param tape_bytes the layer's whole tape (rp_sizes.tape_bytes), the most that is returned
+ */
+uint64_t rp_again_rebuilt_bytes(const rp_model *layers, uint32_t layer, uint32_t seq_len,
+                                rp_dtype dtype, const rp_stack *stack, uint64_t tape_bytes);
+
+/** @return kernels of a layer that a selective recompute launches again: the stack's number, or the
+ * part of those of its forward that eager PyTorch would launch. @param layer as rp_stack_launches
+ */
+double rp_again_launches(const rp_stack *stack, const rp_model *layer);
+
 /** Decides the host's work for a layer, beside its model. */
 typedef struct rp_stack_host {
     const rp_stack *stack;
     double host_speed; /**< rp_platform.host_speed */
     bool tensor;       /**< several GPUs share the layer */
     bool sharded;      /**< its weights are gathered before each use */
+    bool selective;    /**< backwards run parts of forwards again */
 } rp_stack_host;
 
 /** @return seconds that the host needs for a layer's forward, or its backward.

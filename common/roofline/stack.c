@@ -173,6 +173,7 @@ double rp_stack_host_s(const rp_stack_host *host, const rp_model *layer, bool ba
     const rp_stack *s = host->stack;
     double launches = rp_stack_launches(s, layer, backward);
     double collectives = 0;
+    launches += backward && host->selective ? rp_again_launches(s, layer) : 0;
     if (host->tensor) {
         launches += backward ? s->tensor_launches_bwd : s->tensor_launches_fwd;
         collectives += backward ? s->tensor_collectives_bwd : s->tensor_collectives_fwd;

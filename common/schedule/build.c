@@ -190,7 +190,7 @@ static rp_status set_units(const rp_schedule_type *schedule, rp_program *program
         const rp_stage *s = &program->stages[stage];
         bool fused = schedule->separate_backward && (s->roles & RP_STAGE_FORWARD_LAYERS) != 0;
         bool layers = s->layer_end > s->layer_begin;
-        if (program->recompute != RP_RECOMPUTE_NONE && layers && !fused) {
+        if (rp_recompute_has_ops(program->recompute) && layers && !fused) {
             e->unit[stage] |= UNIT_RECOMPUTE;
         }
         if (schedule->separate_backward && (s->roles & RP_STAGE_HEAD) != 0) {

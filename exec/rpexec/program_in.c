@@ -66,6 +66,12 @@ static rp_status check_options(const rpexec_options *o, const rp_program *progra
                      program->microbatch_count);
         return RP_USAGE;
     }
+    if (program->recompute == RP_RECOMPUTE_SELECTIVE) {
+        rp_log_error("--program-in: %s recomputes selectively; valid are none, wait and early, as "
+                     "for --recompute",
+                     o->program_in);
+        return RP_USAGE;
+    }
     if (o->steps % program->iteration_count != 0) {
         rp_log_error("--steps: %s has %u iterations, of which %u steps are no multiple; valid are "
                      "multiples of %u",

@@ -25,6 +25,8 @@ typedef struct scaling {
     double factor; /* multiplies every time except that lost to collectives */
     double tokens; /* tokens of the microbatch over the table's */
     const rp_model *model;
+    const double *again; /* [layers] rpsim_gpu_rates.again */
+    bool again_attention;
     layer_scaling layers[RP_MODEL_KINDS]; /* by kind_of */
     double fixed_head_bwd;
     double loss;                /* time of the microbatch's loss beyond the table's */
@@ -132,6 +134,8 @@ static scaling make_scaling(const rp_costs *table, const rp_model *model,
         .factor = rates->time_factor > 0 ? rates->time_factor : 1,
         .tokens = tokens / reference_tokens,
         .model = model,
+        .again = rates->again,
+        .again_attention = rates->again_attention,
         .fixed_head_bwd = accumulated_bytes(rates) * head_parameters / rates->memory_bytes_per_s,
         .loss = loss_bytes(model, rates, tokens, head_parameters) / rates->memory_bytes_per_s,
         .collective_head_bwd = rates->collective_bwd_parameter_s * head_parameters,
@@ -159,6 +163,16 @@ static int64_t at_least(int64_t ps, double time_s)
     return ps > least_ps ? ps : least_ps;
 }
 
+/* What a layer's backward runs again of its forward. */
+static double again_s(const rp_costs *table, uint32_t layer, const scaling *s)
+{
+    const layer_scaling *of = &s->layers[kind_of(s->model, layer)];
+    double fwd = seconds(table->fwd_ps[layer]);
+    double attention = s->again_attention ? fmin(of->attention_fwd, fwd) : 0;
+    return s->again != NULL ? (s->again[layer] * fwd + attention * (of->growth - 1)) * s->tokens
+                            : 0;
+}
+
 /* Adds the times of a stage's layers. The weight part of a backward contains the fixed time, the
  * input part the attention. */
 static void add_layers(const rp_costs *table, const rp_stage *stage, const scaling *s,
@@ -176,7 +190,7 @@ static void add_layers(const rp_costs *table, const rp_stage *stage, const scali
         double bwd =
             scale(seconds(table->bwd_ps[i]), fixed, layer->attention_bwd, layer->growth, s->tokens);
         double weight = seconds(table->bwd_ps[i] - table->bwd_input_ps[i]);
-        *bwd_out += s->factor * bwd;
+        *bwd_out += s->factor * (bwd + again_s(table, i, s));
         *weight_out += s->factor * fmin(scale(weight, fixed, 0, 1, s->tokens), bwd);
     }
 }

@@ -16,6 +16,8 @@
  *
  * A platform's layer_time_factor multiplies all of this, head and loss included.
  *
+ * A selective recompute adds to a layer's backward the share of its forward that it runs again.
+ *
  * A pass takes no less time than the host needs to launch its kernels, if the host's work is known.
  *
  * The table's head held the logits of all tokens at once. A fused loss works on chunks of tokens,
@@ -53,6 +55,10 @@ typedef struct rpsim_gpu_rates {
      * and seconds per token. */
     double tensor_s;
     double tensor_token_s;
+    /** [layers] selective recompute: share of a layer's forward at the table's sizes that its
+     * backward runs again; NULL: none. */
+    const double *again;
+    bool again_attention;     /**< attention is in this share */
     uint32_t sequence_slices; /**< slices into which a sequence is cut, a program holding a single
                                  slice; 0 or 1: whole sequences */
 } rpsim_gpu_rates;

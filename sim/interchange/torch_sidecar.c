@@ -209,7 +209,7 @@ static rp_status take_name(rpsim_sidecar *s, const json_t *root, rp_arena *arena
         return bad(s, "schedule", "are names of up to 63 letters, digits, '_', '+' and '-'");
     }
     if (mode == NULL || !rp_recompute_parse(mode, &s->recompute)) {
-        return bad(s, "recompute", "values are \"none\", \"wait\", \"early\"");
+        return bad(s, "recompute", "values are \"none\", \"wait\", \"early\", \"selective\"");
     }
     return rp_arena_copy_text(arena, name, strlen(name), &s->schedule);
 }

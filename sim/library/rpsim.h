@@ -156,7 +156,7 @@ typedef struct rp_settings {
     const rp_input *costs;    /**< NULL: the table of model and GPU, or computed times */
     const char *fidelity;     /**< "hardware" (NULL) or "stage" */
     const char *partition;    /**< "even", "paper", "auto", "tuned" or layers: "3,3,4" */
-    const char *recompute;    /**< "none", "wait", "early", "all" */
+    const char *recompute;    /**< "none", "wait", "early", "selective", "all" */
     const char *grain;        /**< "stage" or "layer" */
     const char *dtype;        /**< "fp16", "bf16", "fp32" */
     const char *optimizer;    /**< "sync" or "async" */

@@ -154,7 +154,8 @@ static rp_status add_family(rpadvise_search *s, const rp_schedule_type *schedule
     candidate.run.offload_activations = bits & 8;
     const rpadvise_family family = rpadvise_family_of(s, &candidate);
     bool layers = candidate.run.layer_grain != rp_usual_layer_grain(schedule);
-    bool nothing = recompute == RP_RECOMPUTE_NONE && layers && !(bits & 8); /* nothing to cut */
+    bool nothing = !rp_recompute_has_ops(recompute) && layers && !(bits & 8); /* nothing to cut */
+    nothing |= recompute == RP_RECOMPUTE_SELECTIVE && !s->bench->selective;
     rp_reason reason = {0};
     if (rp_compile_check_offload(schedule, bits & 8, &reason) != RP_OK) {
         return RP_OK;

@@ -104,7 +104,7 @@ static double ceiling_of(const rpadvise_search *s, const facts *f, const rpadvis
 {
     double tensor = c->run.layout.tensor_parallel != 0 ? c->run.layout.tensor_parallel : 1;
     double places = rpadvise_places(s, c);
-    double again = c->run.recomputes[0] != RP_RECOMPUTE_NONE ? RECOMPUTE_REDUCES : 0;
+    double again = rp_recompute_has_ops(c->run.recomputes[0]) ? RECOMPUTE_REDUCES : 0;
     double moved = (LAYER_REDUCES + again) * f->model->layers / places * 2 * f->model->hidden;
     double reduce_s = 2 * (tensor - 1) / tensor * moved / f->Bps;
     return rpadvise_copies(c) / (f->work_s / (places * tensor) + reduce_s);
@@ -140,14 +140,16 @@ static rp_status look_at(const rpadvise_search *s, const facts *f, const rpadvis
     return *possible_out ? cuts_equally(f, tensor, possible_out) : RP_OK;
 }
 
-/* Adds the families of the usual schedule in a layout, with recompute and without, and with
- * sequence parallelism and without. */
+/* Adds the families of the usual schedule in a layout, with each kind of recompute and without, and
+ * with sequence parallelism and without. */
 static rp_status add_usual(rpadvise_search *s, const facts *f, rpadvise_candidate c)
 {
-    static const rp_recompute modes[] = {RP_RECOMPUTE_NONE, RP_RECOMPUTE_WAIT};
+    static const rp_recompute modes[] = {RP_RECOMPUTE_NONE, RP_RECOMPUTE_WAIT,
+                                         RP_RECOMPUTE_SELECTIVE};
+    size_t count = s->bench->selective ? 3 : 2;
     size_t ways = c.run.layout.tensor_parallel != 0 ? 2 : 1;
     c.run.layout.zero = rpadvise_zero(&c);
-    for (size_t i = 0; i < ways * (sizeof modes / sizeof modes[0]); i++) {
+    for (size_t i = 0; i < ways * count; i++) {
         c.run.recomputes[0] = modes[i / ways];
         c.run.layout.sequence_parallel = i % ways == 1;
         if (ceiling_of(s, f, &c) < f->best) {
@@ -190,7 +192,7 @@ static rp_status add_layer_grain(rpadvise_search *s, uint32_t begin, uint32_t en
     for (uint32_t i = begin; i < end; i++) {
         const rpadvise_family *f = &s->families[i];
         bool wants = f->at_n.ran && !f->at_n.fits && f->candidate.run.microbatch_size == 1 &&
-                     f->candidate.run.recomputes[0] != RP_RECOMPUTE_NONE;
+                     rp_recompute_has_ops(f->candidate.run.recomputes[0]);
         if (wants) {
             rpadvise_candidate c = f->candidate;
             c.run.layer_grain = true;

@@ -52,7 +52,8 @@ typedef struct rpadvise_bench {
     uint64_t spent;       /**< simulations so far */
     uint64_t budget;      /**< largest number of simulations */
     double begin_s;
-    bool progress; /**< shows progress on stderr */
+    bool progress;  /**< shows progress on stderr */
+    bool selective; /**< the stack has selective recompute, which is tried then */
 } rpadvise_bench;
 
 /**

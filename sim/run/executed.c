@@ -2,21 +2,25 @@
 
 #include "common/roofline/roofline.h"
 
+#define AGAIN RP_PASS_COUNT /* what backwards run again (selective recompute) */
+
 /* FLOP of a sequence, by pass. */
-typedef double flop_of[RP_PASS_COUNT];
+typedef double flop_of[RP_PASS_COUNT + 1];
 
 typedef struct work {
     flop_of *below; /* [layers + 1] FLOP of all layers below the index */
     flop_of head;
 } work;
 
-static rp_status add_up(const rp_model *model, uint32_t seq_len, rp_arena *arena, work *w)
+static rp_status add_up(const rp_model *model, uint32_t seq_len, uint32_t again, rp_arena *arena,
+                        work *w)
 {
     RP_TRY(rp_arena_alloc(arena, model->layers + 1, sizeof *w->below, &w->below));
     for (uint32_t i = 0; i < model->layers; i++) {
         flop_of layer;
         rp_layer_flop(model, i, 1, seq_len, layer);
-        for (int p = 0; p < RP_PASS_COUNT; p++) {
+        layer[AGAIN] = again != 0 ? rp_again_flop(model, i, 1, seq_len, again) : 0;
+        for (int p = 0; p <= AGAIN; p++) {
             w->below[i + 1][p] = w->below[i][p] + layer[p];
         }
     }
@@ -24,7 +28,7 @@ static rp_status add_up(const rp_model *model, uint32_t seq_len, rp_arena *arena
     return RP_OK;
 }
 
-static double of_layers(const work *w, const rp_stage *stage, rp_pass pass)
+static double of_layers(const work *w, const rp_stage *stage, int pass)
 {
     return w->below[stage->layer_end][pass] - w->below[stage->layer_begin][pass];
 }
@@ -44,7 +48,7 @@ static double of_stage(const work *w, const rp_stage *stage, rp_op_kind kind)
         flop += head ? w->head[RP_PASS_FORWARD] : 0;
     }
     if ((tensors & RP_TENSOR_GRADIENT) != 0) {
-        flop += of_layers(w, stage, RP_PASS_BACKWARD_INPUT);
+        flop += of_layers(w, stage, RP_PASS_BACKWARD_INPUT) + of_layers(w, stage, AGAIN);
         flop += head ? w->head[RP_PASS_BACKWARD_INPUT] + w->head[RP_PASS_BACKWARD_WEIGHT] : 0;
     }
     if ((tensors & RP_TENSOR_PARAM_GRADIENT) != 0) {
@@ -66,13 +70,14 @@ static double of_op(const rp_program *p, const work *w, const rp_op *op)
 }
 
 rp_status rpsim_executed_flop(const rp_program *program, const rp_model *model, uint32_t seq_len,
-                              uint32_t slices, double *flop_out)
+                              uint32_t slices, uint32_t again, double *flop_out)
 {
     rp_arena *arena = NULL;
     work w;
     double flop = 0;
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = add_up(model, seq_len, arena, &w);
+    bool selective = program->recompute == RP_RECOMPUTE_SELECTIVE;
+    rp_status status = add_up(model, seq_len, selective ? again : 0, arena, &w);
     for (uint32_t i = 0; status == RP_OK && i < program->op_count; i++) {
         const rp_op *op = &program->ops[i];
         flop += rp_op_kind_is_pass((rp_op_kind)op->kind) ? of_op(program, &w, op) : 0;

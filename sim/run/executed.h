@@ -11,7 +11,8 @@
  * @param seq_len tokens per sequence of the run
  * @param slices slices into which a sequence is cut, a program's sequence being a single slice; at
  * least 1
+ * @param again what a program with selective recompute runs again (RP_AGAIN_*)
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rpsim_executed_flop(const rp_program *program, const rp_model *model, uint32_t seq_len,
-                              uint32_t slices, double *flop_out);
+                              uint32_t slices, uint32_t again, double *flop_out);

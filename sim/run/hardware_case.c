@@ -220,11 +220,37 @@ static void set_software(const rp_traits *traits, const rp_costs *table, uint32_
     set_stack(traits, table->stack, in);
 }
 
+/* Sets what backwards with selective recompute run again. */
+static rp_status set_again(const inputs *in, const rp_costs *table, rp_arena *arena,
+                           rpsim_gpu_rates *rates, rp_reason *reason)
+{
+    uint32_t again = rp_stack_again(table->stack);
+    const rp_model *model = in->table_model;
+    double *shares = NULL;
+    rp_kernel_run run = {.roof = in->roof, .seq_len = table->seq_len};
+    run.roof.stack = table->stack;
+    RP_TRY(rp_roofline_check(&run.roof, reason));
+    RP_TRY(rp_arena_alloc(arena, model->layers, sizeof *shares, &shares));
+    for (uint32_t i = 0; i < model->layers; i++) {
+        bool as_before = model->kinds == NULL && i >= 2; /* even and odd layers may differ */
+        shares[i] = as_before ? shares[i - 2]
+                              : rp_again_share(model, i, table->microbatch_size, &run, again);
+    }
+    rates->again = shares;
+    rates->again_attention = (again & RP_AGAIN_ATTENTION) != 0;
+    rates->host.selective = true;
+    return RP_OK;
+}
+
 static rp_status create_costs(const inputs *in, const rp_program *program, const rp_costs *table,
                               uint32_t seq_len, rp_arena *arena, rpsim_compute_costs *costs_out,
                               rp_reason *reason)
 {
-    RP_TRY(rpsim_compute_costs_create(program, table, in->table_model, &in->rates, seq_len, arena,
+    rpsim_gpu_rates rates = in->rates;
+    if (program->recompute == RP_RECOMPUTE_SELECTIVE) {
+        RP_TRY(set_again(in, table, arena, &rates, reason));
+    }
+    RP_TRY(rpsim_compute_costs_create(program, table, in->table_model, &rates, seq_len, arena,
                                       costs_out, reason));
     const rpsim_card_run cards = {.platform = in->platform,
                                   .traits = &program->traits,
@@ -404,7 +430,8 @@ static rp_status measure_flop(const inputs *in, const rp_costs *table, uint32_t 
     const rp_program *p = result->program;
     uint32_t slices = in->rates.sequence_slices != 0 ? in->rates.sequence_slices : 1;
     double flop = 0;
-    RP_TRY(rpsim_executed_flop(p, in->table_model, seq_len, slices, &flop));
+    RP_TRY(rpsim_executed_flop(p, in->table_model, seq_len, slices, rp_stack_again(table->stack),
+                               &flop));
     double busy_s = 1e-12 * (double)result->metrics.passes_ps;
     result->gpu_flop = flop / ((double)p->gpu_count * p->iteration_count);
     double peak = rp_peak_flops_per_s(&in->roof);

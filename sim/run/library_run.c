@@ -93,7 +93,7 @@ rp_status rpsim_library_measure(const rp_resolved *run, const rp_platform *platf
                                 rpsim_memory *memory, rp_reason *reason)
 {
     bool recorded = rp_dtype_bytes(run->decided.dtype) == 2 && rpsim_layer_is_recorded(run->model);
-    bool recomputes = run->recompute != RP_RECOMPUTE_NONE;
+    bool recomputes = rp_recompute_has_ops(run->recompute);
     const rp_stack *stack = run->costs->stack;
     bool other = stack != NULL && !stack->clones_modules;
     if (!run->schedule->library_memory || other || !recorded || !recomputes || !memory->known) {

@@ -36,6 +36,21 @@ static rp_status check_round(const rpsim_setup *o, const rp_schedule_type *sched
                              schedule->name);
 }
 
+/* @param schedule NULL: the program is given */
+static rp_status check_recompute(const rpsim_setup *o, const rpsim_inputs *in,
+                                 const rp_schedule_type *schedule, rp_recompute recompute,
+                                 rp_reason *reason)
+{
+    if (o->run.hardware) {
+        return rp_compile_check_recompute(schedule, recompute, in->costs->stack, reason);
+    }
+    return recompute != RP_RECOMPUTE_SELECTIVE
+               ? RP_OK
+               : rp_refuse(reason, RP_USAGE,
+                           "{recompute}: stage fidelity knows no parts of layers; valid for "
+                           "selective is {fidelity} hardware");
+}
+
 static rp_run_inputs inputs_of(const rpsim_study *study, const rpsim_inputs *in)
 {
     return (rp_run_inputs){.platform = in->platform,
@@ -78,9 +93,7 @@ static rp_status fit_row(const rpsim_study *study, const rpsim_setup *o, const r
     RP_TRY(rp_compile_check_grain(schedule, recompute,
                                   run->layer_grain && !run->offload_activations,
                                   run->recompute_count != 0, &notes_out->idle_grain, reason));
-    if (run->hardware) {
-        RP_TRY(rp_compile_check_recompute(schedule, recompute, reason));
-    }
+    RP_TRY(check_recompute(o, in, schedule, recompute, reason));
     RP_TRY(rp_resolve(run, &inputs, schedule, recompute, &row->run, reason));
     RP_TRY(rpsim_inputs_partition(o, in, &row->run, study->arena, partition,
                                   &notes_out->raised_bytes, reason));
@@ -291,6 +304,7 @@ static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
                          "{program_in}: %llu sequences per step; valid are up to %u",
                          (unsigned long long)batch, UINT32_MAX);
     }
+    RP_TRY(check_recompute(o, in, NULL, program->recompute, reason));
     row->run = rp_resolved_of_program(program, 1);
     row->run.model = in->model;
     row->run.costs = costs;

@@ -116,7 +116,7 @@ static const struct {
 static void fill_slow(rp_random_case *c, slow_schedule schedule)
 {
     static const slow_recompute modes[] = {SLOW_RECOMPUTE_NONE, SLOW_RECOMPUTE_WAIT,
-                                           SLOW_RECOMPUTE_EARLY};
+                                           SLOW_RECOMPUTE_EARLY, SLOW_RECOMPUTE_NONE};
     for (uint32_t i = 0; i < c->partition.forward_count; i++) {
         c->slow_forward[i] = (int)c->forward[i];
     }

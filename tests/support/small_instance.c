@@ -51,7 +51,7 @@ static void add_pipeline(const rp_schedule_config *c, bool split, rp_test_freedo
     }
     int before = -1;
     for (int s = stages; s-- > 0;) {
-        int64_t again = c->recompute == RP_RECOMPUTE_NONE ? 0 : works[s].forward;
+        int64_t again = rp_recompute_has_ops(c->recompute) ? works[s].forward : 0;
         int64_t pre = c->recompute == RP_RECOMPUTE_EARLY ? again : 0;
         int64_t head = s + 1 == stages ? c->costs->head_bwd_ps : 0;
         int64_t own = split ? works[s].input : works[s].backward;
@@ -103,7 +103,7 @@ static void add_round(const rp_schedule_config *c, int count, slow_instance *out
     for (uint32_t j = 0; j < p->backward_count; j++) {
         stage_work w = add_layers(c->costs, end - p->backward_layers[j], end);
         end -= p->backward_layers[j];
-        bool again = c->recompute != RP_RECOMPUTE_NONE || (j == 0 && fused);
+        bool again = rp_recompute_has_ops(c->recompute) || (j == 0 && fused);
         int64_t ahead = (again ? w.forward : 0) + (j == 0 ? c->costs->head_fwd_ps : 0);
         int64_t pre = c->recompute == RP_RECOMPUTE_EARLY ? ahead : 0;
         int64_t head = j == 0 ? c->costs->head_bwd_ps : 0;

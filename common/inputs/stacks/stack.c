@@ -1,5 +1,6 @@
 #include "common/inputs/stacks/stack.h"
 
+#include "common/base/log.h"
 #include "common/formats/config_rows.h"
 #include "common/inputs/data.h"
 #include "common/inputs/provenance.h"
@@ -12,8 +13,63 @@ static const rp_config_field fields[] = {
 #undef KEY
 };
 
+enum {
+#define KEY(member, ...) KEY_##member,
+#include "common/inputs/stacks/stack_rows.inc"
+#undef KEY
+};
+
 const rp_config_schema rp_stack_schema = {
     .what = "a stack", .prefix = "stack.", RP_CONFIG_FIELDS(fields)};
+
+/* ---- selective recompute --------------------------------------------------------------------- */
+
+#define SEPARATORS " ,"
+#define USUAL_AGAIN (RP_AGAIN_ATTENTION | RP_AGAIN_NORMS | RP_AGAIN_ACTIVATION)
+
+/* @param unknown_out the first word that means nothing; NULL: none */
+static uint32_t read_again(const char *list, const char **unknown_out)
+{
+    static const char *const words[] = {"attention", "norms", "activation", "second-products"};
+    uint32_t again = 0;
+    *unknown_out = NULL;
+    for (const char *at = list; *(at += strspn(at, SEPARATORS)) != '\0';) {
+        size_t length = strcspn(at, SEPARATORS);
+        size_t i = 0;
+        while (i < 4 && (strlen(words[i]) != length || strncmp(words[i], at, length) != 0)) {
+            i++;
+        }
+        *unknown_out = i == 4 && *unknown_out == NULL ? at : *unknown_out;
+        again |= i < 4 ? 1u << i : 0;
+        at += length;
+    }
+    return again;
+}
+
+uint32_t rp_stack_again(const rp_stack *stack)
+{
+    const char *unknown = NULL;
+    const char *list = stack != NULL && stack->selective != NULL ? stack->selective : "";
+    return stack != NULL ? read_again(list, &unknown) : USUAL_AGAIN;
+}
+
+static rp_status check_again(const char *shown, size_t line, const rp_stack *stack)
+{
+    const char *unknown = NULL;
+    if (stack->selective == NULL) {
+        return RP_OK;
+    }
+    uint32_t again = read_again(stack->selective, &unknown);
+    bool alone = (again & RP_AGAIN_SECOND_PRODUCTS) == 0 || again == RP_AGAIN_SECOND_PRODUCTS;
+    if (unknown == NULL && again != 0 && alone) {
+        return RP_OK;
+    }
+    rp_log_error_at(shown, line,
+                    "selective: '%s' is not valid; valid are attention, norms and activation with "
+                    "blanks between them, and second-products",
+                    stack->selective);
+    return RP_INPUT;
+}
 
 rp_attention_kernel rp_stack_attention(const rp_stack *stack)
 {
@@ -32,6 +88,7 @@ static rp_status parse(const char *shown, const rp_text *text, const rp_changes 
     RP_TRY(rp_config_parse(shown, text->bytes, text->length, &rp_stack_schema, arena, stack_out,
                            lines));
     RP_TRY(rp_changes_apply(changes, &rp_stack_schema, shown, arena, stack_out, lines, reason));
+    RP_TRY(check_again(shown, lines[KEY_selective], stack_out));
     return rp_provenance_read(shown, &rp_stack_schema, lines, stack_out, arena, &kinds);
 }
 

@@ -14,12 +14,25 @@
 
 #include <stdbool.h>
 
+/** What a selective recompute runs again in a layer's backward, OR-ed (rp_stack.selective). */
+enum {
+    RP_AGAIN_ATTENTION = 1,       /**< from queries, keys and values to attention's output */
+    RP_AGAIN_NORMS = 2,           /**< norms of the layer, also on queries, keys and latents */
+    RP_AGAIN_ACTIVATION = 4,      /**< the MLP's, from its first products to its last */
+    RP_AGAIN_SECOND_PRODUCTS = 8, /**< all but attention and every other product, counted from the
+                                     first, which is kept */
+};
+
 /** Members are the keys of its file, whose rows explain them. */
 typedef struct rp_stack {
 #define KEY(member, type, ...) RP_CONFIG_MEMBER_##type member;
 #include "common/inputs/stacks/stack_rows.inc"
 #undef KEY
 } rp_stack;
+
+/** @return what a selective recompute of the software runs again, RP_AGAIN_*; 0: it has none.
+ * @param stack NULL: attention, norms and the MLP's activation */
+uint32_t rp_stack_again(const rp_stack *stack);
 
 typedef enum rp_attention_kernel {
     RP_ATTENTION_FLASH1, /**< FlashAttention of 2022, or its Triton form */

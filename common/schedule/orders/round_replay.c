@@ -26,7 +26,7 @@ static job_times times_of(const rp_replay *r, const rp_replay_round *round, uint
         return t;
     }
     bool fused = (program->stages[stage].roles & RP_STAGE_FORWARD_LAYERS) != 0;
-    bool recomputes = program->recompute != RP_RECOMPUTE_NONE && !fused;
+    bool recomputes = rp_recompute_has_ops(program->recompute) && !fused;
     int64_t pre = (recomputes ? ps[RP_OP_RECOMPUTE] : 0) + (t.first ? ps[RP_OP_FORWARD] : 0);
     t.ahead_ps = program->recompute == RP_RECOMPUTE_EARLY ? pre : 0;
     t.length_ps = pre + ps[RP_OP_BACKWARD];

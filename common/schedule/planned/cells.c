@@ -97,7 +97,7 @@ rp_status rp_cells_make(const rp_schedule_config *config, const rp_program *prog
     }
     for (uint32_t s = 0; s < stages; s++) {
         const int64_t *ps = &times.ps[(size_t)s * RP_OP_KIND_COUNT];
-        bool recomputes = program->recompute != RP_RECOMPUTE_NONE;
+        bool recomputes = rp_recompute_has_ops(program->recompute);
         int64_t recompute = recomputes ? ps[RP_OP_RECOMPUTE] : 0;
         c.gpu_of[s] = s < c.gpus ? s : 2 * c.gpus - 1 - s;
         c.duration_ps[s * RP_CELL_KINDS + RP_CELL_FORWARD] = ps[RP_OP_FORWARD];

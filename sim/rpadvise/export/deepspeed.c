@@ -39,7 +39,7 @@ static void write_zero(const rp_sharding *sharding, rp_json *json)
 /* Layers between two inputs that are kept; 0: no recompute. */
 static uint32_t interval(const rpsim_row *row)
 {
-    if (row->run.recompute == RP_RECOMPUTE_NONE) {
+    if (!rp_recompute_has_ops(row->run.recompute)) {
         return 0;
     }
     return row->run.decided.layer_grain ? 1 : rpadvise_most_layers(row->run.partition);
@@ -93,7 +93,7 @@ static rp_status write_config(const rpadvise_job *job, FILE *stream)
         write_pipeline(job, &json);
     }
     write_dtype(job->row->run.decided.dtype, &json);
-    if (job->row->run.recompute != RP_RECOMPUTE_NONE) {
+    if (rp_recompute_has_ops(job->row->run.recompute)) {
         write_checkpointing(&json);
     }
     rp_json_key(&json, "optimizer");
@@ -113,7 +113,7 @@ static void write_notes(const rpadvise_job *job, FILE *stream)
 {
     const rpsim_row *row = job->row;
     if (rp_is_data_parallel(&row->run.schedule->traits)) {
-        if (row->run.recompute != RP_RECOMPUTE_NONE) {
+        if (rp_recompute_has_ops(row->run.recompute)) {
             rpadvise_note(
                 stream,
                 "- The JSON says how activations are kept, and the model says which: it has to "

@@ -129,7 +129,7 @@ static void write_table(const rpadvise_job *job, FILE *stream)
         fprintf(stream, "| units of layers | %u |\n", row->run.partition->forward_count);
     }
     fprintf(stream, "| recompute | %s", rp_recompute_text(row->run.recompute));
-    if (row->run.recompute != RP_RECOMPUTE_NONE) {
+    if (rp_recompute_has_ops(row->run.recompute)) {
         fputs(row->run.decided.layer_grain ? ", layer by layer" : ", a stage at a time", stream);
     }
     fprintf(stream, " |\n| type | %s |\n", rp_dtype_text(row->run.decided.dtype));

@@ -121,7 +121,10 @@ static void write_parallel(const rpadvise_job *job, FILE *stream)
 
 static void write_recompute(const rpsim_row *row, FILE *stream)
 {
-    if (row->run.recompute != RP_RECOMPUTE_NONE) {
+    if (row->run.recompute == RP_RECOMPUTE_SELECTIVE) {
+        word("recompute-granularity", "selective", stream);
+    }
+    if (rp_recompute_has_ops(row->run.recompute)) {
         word("recompute-granularity", "full", stream);
         word("recompute-method", "uniform", stream);
         number("recompute-num-layers",

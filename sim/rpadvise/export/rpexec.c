@@ -74,7 +74,7 @@ static void write_options(const rpsim_row *row, FILE *stream)
             w->decided.seq_len, rp_dtype_text(w->decided.dtype),
             row->run.decided.asynchronous ? "async" : "sync",
             rp_recompute_text(row->run.recompute));
-    if (row->run.recompute != RP_RECOMPUTE_NONE) {
+    if (rp_recompute_has_ops(row->run.recompute)) {
         fprintf(stream, " --grain %s", w->decided.layer_grain ? "layer" : "stage");
     }
     fprintf(stream, " \\\n    --partition '%s'", row->partition_text);

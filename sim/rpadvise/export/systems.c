@@ -116,7 +116,7 @@ static rp_status read_recomputes(const table *t, uint32_t row, rpadvise_rule *ru
         length = strcspn(at, " ");
         RP_TRY(rp_arena_copy_text(t->arena, at, length, &word));
         if (!rp_recompute_parse(word, &recompute)) {
-            return bad_word(t, row, RECOMPUTE, "a list of none wait early");
+            return bad_word(t, row, RECOMPUTE, "a list of none wait early selective");
         }
         rule->recomputes[recompute] = true;
         length += at[length] == ' ' ? 1 : 0;
@@ -395,11 +395,12 @@ static const char *order_refusal(const rpadvise_rule *rule, const rpsim_row *row
         return "it begins the head's backward stage where the forward ends";
     }
     if (!rule->recomputes[row->run.recompute]) {
-        return row->run.recompute == RP_RECOMPUTE_NONE
-                   ? "it always recomputes"
+        return row->run.recompute == RP_RECOMPUTE_NONE ? "it always recomputes"
+               : row->run.recompute == RP_RECOMPUTE_SELECTIVE
+                   ? "it recomputes whole layers or nothing"
                    : "it recomputes once the gradient has come, never before";
     }
-    if (row->run.recompute != RP_RECOMPUTE_NONE && !row->run.decided.layer_grain &&
+    if (rp_recompute_has_ops(row->run.recompute) && !row->run.decided.layer_grain &&
         !rule->stage_grain) {
         return "it recomputes layer by layer";
     }

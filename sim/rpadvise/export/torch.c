@@ -46,6 +46,15 @@ static rp_status write_sidecar(const rpadvise_job *job, FILE *stream)
     return print_of_call(job, rpsim_sidecar_write, stream);
 }
 
+static void note_selective(const rpsim_row *row, FILE *stream)
+{
+    if (row->run.recompute == RP_RECOMPUTE_SELECTIVE) {
+        rpadvise_note(stream, "- Recompute is the model's: each block has to be checkpointed with "
+                              "a policy that saves attention and every other product "
+                              "(`create_selective_checkpoint_contexts`).\n");
+    }
+}
+
 static void write_pipelining_notes(const rpadvise_job *job, FILE *stream)
 {
     const rpsim_row *row = job->row;
@@ -55,13 +64,14 @@ static void write_pipelining_notes(const rpadvise_job *job, FILE *stream)
         "compute-only format; PyTorch places transfers itself.\n"
         "- The CSV has no layers: `forward_layers` of the JSON are the layers of each stage, and "
         "`ranks` the stages of each rank.\n");
-    if (row->run.recompute != RP_RECOMPUTE_NONE) {
+    if (rp_recompute_has_ops(row->run.recompute)) {
         rpadvise_note(stream,
                       "- Recompute has no action: modules of a stage have to checkpoint %s "
                       "(`torch.utils.checkpoint`).\n",
                       row->run.decided.layer_grain ? "each layer" : "the whole stage");
     }
-    if (row->run.schedule->splits_backward && row->run.recompute != RP_RECOMPUTE_NONE) {
+    note_selective(row, stream);
+    if (row->run.schedule->splits_backward && rp_recompute_has_ops(row->run.recompute)) {
         rpadvise_note(
             stream,
             "- The simulation recomputes once, before the gradient of the input; whether PyTorch "
@@ -139,7 +149,8 @@ static rp_status write_fsdp(const rpadvise_job *job, FILE *stream)
 
 static void write_fsdp_notes(const rpadvise_job *job, FILE *stream)
 {
-    if (job->row->run.recompute != RP_RECOMPUTE_NONE) {
+    note_selective(job->row, stream);
+    if (rp_recompute_has_ops(job->row->run.recompute)) {
         rpadvise_note(stream, "- Recompute is the model's: each block has to be checkpointed "
                               "(`torch.utils.checkpoint`, or `apply_activation_checkpointing`).\n");
     }

@@ -28,9 +28,10 @@ static rp_status choose_arithmetic(const rp_model *model, rp_run *run)
 }
 
 /* Checks the inputs once, with messages: a fault of the inputs must not become the reason against a
- * schedule. */
+ * schedule.
+ * @param selective_out whether a stack is given whose software has selective recompute */
 static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpsim_setup *work,
-                              uint32_t *gpus_out, uint32_t *seq_len_out)
+                              uint32_t *gpus_out, uint32_t *seq_len_out, bool *selective_out)
 {
     rp_run *run = &work->run;
     rp_platform platform;
@@ -54,6 +55,7 @@ static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpsim_
     rp_stack stack;
     RP_TRY(work->stack != NULL ? rp_stack_load_changed(work->stack, &changes, arena, &stack, NULL)
                                : RP_OK);
+    *selective_out = work->stack != NULL && rp_stack_again(&stack) != 0;
     rp_ledger ledger;
     RP_TRY(work->stack != NULL ? rp_ledger_read(arena, &ledger) : RP_OK);
     const rp_roof roof = {
@@ -101,13 +103,14 @@ rp_status rpadvise_command_act(const rpadvise_options *o, bool progress, rp_aren
 {
     uint32_t gpus = 0;
     uint32_t seq_len = 0;
+    bool selective = false;
     rpadvise_search search;
     rpadvise_systems systems;
     const char *models[] = {o->model};
     rpsim_setup work = o->work;
     work.models = models;
     work.model_count = 1;
-    RP_TRY(check_inputs(o, arena, &work, &gpus, &seq_len));
+    RP_TRY(check_inputs(o, arena, &work, &gpus, &seq_len, &selective));
     RP_TRY(rpadvise_systems_load(arena, &systems));
     if (o->runnable != NULL) {
         RP_TRY(rpadvise_systems_require(&systems, o->runnable));
@@ -120,7 +123,8 @@ rp_status rpadvise_command_act(const rpadvise_options *o, bool progress, rp_aren
                             .runnable = o->runnable,
                             .budget = o->budget,
                             .begin_s = rpsim_clock_s(),
-                            .progress = progress};
+                            .progress = progress,
+                            .selective = selective};
     rp_status status = rpadvise_search_run(o, gpus, seq_len, &bench, arena, &search);
     if (status != RP_OK) {
         rpadvise_bench_end(&bench);

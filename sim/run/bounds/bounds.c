@@ -313,7 +313,7 @@ static int64_t area(const state *s, const ramps *r, int64_t work_ps, uint32_t mo
 /* The work of a pipeline's layer: both directions of all microbatches. */
 static int64_t layer_work(const state *s, uint32_t layer)
 {
-    int64_t recompute = s->work->recompute != RP_RECOMPUTE_NONE ? s->total.fwd[layer] : 0;
+    int64_t recompute = rp_recompute_has_ops(s->work->recompute) ? s->total.fwd[layer] : 0;
     return s->total.fwd[layer] + recompute + s->total.bwd[layer];
 }
 
@@ -458,7 +458,7 @@ static int64_t with_fused(const state *s, uint32_t fused)
         bool is_fused = i >= unfused;
         pre += is_fused ? s->least.fwd[i] : 0;
         head += is_fused ? s->least.fwd[i] + s->least.bwd[i] : 0;
-        bool again = !is_fused && w->recompute != RP_RECOMPUTE_NONE;
+        bool again = !is_fused && rp_recompute_has_ops(w->recompute);
         work += s->total.bwd[i] + (again ? 2 : 1) * s->total.fwd[i];
     }
     ramps r = {.forward_most = unfused, .backward_most = unfused};

@@ -86,7 +86,7 @@ static void check_work(const rp_schedule_type *schedule, const rpsim_result *res
         per_microbatch += costs->fwd_ps[i] + costs->bwd_ps[i];
     }
     int64_t recompute = 0;
-    if (program->recompute != RP_RECOMPUTE_NONE) {
+    if (rp_recompute_has_ops(program->recompute)) {
         for (uint32_t i = 0; i < costs->layers; i++) {
             recompute += costs->fwd_ps[i];
         }

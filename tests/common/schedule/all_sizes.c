@@ -43,7 +43,7 @@ static void check(const rpsim_result *result, int64_t work, int64_t forward, con
 {
     const rp_metrics *m = &result->metrics;
     int64_t microbatches = result->program->microbatch_count;
-    bool recomputes = result->program->recompute != RP_RECOMPUTE_NONE;
+    bool recomputes = rp_recompute_has_ops(result->program->recompute);
     cr_assert(ge(i64, m->busy_ps, microbatches * work), "%s", what);
     cr_assert(le(i64, m->busy_ps, microbatches * (work + (recomputes ? forward : 0))), "%s", what);
     cr_assert(ge(i64, m->makespan_ps, m->lower_bound_ps), "%s", what);

@@ -105,7 +105,7 @@ Test(endless, period_of_the_slowest_rank)
         draw(&random, false, &d);
         d.config.recompute = (rp_recompute)(number % RP_RECOMPUTE_COUNT);
         d.config.iterations = 64;
-        bool recomputes = d.config.recompute != RP_RECOMPUTE_NONE;
+        bool recomputes = rp_recompute_has_ops(d.config.recompute);
         int64_t longest = 0;
         uint32_t slowest = 0;
         for (uint32_t s = 0; s < d.config.gpus; s++) {

@@ -198,7 +198,7 @@ static void compare(rp_random *random)
                       .gpus = config.gpus,
                       .hop = costs.hop_ps,
                       .early = config.recompute == RP_RECOMPUTE_EARLY};
-    make_jobs(&costs, &partition, config.recompute != RP_RECOMPUTE_NONE, &slow);
+    make_jobs(&costs, &partition, rp_recompute_has_ops(config.recompute), &slow);
     int64_t expected = slow_makespan(&slow, config.microbatches, config.round);
     cr_expect(eq(i64, result.metrics.makespan_ps, expected),
               "%u GPUs, %u microbatches, rounds of %u, recompute %d", config.gpus,

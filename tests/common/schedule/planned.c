@@ -98,7 +98,7 @@ static void compare(size_t pair, const rp_test_stage_case *c, const char *what, 
         }
         rpsim_result_fini(&fixed);
     }
-    if (c->config.recompute == RP_RECOMPUTE_NONE) {
+    if (!rp_recompute_has_ops(c->config.recompute)) {
         slow_rows rows;
         rows_of(planned.program, &rows);
         slow_span slow = slow_rows_run(&rows, c->stages, c->costs.hop_ps, 0);
@@ -122,7 +122,7 @@ Test(planned, never_worse_than_fixed)
         rp_test_stage_case_make(gpus, pairs[pair].chunks, microbatches, (slow_split){1, 1, 1},
                                 rp_test_arena, &c);
         c.config.recompute = (rp_recompute)rp_random_between(&random, 0, RP_RECOMPUTE_COUNT - 1);
-        rp_test_stage_case_draw(&random, c.config.recompute != RP_RECOMPUTE_NONE, &c);
+        rp_test_stage_case_draw(&random, rp_recompute_has_ops(c.config.recompute), &c);
         char what[160];
         bool gained = false;
         snprintf(what, sizeof what, "%u: %s and %s, P%u M%u, recompute %s, hop %" PRId64, i,

@@ -101,7 +101,8 @@ Test(torch_sidecar, bad_ones_are_refused)
         {"{\"x-rpsim-schedule\": 2}", ROWS, "'schedule' is missing or not valid; valid are names"},
         {"{\"x-rpsim-schedule\": 2, \"schedule\": \"a b\"}", ROWS, "'schedule' is missing or not"},
         {"{\"x-rpsim-schedule\": 2, \"schedule\": \"a\", \"recompute\": \"late\"}", ROWS,
-         "'recompute' is missing or not valid; valid values are \"none\", \"wait\", \"early\""},
+         "'recompute' is missing or not valid; valid values are \"none\", \"wait\", \"early\", "
+         "\"selective\""},
         {HEAD "\"microbatches\": 0}", ROWS, "'microbatches' is missing or not valid"},
         {HEAD "\"microbatches\": 1}", ROWS, "'layers' is missing or not valid"},
         {HEAD SIZES BACKWARD RANKS, ROWS, "'forward_layers' is missing or not valid"},

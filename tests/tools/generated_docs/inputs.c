@@ -112,6 +112,7 @@ void docs_write_stacks(FILE *stream)
                                             {"PASSES", "Passes over memory"},
                                             {"HOST", "The host"},
                                             {"COLLECTIVES", "Collectives"},
+                                            {"RECOMPUTE", "Recompute"},
                                             {"LAYERS", "Stages"},
                                             {"MEMORY", "Memory of a layer"},
                                             {"ORIGIN", "Origin of the values"}};
