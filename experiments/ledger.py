@@ -59,7 +59,7 @@ class Feature(typing.NamedTuple):
 
 
 FEATURES = {
-    "selective recompute": Feature("--recompute selective", "--recompute wait --grain layer"),
+    "selective recompute": Feature("--recompute selective", has=True),
     "bf16 states and masters": Feature("--states bf16 --master bf16"),
     "bf16 states": Feature("--states bf16 --master none"),
     "8-bit states": Feature("--states 8bit --master none"),
@@ -241,20 +241,26 @@ def fsdp_mpt(row):
 
 
 def flagperf(row):
+    """Flash attention 2 (the file's head), where the stack has cuDNN's."""
     tp, dp, pp = int(row["tp"]), int(row["dp"]), int(row["pp"])
     gpus = tp * dp * pp
     options = sizes(gpus, row["seq_len"], row["microbatch_size"], row["grad_accumulation"], "")
     options += f" --data-parallel {dp} --zero 1 --reduce-dtype fp32"
     options += f" --tensor-parallel {tp} --sequence-parallel" if tp > 1 else ""
+    gpu = value_of(f"platforms/{PLATFORMS[row['gpu']]}.yaml", "gpu")
+    shares = {way: value_of(f"gpus/{gpu}.yaml", f"flash2_{way}_share") for way in ("fwd", "bwd")}
+    options += " --set " + ",".join(f"stack.attention_{way}_share={share}" for way, share in shares.items())
     needs = ("selective recompute",) + (("fp8 products",) if "fp8" in row["precision"] else ())
     return Row("megatron", "1f1b", "llama3.1-8b", PLATFORMS[row["gpu"]], gpus * float(row["tokens_per_s_per_gpu"]),
                options, needs)
 
 
 def torchtitan(row):
-    """The H100 of these runs has 96 GB of HBM2e, 2.4 TB/s (0.716 of the SXM5 80 GB card's) and 500 W."""
+    """The H100 of these runs has 96 GB of HBM2e, 2.4 TB/s (0.716 of the SXM5 80 GB card's) and 500 W. FSDP2 reduces
+    with every backward, and gathers the next block before."""
     gpus = int(row["gpus"])
-    options = sizes(gpus, row["seq_len"], row["local_batch"], gpus, "") + " --reduce-dtype fp32"
+    options = sizes(gpus, row["seq_len"], row["local_batch"], gpus, "")
+    options += " --reduce-dtype fp32 --reduce-each microbatch"
     options += " --set platform.power_limit_w=500,platform.memory_gib=96,platform.memory_gb_per_s=2400"
     options += " --set platform.memory_effective_gb_per_s*0.716"
     return Row("torch-compile" if row["compile"] == "1" else "torch", "fsdp", "llama3.1-8b", "h100x8",
