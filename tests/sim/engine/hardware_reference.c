@@ -74,6 +74,34 @@ static void draw_machine(rp_random *random, rp_machine *m)
     m->op_wake_ps = rp_random_between(random, 0, 1) * INT64_C(3456789);
 }
 
+static void draw_times(rp_random *random, int64_t *ps, uint32_t stages)
+{
+    for (uint32_t i = 0; i < stages * RP_OP_KIND_COUNT; i++) {
+        uint64_t most = UINT64_C(20000000000);
+        ps[i] = ps[i] > 0 ? (int64_t)(rp_random_next(random) % most) : 0;
+    }
+}
+
+/* Half of the pipelines offload what their forwards save. */
+static void draw_offload(rp_random *random, rp_test_bench *b)
+{
+    bool hosted = b->c->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
+    uint64_t **tapes = &b->lower.sizes.tape_bytes;
+    cr_assert(
+        eq(int,
+           rp_arena_alloc(rp_test_tool_arena(), RP_TEST_BENCH_LAYERS + 2, sizeof(uint64_t), tapes),
+           RP_OK));
+    for (uint32_t i = 0; i < RP_TEST_BENCH_LAYERS + 2; i++) {
+        (*tapes)[i] =
+            b->lower.sizes.boundary_bytes + 10037ull * rp_random_between(random, 1, 10000);
+    }
+    b->lower.offload_activations = !hosted && rp_random_between(random, 0, 1) == 1;
+    b->lower.grain = rp_random_between(random, 0, 1) == 1 ? RP_GRAIN_LAYER : RP_GRAIN_STAGE;
+    if (b->lower.offload_activations && rp_random_between(random, 0, 1) == 1) {
+        b->c->config.recompute = RP_RECOMPUTE_NONE;
+    }
+}
+
 /* With such sizes and times hardly any two events coincide by chance. */
 static void draw_bench(rp_random *random, rp_test_bench *b)
 {
@@ -89,12 +117,10 @@ static void draw_bench(rp_random *random, rp_test_bench *b)
         b->lower.sizes.parameters[i] = 1009ull * rp_random_between(random, 1, 10000);
     }
     b->lower.peer_gpus = rp_random_between(random, 0, 1) == 0 ? 0 : UINT32_MAX;
+    draw_offload(random, b);
     rp_test_bench_lower(b);
-    for (uint32_t i = 0; i < b->program->stage_count * RP_OP_KIND_COUNT; i++) {
-        int64_t most = INT64_C(20000000000);
-        b->costs.ps[i] =
-            b->costs.ps[i] > 0 ? (int64_t)(rp_random_next(random) % (uint64_t)most) : 0;
-    }
+    draw_times(random, b->costs.ps, b->program->stage_count);
+    draw_times(random, b->costs.layer_ps, b->costs.layer_count);
     draw_machine(random, &b->machine);
 }
 
@@ -232,9 +258,11 @@ static void fill_op(const rp_test_bench *b, uint32_t number, slow_hardware_op *o
         break;
     case RP_QUEUE_PARAM_UPLOAD:
     case RP_QUEUE_ACT_UPLOAD:
+    case RP_QUEUE_SAVED_UPLOAD:
         route_copy(b, number, queue, true, op);
         break;
     case RP_QUEUE_DOWNLOAD:
+    case RP_QUEUE_SAVED_DOWNLOAD:
         route_copy(b, number, queue, false, op);
         break;
     case RP_QUEUE_PEER:
@@ -304,6 +332,7 @@ Test(hardware_reference, every_start_and_end)
     rp_random random = {2026};
     uint64_t all_ops = 0;
     uint32_t with_peers = 0;
+    uint32_t with_saved = 0;
     for (uint32_t i = 0; i < PROGRAMS; i++) {
         rp_test_bench b;
         draw_bench(&random, &b);
@@ -318,9 +347,11 @@ Test(hardware_reference, every_start_and_end)
         }
         all_ops += b.program->op_count;
         with_peers += peers ? 1 : 0;
+        with_saved += rp_program_has(b.program, rp_op_kind_moves_saved) ? 1 : 0;
         free(slow);
         rp_test_bench_fini(&b);
     }
     cr_log_info("%" PRIu64 " ops, %u of %u programs with peers", all_ops, with_peers, PROGRAMS);
     cr_expect(gt(u32, with_peers, PROGRAMS / 8));
+    cr_expect(gt(u32, with_saved, PROGRAMS / 8));
 }
