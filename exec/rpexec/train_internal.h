@@ -109,7 +109,8 @@ rp_status rpexec_trainer_set_up(rpexec_trainer *trainer);
 /**
  * Ends the run if weights are not finite, or if a step has overflowed at the smallest scale of the
  * loss. Weights are checked if a loss of the `steps` steps after `done` is not finite, and if
- * `always`, for a save or the end of the run, where some loss must have been finite, too. With steps == 0: before the first step.
+ * `always`, for a save or the end of the run, where some loss must have been finite, too. With
+ * steps == 0: before the first step.
  * @retval RP_OK, RP_TOOL (a tensor is not finite, or the step; logged), RP_NO_MEMORY
  */
 rp_status rpexec_trainer_finite(const rpexec_trainer *trainer, uint32_t done, uint32_t steps,
