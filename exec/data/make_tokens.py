@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Texts as a token file for rpexec --data, by a model's own tokenizer.
 
-Usage: make_tokens.py --tokenizer DIR|FILE --out FILE [--eos TOKEN|none] [--field NAME] TEXT...
+Usage: make_tokens.py --tokenizer DIR|FILE --out FILE [--eos TOKEN|none] [--field NAME]
+                      [--prompt NAME] TEXT...
 
 A TEXT whose name ends in .jsonl has a document in each line: an object with the key `text`
-(--field). Any other TEXT is a document. Documents are encoded as transformers' tokenizer(text) does,
+(--field). With --prompt NAME the text under that key comes before it, and is read but not learned.
+Any other TEXT is a document. Documents are encoded as transformers' tokenizer(text) does,
 with the tokens that tokenizer.json puts around each, and end with the end-of-sequence token:
 --eos, or that of tokenizer_config.json, generation_config.json or config.json beside tokenizer.json.
 Empty documents are left out. The vocabulary is vocab_size of config.json, where there is one, else
@@ -135,28 +137,32 @@ def decoded(place, line):
         raise Refusal(f"{place}: byte {error.start} is no UTF-8; valid are texts in UTF-8") from None
 
 
-def documents(paths, field):
-    """Pairs of a place and a text that is not empty."""
+def documents(paths, field, prompt):
+    """A place, a text that is not empty, and how many of its characters are a prompt."""
     for path in paths:
         if not path.endswith(".jsonl"):
             text = decoded(path, read_bytes(path))
             if text:
-                yield path, text
+                yield path, text, 0
             continue
         for place, line in lines_of(path):
             try:
                 value = json.loads(decoded(place, line))
             except (ValueError, RecursionError) as error:
                 raise Refusal(f"{place}: no JSON: {error}") from None
+            before = value.get(prompt) if prompt is not None and isinstance(value, dict) else ""
+            if not isinstance(before, str):
+                raise Refusal(f"{place}: no text under {prompt!r}; valid are objects that have one, and --prompt NAME")
             text = value.get(field) if isinstance(value, dict) else None
             if not isinstance(text, str):
                 raise Refusal(f"{place}: no text under {field!r}; valid are objects that have one, and --field NAME")
+            text = before + text
             try:
                 text.encode()
             except UnicodeEncodeError:
                 raise Refusal(f"{place}: half of a surrogate pair; valid are texts in Unicode") from None
             if text:
-                yield place, text
+                yield place, text, len(before)
 
 
 def batches(pairs):
@@ -172,17 +178,19 @@ def batches(pairs):
 
 
 def encoded(model, pairs, vocabulary, eos):
-    """The tokens of each document."""
+    """The tokens of each document, and how many of them are its prompt."""
     for batch in batches(pairs):
-        for (place, _), encoding in zip(batch, model.tokenizer.encode_batch([text for _, text in batch])):
+        for (place, _, before), encoding in zip(batch, model.tokenizer.encode_batch([text for _, text, _ in batch])):
             ids = encoding.ids
+            answer = (i for i, (_, end) in enumerate(encoding.offsets) if end > before)
+            prompt = next(answer, len(ids)) if before else 0
             if eos is not None and (not ids or ids[-1] != eos):
                 ids = ids + [eos]
             if ids and max(ids) >= vocabulary:
                 raise Refusal(f"{place}: token {max(ids)} is beyond the vocabulary of {vocabulary}; valid are "
                               "tokenizer.json and config.json of one model")
             if ids:
-                yield ids
+                yield ids, prompt
 
 
 # ---- output --------------------------------------------------------------------------------------
@@ -190,17 +198,19 @@ def encoded(model, pairs, vocabulary, eos):
 def write(stream, sequences, vocabulary):
     """@return numbers of tokens and documents"""
     kind = "H" if vocabulary <= 1 << 16 else "I"
-    starts, count = array.array("Q"), 0
+    starts, prompts, count = array.array("Q"), array.array("Q"), 0
     stream.write(bytes(HEADER.size))
-    for ids in sequences:
+    for ids, prompt in sequences:
         starts.append(count)
+        prompts.append(prompt)
         count += len(ids)
         stream.write(little(array.array(kind, ids)))
     if count == 0:
         raise Refusal("the texts have no tokens; valid are texts that are not empty")
-    stream.write(little(starts))
+    version = 3 if any(prompts) else 2
+    stream.write(little(starts) + (little(prompts) if version == 3 else b""))
     stream.seek(0)
-    stream.write(HEADER.pack(MAGIC, 2, array.array(kind).itemsize, vocabulary, 0, count, len(starts)))
+    stream.write(HEADER.pack(MAGIC, version, array.array(kind).itemsize, vocabulary, 0, count, len(starts)))
     return count, len(starts)
 
 
@@ -248,6 +258,7 @@ def main():
     parser.add_argument("--out", required=True, metavar="FILE")
     parser.add_argument("--eos", metavar="TOKEN|none")
     parser.add_argument("--field", default="text", metavar="NAME")
+    parser.add_argument("--prompt", metavar="NAME")
     parser.add_argument("texts", nargs="+", metavar="TEXT")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # nothing half-written stays
@@ -255,7 +266,7 @@ def main():
     vocabulary, eos = model.vocabulary(), model.eos(options.eos)
     for path in options.texts:
         check_regular(path)
-    pairs = documents(options.texts, options.field)
+    pairs = documents(options.texts, options.field, options.prompt)
     count, number = write_whole(options.out, encoded(model, pairs, vocabulary, eos), vocabulary)
     print(f"{options.out}: {count} tokens of a vocabulary of {vocabulary}, {number} documents")
 

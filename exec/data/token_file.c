@@ -10,14 +10,14 @@
 #define MAGIC "RPTOKENS"
 #define MAGIC_BYTES (sizeof MAGIC - 1)
 #define FIRST_HEADER_BYTES 32u /* of version 1 */
-#define HEADER_BYTES 40u       /* of version 2, which has documents */
+#define HEADER_BYTES 40u       /* of version 2, which has documents, and 3, which has prompts */
 
 /* ---- our own --------------------------------------------------------------------------------- */
 
 static rp_status refuse(const char *path, const char *what)
 {
-    rp_log_error("%s: the header is damaged: %s; valid are " MAGIC ", version 1 or 2, 2 or 4 bytes "
-                 "per token, the vocabulary, 0, the count and, in version 2, the documents "
+    rp_log_error("%s: the header is damaged: %s; valid are " MAGIC ", version 1 to 3, 2 or 4 bytes "
+                 "per token, the vocabulary, 0, the count and, from version 2 on, the documents "
                  "(common/formats/formats.md)",
                  path, what);
     return RP_INPUT;
@@ -40,19 +40,43 @@ static rp_status check_starts(const char *path, const rpexec_token_file *f)
     return RP_OK;
 }
 
+/* A prompt is no longer than its document, and some token must be none of a prompt. */
+static rp_status check_prompts(const char *path, const rpexec_token_file *f)
+{
+    uint64_t all = 0;
+    for (uint64_t i = 0; f->prompts != NULL && i < f->documents; i++) {
+        uint64_t end = i + 1 < f->documents ? rpexec_token_file_start(f, i + 1) : f->count;
+        uint64_t prompt = rpexec_little_endian(f->prompts + 8 * i, 8);
+        if (prompt > end - rpexec_token_file_start(f, i)) {
+            rp_log_error("%s: document %" PRIu64 " has a prompt of %" PRIu64
+                         " tokens; valid are up to the document's %" PRIu64,
+                         path, i, prompt, end - rpexec_token_file_start(f, i));
+            return RP_INPUT;
+        }
+        all += rpexec_token_file_prompt(f, i);
+    }
+    if (all == f->count && f->prompts != NULL) {
+        rp_log_error("%s: no token is a label: all are prompts; valid are documents with answers",
+                     path);
+        return RP_INPUT;
+    }
+    return RP_OK;
+}
+
 static rp_status parse_own(const char *path, const unsigned char *bytes, uint64_t size,
                            rpexec_token_file *f)
 {
     uint64_t version = size >= FIRST_HEADER_BYTES ? rpexec_little_endian(bytes + 8, 4) : 0;
     uint64_t header = version == 1 ? FIRST_HEADER_BYTES : HEADER_BYTES;
-    if ((version != 1 && version != 2) || size < header) {
+    if (version < 1 || version > 3 || size < header) {
         return refuse(path, size < header ? "it is cut off" : "it has another version");
     }
     f->format = MAGIC;
     f->width = (uint32_t)rpexec_little_endian(bytes + 12, 4);
     f->vocab = (uint32_t)rpexec_little_endian(bytes + 16, 4);
     f->count = rpexec_little_endian(bytes + 24, 8);
-    f->documents = version == 2 ? rpexec_little_endian(bytes + 32, 8) : 0;
+    f->documents = version >= 2 ? rpexec_little_endian(bytes + 32, 8) : 0;
+    const uint32_t each = version == 3 ? 16 : 8;
     if ((f->width != 2 && f->width != 4) || rpexec_little_endian(bytes + 20, 4) != 0) {
         return refuse(path, "bytes per token, or what has to be 0");
     }
@@ -60,8 +84,8 @@ static rp_status parse_own(const char *path, const unsigned char *bytes, uint64_
         return refuse(path, "no token of so many bytes has this vocabulary");
     }
     uint64_t behind = size - header;
-    if (f->count == 0 || f->count > behind / f->width || f->documents > behind / 8 ||
-        f->count * f->width + f->documents * 8 != behind) {
+    if (f->count == 0 || f->count > behind / f->width || f->documents > behind / each ||
+        f->count * f->width + f->documents * each != behind) {
         rp_log_error("%s: the header says %" PRIu64 " tokens of %" PRIu32 " bytes and %" PRIu64
                      " documents, the file has %" PRIu64 " bytes behind it; it is cut off, or was "
                      "not written to its end",
@@ -70,7 +94,9 @@ static rp_status parse_own(const char *path, const unsigned char *bytes, uint64_
     }
     f->values = bytes + header;
     f->starts = f->documents > 0 ? f->values + f->count * f->width : NULL;
-    return check_starts(path, f);
+    f->prompts = version == 3 && f->documents > 0 ? f->starts + f->documents * 8 : NULL;
+    RP_TRY(check_starts(path, f));
+    return check_prompts(path, f);
 }
 
 /* ---- llm.c's ----------------------------------------------------------------------------------
@@ -140,6 +166,12 @@ uint64_t rpexec_token_file_start(const rpexec_token_file *f, uint64_t document)
     }
     return start == f->sequences ? f->count
                                  : rpexec_little_endian(f->pointers + 8 * start, 8) / f->width;
+}
+
+uint64_t rpexec_token_file_prompt(const rpexec_token_file *f, uint64_t document)
+{
+    uint64_t prompt = f->prompts != NULL ? rpexec_little_endian(f->prompts + 8 * document, 8) : 1;
+    return prompt == 0 ? 1 : prompt;
 }
 
 uint64_t rpexec_token_file_at(const rpexec_token_file *f, uint64_t index)

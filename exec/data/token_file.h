@@ -24,6 +24,8 @@ typedef struct rpexec_token_file {
                              RPEXEC_IGNORED is no label */
     uint64_t documents; /**< number of documents; 0: the file does not tell their beginnings */
     const unsigned char *starts;   /**< first token of each document, or its first sequence */
+    const unsigned char *prompts;  /**< tokens at each document's beginning that are no labels;
+                                        NULL: only the first is none */
     const unsigned char *pointers; /**< first byte of each sequence; NULL: there are no pointers */
     uint64_t sequences;            /**< number of pointers */
 } rpexec_token_file;
@@ -53,6 +55,9 @@ rp_status rpexec_token_index_parse(const char *path, const unsigned char *index,
 /** @return the number of a document's first token; never less than that of the document before
  *         it. */
 uint64_t rpexec_token_file_start(const rpexec_token_file *file, uint64_t document);
+
+/** @return the number of a document's first tokens that are no labels, at least 1. */
+uint64_t rpexec_token_file_prompt(const rpexec_token_file *file, uint64_t document);
 
 /** @return a token as it is stored; a negative token is beyond every vocabulary. */
 uint64_t rpexec_token_file_at(const rpexec_token_file *file, uint64_t index);

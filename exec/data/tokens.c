@@ -422,6 +422,12 @@ rp_status rpexec_tokens_open(const char *path, const rpexec_tokens_wanted *wante
     const char *index_path = NULL;
     rp_status status = map_both(path, arena, &t, &index_path);
     status = status == RP_OK ? parse(index_path, wanted, &t) : status;
+    if (status == RP_OK && wanted->joined && t.file.prompts != NULL) {
+        rp_log_error("%s: it has prompts, which are no labels; valid are files without them, or "
+                     "no {join_documents}",
+                     path);
+        status = RP_INPUT;
+    }
     t.file.documents = wanted->joined ? 0 : t.file.documents;
     t.padded = t.file.format != NULL && t.file.row == 0 && wanted->padding.is_known &&
                !wanted->padding.begins && !wanted->padding.ends;
@@ -469,6 +475,9 @@ rp_status rpexec_tokens_identity(const rpexec_tokens *t, rp_arena *arena, const 
         return rp_arena_print(arena, text_out, "random tokens");
     }
     uint64_t hash = hash_of(f, f->documents);
+    for (uint64_t i = 0; f->prompts != NULL && i < f->documents; i++) {
+        hash = rpexec_random_bits(hash, rpexec_token_file_prompt(f, i), i);
+    }
     if (f->labelled) {
         rpexec_token_file labels = *f;
         labels.values += f->count * f->width;
@@ -511,13 +520,17 @@ static uint64_t read_stream(const rpexec_tokens *t, uint64_t at, int32_t *ids, i
         labels[k] = padding ? RPEXEC_IGNORED : (int32_t)label;
         valid += padding ? 0 : 1;
     }
-    for (uint64_t d = document_behind(f, at); d < f->documents; d++) {
+    uint64_t next = document_behind(f, at);
+    for (uint64_t d = next > 0 ? next - 1 : 0; d < f->documents; d++) {
         uint64_t start = rpexec_token_file_start(f, d);
+        uint64_t end = start + rpexec_token_file_prompt(f, d);
         if (start > at + t->seq_len) {
             break;
         }
-        valid -= labels[start - at - 1] != RPEXEC_IGNORED ? 1 : 0; /* documents may be empty */
-        labels[start - at - 1] = RPEXEC_IGNORED;
+        for (uint64_t i = start > at ? start : at + 1; i < end && i <= at + t->seq_len; i++) {
+            valid -= labels[i - at - 1] != RPEXEC_IGNORED ? 1 : 0; /* documents may be empty */
+            labels[i - at - 1] = RPEXEC_IGNORED;
+        }
     }
     return valid;
 }

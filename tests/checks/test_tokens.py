@@ -69,6 +69,27 @@ def documents(shared):
     return json.loads(Path("tokens.json").read_text())
 
 
+def test_prompts(documents):
+    """They are the tokens whose text ends within the prompt; a key that is missing is refused."""
+    pairs = [("A question?", " Its answer."), ("", "x"), ("Zürich 東京 ", "\U0001f600"), ("all", "")]
+    lines = [json.dumps({"prompt": prompt, "completion": text}) + "\n" for prompt, text in pairs]
+    Path("pairs.jsonl").write_text("".join(lines))
+    make("model --out pairs.bin --prompt prompt --field completion pairs.jsonl", said="4 documents")
+    data = Path("pairs.bin").read_bytes()
+    *header, count, number = struct.unpack_from("<8sIIIIQQ", data)
+    assert header == [b"RPTOKENS", 3, 2, 320, 0] and len(data) == 40 + 2 * count + 16 * number
+    tokens = struct.unpack_from(f"<{count}H", data, 40)
+    places = struct.unpack_from(f"<{2 * number}Q", data, 40 + 2 * count)
+    decode = ("import json, sys; from tokenizers import Tokenizer; t = Tokenizer.from_file('model/tokenizer.json');"
+              "print(json.dumps([t.decode(ids) for ids in json.loads(sys.argv[1])]))")
+    parts = [ids for start, prompt, end in zip(places, places[number:], places[1:number] + (count,))
+             for ids in (tokens[start:start + prompt], tokens[start + prompt:end])]
+    texts = json.loads(ran(PYTHON, "-c", decode, json.dumps(parts)).out)
+    assert list(zip(texts[::2], texts[1::2])) == pairs
+    ran(TRAIN.replace("--seq-len 32", "--seq-len 8"), "pairs.bin", "--steps", 1)
+    make("model --out none.bin --prompt question pairs.jsonl", status=2, said="pairs.jsonl:1: no text under 'question'")
+
+
 def test_tokens(documents):
     expected = [tokens + [1] for tokens in documents]
     data = Path("tokens.bin").read_bytes()

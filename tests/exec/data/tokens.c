@@ -248,6 +248,55 @@ Test(exec_data_tokens, documents_are_packed_as_a_walk_over_all_tokens_has_them)
     }
 }
 
+/* A file of version 3: 9 tokens from 0 on in documents of 4 and 5, with prompts of `a` and `b`. */
+static rp_status open_prompts(uint64_t a, uint64_t b, rpexec_tokens *t)
+{
+    content c = own(2, 400, 0, 9, (const uint32_t[]){0, 4}, 2);
+    set(&c, 8, 3, 4);
+    put(&c, a, 8);
+    put(&c, b, 8);
+    return open_as(store("prompts.bin", c.bytes, c.size), 4, 400, t);
+}
+
+/* Training on answers alone, as TRL's completion_only_loss: prompts are read and are no labels. */
+Test(exec_data_tokens, prompts_are_no_labels)
+{
+    static const struct {
+        uint64_t a;
+        uint64_t b;
+        bool label[9]; /* by token */
+    } files[] = {{0, 0, {0, 1, 1, 1, 0, 1, 1, 1, 1}},
+                 {1, 1, {0, 1, 1, 1, 0, 1, 1, 1, 1}},
+                 {3, 2, {0, 0, 0, 1, 0, 0, 1, 1, 1}},
+                 {4, 4, {0, 0, 0, 0, 0, 0, 0, 0, 1}},
+                 {0, 5, {0, 1, 1, 1, 0, 0, 0, 0, 0}}};
+    const char *identities[5];
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        rpexec_tokens t = {0};
+        cr_assert(eq(int, open_prompts(files[i].a, files[i].b, &t), RP_OK), "%s", rp_test_messages);
+        for (uint64_t place = 0; place < 2; place++) {
+            int32_t ids[4];
+            int32_t labels[4];
+            uint64_t valid = 0;
+            uint64_t said = rpexec_tokens_read(&t, place, 1, ids, labels);
+            for (uint32_t k = 0; k < 4; k++) {
+                bool label = files[i].label[ids[k] + 1];
+                cr_expect(eq(i32, labels[k], label ? ids[k] + 1 : RPEXEC_IGNORED));
+                valid += label ? 1 : 0;
+            }
+            cr_expect(eq(u64, said, valid));
+        }
+        cr_assert(eq(int, rpexec_tokens_identity(&t, rp_test_arena, &identities[i]), RP_OK));
+        cr_expect(i < 2 || strcmp(identities[i], identities[i - 1]) != 0, "%s", identities[i]);
+        rpexec_tokens_close(&t);
+    }
+    rpexec_tokens t = {0};
+    cr_expect(eq(int, open_prompts(5, 0, &t), RP_INPUT));
+    cr_expect(strstr(rp_test_messages, "document 0 has a prompt of 5 tokens") != NULL);
+    cr_expect(eq(int, open_prompts(4, 5, &t), RP_INPUT));
+    cr_expect(strstr(rp_test_messages, "all are prompts") != NULL, "%s", rp_test_messages);
+}
+
 /* The order is the same as in runs that began with files of version 1, or with texts. */
 Test(exec_data_tokens, the_order_does_not_depend_on_the_form)
 {
@@ -466,7 +515,7 @@ Test(exec_data_tokens, headers_that_contradict_the_file_are_refused)
         uint64_t value;
         const char *cause;
     } changes[] = {
-        {NULL, 8, 4, 3, "another version"},
+        {NULL, 8, 4, 4, "another version"},
         {NULL, 12, 4, 8, "bytes per token"},
         {NULL, 20, 4, 1, "what has to be 0"},
         {NULL, 16, 4, 0, "has this vocabulary"},
