@@ -400,6 +400,7 @@ static rp_status build(const rp_resolved *config, rp_arena *arena, rp_program **
     RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&building, true, config->decided.layer_grain),
                                 config->schedule->name, RP_FOOTPRINT_VALID, reason));
     RP_TRY(rp_schedule_build(config->schedule, &building, &schedule, reason));
+    schedule->ranks = config->ranks;
     schedule->traits.layout = config->decided.layout;
     rp_compile_set_reductions(&config->decided.reductions, config->decided.dtype,
                               &schedule->traits);

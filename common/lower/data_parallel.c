@@ -30,7 +30,7 @@ static uint64_t stage_bytes(const rp_sharded *s, uint32_t stage, const uint64_t 
 /* Bytes that pass through each GPU: (n - 1) / n of all. */
 static uint64_t collective_bytes(const rp_sharded *s, uint64_t bytes)
 {
-    return bytes * (s->gpus - 1) / s->gpus;
+    return bytes * (s->ranks - 1) / s->ranks;
 }
 
 static rp_status add(const rp_sharded *s, uint32_t gpu, uint32_t queue, rp_op_kind kind,
@@ -82,7 +82,7 @@ static rp_status add_gather(const rp_sharded *s, uint32_t gpu, uint32_t index)
         return RP_OK; /* all weights are still there from the forward */
     }
     if (s->sharding->host_weights) {
-        RP_TRY(add(s, gpu, RP_LOWER_PARAMS, RP_OP_UPLOAD_PARAMS, op, weights / s->gpus,
+        RP_TRY(add(s, gpu, RP_LOWER_PARAMS, RP_OP_UPLOAD_PARAMS, op, weights / s->ranks,
                    &extra->shard_up));
     }
     return add(s, gpu, RP_LOWER_PEER, RP_OP_ALL_GATHER, op, gathers * collective_bytes(s, weights),
@@ -107,7 +107,7 @@ static rp_status add_reduction(const rp_sharded *s, uint32_t gpu, const rp_op *o
     if (!s->sharding->host_gradients) {
         return RP_OK;
     }
-    return add(s, gpu, RP_LOWER_DOWNLOAD, RP_OP_DOWNLOAD_PARAM_GRAD, op, gradients / s->gpus,
+    return add(s, gpu, RP_LOWER_DOWNLOAD, RP_OP_DOWNLOAD_PARAM_GRAD, op, gradients / s->ranks,
                &extra->shard_down);
 }
 
@@ -118,7 +118,7 @@ static rp_status add_activation_reduces(const rp_sharded *s, uint32_t gpu, const
 {
     const rp_program *p = s->l->schedule;
     uint64_t reduces = rp_program_stage_reduces(p, s->sharding, op->stage, backward, p->recompute);
-    uint64_t sequences = (uint64_t)s->gpus * s->l->sequences[op->microbatch];
+    uint64_t sequences = (uint64_t)s->ranks * s->l->sequences[op->microbatch];
     uint64_t bytes = s->l->config->sizes.boundary_bytes * sequences;
     return add(s, gpu, RP_LOWER_PEER, RP_OP_ALL_REDUCE, op,
                2 * reduces * collective_bytes(s, bytes), &extra->reduce);
@@ -275,8 +275,8 @@ static rp_status add_refresh(const rp_sharded *s, uint32_t iteration)
     rp_handle *ups = &s->uploaded[(size_t)iteration * s->gpus];
     rp_handle *gathers = &s->refreshed[(size_t)iteration * s->gpus];
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
-        RP_TRY(
-            add(s, gpu, RP_LOWER_PARAMS, RP_OP_UPLOAD_PARAMS, &like, weights / s->gpus, &ups[gpu]));
+        RP_TRY(add(s, gpu, RP_LOWER_PARAMS, RP_OP_UPLOAD_PARAMS, &like, weights / s->ranks,
+                   &ups[gpu]));
         RP_TRY(rp_assembly_wait(a, ups[gpu], s->steps[iteration], true));
         RP_TRY(add(s, gpu, RP_LOWER_PEER, RP_OP_ALL_GATHER, &like, collective_bytes(s, weights),
                    &gathers[gpu]));
@@ -306,7 +306,7 @@ static rp_status add_updates(const rp_sharded *s, uint32_t iteration)
     uint32_t last = (iteration + 1) * s->per_iteration - 1;
     rp_op like = {.stage = rp_sharded_op_of(s, rp_sharded_unit_at(s, 0, last))->stage,
                   .iteration = (uint16_t)iteration};
-    uint64_t bytes = RP_GPU_ADAM_BYTES * trained_parameters(s) / s->gpus;
+    uint64_t bytes = RP_GPU_ADAM_BYTES * trained_parameters(s) / s->ranks;
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
         rp_handle *update = &s->updates[(size_t)iteration * s->gpus + gpu];
         RP_TRY(add(s, gpu, RP_LOWER_COMPUTE, RP_OP_UPDATE, &like, bytes, update));
@@ -405,6 +405,7 @@ rp_status rp_lower_sharded(rp_lowering *l)
     *s = (rp_sharded){.l = l,
                       .sharding = &l->schedule->traits.sharding,
                       .gpus = l->schedule->gpu_count,
+                      .ranks = rp_program_ranks(l->schedule),
                       .per_gpu = l->unit_count / l->schedule->gpu_count};
     const rp_sizes *sizes = &l->config->sizes;
     s->kept_from = rp_sharding_kept_from(s->sharding, l->schedule->recompute, sizes->weight_bytes,

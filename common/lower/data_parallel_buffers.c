@@ -31,7 +31,7 @@ static void put(const writer *w, rp_buffer_kind kind, uint32_t gpu, uint64_t byt
 
 static uint64_t share(const writer *w, uint64_t bytes)
 {
-    return (bytes + w->s->gpus - 1) / w->s->gpus;
+    return (bytes + w->s->ranks - 1) / w->s->ranks;
 }
 
 /* Values of embedding and head; a tied table counts once. */
@@ -278,14 +278,14 @@ static void put_gradients(const writer *w, uint32_t gpu, uint32_t index)
 static uint64_t boundaries(const writer *w, uint64_t count, uint64_t sequences)
 {
     uint64_t bytes = rp_lower_scaled(w->sizes->boundary_bytes, count * sequences);
-    return w->tensor ? rp_lower_scaled(bytes, w->s->gpus) : bytes;
+    return w->tensor ? rp_lower_scaled(bytes, w->s->ranks) : bytes;
 }
 
 static uint64_t tape_of(const writer *w, uint64_t per_sequence, uint64_t sequences)
 {
     uint64_t more = rp_lower_scaled(w->sizes->boundary_bytes, WHOLE_TAPE_BOUNDARIES * sequences);
     uint64_t bytes = rp_lower_scaled(per_sequence, sequences);
-    return bytes + (w->tensor ? rp_lower_scaled(more, w->s->gpus - 1) : 0);
+    return bytes + (w->tensor ? rp_lower_scaled(more, w->s->ranks - 1) : 0);
 }
 
 /* Tape of all layers of a stage at once. */
@@ -323,8 +323,9 @@ static void put_forward(const writer *w, uint32_t gpu, const rp_lower_unit *unit
         uint64_t block = largest_of(stage, w->sizes->weight_bytes);
         logits = rp_lower_less(logits, freed ? block : 0);
         put(w, RP_BUFFER_LOGITS, gpu, logits, unit->compute_first, unit->compute_last);
-        put(w, RP_BUFFER_TAPE, gpu, rp_lower_scaled(tape, sequences * (w->tensor ? w->s->gpus : 1)),
-            unit->compute_first, unit->compute_last);
+        put(w, RP_BUFFER_TAPE, gpu,
+            rp_lower_scaled(tape, sequences * (w->tensor ? w->s->ranks : 1)), unit->compute_first,
+            unit->compute_last);
     }
 }
 

@@ -19,7 +19,8 @@ typedef struct rp_sharded_unit {
 typedef struct rp_sharded {
     rp_lowering *l;
     const rp_sharding *sharding;
-    uint32_t gpus;
+    uint32_t gpus;          /**< of the program */
+    uint32_t ranks;         /**< rp_program_ranks, between which weights are divided */
     uint32_t per_gpu;       /**< number of units of a GPU */
     uint32_t per_iteration; /**< number of units of a GPU in an iteration */
     uint32_t kept_from;     /**< rp_sharding_kept_from */

@@ -210,7 +210,8 @@ void rp_lower_put_trips(const rp_lowering *l, rp_program *program)
 {
     bool tapes = !rp_recompute_has_ops(l->schedule->recompute);
     rp_buffer_kind kind = tapes ? RP_BUFFER_TAPE : RP_BUFFER_ACTIVATION;
-    uint32_t gpus = rp_layout_gpus(&l->schedule->traits.layout);
+    const rp_program *p = l->schedule;
+    uint32_t gpus = rp_layout_gpus(&p->traits.layout) * (rp_program_ranks(p) / p->gpu_count);
     for (uint32_t u = 0; l->trips != NULL && u < l->unit_count; u++) {
         const rp_lower_unit *unit = &l->units[u];
         uint32_t parts = part_count(l, unit);

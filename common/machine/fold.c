@@ -222,3 +222,36 @@ rp_status rp_machine_fold(rp_machine *m, const rp_layout *layout, uint32_t gpus,
     m->adapters = of_port != 0 ? of_node / of_port : m->adapters;
     return RP_OK;
 }
+
+/* Grows a block to whole links, each of which `each` successive GPUs share; 0 if that is not
+ * possible. */
+static uint32_t whole_links(uint32_t block, uint32_t each)
+{
+    uint32_t larger = block > each ? block : each;
+    return each == 0 || block == 0                       ? block
+           : larger % (block < each ? block : each) == 0 ? larger
+                                                         : 0;
+}
+
+static bool scales_links(const rp_machine *m)
+{
+    bool scales = m->link_scale != NULL;
+    for (uint32_t kind = 0; kind < RP_SHARED_COUNT; kind++) {
+        scales |= m->shared_scale[kind] != NULL;
+    }
+    return scales;
+}
+
+uint32_t rp_machine_block(const rp_machine *m, uint32_t gpus)
+{
+    uint32_t node = m->gpus_per_node != 0 && m->gpus_per_node < gpus ? m->gpus_per_node : gpus;
+    if (m->listed > 0 || m->cores > 0 || scales_links(m)) {
+        return gpus;
+    }
+    uint32_t block = whole_links(whole_links(1, m->gpus_per_switch), m->gpus_per_root);
+    if (m->dram_Bps > 0) { /* all sockets of a node, which host ops join */
+        block = whole_links(block, node);
+    }
+    bool alike = block != 0 && gpus % block == 0 && (block == 1 || node % block == 0);
+    return alike ? block : gpus;
+}

@@ -34,7 +34,8 @@ uint32_t rp_copy_engine(const rp_machine *machine, const rp_queue *queue)
 typedef struct link_numbers {
     const rp_machine *machine;
     uint32_t gpus;
-    uint32_t homes; /* sockets of all nodes */
+    uint32_t ranks; /* rp_program_ranks */
+    uint32_t homes; /* sockets of all nodes that the program's GPUs are in */
     uint32_t bus;
     uint32_t host;
     uint32_t kinds; /* host ops with a rate of their own, in the order of rp_host_rate */
@@ -73,7 +74,11 @@ static link_numbers number_links(const rp_program *program, const rp_machine *m)
 {
     uint32_t gpus = program->gpu_count;
     uint32_t sockets = rp_machine_socket_count(m);
-    link_numbers n = {.machine = m, .gpus = gpus, .bus = 2 * gpus, .host = 3 * gpus};
+    link_numbers n = {.machine = m,
+                      .gpus = gpus,
+                      .ranks = rp_program_ranks(program),
+                      .bus = 2 * gpus,
+                      .host = 3 * gpus};
     n.homes = rp_machine_node_count(m, gpus) * sockets;
     n.kinds = n.host + 1;
     n.dram = n.kinds + RP_HOST_RATE_COUNT - 1;
@@ -145,7 +150,7 @@ static rp_status create_links(const rp_program *program, const link_numbers *n, 
         double scale = m->link_scale != NULL ? m->link_scale[gpu] : 1.0;
         capacities[2 * gpu + ENGINE_UPLOAD] = scale * rp_machine_upload_Bps(m, gpu);
         capacities[2 * gpu + ENGINE_DOWNLOAD] = scale * rp_machine_download_Bps(m, gpu);
-        capacities[n->bus + gpu] = rp_machine_bus_Bps(m, n->gpus);
+        capacities[n->bus + gpu] = rp_machine_bus_Bps(m, n->ranks);
     }
     capacities[n->host] = m->host_Bps / sockets;
     for (uint32_t i = 0; i < RP_OP_KIND_COUNT; i++) {
@@ -513,7 +518,9 @@ rp_status rp_machine_network(const rp_program *program, const rp_machine *machin
     *network_out = NULL;
     link_numbers numbers = number_links(program, machine);
     rp_network *network = NULL;
-    *routes_out = (rp_routes){.homes = numbers.homes, .host_threads = host_threads(machine)};
+    uint32_t nodes = rp_machine_node_count(machine, numbers.ranks);
+    *routes_out = (rp_routes){.homes = nodes * rp_machine_socket_count(machine),
+                              .host_threads = host_threads(machine)};
     RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->of_queue));
     RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->network));
     RP_TRY(rp_arena_alloc(arena, program->queue_count, sizeof(uint32_t), &routes_out->leaf));

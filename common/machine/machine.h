@@ -268,6 +268,13 @@ static inline const rp_machine_group *rp_machine_group_of(const rp_machine *mach
 rp_status rp_machine_fold(rp_machine *machine, const rp_layout *layout, uint32_t gpus,
                           rp_reason *reason);
 
+/**
+ * @return successive GPUs that are enough to simulate `gpus` GPUs which all do the same at the same
+ * time and meet in collectives of all: they share links with no other GPUs, and all such blocks are
+ * alike. 1 if GPUs share no links; `gpus` if blocks differ, or GPUs or links do.
+ */
+uint32_t rp_machine_block(const rp_machine *machine, uint32_t gpus);
+
 /** Copy engines of a GPU; its engines are numbered from this times the GPU's number on. */
 #define RP_ENGINES_PER_GPU 2u
 

@@ -166,6 +166,9 @@ typedef struct rp_program {
     const char *schedule; /**< name of the schedule that made it: a label, nothing depends on it */
     rp_traits traits;
     uint32_t gpu_count;
+    /** GPUs that run this program, a multiple of gpu_count: GPU g stands for all GPUs with the rest
+     * g. 0: gpu_count, as in all programs that are written or hashed. */
+    uint32_t ranks;
     uint32_t microbatch_count; /**< per iteration */
     uint32_t iteration_count;
     uint32_t layer_count;
@@ -196,6 +199,12 @@ typedef struct rp_program {
     uint32_t buffer_count;
     rp_buffer *buffers;
 } rp_program;
+
+/** @return GPUs that run the program (rp_program.ranks). */
+static inline uint32_t rp_program_ranks(const rp_program *program)
+{
+    return program->ranks != 0 ? program->ranks : program->gpu_count;
+}
 
 /** @return "none", "wait", "early" or "selective"; static. */
 const char *rp_recompute_text(rp_recompute recompute);

@@ -26,6 +26,7 @@ typedef struct rp_resolved {
     uint32_t layers; /**< number of layers; 0: the model's */
     uint32_t gpus;   /**< GPUs over which the stages of a copy are spread, for each rank of a tensor
                         group */
+    uint32_t ranks;  /**< rp_program.ranks; 0: gpus */
     /** Slices of each sequence, which count as sequences in batch and microbatches: for tensor
      * parallelism with fewer sequences than GPUs. 0 or 1: sequences are whole. */
     uint32_t sequence_slices;

@@ -157,19 +157,21 @@ rp_status rp_metrics_measure(const rp_timeline *timeline, bool separate_backward
                              rp_metrics *metrics_out, rp_reason *reason)
 {
     const rp_program *program = timeline->program;
+    uint32_t ranks = rp_program_ranks(program);
     rp_metrics m = *metrics_out;
     m.passes_ps = m.fullest_ps = 0;
     m.busy_ps = m.fill_ps = m.switch_ps = m.drain_ps = m.intra_ps = 0;
     m.makespan_ps = rp_metrics_makespan_ps(timeline);
     int64_t gpu_time = 0;
-    if (__builtin_mul_overflow((int64_t)program->gpu_count, m.makespan_ps, &gpu_time)) {
+    if (__builtin_mul_overflow((int64_t)ranks, m.makespan_ps, &gpu_time)) {
         return rp_refuse(reason, RP_INPUT,
                          "GPU time of the run exceeds 106 days; valid are shorter runs");
     }
     for (uint32_t q = 0; q < program->queue_count; q++) {
         const rp_queue *queue = &program->queues[q];
-        if (queue->kind == RP_QUEUE_COMPUTE) {
-            uint32_t limit = separate_backward ? UINT32_MAX : program->gpu_count - queue->gpu;
+        for (uint32_t rank = queue->gpu; queue->kind == RP_QUEUE_COMPUTE && rank < ranks;
+             rank += program->gpu_count) {
+            uint32_t limit = separate_backward ? UINT32_MAX : ranks - rank;
             int64_t others_ps = m.passes_ps;
             RP_TRY(measure_queue(timeline, queue, limit, &m));
             int64_t own_ps = m.passes_ps - others_ps;

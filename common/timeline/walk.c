@@ -37,14 +37,17 @@ static void consider(causes *c, const cause *new, bool wins_ties)
 
 /* True if the wait orders a transfer after an earlier compute op of the same GPU, which keeps to a
  * memory limit. RoundPipe's head forward is never the last op of a unit: an op that waits for it
- * waits for the loss (lower.h). */
+ * waits for the loss (lower.h). A collective whose GPU stands for several waits for the
+ * others as well, which is no limit of its own. */
 static bool is_memory_limit(const rp_walk *w, uint32_t op, uint32_t target)
 {
     const rp_program *p = w->program;
     const rp_queue *from = &p->queues[w->queue_of[op]];
     const rp_queue *to = &p->queues[w->queue_of[target]];
     bool loss = rp_program_gives_loss(p, &p->ops[target]);
-    return to->kind == RP_QUEUE_COMPUTE && from->kind != RP_QUEUE_COMPUTE &&
+    bool meets = rp_program_ranks(p) > p->gpu_count && from->kind == RP_QUEUE_PEER &&
+                 rp_op_kind_class((rp_op_kind)p->ops[op].kind) == RP_CLASS_COLLECTIVE;
+    return !meets && to->kind == RP_QUEUE_COMPUTE && from->kind != RP_QUEUE_COMPUTE &&
            rp_queue_kind_on_gpu((rp_queue_kind)from->kind) && from->gpu == to->gpu && !loss;
 }
 

@@ -214,7 +214,7 @@ static int64_t collective_ps(const engine *e, uint32_t queue, uint32_t op)
     rp_collective_step steps[RP_COLLECTIVE_STEPS];
     int64_t count = rp_program_op_reduces(e->program, op);
     if (q->group == NULL) {
-        return count * rp_machine_collective_ps(e->machine, e->program->gpu_count, kind);
+        return count * rp_machine_collective_ps(e->machine, rp_program_ranks(e->program), kind);
     }
     rp_machine_group_steps(e->machine, q->group, kind, steps);
     return count * steps[q->step].latency_ps;

@@ -88,7 +88,7 @@ static rp_status longest(run_inputs *in, rpsim_answer *answer)
 {
     rpsim_result result;
     rpsim_seqlen found;
-    RP_TRY(rpsim_seqlen_search(&in->run, in->platform, in->arena, &found, &result, NULL));
+    RP_TRY(rpsim_seqlen_search(&in->run, in->platform, 0, in->arena, &found, &result, NULL));
     rpsim_seqlen_warn(&found, NULL);
     answer->seq_len = found.tokens;
     answer->host_known = result.memory.host_bytes != 0;

@@ -31,6 +31,7 @@ typedef struct inputs {
     rp_roof roof; /* the platform, and the number formats of the run's arithmetic */
     rp_arena *arena;
     uint32_t *sequences;
+    uint32_t block; /* GPUs of the program, of which others are repetitions; 0: all GPUs */
     rpsim_gpu_rates rates;
     rp_machine machine;
     rpsim_memory_limits limits;
@@ -270,8 +271,8 @@ static uint32_t slice_tokens(const rp_resolved *run)
     return (run->decided.seq_len - 1) / slices + 1;
 }
 
-static rp_status compile(const inputs *in, uint32_t iterations, rp_program **program_out,
-                         rp_reason *reason)
+/* The run whose program is simulated. */
+static rp_resolved simulated(const inputs *in, uint32_t iterations)
 {
     rp_resolved run = *in->run;
     run.decided.seq_len = slice_tokens(in->run);
@@ -279,7 +280,38 @@ static rp_status compile(const inputs *in, uint32_t iterations, rp_program **pro
     run.decided.iterations = iterations;
     run.peer_gpus = in->peer_gpus;
     run.peer_groups = in->peer_groups;
+    if (in->block != 0) {
+        run.decided.microbatches = run.decided.microbatches / run.gpus * in->block;
+        run.ranks = run.gpus;
+        run.gpus = in->block;
+    }
+    return run;
+}
+
+static rp_status compile(const inputs *in, uint32_t iterations, rp_program **program_out,
+                         rp_reason *reason)
+{
+    const rp_resolved run = simulated(in, iterations);
     return rp_compile(&run, program_out, reason);
+}
+
+/* Finds whether some ranks are enough: every GPU of every rank's row of microbatches has as many
+ * sequences. Keeps the sequences of those that are. */
+static void leave_equal_ranks(inputs *in)
+{
+    const rp_resolved *run = in->run;
+    uint32_t gpus = run->gpus;
+    uint32_t block = rp_machine_block(&in->machine, gpus);
+    bool alike = in->platform->cards == NULL && in->limits.listed == 0 && block < gpus &&
+                 run->decided.microbatches % gpus == 0 && run->last_microbatches == 0;
+    uint32_t microbatches = rp_resolved_microbatches(run);
+    for (uint32_t m = 0; alike && m < microbatches; m++) {
+        alike = in->sequences[m] == in->sequences[m - m % gpus];
+    }
+    for (uint32_t m = 0; alike && m < microbatches / gpus * block; m++) {
+        in->sequences[m] = in->sequences[m / block * gpus];
+    }
+    in->block = alike ? block : 0;
 }
 
 static rp_traits traits_of(const rp_resolved *run)
@@ -318,7 +350,7 @@ static rp_status set_program(const rp_program *program, const rp_costs *table,
 {
     RP_TRY(set_machine(platform, table, program->dtype, in, reason));
     in->rates.sequence_slices = run->sequence_slices;
-    set_software(&program->traits, table, program->gpu_count, program->dtype, in);
+    set_software(&program->traits, table, rp_program_ranks(program), program->dtype, in);
     RP_TRY(set_layout(&program->traits, program->gpu_count, table, arena, in, reason));
     return create_costs(in, program, table, run->decided.seq_len, arena, costs_out, reason);
 }
@@ -433,10 +465,11 @@ static rp_status measure_flop(const inputs *in, const rp_costs *table, uint32_t 
     RP_TRY(rpsim_executed_flop(p, in->table_model, seq_len, slices, rp_stack_again(table->stack),
                                &flop));
     double busy_s = 1e-12 * (double)result->metrics.passes_ps;
-    result->gpu_flop = flop / ((double)p->gpu_count * p->iteration_count);
+    flop *= rp_program_ranks(p) / p->gpu_count;
+    result->gpu_flop = flop / ((double)rp_program_ranks(p) * p->iteration_count);
     double peak = rp_peak_flops_per_s(&in->roof);
     uint32_t copies = rp_layout_gpus(&p->traits.layout);
-    result->peak_flops_per_s = rpsim_card_mean_peak(&in->roof, p->gpu_count * copies);
+    result->peak_flops_per_s = rpsim_card_mean_peak(&in->roof, rp_program_ranks(p) * copies);
     result->busy_share = peak > 0 && busy_s > 0 ? flop / busy_s / peak : 0;
     return check_share(in, table, result, reason);
 }
@@ -472,7 +505,16 @@ static rp_status run_steps(const inputs *in, uint32_t iterations, unsigned witho
 static rp_status run_case(inputs *in, unsigned without, rpsim_result *result, rp_reason *reason)
 {
     RP_TRY(rp_resolved_split(in->run, in->arena, &in->sequences, reason));
+    if ((without & RPSIM_WITHOUT_EQUAL_RANKS) != 0 &&
+        rp_is_data_parallel(&in->run->schedule->traits)) {
+        leave_equal_ranks(in);
+    }
     uint32_t iterations = in->run->decided.iterations;
+    const rp_resolved run = simulated(in, iterations);
+    const rp_schedule_config view = rp_resolved_view(&run);
+    /* for the program of all iterations, before that of one iteration is built */
+    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&view, true, run.decided.layer_grain),
+                                run.schedule->name, RP_FOOTPRINT_VALID, reason));
     bool alone = (without & RPSIM_WITHOUT_STEP) == 0;
     RP_TRY(run_steps(in, alone ? 1 : iterations, without, result, reason));
     if (iterations > 1 && alone) {
@@ -492,11 +534,7 @@ rp_status rpsim_hardware_case_run(const rp_resolved *run, const rp_platform *pla
 {
     double begin_s = rpsim_clock_s();
     inputs in = {.run = run, .model = run->model};
-    const rp_schedule_config view = rp_resolved_view(run);
     rpsim_result result = {.separate_backward = run->schedule->separate_backward, .period_ps = NAN};
-    /* for the program of all iterations, before that of one iteration is built */
-    RP_TRY(rp_host_memory_allow(rp_schedule_footprint(&view, true, run->decided.layer_grain),
-                                run->schedule->name, RP_FOOTPRINT_VALID, reason));
     RP_TRY(set_machine(platform, run->costs, run->decided.dtype, &in, reason));
     const rp_traits traits = traits_of(run);
     set_software(&traits, run->costs, run->gpus, run->decided.dtype, &in);

@@ -16,6 +16,11 @@ enum {
     RPSIM_WITHOUT_STEP = 1,
     /** Leaves out the validator; the engine still detects a program that cannot end. */
     RPSIM_WITHOUT_CHECK = 2,
+    /** Leaves out ranks of a sharded system that do the same as others at the same time
+     * (rp_machine_block), if all have equal microbatches. The result's numbers are those of the
+     * whole, to the picosecond; its program and timeline are those of the ranks that are left
+     * (rp_program.ranks). */
+    RPSIM_WITHOUT_EQUAL_RANKS = 4,
 };
 
 /** Builds and lowers the program that rpsim_hardware_case_run runs. @param platform determines

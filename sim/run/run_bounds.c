@@ -25,7 +25,7 @@ static bool has_pairs(const rp_program *program)
 
 static rpsim_bound_work describe(const rp_program *program, int64_t busy_ps)
 {
-    return (rpsim_bound_work){.gpus = program->gpu_count,
+    return (rpsim_bound_work){.gpus = rp_program_ranks(program),
                               .busy_ps = busy_ps,
                               .recompute = program->recompute,
                               .separate_backward = rp_program_has_separate_backward(program),
@@ -57,6 +57,7 @@ static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_b
 {
     const rp_program *p = run->program;
     const uint32_t *class_of = run->costs->class_of;
+    uint32_t equal = rp_program_ranks(p) / p->gpu_count;
     rpsim_bound_size *sizes = NULL;
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
         work->size_count = class_of[m] >= work->size_count ? class_of[m] + 1 : work->size_count;
@@ -69,7 +70,7 @@ static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_b
         sizes[k].costs = times;
     }
     for (uint32_t m = 0; m < p->microbatch_count; m++) {
-        sizes[class_of[m]].microbatches++;
+        sizes[class_of[m]].microbatches += equal;
     }
     work->sizes = sizes;
     return RP_OK;
@@ -102,6 +103,7 @@ rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds
 {
     const rp_program *p = run->program;
     const rp_machine *m = run->machine;
+    uint32_t ranks = rp_program_ranks(p);
     rpsim_bound_work work = describe(p, run->busy_ps);
     rp_arena *arena = NULL;
     rp_sizes bytes;
@@ -120,10 +122,10 @@ rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds
         work.rounds = rpsim_bound_rounds(run->schedule, run->config);
         bool offload =
             run->schedule != NULL && run->schedule->traits.placement == RP_PLACEMENT_OFFLOAD;
-        uint32_t nodes = m->gpus_per_node > 0 ? (p->gpu_count - 1) / m->gpus_per_node + 1 : 1;
+        uint32_t nodes = m->gpus_per_node > 0 ? (ranks - 1) / m->gpus_per_node + 1 : 1;
         work.bytes = offload ? &bytes : NULL;
-        work.upload_Bps = m->upload_Bps * p->gpu_count;
-        work.download_Bps = m->download_Bps * p->gpu_count;
+        work.upload_Bps = m->upload_Bps * ranks;
+        work.download_Bps = m->download_Bps * ranks;
         for (uint32_t gpu = 0; m->listed > 0 && gpu < p->gpu_count; gpu++) {
             work.upload_Bps += rp_machine_upload_Bps(m, gpu) - m->upload_Bps;
             work.download_Bps += rp_machine_download_Bps(m, gpu) - m->download_Bps;

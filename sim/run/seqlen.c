@@ -31,7 +31,8 @@ static rp_status run(const search *s, uint32_t steps, unsigned without, rpsim_re
 static rp_status try_length(const search *s, uint32_t steps, bool *fits_out, rp_reason *reason)
 {
     rpsim_result result;
-    RP_TRY(run(s, steps, RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK, &result, reason));
+    RP_TRY(run(s, steps, RPSIM_WITHOUT_STEP | RPSIM_WITHOUT_CHECK | RPSIM_WITHOUT_EQUAL_RANKS,
+               &result, reason));
     *fits_out = result.memory.fits;
     rpsim_result_fini(&result);
     return RP_OK;
@@ -88,8 +89,9 @@ static rp_status check_monotone(const search *s, uint32_t good, uint32_t bad, rp
     return RP_OK;
 }
 
-rp_status rpsim_seqlen_search(rp_resolved *resolved, const rp_platform *platform, rp_arena *arena,
-                              rpsim_seqlen *found_out, rpsim_result *result_out, rp_reason *reason)
+rp_status rpsim_seqlen_search(rp_resolved *resolved, const rp_platform *platform, unsigned without,
+                              rp_arena *arena, rpsim_seqlen *found_out, rpsim_result *result_out,
+                              rp_reason *reason)
 {
     search s = {resolved, platform, arena};
     uint32_t good = 0;
@@ -98,7 +100,7 @@ rp_status rpsim_seqlen_search(rp_resolved *resolved, const rp_platform *platform
     RP_TRY(bisect(&s, &good, &bad, reason));
     RP_TRY(check_monotone(&s, good, bad, found_out, reason));
     found_out->tokens = good * RPSIM_SEQLEN_STEP;
-    return run(&s, good == 0 ? 1 : good, 0, result_out, reason);
+    return run(&s, good == 0 ? 1 : good, without, result_out, reason);
 }
 
 void rpsim_seqlen_warn(const rpsim_seqlen *found, const char *schedule)

@@ -39,12 +39,14 @@ typedef struct rpsim_seqlen {
  * @param run its seq_len is set to the length of result_out; if planned, each length gets
  * RoundPipe's plan for it (run_plan.h), and the run's partition becomes that of result_out, in
  * `arena`
+ * @param without RPSIM_WITHOUT_* of the run at that length
  * @param found_out if not even one step fits, result_out is the run of one step
  * @param result_out the run at that length, rpsim_result_fini
  * @retval RP_OK, RP_BROKEN (a program without buffers), and as rpsim_hardware_case_run
  */
-rp_status rpsim_seqlen_search(rp_resolved *run, const rp_platform *platform, rp_arena *arena,
-                              rpsim_seqlen *found_out, rpsim_result *result_out, rp_reason *reason);
+rp_status rpsim_seqlen_search(rp_resolved *run, const rp_platform *platform, unsigned without,
+                              rp_arena *arena, rpsim_seqlen *found_out, rpsim_result *result_out,
+                              rp_reason *reason);
 
 /** Warns of doubts. @param schedule name that precedes them; NULL: none */
 void rpsim_seqlen_warn(const rpsim_seqlen *found, const char *schedule);

@@ -324,7 +324,7 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(bucket_mb, known(bucket_of(row) != 0, real(bucket_of(row) / (1u << 20))), .unit = "MiB",     \
       .help = "gradients that copies reduce while a backward goes on; null: all of a stage")       \
     X(simulated_gpus, whole(row->run.gpus),                                                        \
-      .help = "of `gpus`, those that were simulated; each stands for as many that do the same")    \
+      .help = "of `gpus`, those of the program; each stands for as many that do the same")         \
     X(axes,                                                                                        \
       known(rp_layout_gpus(&row->run.decided.layout) > 1,                                          \
             text(rp_axes_text((rp_axes)row->run.decided.layout.axes))),                            \

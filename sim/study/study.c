@@ -410,18 +410,26 @@ rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_s
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* Parts of a row's run that its results do not need. Noise, a slow GPU and whoever reads programs
+ * and timelines need all ranks. */
+static unsigned unneeded(const rpsim_setup *o, const rpsim_row *row)
+{
+    bool all = o->keep || o->hashes || o->explain || o->jitter_given || o->slow_factor != 0;
+    return row->without | (all ? 0 : RPSIM_WITHOUT_EQUAL_RANKS);
+}
+
 /* Runs a row. Rows that keep their programs cannot share them. */
 static rp_status run_row(const rpsim_setup *o, rp_arena *arena, rpsim_row *row,
                          rpsim_seqlen *found_out, rp_reason *reason)
 {
     if (row->given == NULL && !row->run.stage && o->run.max_seqlen) {
-        RP_TRY(
-            rpsim_seqlen_search(&row->run, row->platform, arena, found_out, &row->result, reason));
+        RP_TRY(rpsim_seqlen_search(&row->run, row->platform, unneeded(o, row), arena, found_out,
+                                   &row->result, reason));
         row->max_seqlen = found_out->tokens;
         return rp_partition_text(row->run.partition, arena, &row->partition_text);
     }
     if (row->given == NULL && !row->run.stage) {
-        return rpsim_hardware_case_run(&row->run, row->platform, row->without, &row->result,
+        return rpsim_hardware_case_run(&row->run, row->platform, unneeded(o, row), &row->result,
                                        reason);
     }
     if (row->given == NULL) {
@@ -455,6 +463,18 @@ static rp_status run_or_refuse(rpsim_study *study, rpsim_row *row, bool *refused
     return rp_reason_give(&own, status, reason);
 }
 
+/* Ops of a program in which all ranks have their own. */
+static uint64_t ops_of_all(const rp_program *p)
+{
+    uint64_t equal = rp_program_ranks(p) / p->gpu_count;
+    uint64_t ops = 0;
+    for (uint32_t q = 0; q < p->queue_count; q++) {
+        uint64_t of_queue = p->queues[q].op_end - p->queues[q].op_begin;
+        ops += rp_queue_kind_on_gpu((rp_queue_kind)p->queues[q].kind) ? equal * of_queue : of_queue;
+    }
+    return ops;
+}
+
 static rp_status finish_row(const rpsim_study *study, rpsim_row *row, rp_reason *reason)
 {
     const rpsim_setup *o = study->setup;
@@ -463,7 +483,7 @@ static rp_status finish_row(const rpsim_study *study, rpsim_row *row, rp_reason 
     if (o->explain) {
         RP_TRY(rpsim_row_explain(row, study->arena, reason));
     }
-    row->ops = row->result.program->op_count;
+    row->ops = ops_of_all(row->result.program);
     RP_TRY(rpsim_row_set_ideal(study, row, reason));
     rpsim_row_doubt_costs(study, row);
     RP_TRY(rpsim_memory_copy(&row->result.memory, study->arena, &row->memory));

@@ -42,7 +42,7 @@ typedef struct rpsim_row {
     rp_ledger_error error;      /**< errors of measured runs of this stack and class */
     double ideal_s; /**< rp_ideal_s of a microbatch of the table's size; 0 without --stack */
     uint32_t rank;  /**< --schedule all, from 1; 0: does not fit, or not ranked */
-    uint32_t ops;
+    uint64_t ops;
     uint64_t program_hash; /**< 0 if not asked for */
 } rpsim_row;
 

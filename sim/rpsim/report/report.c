@@ -156,7 +156,8 @@ void rpsim_report_check(const rpsim_study *study, FILE *stream)
 {
     for (uint32_t i = 0; i < study->row_count; i++) {
         const rpsim_row *row = &study->rows[i];
-        fprintf(stream, "valid: %s, %s, recompute %s: %u ops, program hash %016" PRIx64 "\n",
+        fprintf(stream,
+                "valid: %s, %s, recompute %s: %" PRIu64 " ops, program hash %016" PRIx64 "\n",
                 row->schedule_name, row->model_name, rp_recompute_text(row->run.recompute),
                 row->ops, row->program_hash);
     }

@@ -380,16 +380,18 @@ void rpsim_explain_communication(const rp_timeline *timeline, const rpsim_explan
                                  int64_t *total_ps_out, int64_t *exposed_ps_out)
 {
     const rp_program *p = timeline->program;
+    int64_t equal = rp_program_ranks(p) / p->gpu_count;
     *total_ps_out = 0;
     for (uint32_t i = 0; i < p->op_count; i++) {
         rp_op_kind kind = (rp_op_kind)p->ops[i].kind;
         if (rp_op_kind_class(kind) == RP_CLASS_TRANSFER || rp_op_kind_is_joint(kind)) {
-            *total_ps_out += timeline->end_ps[i] - timeline->start_ps[i];
+            *total_ps_out += equal * (timeline->end_ps[i] - timeline->start_ps[i]);
         }
     }
     *exposed_ps_out = e->share_ps[RPSIM_SHARE_UPLOAD_PARAMS] + e->share_ps[RPSIM_SHARE_UPLOAD_ACT] +
                       e->share_ps[RPSIM_SHARE_DOWNLOAD] + e->share_ps[RPSIM_SHARE_PEER] +
                       e->drain_sums_ps;
+    *exposed_ps_out *= equal;
 }
 
 rpsim_first_cause rpsim_explain_first_cause(const rpsim_explanation *e, const rpsim_sensitivity *s)

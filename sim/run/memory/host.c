@@ -127,8 +127,8 @@ rp_status rpsim_host_bytes(const rp_program *program, const rp_model *model, uin
     }
     if (sharding->host_collects) {
         bool accumulates = program->microbatch_count > program->gpu_count;
-        *bytes_out =
-            rpsim_zero_host_bytes(sharding, model, program->dtype, program->gpu_count, accumulates);
+        *bytes_out = rpsim_zero_host_bytes(sharding, model, program->dtype,
+                                           rp_program_ranks(program), accumulates);
         return RP_OK;
     }
     RP_TRY(rp_sizes_of_model(model, seq_len, program->dtype, arena, &sizes));

@@ -393,9 +393,10 @@ static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *
     RP_TRY(rp_arena_alloc_raw(scratch, 2 * (size_t)p->buffer_count, sizeof *changes, &changes));
     RP_TRY(rp_arena_alloc_raw(scratch, 2 * (size_t)p->buffer_count, sizeof *sorted, &sorted));
     RP_TRY(rp_arena_alloc(scratch, (size_t)p->gpu_count + 1, sizeof(place), &m->places));
-    RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof(uint64_t), &m->out->peak_gpu_bytes));
+    RP_TRY(rp_arena_alloc(arena, m->out->gpu_count, sizeof(uint64_t), &m->out->peak_gpu_bytes));
     if (limits->gpu_reserve > 0) {
-        RP_TRY(rp_arena_alloc(arena, p->gpu_count, sizeof(uint64_t), &m->out->reserved_gpu_bytes));
+        RP_TRY(rp_arena_alloc(arena, m->out->gpu_count, sizeof(uint64_t),
+                              &m->out->reserved_gpu_bytes));
     }
     for (uint32_t i = 0; i < p->gpu_count; i++) {
         m->places[i] = (place){.limit = rpsim_memory_limit(limits, i, p->gpu_count),
@@ -409,10 +410,11 @@ static rp_status measure(meter *m, const rpsim_memory_limits *limits, rp_arena *
     sort_changes(changes, count, begins, sorted);
     follow(m, sorted, count);
     m->out->gpu_fixed_bytes = limits->gpu_fixed_bytes;
-    for (uint32_t i = 0; i < p->gpu_count; i++) {
-        m->out->peak_gpu_bytes[i] = m->places[i].peak;
+    for (uint32_t i = 0; i < m->out->gpu_count; i++) {
+        const place *at = &m->places[i % p->gpu_count];
+        m->out->peak_gpu_bytes[i] = at->peak;
         if (m->out->reserved_gpu_bytes != NULL) {
-            m->out->reserved_gpu_bytes[i] = reserved_of(&m->places[i]);
+            m->out->reserved_gpu_bytes[i] = reserved_of(at);
         }
     }
     m->out->peak_host_bytes = m->places[p->gpu_count].peak;
@@ -435,7 +437,7 @@ rp_status rpsim_memory_measure(const rp_timeline *timeline, const rpsim_memory_l
                                rp_arena *arena, rpsim_memory *memory_out)
 {
     const rp_program *p = timeline->program;
-    *memory_out = (rpsim_memory){.gpu_count = p->gpu_count};
+    *memory_out = (rpsim_memory){.gpu_count = rp_program_ranks(p)};
     bool sized = false;
     for (uint32_t b = 0; b < p->buffer_count; b++) {
         sized |= p->buffers[b].bytes != 0;
@@ -445,7 +447,7 @@ rp_status rpsim_memory_measure(const rp_timeline *timeline, const rpsim_memory_l
     }
     rp_arena *scratch = NULL;
     RP_TRY(rp_arena_create(&scratch));
-    rpsim_memory memory = {.known = true, .fits = true, .gpu_count = p->gpu_count};
+    rpsim_memory memory = {.known = true, .fits = true, .gpu_count = rp_program_ranks(p)};
     meter m = {.timeline = timeline, .program = p, .limits = limits, .out = &memory};
     rp_status status = measure(&m, limits, scratch, arena);
     rp_arena_destroy(scratch);

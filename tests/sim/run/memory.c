@@ -546,9 +546,9 @@ Test(memory, longest_sequence)
     for (uint32_t grain = 0; grain < 2; grain++) {
         rpsim_result result;
         m.run.decided.layer_grain = grain == 1;
-        cr_assert(
-            eq(int, rpsim_seqlen_search(&m.run, &m.platform, arena, &longest[grain], &result, NULL),
-               RP_OK));
+        cr_assert(eq(
+            int, rpsim_seqlen_search(&m.run, &m.platform, 0, arena, &longest[grain], &result, NULL),
+            RP_OK));
         cr_expect(result.memory.fits);
         cr_expect(eq(u32, m.run.decided.seq_len, longest[grain].tokens));
         rpsim_result_fini(&result);
@@ -564,7 +564,7 @@ Test(memory, longest_sequence)
     rpsim_seqlen none = {.tokens = 1};
     rpsim_result result;
     cr_assert(
-        eq(int, rpsim_seqlen_search(&m.run, &m.platform, arena, &none, &result, NULL), RP_OK));
+        eq(int, rpsim_seqlen_search(&m.run, &m.platform, 0, arena, &none, &result, NULL), RP_OK));
     cr_expect(eq(u32, none.tokens, 0));
     cr_expect(not(result.memory.fits));
     rpsim_result_fini(&result);

@@ -546,8 +546,8 @@ Test(memory_sharded, longest_sequence_is_the_longest)
         rpsim_result result;
         rpsim_seqlen found = {0};
         load(systems[k], &m);
-        cr_assert(
-            eq(int, rpsim_seqlen_search(&m.run, &m.platform, arena, &found, &result, NULL), RP_OK));
+        cr_assert(eq(int, rpsim_seqlen_search(&m.run, &m.platform, 0, arena, &found, &result, NULL),
+                     RP_OK));
         rpsim_result_fini(&result);
         uint32_t longest = found.tokens;
         cr_expect(gt(u32, longest, 0), "%s", systems[k]);
