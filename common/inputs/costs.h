@@ -48,6 +48,8 @@ typedef struct rp_costs {
     /** software that the times are of, the loss included (stacks/stack.h); NULL: the table does not
      * say */
     const struct rp_stack *stack;
+    /** documents within which the times have attention (load/documents.h); NULL: whole sequences */
+    const struct rp_documents *documents;
     uint32_t tensor_parallel; /**< GPUs that share each layer; the times are those of a GPU's part.
                                  0 or 1: whole layers */
 } rp_costs;

@@ -109,6 +109,9 @@ typedef struct rp_model {
     bool bf16;              /**< its config.json says that its weights are bfloat16 */
     uint32_t lora_linears;  /**< linear layers with adapters, as bits in the order of
                                RP_LORA_LINEARS; 0: all */
+    /** of the run's sequences, which models of files do not have (load/documents.h); NULL: a
+     * sequence is a document */
+    const struct rp_documents *documents;
     double lora_alpha;      /**< adapters are scaled by lora_alpha / lora_rank; 0: not scaled */
     bool has_padding;       /**< the embedding's row of padding_token is not trained */
     uint32_t padding_token; /**< config.json's pad_token_id */

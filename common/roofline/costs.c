@@ -106,7 +106,7 @@ static rp_status compute(const rp_model *model, const rp_roof *roof, uint32_t se
                          uint32_t seq_len, bool detailed, rp_arena *arena, table *t,
                          rp_reason *reason)
 {
-    const rp_kernel_run run = {*roof, seq_len, model->host_launch_us};
+    const rp_kernel_run run = {*roof, seq_len, model->host_launch_us, model->documents};
     /* 16-bit values in a value. */
     double values = (double)rp_dtype_bytes(roof->arithmetic.dtype) / 2;
     RP_TRY(rp_roofline_check(roof, reason));
@@ -176,7 +176,8 @@ rp_status rp_roofline_costs(const rp_model *model, const rp_roof *roof, uint32_t
                       .head_bwd_ps = to_ps(backward(t.head.pass)),
                       .hop_ps = to_ps(t.hop_s),
                       .microbatch_size = sequences,
-                      .seq_len = seq_len};
+                      .seq_len = seq_len,
+                      .documents = model->documents};
     RP_TRY(rp_arena_print(arena, &costs.name, "%s@%s (%s%s)", model->name, platform->gpu,
                           roof->stack != NULL ? "stack " : "roofline",
                           roof->stack != NULL ? roof->stack->name : ""));
@@ -286,9 +287,11 @@ rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const 
     }
     table here;
     table there;
+    rp_model timed = *model;
     uint32_t sequences = measured->microbatch_size;
-    RP_TRY(compute(model, from, sequences, measured->seq_len, false, arena, &here, reason));
-    RP_TRY(compute(model, to, sequences, measured->seq_len, false, arena, &there, reason));
+    timed.documents = measured->documents;
+    RP_TRY(compute(&timed, from, sequences, measured->seq_len, false, arena, &here, reason));
+    RP_TRY(compute(&timed, to, sequences, measured->seq_len, false, arena, &there, reason));
     RP_TRY(check_moved(measured, &here, &there, reason));
     RP_TRY(check_total(model, &there, sequences, measured->seq_len, reason));
     rp_costs costs = *measured;

@@ -83,19 +83,10 @@ double rp_gemm_s(const rp_gemm_shape *g, rp_pass pass, const rp_roof *roof, doub
     return clocks / (clock * share);
 }
 
-/* Rows and columns of the blocks of pairs that fused attention computes together; in blocks on the
- * diagonal half of the pairs are masked. Its rates are about the same with heads of 64 and 128
- * (Dao, FlashAttention-2, 2023, figure 4, FlashAttention and Triton). */
-#define ATTENTION_BLOCK 128.0
-
-double rp_attention_masked(double seq_len)
-{
-    return 1 + fmin(ATTENTION_BLOCK, seq_len) / seq_len;
-}
-
 static double attention_s(double flops, rp_pass pass, const rp_kernel_run *run)
 {
-    return flops * rp_attention_masked(run->seq_len) / rp_flash_flops_per_s(&run->roof, pass);
+    return flops * rp_attention_masked(run->documents, run->seq_len) /
+           rp_flash_flops_per_s(&run->roof, pass);
 }
 
 double rp_kernel_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run)

@@ -261,7 +261,8 @@ static void add_attention(builder *b, const rp_model *layers, uint32_t layer, do
         return;
     }
     rp_operator *op = add_operator(b, "attention", RP_UNIT_ATTENTION);
-    double pairs = sequences * rp_attention_pairs(seq_len, rp_model_window(layers, layer));
+    double pairs =
+        sequences * rp_packed_pairs(layers->documents, seq_len, rp_model_window(layers, layer));
     double widths = (double)m->head_dim + rp_model_value_dim(m);
     double flops = 2 * pairs * m->heads * widths;
     double bytes = 2 * sequences * seq_len * ((double)m->heads + m->kv_heads) * widths;

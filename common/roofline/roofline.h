@@ -25,6 +25,7 @@
 
 #include "common/base/reason.h"
 #include "common/inputs/costs.h"
+#include "common/inputs/load/documents.h"
 #include "common/inputs/model.h"
 #include "common/inputs/platform.h"
 #include "common/inputs/stacks/stack.h"
@@ -130,6 +131,10 @@ uint32_t rp_head_operators(const rp_model *model, uint32_t sequences, uint32_t s
  */
 double rp_attention_pairs(double seq_len, double window);
 
+/** @return pairs of a sequence that is packed of documents, each of which attends to itself alone;
+ * NULL: the sequence is a document */
+double rp_packed_pairs(const rp_documents *documents, double seq_len, double window);
+
 /** Bytes of the tensor between two layers, for a microbatch: 2 T d. */
 double rp_boundary_bytes(const rp_model *model, uint32_t sequences, uint32_t seq_len);
 
@@ -166,7 +171,8 @@ void rp_layer_flop(const rp_model *model, uint32_t layer, uint32_t sequences, ui
 typedef struct rp_kernel_run {
     rp_roof roof; /**< rp_roofline_check accepts it, and its platform has `sms` */
     double seq_len;
-    double host_launch_us; /**< rp_model.host_launch_us */
+    double host_launch_us;         /**< rp_model.host_launch_us */
+    const rp_documents *documents; /**< rp_model.documents */
 } rp_kernel_run;
 
 /**
@@ -197,8 +203,9 @@ double rp_power_flops_per_s(const rp_roof *roof, double power_limit_w);
 double rp_product_flops_per_s(const rp_gemm_shape *gemm, rp_pass pass, const rp_roof *roof,
                               double flops);
 
-/** @return share of attention's pairs that are computed over those that are not masked. */
-double rp_attention_masked(double seq_len);
+/** @return attention's pairs that are computed over those that are not masked.
+ * @param documents NULL: the sequence is a document */
+double rp_attention_masked(const rp_documents *documents, double seq_len);
 
 /**
  * Time of a pass of an operator in a stack's software: products at `product_share` of the peak

@@ -50,7 +50,7 @@ static double attention_rate(const rp_operator *op, rp_pass pass, const rp_roof 
 static double attention_s(const rp_operator *op, rp_pass pass, const rp_kernel_run *run)
 {
     const rp_roof *roof = &run->roof;
-    return op->work[pass].flops * rp_attention_masked(run->seq_len) /
+    return op->work[pass].flops * rp_attention_masked(run->documents, run->seq_len) /
            fmin(attention_rate(op, pass, roof), power_flops_per_s(roof));
 }
 

@@ -70,9 +70,9 @@ static double scale(double time_s, double fixed_s, double attention_s, double gr
     return fixed + (time_s - fixed + attention * (growth - 1)) * tokens;
 }
 
-static double pairs_per_token(uint32_t window, double seq_len)
+static double pairs_per_token(const rp_documents *documents, uint32_t window, double seq_len)
 {
-    return rp_attention_pairs(seq_len, window) / seq_len;
+    return rp_packed_pairs(documents, seq_len, window) / seq_len;
 }
 
 /* Memory traffic of the loss beyond the table's head, which held the logits of all tokens at once
@@ -97,19 +97,20 @@ static double loss_bytes(const rp_model *model, const rpsim_gpu_rates *rates, do
     return unfused + table * trained + input * tokens * model->hidden;
 }
 
+/* @param run_pairs pairs per token of the run */
 static layer_scaling scale_layer(const rp_costs *table, const rp_model *model, uint32_t window,
-                                 const rpsim_gpu_rates *rates, uint32_t seq_len)
+                                 const rpsim_gpu_rates *rates, double run_pairs)
 {
     double reference_tokens = (double)table->microbatch_size * table->seq_len;
     double flops_per_pair = 2.0 * model->heads * (model->head_dim + rp_model_value_dim(model));
-    double in_table = pairs_per_token(window, table->seq_len);
+    double in_table = pairs_per_token(table->documents, window, table->seq_len);
     double flops = flops_per_pair * in_table * reference_tokens;
     double layer = (double)rp_model_held_layer(model);
     bool hosted = rates->host.stack != NULL;
     return (layer_scaling){
         .attention_fwd = flops / rates->attention_fwd_flops,
         .attention_bwd = 2.5 * flops / rates->attention_bwd_flops,
-        .growth = pairs_per_token(window, seq_len) / in_table,
+        .growth = run_pairs / in_table,
         .launches_fwd = !hosted && model->experts > 1
                             ? rates->launch_s * (double)rpsim_layer_launches(model)
                             : 0,
@@ -144,10 +145,13 @@ static scaling make_scaling(const rp_costs *table, const rp_model *model,
     };
     for (uint32_t k = 0; k < model->kind_count; k++) {
         const rp_model *kind = &model->kinds[k];
-        s.layers[k] = scale_layer(table, kind, kind->sliding_window, rates, seq_len);
+        double pairs = pairs_per_token(model->documents, kind->sliding_window, seq_len);
+        s.layers[k] = scale_layer(table, kind, kind->sliding_window, rates, pairs);
     }
     for (uint32_t odd = 0; model->kinds == NULL && odd < 2; odd++) {
-        s.layers[odd] = scale_layer(table, model, rp_model_window(model, odd), rates, seq_len);
+        uint32_t window = rp_model_window(model, odd);
+        double pairs = pairs_per_token(model->documents, window, seq_len);
+        s.layers[odd] = scale_layer(table, model, window, rates, pairs);
     }
     return s;
 }

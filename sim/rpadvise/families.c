@@ -321,7 +321,8 @@ static rp_status try_at_n(rpadvise_search *s, uint32_t begin, uint32_t end)
 static double ceiling_of(const rpadvise_family *f)
 {
     const rpadvise_outcome *one = &f->at_n;
-    return one->least_s > 0 ? (double)one->batch * one->seq_len / one->least_s : INFINITY;
+    double tokens = one->real_share * one->batch * one->seq_len;
+    return one->least_s > 0 ? tokens / one->least_s : INFINITY;
 }
 
 static uint32_t second_point(const rpadvise_family *f)
@@ -340,7 +341,7 @@ static void set_estimate(rpadvise_family *f)
     double slope = fmax((two->period_s - one->period_s) / n, one->least_s / n);
     double period = two->period_s + slope * (f->candidate.run.microbatches - 2 * n);
     double tokens = (double)f->candidate.run.microbatches * f->candidate.run.microbatch_size *
-                    two->seq_len * rpadvise_copies(&f->candidate);
+                    two->seq_len * rpadvise_copies(&f->candidate) * two->real_share;
     f->estimate = period > 0 ? fmax(tokens / period, two->tokens_per_s) : two->tokens_per_s;
 }
 

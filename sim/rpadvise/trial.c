@@ -86,6 +86,7 @@ static void describe(const rpsim_row *row, const rpadvise_manner *manner, rpadvi
         .host_limit_bytes = memory->host_bytes,
         .batch = rpsim_row_global_batch(row),
         .seq_len = row->run.decided.seq_len,
+        .real_share = rpsim_row_real_share(row),
         .ops = row->ops,
     };
     set_work(row, manner, out);

@@ -30,8 +30,9 @@ typedef struct rpadvise_outcome {
     uint64_t host_limit_bytes; /**< 0: unknown */
     uint32_t batch;            /**< sequences of a step */
     uint32_t seq_len;
-    uint32_t systems; /**< bit i: system i of rpadvise_systems can be told to do this run */
-    uint64_t ops;     /**< ops of the program: a measure for the cost of a run */
+    double real_share; /**< rpsim_row_real_share */
+    uint32_t systems;  /**< bit i: system i of rpadvise_systems can be told to do this run */
+    uint64_t ops;      /**< ops of the program: a measure for the cost of a run */
     char partition[RPADVISE_PARTITION_SIZE]; /**< layers of each stage; "" if the text is longer */
     char cause[RPADVISE_CAUSE_SIZE]; /**< why it does not run or fit; "" otherwise. In an explained
                                         run: the largest part of its GPUs' time beside the work */

@@ -34,11 +34,18 @@ bool rpsim_row_of_one_iteration(const rpsim_row *row)
     return row->run.decided.iterations == 1 || !row->from_program;
 }
 
+double rpsim_row_real_share(const rpsim_row *row)
+{
+    const rp_documents *documents = row->run.model != NULL ? row->run.model->documents : NULL;
+    return documents != NULL ? 1 - documents->padding : 1;
+}
+
 double rpsim_row_tokens_per_s(const rpsim_row *row)
 {
     double period_ps = row->result.period_ps;
     uint32_t slices = row->run.sequence_slices != 0 ? row->run.sequence_slices : 1;
-    double tokens = (double)rpsim_row_global_batch(row) * row->run.decided.seq_len / slices;
+    double tokens = (double)rpsim_row_global_batch(row) * row->run.decided.seq_len / slices *
+                    rpsim_row_real_share(row);
     return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;
 }
 
@@ -56,7 +63,8 @@ double rpsim_row_peak_share(const rpsim_row *row)
 
 double rpsim_row_speed_limit(const rpsim_row *row)
 {
-    double tokens = (double)row->run.costs->microbatch_size * row->run.decided.seq_len;
+    double tokens = (double)row->run.costs->microbatch_size * row->run.decided.seq_len *
+                    rpsim_row_real_share(row);
     return row->ideal_s > 0 ? rpsim_row_gpus(row) * tokens / row->ideal_s : NAN;
 }
 

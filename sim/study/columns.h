@@ -104,6 +104,9 @@ bool rpsim_row_of_one_iteration(const rpsim_row *row);
 /** @return the tokens per second of a row over its period; NaN if the period is unknown. */
 double rpsim_row_tokens_per_s(const rpsim_row *row);
 
+/** @return share of a step's tokens that are no padding. */
+double rpsim_row_real_share(const rpsim_row *row);
+
 /** @return the TFLOP/s of products and attention of a GPU, on average over the period; NaN if
  * unknown. */
 double rpsim_row_tflops(const rpsim_row *row);

@@ -304,6 +304,9 @@ static rp_status load_model(const rpsim_setup *o, const char *name, rp_arena *ar
     if (o->run.seq_len != 0) {
         rp_model_set_seq_len(model, o->run.seq_len);
     }
+    if (o->documents != NULL || o->padding > 0) {
+        RP_TRY(rp_documents_load(o->documents, o->padding, arena, &model->documents, reason));
+    }
     in->model = model;
     in->model_name = model->name;
     in->recorded_name = model->recorded != NULL ? model->recorded : "";
