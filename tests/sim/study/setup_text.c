@@ -40,6 +40,7 @@ static const struct {
         {"tune-budget", {"1000"}},
         {"recompute", {"none", "wait", "early,none", "wait,early"}},
         {"grain", {"stage", "layer"}},
+        {"offload-activations", {""}},
         {"dtype", {"fp32", "bf16", "fp16"}},
         {"accumulation", {"fp16", "fp32"}},
         {"reduce-each", {"step", "microbatch"}},
