@@ -282,6 +282,14 @@ static rp_status fill_layers(const rp_costs *table, const scaling *s, int64_t *p
     return fill_stage(table, &head, s, &ps[(size_t)table->layers * RP_OP_KIND_COUNT], reason);
 }
 
+static void forget_host(scaling *s)
+{
+    s->host_microbatch = 0;
+    for (uint32_t k = 0; k < RP_MODEL_KINDS; k++) {
+        s->layers[k].host_fwd = s->layers[k].host_bwd = 0;
+    }
+}
+
 /* Numbers the classes in the order of their first microbatch. */
 static uint32_t classify(const rp_program *program, uint32_t *class_of, uint32_t *first_of)
 {
@@ -324,6 +332,10 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
     RP_TRY(rp_arena_alloc(arena, rows * RP_OP_KIND_COUNT, sizeof(int64_t), &costs.ps));
     size_t per_class = (size_t)costs.layer_count * RP_OP_KIND_COUNT;
     RP_TRY(rp_arena_alloc(arena, classes * per_class, sizeof(int64_t), &costs.layer_ps));
+    costs.alone_ps = costs.layer_ps;
+    if (rates->host.stack != NULL) {
+        RP_TRY(rp_arena_alloc(arena, classes * per_class, sizeof(int64_t), &costs.alone_ps));
+    }
     for (uint32_t k = 0; k < classes; k++) {
         scaling s = make_scaling(table, model, rates, seq_len, program->sequences[first_of[k]]);
         for (uint32_t stage = 0; stage < program->stage_count; stage++) {
@@ -332,16 +344,22 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
                               reason));
         }
         RP_TRY(fill_layers(table, &s, &costs.layer_ps[k * per_class], reason));
+        forget_host(&s);
+        RP_TRY(rates->host.stack != NULL
+                   ? fill_layers(table, &s, &costs.alone_ps[k * per_class], reason)
+                   : RP_OK);
     }
     *costs_out = costs;
     return RP_OK;
 }
 
-rp_status rpsim_layer_table(const rpsim_compute_costs *costs, uint32_t of_class, rp_arena *arena,
-                            rp_costs *table_out)
+rp_status rpsim_layer_table(const rpsim_compute_costs *costs, uint32_t of_class, bool waits,
+                            rp_arena *arena, rp_costs *table_out)
 {
     uint32_t layers = costs->layer_count - 1;
-    const int64_t *ps = &costs->layer_ps[(size_t)of_class * costs->layer_count * RP_OP_KIND_COUNT];
+    const int64_t *ps =
+        &(waits ? costs->layer_ps
+                : costs->alone_ps)[(size_t)of_class * costs->layer_count * RP_OP_KIND_COUNT];
     table_out->layers = layers;
     RP_TRY(rp_arena_alloc(arena, layers, sizeof(int64_t), &table_out->fwd_ps));
     RP_TRY(rp_arena_alloc(arena, layers, sizeof(int64_t), &table_out->bwd_ps));

@@ -76,6 +76,7 @@ typedef struct rpsim_compute_costs {
     uint32_t stage_count;
     int64_t *layer_ps; /**< [class][layers + 1][RP_OP_KIND_COUNT] times of each layer, then of the
                           head, as stages of their own: those of ops that name a layer */
+    int64_t *alone_ps; /**< as layer_ps, without waits for the host */
     uint32_t layer_count;      /**< layers + 1, the head included */
     double memory_ps_per_byte; /**< time per byte of an update; 0: the bytes take no time */
     int64_t update_ps;         /**< time of an update beside its traffic */
@@ -133,8 +134,10 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
 
 /**
  * Gives the times of a class layer by layer.
+ * @param waits with waits for a host that is late for a layer; a stage of several layers may wait
+ * less, since the host is early for others
  * @param table_out its layers and times are set, the arrays live in `arena`; the rest stays
  * @retval RP_OK, RP_NO_MEMORY
  */
-rp_status rpsim_layer_table(const rpsim_compute_costs *costs, uint32_t of_class, rp_arena *arena,
-                            rp_costs *table_out);
+rp_status rpsim_layer_table(const rpsim_compute_costs *costs, uint32_t of_class, bool waits,
+                            rp_arena *arena, rp_costs *table_out);

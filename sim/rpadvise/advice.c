@@ -435,14 +435,13 @@ rp_status rpadvise_advice_make(rpadvise_search *search, rpadvise_advice *advice_
     return rpadvise_changes_find(a);
 }
 
-const char *rpadvise_measured_text(const rpadvise_advice *advice,
-                                   char text[static RPSIM_MEASURED_TEXT])
+rpsim_measured rpadvise_measured(const rpadvise_advice *advice)
 {
     rpsim_measured measured = {0};
     for (uint32_t i = 0; i < advice->row_count; i++) {
         rpsim_measured_add(&measured, &advice->rows[i].study.rows[0]);
     }
-    return rpsim_measured_text(&measured, text);
+    return measured;
 }
 
 void rpadvise_advice_fini(rpadvise_advice *advice)

@@ -102,9 +102,8 @@ typedef struct rpadvise_advice {
  */
 rp_status rpadvise_advice_make(rpadvise_search *search, rpadvise_advice *advice_out);
 
-/** Writes rpsim_measured_text of all rows. @return `text` */
-const char *rpadvise_measured_text(const rpadvise_advice *advice,
-                                   char text[static RPSIM_MEASURED_TEXT]);
+/** @return the software of all rows, for sentences */
+rpsim_measured rpadvise_measured(const rpadvise_advice *advice);
 
 /** Destroys the studies of the rows. */
 void rpadvise_advice_fini(rpadvise_advice *advice);

@@ -66,7 +66,7 @@ static rp_status list_sizes(const rpsim_bound_run *run, rp_arena *arena, rpsim_b
     for (uint32_t k = 0; k < work->size_count; k++) {
         rp_costs *times = NULL;
         RP_TRY(rp_arena_alloc(arena, 1, sizeof *times, &times));
-        RP_TRY(rpsim_layer_table(run->costs, k, arena, times));
+        RP_TRY(rpsim_layer_table(run->costs, k, false, arena, times));
         sizes[k].costs = times;
     }
     for (uint32_t m = 0; m < p->microbatch_count; m++) {

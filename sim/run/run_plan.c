@@ -19,7 +19,7 @@ rp_status rpsim_run_costs(const rp_costs *table, const rp_model *model, const rp
     costs_out->seq_len = seq_len;
     RP_TRY(rpsim_hardware_inputs(&program, table, model, platform, seq_len, arena, &times, &unused,
                                  reason));
-    return rpsim_layer_table(&times, 0, arena, costs_out);
+    return rpsim_layer_table(&times, 0, true, arena, costs_out);
 }
 
 rp_status rpsim_table_plan(const rp_costs *costs, const rp_model *model, uint64_t memory_limit,

@@ -70,7 +70,7 @@ double rpsim_row_speed_limit(const rpsim_row *row)
 
 bool rpsim_row_same_group(const rpsim_row *a, const rpsim_row *b)
 {
-    return strcmp(a->model_name, b->model_name) == 0 && a->run.costs == b->run.costs &&
+    return strcmp(a->model_name, b->model_name) == 0 && a->compared == b->compared &&
            a->run.decided.seq_len == b->run.decided.seq_len;
 }
 
@@ -474,7 +474,8 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       known(!row->run.stage, text(rp_accumulation_text(row->run.costs->arithmetic.accumulation))), \
       .help = "what products add up in; null at stage fidelity")                                   \
     X(stack, text(row->run.costs->stack != NULL ? row->run.costs->stack->name : NULL),             \
-      .help = "software of `--stack`, with what `--set` changed; null without",                    \
+      .help = "software of the layer times: `--stack`, with what `--set` changed, or without it "  \
+              "ZeRO's or FSDP's own for models that nobody has measured; null: a cost table's",    \
       HEADED("stack", 0))                                                                          \
     X(tflops_per_gpu, real(rpsim_row_tflops(row)), .unit = "TFLOP/s",                              \
       .help = "products and attention that a GPU executes, recompute included; null at stage "     \
@@ -487,7 +488,7 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(speed_limit_tokens_per_s, real(rpsim_row_speed_limit(row)), .unit = "tokens/s",              \
       .help =                                                                                      \
           "with nothing but products and attention, forward and backward, on all GPUs all the "    \
-          "time (stack `ideal`); null without `--stack`",                                          \
+          "time (stack `ideal`); null without a stack",                                            \
       HEADED("limit %", 1), .shown = share_of_limit)                                               \
     X(nodes, known(!row->run.stage, whole(nodes_of(row))),                                         \
       .help = "servers that the GPUs are in; null at stage fidelity")                              \
@@ -500,7 +501,7 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       .help = "JSON only: array of the prediction's inputs; null with `--intervals off`")          \
     X(ledger, asked(!row->run.stage, object(write_ledger)),                                        \
       .help = "JSON only: object, errors of measured runs of this stack and class of card; null "  \
-              "where there are none, and without `--stack`")
+              "where there are none, and without a stack")
 
 #define VALUE(name, field, ...)                                                                    \
     static rpsim_field value_of_##name(const rpsim_study *study, const rpsim_row *row)             \

@@ -394,8 +394,32 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
         in->recorded_name = in->model_name;
     }
     RP_TRY(load_costs_of_run(o, program, arena, in, reason));
+    in->compared = in->costs;
     warn_of_host_work(o, in);
     return o->run.hardware ? check_hardware(o, in, reason) : check_sizes(o, in->costs, reason);
+}
+
+/* Models whose files give their software (host_launch_us) have been measured in it. */
+static bool leaves_software_open(const rpsim_setup *o, const rpsim_inputs *in)
+{
+    bool asked = o->stack != NULL || o->costs != NULL || o->run.config_paper || !o->run.hardware;
+    return !asked && in->model != NULL && in->model->host_launch_us <= 0 &&
+           in->costs->kind == RP_ASSUMED && in->costs->stack == NULL;
+}
+
+rp_status rpsim_inputs_of_schedule(const rpsim_setup *o, const rpsim_inputs *in,
+                                   const rp_schedule_type *schedule, const rp_program *program,
+                                   rp_arena *arena, rpsim_inputs *own_out, rp_reason *reason)
+{
+    *own_out = *in;
+    if (schedule == NULL || schedule->stack == NULL || !leaves_software_open(o, in)) {
+        return RP_OK;
+    }
+    rp_stack *stack = NULL;
+    RP_TRY(rp_arena_alloc(arena, 1, sizeof *stack, &stack));
+    RP_TRY(rp_stack_load(schedule->stack, arena, stack));
+    own_out->stack = stack;
+    return load_costs_of_run(o, program, arena, own_out, reason);
 }
 
 /* ---- partitions ------------------------------------------------------------------------------ */

@@ -117,7 +117,8 @@ static rpsim_row make_row(const rp_schedule_type *schedule, const rpsim_inputs *
                        .model_name = in->model_name,
                        .recorded_name = in->recorded_name,
                        .platform_name = in->platform_name,
-                       .platform = in->platform};
+                       .platform = in->platform,
+                       .compared = in->compared};
 }
 
 /* Adds a row; with --schedule all, a row that its schedule's rule does not allow is left out. */
@@ -324,6 +325,7 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in, rp_prog
                        .recorded_name = in->recorded_name,
                        .platform_name = in->platform_name,
                        .platform = in->platform,
+                       .compared = in->compared,
                        .from_program = true,
                        .given = program};
     RP_TRY(set_program(study->setup, in, program, row, reason));
@@ -338,19 +340,35 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in, rp_prog
     return rp_partition_text(partition, arena, &row->partition_text);
 }
 
+/* @return the schedule that the program names; NULL: it is not registered */
+static const rp_schedule_type *schedule_of(const rp_program *program)
+{
+    for (uint32_t i = 0; i < rp_schedule_count; i++) {
+        if (strcmp(rp_schedules[i]->name, program->schedule) == 0) {
+            return rp_schedules[i];
+        }
+    }
+    return NULL;
+}
+
 static rp_status add_model(rpsim_study *study, const char *model, rp_reason *reason)
 {
     const rpsim_setup *o = study->setup;
     rpsim_inputs in;
+    rpsim_inputs own;
     if (o->program_in != NULL) {
         rp_program *program = NULL;
         RP_TRY(rp_program_read_file(o->program_in, &program));
         rp_status status = rpsim_inputs_load(o, model, program, study->arena, &in, reason);
+        if (status == RP_OK) {
+            status = rpsim_inputs_of_schedule(o, &in, schedule_of(program), program, study->arena,
+                                              &own, reason);
+        }
         if (status != RP_OK) {
             rp_program_destroy(program);
             return status;
         }
-        return add_program(study, &in, program, reason);
+        return add_program(study, &own, program, reason);
     }
     RP_TRY(rpsim_inputs_load(o, model, NULL, study->arena, &in, reason));
     if (study->orders != NULL && o->run.recompute_count == 0) {
@@ -360,7 +378,8 @@ static rp_status add_model(rpsim_study *study, const char *model, rp_reason *rea
         RP_TRY(add_orders(study, &in, o->run.recomputes[i], reason));
     }
     for (uint32_t i = 0; i < o->schedule_count; i++) {
-        RP_TRY(add_schedule(study, o->schedules[i], &in, reason));
+        RP_TRY(rpsim_inputs_of_schedule(o, &in, o->schedules[i], NULL, study->arena, &own, reason));
+        RP_TRY(add_schedule(study, o->schedules[i], &own, reason));
     }
     return RP_OK;
 }
@@ -388,7 +407,6 @@ rp_status rpsim_study_prepare(const rpsim_setup *setup, rp_arena *arena, rpsim_s
     RP_TRY(rp_arena_alloc(arena, capacity, sizeof(rpsim_row), &study_out->rows));
     capacity = (size_t)models * (setup->schedule_count + 1);
     RP_TRY(rp_arena_alloc(arena, capacity, sizeof(rpsim_refusal), &study_out->refusals));
-    RP_TRY(rpsim_study_read_ledger(study_out));
     if (setup->torch_csv_in != NULL) {
         RP_TRY(read_orders(study_out));
     }

@@ -25,6 +25,7 @@ typedef struct rpsim_row {
     const char *recorded_name;   /**< name by which published runs are found; may be "" */
     const char *platform_name;   /**< NULL if no platform was used */
     const rp_platform *platform; /**< never NULL; platform_name says whether it was used */
+    const rp_costs *compared;    /**< the same for all rows of a model, whatever their software */
     const char *partition_text;
     uint64_t tune_evaluations;  /**< evaluations of --partition tuned; otherwise 0 */
     bool tune_exact;            /**< the search has tried every point of its space */
@@ -58,7 +59,7 @@ typedef struct rpsim_study {
     const rpsim_setup *setup;
     const rp_torch_csv *orders;   /**< --torch-csv-in; NULL without */
     const rpsim_sidecar *sidecar; /**< --torch-sidecar with it; NULL without */
-    const rp_ledger *ledger;      /**< NULL without --stack, or if nothing is reported */
+    const rp_ledger *ledger;      /**< NULL if no row has a stack, or if nothing is reported */
     rpsim_row *rows;
     uint32_t row_count;
     rpsim_refusal *refusals;
@@ -98,19 +99,30 @@ rp_status rpsim_row_draw(const rpsim_study *study, rpsim_row *row);
 /** @return the share of replicas in which a takes less time per token than b; ties count half. */
 double rpsim_row_beats(const rpsim_study *study, const rpsim_row *a, const rpsim_row *b);
 
-/** Rows of a stack, for a sentence about its measured runs. */
+#define RPSIM_MEASURED_STACKS 4u
+#define RPSIM_MEASURED_TEXT 240u
+
+/** Rows of stacks, for a sentence about their measured runs. */
 typedef struct rpsim_measured {
-    const char *stack;       /**< NULL: no row has a stack */
-    const char *of_class[4]; /**< [classes] of all rows; more cannot differ in placement and
-                                training */
+    const char *stacks[RPSIM_MEASURED_STACKS]; /**< [stack_count] of the rows */
+    uint32_t stack_count;                      /**< 0: no row has a stack */
+    bool others;                               /**< some rows have none */
+    struct {
+        const char *stack;
+        const char *name;
+    } of_class[4 * RPSIM_MEASURED_STACKS]; /**< [classes] of all rows: a stack's differ in placement
+                                              and training */
     uint32_t classes;
     rp_ledger_error error; /**< of these classes together */
 } rpsim_measured;
 
-/** Adds a row, which does nothing if it has no stack or its class was added before. */
+/** Adds a row, which adds no errors if it has no stack or its class was added before. */
 void rpsim_measured_add(rpsim_measured *measured, const rpsim_row *row);
 
-#define RPSIM_MEASURED_TEXT 200u
+/** Writes a sentence without its point: that rows run in different software; "" if all are of one.
+ * @return `text` */
+const char *rpsim_software_text(const rpsim_measured *measured,
+                                char text[static RPSIM_MEASURED_TEXT]);
 
 /** Writes a sentence without its point: how many runs were measured, and how far off their
  * predictions are; "" if no row has a stack. @return `text` */

@@ -15,8 +15,9 @@ typedef struct rpsim_inputs {
     uint64_t hidden;       /* 0 when unknown */
     const rp_model *model; /* NULL when unknown */
     const rp_platform *platform;
-    const rp_stack *stack; /* NULL: not asked for */
-    uint64_t memory_limit; /* memory limit of the planner */
+    const rp_stack *stack;    /* NULL: not asked for, and not a schedule's own */
+    const rp_costs *compared; /* costs before a schedule's own software, the same for all rows */
+    uint64_t memory_limit;    /* memory limit of the planner */
 } rpsim_inputs;
 
 /**
@@ -30,6 +31,18 @@ typedef struct rpsim_inputs {
  */
 rp_status rpsim_inputs_load(const rpsim_setup *setup, const char *model, const rp_program *program,
                             rp_arena *arena, rpsim_inputs *inputs_out, rp_reason *reason);
+
+/**
+ * Gives the inputs of a schedule: if nobody has measured the model on any GPU, and the setup names
+ * neither stack nor table, its layers run in the schedule's own software.
+ * @param schedule NULL: not known
+ * @param program as for rpsim_inputs_load, which gave `in`
+ * @param own_out `in`, or a copy with stack and costs of its own in `arena`
+ * @retval as rpsim_inputs_load
+ */
+rp_status rpsim_inputs_of_schedule(const rpsim_setup *setup, const rpsim_inputs *in,
+                                   const rp_schedule_type *schedule, const rp_program *program,
+                                   rp_arena *arena, rpsim_inputs *own_out, rp_reason *reason);
 
 /**
  * Chooses a row's partition: a list as given, the published partition, even or auto; for `tuned`,
@@ -51,13 +64,9 @@ void rpsim_warn_of_plan(const char *model_name, uint64_t raised_bytes);
  * peak. @param row has run, and so have all rows before it */
 void rpsim_row_doubt_costs(const rpsim_study *study, const rpsim_row *row);
 
-/** Reads the ledger where the study needs it. @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY
- */
-rp_status rpsim_study_read_ledger(rpsim_study *study);
-
-/** Sets class and errors of a row that has a stack, if the study has a ledger. @retval RP_OK,
- * RP_NO_MEMORY */
-rp_status rpsim_row_set_error(const rpsim_study *study, rpsim_row *row);
+/** Sets class and errors of a row that has a stack, and reads the ledger before the first such row.
+ * @retval RP_OK, RP_INPUT (logged), RP_IO, RP_NO_MEMORY */
+rp_status rpsim_row_set_error(rpsim_study *study, rpsim_row *row);
 
 /**
  * Sets ideal_s of a row that has a stack, if the study has a ledger.

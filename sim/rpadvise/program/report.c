@@ -176,9 +176,13 @@ static void write_rival(const rpadvise_page *p)
 static void write_end(const rpadvise_page *p)
 {
     const rpadvise_search *s = p->advice->search;
-    char measured[RPSIM_MEASURED_TEXT];
-    if (rpadvise_measured_text(p->advice, measured)[0] != '\0') {
-        rpadvise_say(p, 0, "%c%s.", toupper((unsigned char)measured[0]), measured + 1);
+    const rpsim_measured measured = rpadvise_measured(p->advice);
+    char text[RPSIM_MEASURED_TEXT];
+    if (rpsim_software_text(&measured, text)[0] != '\0') {
+        rpadvise_say(p, 0, "%c%s.", toupper((unsigned char)text[0]), text + 1);
+    }
+    if (rpsim_measured_text(&measured, text)[0] != '\0') {
+        rpadvise_say(p, 0, "%c%s.", toupper((unsigned char)text[0]), text + 1);
     }
     rpadvise_say(p, 0, "Searched %u configurations%s.%s%s%s", rpadvise_search_size(s),
                  s->cut_short ? ", cut short by --budget" : "",

@@ -83,6 +83,9 @@ void rpsim_measured_note_write(const rpsim_study *study, uint32_t begin, uint32_
     for (uint32_t i = begin; i < end; i++) {
         rpsim_measured_add(&measured, &study->rows[i]);
     }
+    if (rpsim_software_text(&measured, text)[0] != '\0') {
+        fprintf(stream, "  %s\n", text);
+    }
     if (rpsim_measured_text(&measured, text)[0] != '\0') {
         fprintf(stream, "  %s\n", text);
     }

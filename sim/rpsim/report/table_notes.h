@@ -12,8 +12,8 @@ void rpsim_row_notes_write(const rpsim_study *study, const rpsim_row *row, const
 /** Writes the host memory of the servers that a group of rows runs on. */
 void rpsim_host_note_write(const rpsim_row *row, FILE *stream);
 
-/** Writes how many runs of the stack of rows [begin, end) were measured, and the errors of their
- * predictions; nothing without --stack. */
+/** Writes that rows [begin, end) differ in software, how many runs of their stacks were measured,
+ * and the errors of these predictions; nothing if no row has a stack. */
 void rpsim_measured_note_write(const rpsim_study *study, uint32_t begin, uint32_t end,
                                FILE *stream);
 

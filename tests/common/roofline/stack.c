@@ -216,7 +216,9 @@ Test(stack, host_launches)
     "activation_fwd_bytes: 0\nactivation_bwd_bytes: 0\nresidual_fwd_bytes: 0\n"                    \
     "residual_bwd_bytes: 0\nattention_bwd_bytes: 0\naccumulation_bytes: 0\nloss_bytes: 0\n"        \
     "step_bytes: 0\nhost_us_per_launch: 1000\nlaunches_fwd: 3\nlaunches_bwd: 5\n"                  \
-    "host_us_per_microbatch: 4000\n"
+    "host_us_per_microbatch: 4000\nnorm_saved_bytes: 0\nnorm_output_saved_bytes: 0\n"              \
+    "activation_saved_bytes: 0\nproduct_saved_bytes: 0\ntemporary_hidden_bytes: 0\n"               \
+    "temporary_mlp_bytes: 0\nlogit_bytes: 0\n"
 
 static void write_stack(const char *text)
 {
@@ -367,6 +369,6 @@ Test(stack, refusals)
     rp_test_outcome share =
         rp_test_tool_run(RPSIM_PATH, "rpsim", "--schedule 1f1b --stack @DIR@/slow.yaml");
     cr_expect(eq(int, share.status, 2));
-    cr_expect(strstr(share.messages, "slow.yaml:22: 'attention_fwd_share' is '2'") != NULL, "%s",
+    cr_expect(strstr(share.messages, "slow.yaml:29: 'attention_fwd_share' is '2'") != NULL, "%s",
               share.messages);
 }

@@ -151,8 +151,18 @@ Test(yardsticks, answers_have_the_errors)
                     "  no run of this stack on such a card that has set no constant is known\n"),
            1),
         "%s", table);
+    /* Without --stack a schedule has its own software, if nobody has measured the model. */
     table = rp_test_rpsim_well(THREE).output;
+    cr_expect(strstr(table, "  rows differ in software, too (column stack: deepspeed, or none); "
+                            "--stack NAME gives all the same\n") != NULL,
+              "%s", table);
+    cr_expect(eq(int, count_of(table, "such"), 1), "%s", table);
+    table = rp_test_rpsim_well(RUN "--schedule 1f1b,roundpipe").output;
     cr_expect(eq(int, count_of(table, "such"), 0), "%s", table);
+    table = rp_test_rpsim_well("--model qwen3-1.7b --platform h100x8 --gpus 2 --seq-len 256 "
+                               "--iterations 1 --intervals off --schedule 1f1b,zero-offload")
+                .output; /* an RTX 4090's times, moved */
+    cr_expect(eq(int, count_of(table, "such") + count_of(table, "software"), 0), "%s", table);
 }
 
 Test(yardsticks, advice_has_the_errors)
