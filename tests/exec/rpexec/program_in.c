@@ -252,6 +252,22 @@ static void write_with(const char *text, const char *at, size_t length, const ch
     fclose(file);
 }
 
+/* Backwards that run parts of a layer again are rpsim's alone. */
+Test(exec_program_in, selective_recompute_is_refused)
+{
+    rp_test_outcome made = rpexec("--gpus 2 --schedule 1f1b --seq-len 16 --recompute none --steps "
+                                  "1 --program-out @DIR@/p.txt");
+    cr_assert(eq(int, made.status, 0), "%s", made.messages);
+    const char *text = rp_test_tool_read(rp_test_tool_expand("@DIR@/p.txt", 11));
+    const char *at = strstr(text, "recompute none");
+    cr_assert(at != NULL);
+    write_with(text, at, strlen("recompute none"), "recompute selective");
+    rp_test_outcome run = rpexec("--program-in @DIR@/q.txt --seq-len 16");
+    cr_expect(eq(int, run.status, 2));
+    cr_expect(strstr(run.messages, "recomputes selectively; valid are none") != NULL, "%s",
+              run.messages);
+}
+
 /* Layers are left out, or keep the weights of the previous step, in the first step and in later
  * steps; or steps follow each other in another way than the program says. */
 Test(exec_program_in, damaged_programs_fail)
