@@ -76,9 +76,9 @@ Test(candidate, everything_else_is_said)
         "--accumulate 3 --global-batch 60 "
         "--recompute early --grain layer --partition '1,2|2,1' --seed 7";
     cr_expect(eq(str, (char *)command_of(&all, &c), (char *)said));
-    c.run.layout.zero = 1; /* settings that the search does not vary stand last */
+    c.run.piece_bytes = 64 << 20; /* settings that the search does not vary stand last */
     cr_expect(eq(int, strncmp(command_of(&all, &c), said, strlen(said)), 0));
-    cr_expect(eq(str, (char *)command_of(&all, &c) + strlen(said), " --zero 1"));
+    cr_expect(eq(str, (char *)command_of(&all, &c) + strlen(said), " --piece-mb 64"));
 }
 
 /* A trial runs the candidate's command, with its own iterations, batch and explanation. */
