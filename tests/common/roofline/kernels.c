@@ -20,7 +20,7 @@ static const rp_platform gpu = {.fp16_tflops_fp16_acc = 200,
 
 static double product_s(double rows, double in, double out, rp_pass pass)
 {
-    const rp_kernel_run run = {{&gpu, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}, NULL}, 2048, 5};
+    const rp_kernel_run run = {{&gpu, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}, NULL}, 2048, 5, NULL};
     rp_operator op = {.unit = RP_UNIT_GEMM, .gemm = {rows, in, out, 1}};
     op.work[pass] = (rp_pass_work){.flops = 2 * rows * in * out};
     return rp_kernel_s(&op, pass, &run);
@@ -64,7 +64,7 @@ Test(kernels, attention)
     rp_operator op = {.unit = RP_UNIT_ATTENTION};
     op.work[RP_PASS_FORWARD] = op.work[RP_PASS_BACKWARD_INPUT] = (rp_pass_work){.flops = 1e12};
     for (double s = 128; s <= 65536; s *= 8) {
-        const rp_kernel_run run = {{&gpu, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}, NULL}, s, 5};
+        const rp_kernel_run run = {{&gpu, {RP_DTYPE_BF16, RP_ACCUMULATION_F32}, NULL}, s, 5, NULL};
         double forward_s = rp_kernel_s(&op, RP_PASS_FORWARD, &run);
         cr_expect(lt(dbl, fabs(forward_s / (0.01 * (1 + 128 / s)) - 1), 1e-12));
         cr_expect(

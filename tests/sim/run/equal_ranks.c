@@ -122,6 +122,7 @@ Test(equal_ranks, options_of_some_schedules_change_nothing_about_it)
             "platform.switch_gb_per_s=24",
             2);
     compare("fsdp", "--platform h100x8 --nodes 2 --offload-activations --recompute none", 1);
+    compare("fsdp", "--platform h100x8 --gpus 4 --stack torch --recompute selective", 1);
     compare("zero2", "--platform h100x8 --nodes 3 --gpus 5 --microbatches 30", 1);
     compare("fsdp", "--platform rtx4090x8 --model llama3.1-70b", 1); /* does not fit */
 }
