@@ -474,7 +474,7 @@ Test(fit_cli, the_platform_predicts_as_the_fit_does)
     rp_test_outcome made = run("--fit @DIR@/runs.csv --platform-out @DIR@/mine.yaml "
                                "--fit-constants host_optimizer_gb_per_s --format md");
     cr_assert(eq(int, made.status, 0), "%s", made.messages);
-    rp_test_outcome cells = run("--cells @DIR@/runs.csv --platform @DIR@/mine.yaml");
+    rp_test_outcome cells = run("--cells @DIR@/runs.csv --platform @DIR@/mine.yaml --intervals 2");
     cr_assert(eq(int, cells.status, 0), "%s", cells.messages);
     const char *row = strstr(cells.output, "roundpipe-sync,qwen3-1.7b,mine,8,2048,yes,");
     cr_assert(row != NULL, "%s", cells.output);
@@ -500,7 +500,8 @@ Test(fit_cli, own_cost_tables)
                "seq_len: 2048\n");
     double tokens[2];
     static const char *const lines[] = {
-        "--cells @DIR@/cells.csv", "--cells @DIR@/cells.csv --costs @DIR@/qwen3-1.7b@mine.yaml"};
+        "--cells @DIR@/cells.csv --intervals 2",
+        "--cells @DIR@/cells.csv --intervals 2 --costs @DIR@/qwen3-1.7b@mine.yaml"};
     for (size_t i = 0; i < COUNT(lines); i++) {
         rp_test_outcome out = run(lines[i]);
         cr_assert(eq(int, out.status, 0), "%s", out.messages);
@@ -534,14 +535,14 @@ Test(fit_cli, runs_have_a_type)
                             "sequence_slices,dtype\n"
                             "roundpipe,qwen3-1.7b,2048,512,10,4,layer,1,bf16\n"
                             "roundpipe,qwen3-1.7b,2048,512,10,4,layer,1,\n");
-    rp_test_outcome out = run("--cells @DIR@/cells.csv");
+    rp_test_outcome out = run("--cells @DIR@/cells.csv --intervals 2");
     cr_assert(eq(int, out.status, 0), "%s", out.messages);
     const char *first = strchr(out.output, '\n') + 1;
     double share = tokens_of(first) / tokens_of(strchr(first, '\n') + 1);
     cr_expect(share > 0.5 && share < 0.8, "%g", share);
     write_file("cells.csv", "framework,model,seq_len,global_batch,microbatches,calls,grain,"
                             "sequence_slices,dtype\nroundpipe,qwen3-1.7b,2048,,,,,,fp8\n");
-    out = run("--cells @DIR@/cells.csv");
+    out = run("--cells @DIR@/cells.csv --intervals 2");
     cr_expect(eq(int, out.status, 2));
     cr_expect(strstr(out.messages, "cells.csv:2: column dtype; valid values are") != NULL, "%s",
               out.messages);
