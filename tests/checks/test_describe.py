@@ -35,7 +35,8 @@ def fake(command, status=0, said="", **settings):
 
 
 def takes(platform, gpus=4, model="qwen3-1.7b"):
-    ran(f"rpsim --platform {platform} --gpus {gpus} --model {model} --schedule roundpipe,1f1b --format csv")
+    ran(f"rpsim --platform {platform} --gpus {gpus} --model {model} --schedule roundpipe,1f1b --format csv"
+        " --intervals off")
 
 
 def says(text, *patterns, never=None):

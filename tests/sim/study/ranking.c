@@ -81,7 +81,7 @@ Test(ranking, rows_are_in_order)
     rows = run("--schedule all --gpus 4 --fidelity stage --recompute early,none --format json");
     check_order(rows, given, 2);
     json_decref(rows);
-    rows = run("--schedule all --model llama3.1-8b --iterations 1 --format json");
+    rows = run("--schedule all --model llama3.1-8b --iterations 1 --format json --intervals off");
     check_order(rows, both, 2);
     uint32_t without = 0;
     for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -112,7 +112,7 @@ Test(ranking, reasons)
     cr_expect(strstr(all.messages, "interleaved-1f1b left out") != NULL);
     cr_expect(strstr(all.messages, "zero2") == NULL, "no warning about what cannot be helped");
     rp_test_outcome small = rp_test_rpsim_well("--schedule all --model llama3.1-8b "
-                                               "--iterations 1 --recompute wait");
+                                               "--iterations 1 --recompute wait --intervals off");
     cr_expect(strstr(small.output, "  zb-h1, recompute wait needs ") != NULL);
 }
 
@@ -137,8 +137,8 @@ Test(ranking, one_that_fails_does_not_stop_the_others)
     const char *path = rp_test_path(rp_test_tool_folder(), "rtx4090x8.yaml");
     char line[512];
     write_platform(path, "collective_gb_per_s");
-    snprintf(line, sizeof line, "--schedule all --iterations 1 --recompute wait --platform %s",
-             path);
+    snprintf(line, sizeof line,
+             "--schedule all --iterations 1 --recompute wait --intervals off --platform %s", path);
     rp_test_outcome all = rp_test_rpsim_well(line);
     cr_expect(strstr(all.output, "  zero2 cannot run: ") != NULL, "%s", all.output);
     cr_expect(strstr(all.output, "collective") != NULL);
