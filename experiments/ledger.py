@@ -80,6 +80,7 @@ MEMORY = {
     "universal_trainer_singlegpu.csv": ("mem_gib", GB, "most", "reserved"),
     "torchtune_torchao_litgpt.csv": ("mem", GIB, "most", "reserved"),
     "fsdp_qlora_consumer.csv": ("mem_gib", GIB, "most", "reserved"),
+    **{f"2026-11-{day}-h200/side.csv": ("peak_gpu_mib", 2**20, "most", "allocated") for day in (26, 27)},
 }
 # Losses that are not the stack's: the universal trainer's own on logits of 16 bits; transformers before 4.45, whose loop
 # keeps fp32 logits.

@@ -98,6 +98,7 @@ rp_status rp_sizes_of_model(const rp_model *model, uint32_t seq_len, rp_dtype dt
     rp_sizes sizes = {.layers = model->layers,
                       .dtype = dtype,
                       .boundary_bytes = rp_model_of_sequence(model, v * seq_len * model->hidden),
+                      .tape_input_bytes = rp_model_of_sequence(model, v * seq_len * model->hidden),
                       .input_bytes = 4 * (uint64_t)seq_len};
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.weight_bytes));
     RP_TRY(rp_arena_alloc(arena, count, sizeof(uint64_t), &sizes.gradient_bytes));

@@ -33,9 +33,12 @@ typedef struct rp_sizes {
     bool unfused_loss;           /**< the loss holds the logits of a whole microbatch */
     bool fp32_gradients; /**< a GPU steps 16-bit parameters with fp32 gradients, if only during the
                             step (rp_lower_put_gradients) */
-    uint64_t bucket_bytes; /**< copies of a pipeline: buckets of reductions, per gradient */
-    uint64_t step_bytes;   /**< a step on the GPU beside its states, per parameter */
-    bool tied_head;        /**< a GPU with embedding and head holds their table once */
+    uint64_t tape_input_bytes; /**< the layer's input, if tape_bytes contain it; per sequence */
+    uint64_t embedded_bytes;   /**< output of the embedding, if a recomputed first layer keeps it;
+                                  per sequence */
+    uint64_t bucket_bytes;     /**< copies of a pipeline: buckets of reductions, per gradient */
+    uint64_t step_bytes;       /**< a step on the GPU beside its states, per parameter */
+    bool tied_head;            /**< a GPU with embedding and head holds their table once */
 } rp_sizes;
 
 /** Bytes per parameter on the host, weights and gradient slots included (executor.md 1.6). */

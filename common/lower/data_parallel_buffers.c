@@ -338,7 +338,7 @@ static void put_backward(const writer *w, uint32_t gpu, const rp_lower_unit *uni
     uint64_t sequences = l->sequences[op->microbatch];
     uint64_t tape = w->layers ? tape_of(w, largest_of(stage, w->sizes->tape_bytes), sequences)
                               : whole_tape(w, stage, sequences);
-    uint64_t input = boundaries(w, 1, sequences);
+    uint64_t input = w->sizes->tape_input_bytes != 0 ? boundaries(w, 1, sequences) : 0;
     bool recomputes =
         rp_recompute_has_ops(l->schedule->recompute) && stage->layer_end > stage->layer_begin;
     uint64_t rebuilt = rp_lower_scaled(largest_of(stage, w->sizes->rebuilt_bytes), sequences);

@@ -42,7 +42,7 @@ static uint64_t tape_of(const writer *w, const rp_lower_part *part)
     uint64_t tape = rp_lower_at(sizes->tape_bytes, part->layer);
     bool ids = part->layer == 1 && rp_lower_from_ids(w->l, w->op->stage);
     return ids ? tape + rp_lower_at(sizes->tape_bytes, 0)
-               : rp_lower_less(tape, sizes->boundary_bytes);
+               : rp_lower_less(tape, sizes->tape_input_bytes);
 }
 
 /* The part of a layer's tape that its backward makes again; the head has none. */
@@ -98,6 +98,9 @@ void rp_lower_put_layered_forward(const rp_lowering *l, rp_program *program,
             put(&w, RP_BUFFER_ACTIVATION, w.gpu, boundary, unit->parts[i - 1].first,
                 keeps ? kept : flushed(&w, i));
         }
+        bool embeds = i == 0 && keeps && !keeps_tapes(l) && rp_lower_from_ids(l, w.op->stage);
+        put(&w, RP_BUFFER_ACTIVATION, w.gpu, embeds ? l->config->sizes.embedded_bytes : 0,
+            part->first, kept);
         uint64_t tape = tape_of(&w, part) - rebuilt_of(l, part);
         put(&w, RP_BUFFER_TAPE, w.gpu, keeps_tapes(l) ? tape : 0, part->first, kept);
     }

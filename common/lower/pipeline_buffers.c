@@ -252,7 +252,7 @@ static void put_offloaded_backward(const buffer_writer *w, const rp_lower_job *j
     uint64_t sequences = l->sequences[op->microbatch];
     uint64_t tape = tape_of(l, op->stage, true, false);
     bool from_ids = rp_lower_from_ids(l, op->stage);
-    tape = from_ids ? tape : rp_lower_less(tape, l->config->sizes.boundary_bytes);
+    tape = from_ids ? tape : rp_lower_less(tape, l->config->sizes.tape_input_bytes);
     put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(tape, sequences), unit->compute_first,
         unit->compute_last);
     put(w, RP_BUFFER_TEMPORARY, job->gpu, rp_lower_scaled(temporary_of(l, op->stage), sequences),
@@ -309,7 +309,7 @@ static void put_pipeline_forward(const buffer_writer *w, const rp_lower_job *job
         head && whole ? rp_lower_at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1) : 0;
     if (!rp_recompute_has_ops(l->schedule->recompute) && whole) {
         uint64_t tape = tape_of(l, op->stage, false, true);
-        tape = first ? tape : rp_lower_less(tape, l->config->sizes.boundary_bytes);
+        tape = first ? tape : rp_lower_less(tape, l->config->sizes.tape_input_bytes);
         of_head = kept != release ? of_head : 0; /* the head's part does not leave */
         put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(rp_lower_less(tape, of_head), sequences),
             unit->compute_first, kept);
@@ -345,7 +345,7 @@ static void put_pipeline_backward(const buffer_writer *w, const rp_lower_job *jo
         uint64_t tape = tape_of(l, op->stage, true, false);
         tape -= head ? rp_lower_at(l->config->sizes.tape_bytes, l->config->sizes.layers + 1) : 0;
         bool first = l->producers.forward_position[op->stage] == 0;
-        tape = first ? tape : rp_lower_less(tape, l->config->sizes.boundary_bytes);
+        tape = first ? tape : rp_lower_less(tape, l->config->sizes.tape_input_bytes);
         put(w, RP_BUFFER_TAPE, job->gpu, rp_lower_scaled(tape, sequences), unit->compute_first,
             release_of(w, op));
     }

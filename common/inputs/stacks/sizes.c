@@ -11,6 +11,9 @@ static void set_layers(const rp_stack *stack, const rp_model *model, uint64_t to
         sizes->tape_bytes[i + 1] = tokens * rp_tape_bytes(&tape);
         sizes->temporary_bytes[i + 1] = tokens * rp_stack_temporary(stack, layer, sizes->dtype);
     }
+    if (model->lora_rank != 0 && model->layers > 0) { /* the embedding is frozen: no gradient */
+        sizes->tape_bytes[1] -= tokens * rp_stack_norm_tape(stack, model, sizes->dtype);
+    }
     sizes->tape_bytes[model->layers + 1] = tokens * rp_stack_head_tape(stack, model, sizes->dtype);
 }
 
@@ -33,6 +36,10 @@ void rp_stack_set_sizes(const rp_stack *stack, const rp_model *model, uint32_t s
     if (!model->fused_loss) {
         set_loss(stack, model, seq_len, sizes);
     }
+    if (stack->norm_saved_bytes > 2) { /* norms keep copies in fp32 in place of the input */
+        sizes->tape_input_bytes = 0;
+    }
+    sizes->embedded_bytes = sizes->boundary_bytes;
     sizes->fp32_gradients = stack->gradient_bytes > 2;
     sizes->bucket_bytes = (uint64_t)stack->bucket_bytes;
     sizes->step_bytes = (uint64_t)stack->step_state_bytes;

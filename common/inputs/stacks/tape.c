@@ -197,8 +197,17 @@ uint64_t rp_stack_temporary(const rp_stack *stack, const rp_model *layer, rp_dty
     uint64_t experts = rp_model_held_experts(layer);
     uint64_t rows = (uint64_t)layer->intermediate * layer->active_experts / experts / ranks;
     rows = rows > layer->shared_intermediate ? rows : layer->shared_intermediate;
+    bool copies =
+        !is_trained(layer) && stack->adapter_saved_bytes > 0 && rp_model_adapts(layer, "down");
+    uint64_t copied = copies ? (uint64_t)stack->adapter_temporary_bytes : 0;
     return wide(&r, stack->temporary_hidden_bytes) * layer->hidden +
-           wide(&r, stack->temporary_mlp_bytes) * rows;
+           (wide(&r, stack->temporary_mlp_bytes) + copied) * rows;
+}
+
+uint64_t rp_stack_norm_tape(const rp_stack *stack, const rp_model *model, rp_dtype dtype)
+{
+    const reader r = {stack, model, rp_dtype_bytes(dtype)};
+    return norms_of_hidden(&r, 1);
 }
 
 uint64_t rp_stack_head_tape(const rp_stack *stack, const rp_model *model, rp_dtype dtype)
@@ -206,5 +215,5 @@ uint64_t rp_stack_head_tape(const rp_stack *stack, const rp_model *model, rp_dty
     const reader r = {stack, model, rp_dtype_bytes(dtype)};
     uint64_t hidden =
         stack->gathered_inputs ? model->hidden : rp_model_of_sequence(model, model->hidden);
-    return norms_of_hidden(&r, 1) + r.v * hidden;
+    return norms_of_hidden(&r, 1) + (is_trained(model) ? r.v * hidden : 0);
 }

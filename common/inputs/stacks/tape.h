@@ -34,5 +34,8 @@ uint64_t rp_tape_bytes(const rp_tape *tape);
 /** @return most bytes per token that the backward of a layer holds beside its tape. */
 uint64_t rp_stack_temporary(const rp_stack *stack, const rp_model *layer, rp_dtype dtype);
 
-/** @return bytes per token that the final norm keeps, with the input of the head. */
+/** @return bytes per token that a norm over the hidden vector keeps. */
+uint64_t rp_stack_norm_tape(const rp_stack *stack, const rp_model *model, rp_dtype dtype);
+
+/** @return bytes per token that the final norm keeps, with the input of a trained head. */
 uint64_t rp_stack_head_tape(const rp_stack *stack, const rp_model *model, rp_dtype dtype);
