@@ -19,7 +19,8 @@ Test(advise_selective, is_found)
 {
     const char *line = "--model llama3.1-8b --platform h100x8 --seq-len 8192 --global-batch 64 "
                        "--schedule fsdp --gpu-memory 70 --budget 400 --format json";
-    const char *notes = "@DIR@/e/README.md";
+    const char *notes = "@DIR@/e/README"
+                        ".md";
     char with[512];
     snprintf(with, sizeof with, "%s --stack torch --export @DIR@/e", line);
     json_t *rows = json_loads(advise(with).output, 0, NULL);
