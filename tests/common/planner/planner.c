@@ -107,12 +107,11 @@ Test(planner, golden_examples)
 
 /* ---- random instances ------------------------------------------------------------------------ */
 
-/* Sanitized builds are slower; the release build runs the acceptance's number. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define INSTANCES 1000u
-#else
-#define INSTANCES 4000u
-#endif
+/* With RP_LONG=1 the acceptance's number. */
+static uint32_t instances(void)
+{
+    return getenv("RP_LONG") != NULL ? 4000 : 1000;
+}
 
 /* Counts awkward cases; a test that never meets them proves little. */
 typedef struct coverage {
@@ -300,23 +299,24 @@ static void check_instance(const instance *c, uint32_t number, coverage *covered
 
 Test(planner, random_instances_equal_the_reference)
 {
+    const uint32_t count = instances();
     rp_random random = {20260427};
     coverage covered = {0};
     static instance c;
-    for (uint32_t i = 0; i < INSTANCES; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         draw(&random, i % 4 == 0 ? 200 : i % 4 == 1 ? 60 : 12, &c);
         check_instance(&c, i, &covered);
     }
     for (int mode = 0; mode < 3; mode++) {
-        cr_expect(gt(u32, covered.modes[mode], INSTANCES / 5));
+        cr_expect(gt(u32, covered.modes[mode], count / 5));
     }
-    cr_expect(gt(u32, covered.raised, INSTANCES / 20));
-    cr_expect(gt(u32, covered.binding, INSTANCES / 20));
-    cr_expect(gt(u32, covered.not_first, INSTANCES / 20));
-    cr_expect(gt(u32, covered.min_stages, INSTANCES / 20));
-    cr_expect(gt(u32, covered.all_fused, INSTANCES / 100));
-    cr_expect(ge(u32, covered.ties, INSTANCES / 100));
-    cr_expect(gt(u32, covered.long_lists, INSTANCES / 40));
+    cr_expect(gt(u32, covered.raised, count / 20));
+    cr_expect(gt(u32, covered.binding, count / 20));
+    cr_expect(gt(u32, covered.not_first, count / 20));
+    cr_expect(gt(u32, covered.min_stages, count / 20));
+    cr_expect(gt(u32, covered.all_fused, count / 100));
+    cr_expect(ge(u32, covered.ties, count / 100));
+    cr_expect(gt(u32, covered.long_lists, count / 40));
 }
 
 /* Under every cap greedy packing needs the fewest stages of all cuts. */
@@ -324,7 +324,7 @@ Test(planner, greedy_is_minimal)
 {
     rp_random random = {7};
     static instance c;
-    for (uint32_t i = 0; i < INSTANCES / 10; i++) {
+    for (uint32_t i = 0; i < instances() / 10; i++) {
         draw(&random, 8, &c);
         int64_t caps[256];
         int stages[256];
