@@ -34,12 +34,6 @@ bool rpsim_row_of_one_iteration(const rpsim_row *row)
     return row->run.decided.iterations == 1 || !row->from_program;
 }
 
-double rpsim_row_real_share(const rpsim_row *row)
-{
-    const rp_documents *documents = row->run.model != NULL ? row->run.model->documents : NULL;
-    return documents != NULL ? 1 - documents->padding : 1;
-}
-
 double rpsim_row_tokens_per_s(const rpsim_row *row)
 {
     double period_ps = row->result.period_ps;

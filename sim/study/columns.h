@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/formats/json.h"
+#include "common/inputs/load/documents.h"
 #include "sim/study/study.h"
 
 #include <stdio.h>
@@ -105,7 +106,11 @@ bool rpsim_row_of_one_iteration(const rpsim_row *row);
 double rpsim_row_tokens_per_s(const rpsim_row *row);
 
 /** @return share of a step's tokens that are no padding. */
-double rpsim_row_real_share(const rpsim_row *row);
+static inline double rpsim_row_real_share(const rpsim_row *row)
+{
+    const rp_documents *documents = row->run.model != NULL ? row->run.model->documents : NULL;
+    return documents != NULL ? 1 - documents->padding : 1;
+}
 
 /** @return the TFLOP/s of products and attention of a GPU, on average over the period; NaN if
  * unknown. */
