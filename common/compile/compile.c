@@ -188,6 +188,16 @@ void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, 
     }
 }
 
+void rp_compile_set_software(const rp_costs *costs, rp_traits *traits)
+{
+    rp_sharding *sharding = &traits->sharding;
+    bool known = costs != NULL && costs->stack != NULL && costs->stack->gpu_adds;
+    if (known && sharding->host_collects) {
+        sharding->gpu_adds = true;
+        sharding->overlap = sharding->forward_gathers > 0;
+    }
+}
+
 /* ---- layouts --------------------------------------------------------------------------------- */
 
 /* Checks the options for copies of a pipeline that do more than add up gradients. */
@@ -404,6 +414,7 @@ static rp_status build(const rp_resolved *config, rp_arena *arena, rp_program **
     schedule->traits.layout = config->decided.layout;
     rp_compile_set_reductions(&config->decided.reductions, config->decided.dtype,
                               &schedule->traits);
+    rp_compile_set_software(config->costs, &schedule->traits);
     rp_status status = lower(config, schedule, arena, program_out, reason);
     rp_program_destroy(schedule);
     return status;

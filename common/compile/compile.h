@@ -70,6 +70,10 @@ rp_status rp_compile_check_layout(const rp_schedule_type *schedule, const rp_lay
  * the run */
 void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, rp_traits *traits);
 
+/** Sets what the software of a run moves otherwise than its schedule says (rp_stack.gpu_adds).
+ * @param costs the run's, whose stack decides; NULL: not known */
+void rp_compile_set_software(const rp_costs *costs, rp_traits *traits);
+
 /** Words that rp_compile_partition accepts, for messages. */
 #define RP_PARTITION_WORDS "paper, even"
 

@@ -89,6 +89,17 @@ static rp_status add_gather(const rp_sharded *s, uint32_t gpu, uint32_t index)
                &extra->gather);
 }
 
+/* Bytes of a shard's gradients that go to the host, or with gpu_adds both ways. */
+static uint64_t host_bytes(const rp_sharded *s, const rp_op *op, uint64_t gradients)
+{
+    if (!s->sharding->gpu_adds) {
+        return gradients;
+    }
+    uint64_t fp32 = gradients / rp_dtype_bytes(s->l->config->sizes.dtype) * sizeof(float);
+    uint64_t sums = rp_sharded_is_first_microbatch(s, op) ? gradients : 2 * gradients;
+    return sums + (rp_sharded_is_last_microbatch(s, op) ? fp32 : 0);
+}
+
 static rp_status add_reduction(const rp_sharded *s, uint32_t gpu, const rp_op *op,
                                rp_sharded_unit *extra)
 {
@@ -107,8 +118,8 @@ static rp_status add_reduction(const rp_sharded *s, uint32_t gpu, const rp_op *o
     if (!s->sharding->host_gradients) {
         return RP_OK;
     }
-    return add(s, gpu, RP_LOWER_DOWNLOAD, RP_OP_DOWNLOAD_PARAM_GRAD, op, gradients / s->ranks,
-               &extra->shard_down);
+    return add(s, gpu, RP_LOWER_DOWNLOAD, RP_OP_DOWNLOAD_PARAM_GRAD, op,
+               host_bytes(s, op, gradients / s->ranks), &extra->shard_down);
 }
 
 /* Tensor parallel: adds the sums of the ranks inside a unit as a single collective after it. Its
@@ -158,7 +169,8 @@ static rp_status add_units(const rp_sharded *s, uint32_t begin, uint32_t end)
  * together. */
 static rp_status add_collects(const rp_sharded *s, uint32_t begin, uint32_t end)
 {
-    for (uint32_t i = begin; s->sharding->host_collects && i < end; i++) {
+    bool collects = s->sharding->host_collects && !s->sharding->gpu_adds;
+    for (uint32_t i = begin; collects && i < end; i++) {
         rp_sharded_unit *first = rp_sharded_extra_at(s, 0, i);
         if (first->shard_down == RP_NO_HANDLE) {
             continue;

@@ -52,6 +52,12 @@ static inline bool rp_sharded_is_backward(const rp_sharded *s, const rp_lower_un
     return s->l->jobs[unit->job].backward;
 }
 
+/** @return whether it is the first microbatch of a step on this GPU. */
+static inline bool rp_sharded_is_first_microbatch(const rp_sharded *s, const rp_op *op)
+{
+    return op->microbatch < s->gpus;
+}
+
 /** @return whether it is the last microbatch of a step on this GPU: units come in the order of
  * microbatches. */
 static inline bool rp_sharded_is_last_microbatch(const rp_sharded *s, const rp_op *op)

@@ -52,6 +52,9 @@ typedef enum rp_versions {
  *  - host_weights: the owned shard comes up before each stage is gathered;
  *  - host_gradients: the owned shard goes down after each reduction;
  *  - host_collects: the host adds the shard up at a rate of its own (DeepSpeed);
+ *  - gpu_adds: with host_collects: the GPU adds instead. Shards of a sum come up and go down again
+ *    with every microbatch but the first, and after the last one they go down in fp32, too; one
+ *    transfer has it all. The host adds nothing;
  *  - host_optimizer: Adam runs on the host;
  *  - forward_reduces, backward_reduces: tensor parallel: all-reduces of a whole microbatch's
  *    boundary per layer. A recompute has those of the forward again (rp_sharding_reduces).
@@ -86,7 +89,8 @@ typedef enum rp_versions {
     X(uint64_t, live_bytes, "live-bytes", ALWAYS)                                                  \
     X(uint64_t, reuse_distance, "reuse-distance", IF_SET)                                          \
     X(uint64_t, step_group, "step-group", IF_SET)                                                  \
-    X(bool, pins, "pins", IF_SET)
+    X(bool, pins, "pins", IF_SET)                                                                  \
+    X(bool, gpu_adds, "gpu-adds", IF_SET)
 
 #define RP_TRAITS_MEMBER(type, member, ...) type member;
 

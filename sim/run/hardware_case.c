@@ -319,6 +319,7 @@ static rp_traits traits_of(const rp_resolved *run)
     rp_traits traits = run->schedule->traits;
     traits.layout = run->decided.layout;
     rp_compile_set_reductions(&run->decided.reductions, run->decided.dtype, &traits);
+    rp_compile_set_software(run->costs, &traits);
     return traits;
 }
 

@@ -468,8 +468,7 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       known(!row->run.stage, text(rp_accumulation_text(row->run.costs->arithmetic.accumulation))), \
       .help = "what products add up in; null at stage fidelity")                                   \
     X(stack, text(row->run.costs->stack != NULL ? row->run.costs->stack->name : NULL),             \
-      .help = "software of the layer times: `--stack`, with what `--set` changed, or without it "  \
-              "ZeRO's or FSDP's own for models that nobody has measured; null: a cost table's",    \
+      .help = "software of the layer times, with what `--set` changed; null: a cost table's",      \
       HEADED("stack", 0))                                                                          \
     X(tflops_per_gpu, real(rpsim_row_tflops(row)), .unit = "TFLOP/s",                              \
       .help = "products and attention that a GPU executes, recompute included; null at stage "     \

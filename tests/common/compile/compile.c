@@ -173,3 +173,51 @@ Test(compile, partitions_that_do_not_exist_are_refused)
                   NULL,
               "%s", message);
 }
+
+/* Bytes of a program's ops of a kind, and their number. */
+static double bytes_of(const rp_program *program, rp_op_kind kind, uint32_t *count_out)
+{
+    double bytes = 0;
+    *count_out = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        bool is = program->ops[i].kind == kind;
+        bytes += is ? (double)program->op_bytes[i] : 0;
+        *count_out += is ? 1 : 0;
+    }
+    return bytes;
+}
+
+/* DeepSpeed 0.17.5 adds gradients that lie in host memory up on the GPU (stage3.py,
+ * partition_grads): of 2 microbatches a GPU sends the first's gradients, takes them back and sends
+ * the sum, and then sends it in fp32, 5 times the gradients instead of 2; the host adds nothing.
+ * With sharded weights transfers run beside compute. */
+Test(compile, software_decides_who_adds_gradients)
+{
+    static const struct {
+        const char *schedule;
+        bool overlaps;
+    } cases[] = {{"zero-offload", false}, {"zero-infinity", true}};
+    rp_stack deepspeed;
+    cr_assert(eq(int, rp_stack_load("deepspeed", arena, &deepspeed), RP_OK));
+    load("tiny");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint32_t downs[2];
+        uint32_t collects[2];
+        costs.stack = NULL;
+        rp_program *plain = compile(cases[i].schedule, RP_DTYPE_F16);
+        costs.stack = &deepspeed;
+        rp_program *own = compile(cases[i].schedule, RP_DTYPE_F16);
+        double before = bytes_of(plain, RP_OP_DOWNLOAD_PARAM_GRAD, &downs[0]);
+        double after = bytes_of(own, RP_OP_DOWNLOAD_PARAM_GRAD, &downs[1]);
+        (void)bytes_of(plain, RP_OP_COLLECT, &collects[0]);
+        (void)bytes_of(own, RP_OP_COLLECT, &collects[1]);
+        cr_expect(epsilon_eq(dbl, after, 2.5 * before, 1e-3 * after), "%g, %g", before, after);
+        cr_expect(eq(u32, downs[0], downs[1]));
+        cr_expect(gt(u32, collects[0], 0));
+        cr_expect(eq(u32, collects[1], 0));
+        cr_expect(not(plain->traits.sharding.overlap));
+        cr_expect(eq(int, own->traits.sharding.overlap, cases[i].overlaps));
+        rp_program_destroy(plain);
+        rp_program_destroy(own);
+    }
+}
