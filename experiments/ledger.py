@@ -60,11 +60,12 @@ class Feature(typing.NamedTuple):
 
 FEATURES = {
     "selective recompute": Feature("--recompute selective", has=True),
-    "bf16 states and masters": Feature("--states bf16 --master bf16"),
-    "bf16 states": Feature("--states bf16 --master none"),
-    "8-bit states": Feature("--states 8bit --master none"),
-    "fp8 products": Feature("--compute fp8", runs=False),
-    "4-bit frozen weights": Feature("--frozen nf4", runs=False),
+    "bf16 states and masters": Feature("--states bf16 --master bf16", has=True),
+    "bf16 states": Feature("--states bf16 --master none", has=True),
+    "8-bit states": Feature("--states 8bit --master none", has=True),
+    "fp8 products": Feature("--compute fp8", has=True),
+    "GPTQ's kernels": Feature("", "--frozen nf4"),
+    "4-bit frozen weights": Feature("--frozen nf4", has=True),
     "trained embedding and head beside adapters": Feature("", runs=False),
     "flags that shard, recompute or offload": Feature("", runs=False),
     "offload to the CPU": Feature("", runs=False),
@@ -144,7 +145,8 @@ class Row:
         words += [] if settings.without_stack else ["--stack", self.stack]
         ours = {"wide": str(ROOT / "tests/gpu/wide.yaml")}
         words += ["--model", str(models / self.model) if self.model in MODELS else ours.get(self.model, self.model)]
-        words += ["--platform", self.platform, "--dtype", "bf16", *self.options.split()]
+        words += ["--platform", self.platform, *self.options.split()]
+        words += [] if "--dtype" in words else ["--dtype", "bf16"]
         for feature in (FEATURES[name] for name in self.needs):
             words += (feature.options if feature.has or not feature.runs else feature.until).split()
         iterations = {"1f1b": "2", "roundpipe": "8"}.get(self.schedule, "1")
@@ -227,7 +229,7 @@ def qwen_finetune(row):
     options += " --lora-rank 64"
     if nodes > 1:
         return Row("deepspeed", "zero2", *run, f"--nodes {nodes} {options}", note="network not stated")
-    needs = {"LoRA (emb)": ("trained embedding and head beside adapters",), "Q-LoRA": ("4-bit frozen weights",)}
+    needs = {"LoRA (emb)": ("trained embedding and head beside adapters",), "Q-LoRA": ("GPTQ's kernels",)}
     return Row("torch", "1f1b", *run, options, needs.get(row["method"], ()))
 
 
@@ -276,6 +278,9 @@ def universal_trainer(row):
     options += OWN_LOSS + ("" if row["method"] == "full" else " --lora-rank 64")
     needs = needs_of(row["method"], "bf16 states") + (("offload to the CPU",) if row["cpu_offload"] == "1" else ())
     note = "" if row["method"] == "full" else "LoRA rank not stated: 64 assumed"
+    if row["method"] == "qlora":  # BitsAndBytesConfig's usual bnb_4bit_compute_dtype
+        options += " --dtype fp32"
+        note += "; fp32 products inferred"
     return Row("torch", "fsdp" if gpus > 1 else "1f1b", model, PLATFORMS[row["gpu"]],
                gpus * batch * seq_len / float(row["s_per_step"]), options, needs, note)
 

@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/reason.h"
 #include "common/inputs/stacks/sizes.h"
+#include "common/inputs/types/stored.h"
 #include "common/roofline/roofline.h"
 #include "common/schedule/build.h"
 #include "common/schedule/even.h"
@@ -34,11 +35,31 @@ static uint64_t logit_bytes(const rp_traits *traits)
     return dropped ? UNFUSED_LOGIT_DROPPED_BYTES : UNFUSED_LOGIT_BYTES;
 }
 
+rp_types rp_compile_types(const rp_traits *traits, rp_dtype dtype)
+{
+    rp_types types = traits->types;
+    bool host = traits->placement == RP_PLACEMENT_OFFLOAD || traits->sharding.host_optimizer;
+    if (types.master == RP_MASTER_BF16 && dtype == RP_DTYPE_BF16 && !host) {
+        types.master = RP_MASTER_NONE;
+    }
+    return types;
+}
+
+double rp_compile_step_passes(const rp_traits *traits, rp_dtype dtype, double step_bytes)
+{
+    const rp_types types = rp_compile_types(traits, dtype);
+    double many = 1u << 20; /* parameters: as those of a large tensor */
+    double states = (double)rp_states_bytes((rp_states)types.states, (uint64_t)many) / many;
+    double update = rp_step_bytes_of(&types, states).update;
+    return (update + (step_bytes - RP_GPU_ADAM_BYTES)) / update;
+}
+
 rp_status rp_compile_sizes(const rp_traits *traits, const rp_model *model, uint32_t seq_len,
                            rp_dtype dtype, rp_arena *arena, rp_sizes *sizes_out)
 {
-    RP_TRY(rp_sizes_of_model(model, seq_len, dtype, arena, sizes_out));
-    sizes_out->fp32_gradients = is_megatron(traits);
+    const rp_types types = rp_compile_types(traits, dtype);
+    RP_TRY(rp_sizes_of_types(model, seq_len, dtype, &types, arena, sizes_out));
+    sizes_out->fp32_gradients = is_megatron(traits) && types.master == RP_MASTER_F32;
     if (model->fused_loss) { /* logits and their gradient, of a whole microbatch */
         sizes_out->logits_bytes = 2 * rp_dtype_bytes(dtype) * seq_len * (uint64_t)model->vocab;
         sizes_out->logits_chunk_bytes = UINT64_MAX;
@@ -412,6 +433,7 @@ static rp_status build(const rp_resolved *config, rp_arena *arena, rp_program **
     RP_TRY(rp_schedule_build(config->schedule, &building, &schedule, reason));
     schedule->ranks = config->ranks;
     schedule->traits.layout = config->decided.layout;
+    schedule->traits.types = config->decided.types;
     rp_compile_set_reductions(&config->decided.reductions, config->decided.dtype,
                               &schedule->traits);
     rp_compile_set_software(config->costs, &schedule->traits);

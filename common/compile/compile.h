@@ -112,7 +112,21 @@ bool rp_partition_is_allowed(const rp_schedule_type *schedule, const rp_schedule
                              const rp_partition *partition);
 
 /**
- * Gives the sizes of a run's tensors, with the loss as the schedule's software computes it.
+ * Gives the types of a run's tensors: bf16 masters of weights that are bf16 on the GPU are these
+ * weights.
+ */
+rp_types rp_compile_types(const rp_traits *traits, rp_dtype dtype);
+
+/**
+ * Gives the memory traffic of a step over that of Adam alone, which is less in other types; what
+ * software moves beside Adam with fp32 states it moves with others, too.
+ * @param step_bytes of the software per parameter, with fp32 states and masters
+ */
+double rp_compile_step_passes(const rp_traits *traits, rp_dtype dtype, double step_bytes);
+
+/**
+ * Gives the sizes of a run's tensors, in the types that the traits say, with the loss as the
+ * schedule's software computes it.
  * @retval RP_OK, RP_NO_MEMORY
  */
 rp_status rp_compile_sizes(const rp_traits *traits, const rp_model *model, uint32_t seq_len,

@@ -30,6 +30,8 @@ typedef struct rp_costs {
     rp_provenance kind;
     rp_arithmetic arithmetic; /**< the arithmetic of the times; accumulation USUAL: the file does
                                  not say it */
+    rp_frozen frozen;         /**< rp_model.frozen and rp_model.fp8_products of the times */
+    bool fp8_products;
     uint32_t layers;
     int64_t *fwd_ps;       /**< [layers] */
     int64_t *bwd_ps;       /**< [layers], full backward without recompute */

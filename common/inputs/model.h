@@ -161,6 +161,9 @@ typedef struct rp_model {
         *kinds; /**< [kind_count] this model as if all layers were of the kind, with the kind's
                    sliding_window; NULL: all layers are alike but for sliding_window */
     const uint8_t *kind_of; /**< [layers] */
+    rp_frozen frozen;  /**< type in which matrices that adapters leave frozen are stored; of the
+                          model, not of a kind, as fp8_products */
+    bool fp8_products; /**< linear layers of blocks multiply in fp8 */
     /* computed by rp_model_load with the formulas of executor.md section 4.2 */
     uint64_t attention_parameters; /**< of a layer: d(H+2K)h + Hhd, plus biases and sinks */
     uint64_t mlp_parameters;   /**< of a layer: 3df, 2df if plain, or E * 3df + Ed (+ biases), and

@@ -54,6 +54,8 @@ static uint64_t gathered_bytes(const rp_sharded *s, const rp_op *op, bool backwa
     const rp_sizes *sizes = &s->l->config->sizes;
     uint32_t limit = backward ? s->kept_from : UINT32_MAX;
     uint64_t bytes = stage_bytes_below(s, op->stage, sizes->weight_bytes, limit);
+    bytes -=
+        sizes->scale_bytes != NULL ? stage_bytes_below(s, op->stage, sizes->scale_bytes, limit) : 0;
     if (!s->sharding->keeps_root) {
         return bytes;
     }
@@ -318,7 +320,8 @@ static rp_status add_updates(const rp_sharded *s, uint32_t iteration)
     uint32_t last = (iteration + 1) * s->per_iteration - 1;
     rp_op like = {.stage = rp_sharded_op_of(s, rp_sharded_unit_at(s, 0, last))->stage,
                   .iteration = (uint16_t)iteration};
-    uint64_t bytes = RP_GPU_ADAM_BYTES * trained_parameters(s) / s->ranks;
+    uint64_t bytes =
+        rp_lower_traffic(rp_lower_step_bytes(s->l).update, trained_parameters(s)) / s->ranks;
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {
         rp_handle *update = &s->updates[(size_t)iteration * s->gpus + gpu];
         RP_TRY(add(s, gpu, RP_LOWER_COMPUTE, RP_OP_UPDATE, &like, bytes, update));
@@ -353,9 +356,9 @@ static rp_status add_update_gathers(const rp_sharded *s, uint32_t iteration)
 
 static rp_status add_step(const rp_sharded *s, uint32_t iteration)
 {
-    uint64_t each = s->sharding->host_optimizer ? RP_ADAM_BYTES : 0;
+    double each = s->sharding->host_optimizer ? rp_lower_step_bytes(s->l).adam : 0;
     each += s->sharding->host_collects && s->sharding->host_weights ? RP_ZERO3_STEP_BYTES : 0;
-    uint64_t bytes = each * all_parameters(s);
+    uint64_t bytes = rp_lower_traffic(each, all_parameters(s));
     rp_op adam = {.kind = RP_OP_OPTIMIZER, .iteration = (uint16_t)iteration};
     RP_TRY(rp_assembly_add(s->l->assembly, s->l->host_queue, &adam, bytes, &s->steps[iteration]));
     if (!s->sharding->host_optimizer) {

@@ -60,6 +60,18 @@ static uint64_t largest_of(const rp_stage *stage, const uint64_t *values)
     return most;
 }
 
+/* Bytes of the largest layer that are gathered. */
+static uint64_t gathered_of(const writer *w, const rp_stage *stage)
+{
+    uint64_t most = 0;
+    for (uint32_t block = stage->layer_begin; block < stage->layer_end; block++) {
+        uint64_t bytes = rp_lower_at(w->sizes->weight_bytes, block + 1) -
+                         rp_lower_at(w->sizes->scale_bytes, block + 1);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 static uint64_t blocks_of(const rp_stage *stage, const uint64_t *values)
 {
     uint64_t sum = 0;
@@ -95,16 +107,18 @@ static uint32_t backward_index(const writer *w, uint32_t gpu, const rp_op *op, u
 static uint64_t kept_weights(const writer *w)
 {
     const rp_sharding *sharding = w->s->sharding;
-    uint64_t weights = all_of(w, w->sizes->weight_bytes);
+    uint64_t scales = all_of(w, w->sizes->scale_bytes);
+    uint64_t weights = all_of(w, w->sizes->weight_bytes) - scales;
     uint64_t trained = all_of(w, w->sizes->gradient_bytes);
     uint64_t frozen = rp_lower_less(weights, trained);
-    if (sharding->keeps_root) { /* the optimizer has the trained shard, in fp32 */
-        return sharding->host_weights ? 0 : share(w, frozen);
+    if (sharding->keeps_root) { /* the optimizer has the trained shard, if it has masters */
+        bool steps_weights = w->sizes->types.master == RP_MASTER_NONE;
+        return scales + (sharding->host_weights ? 0 : share(w, steps_weights ? weights : frozen));
     }
     if (w->gathers && sharding->host_weights) { /* adapters are small and stay */
-        return frozen != 0 ? trained : 0;
+        return scales + (frozen != 0 ? trained : 0);
     }
-    return w->tensor || w->gathers ? share(w, weights) : weights;
+    return scales + (w->tensor || w->gathers ? share(w, weights) : weights);
 }
 
 static void put_resident(const writer *w, uint32_t gpu)
@@ -118,6 +132,7 @@ static void put_resident(const writer *w, uint32_t gpu)
     bool kept_gradients = !sharding->keeps_root && !sharding->host_gradients;
     uint64_t own = kept_gradients ? share(w, gradients) : 0;
     put(w, RP_BUFFER_WEIGHT, gpu, kept_weights(w), first, last);
+    put(w, RP_BUFFER_TEMPORARY, gpu, w->sizes->dequantised_bytes, first, last);
     rp_lower_put_gradients(w->s->l, w->program, gpu, own, own, between, w->s->updates);
     put(w, RP_BUFFER_OPTIMIZER, gpu, sharding->host_optimizer ? 0 : share(w, optimizer), first,
         last);
@@ -169,7 +184,7 @@ static void put_large(const writer *w, uint32_t gpu, uint32_t index, rp_handle g
     const uint64_t *weights = w->sizes->weight_bytes;
     uint64_t most = w->s->sharding->live_bytes;
     bool forward = !rp_sharded_is_backward(w->s, unit);
-    uint64_t layer = largest_of(stage_of(w, op), weights);
+    uint64_t layer = gathered_of(w, stage_of(w, op));
     put(w, RP_BUFFER_WEIGHT, gpu, layer > most ? layer : 0,
         most != 0 ? unit->compute_first : gather, unit->compute_last);
     if (most == 0 || !forward) {
@@ -192,8 +207,7 @@ static void put_gathered(const writer *w, uint32_t gpu, uint32_t index)
     rp_handle gather = rp_sharded_extra_at(w->s, gpu, index)->gather;
     bool in_bucket = w->s->sharding->live_bytes != 0; /* prefetched weights are in it already */
     put_large(w, gpu, index, gather);
-    put(w, RP_BUFFER_WEIGHT, gpu,
-        in_bucket ? 0 : share(w, largest_of(stage_of(w, op), w->sizes->weight_bytes)),
+    put(w, RP_BUFFER_WEIGHT, gpu, in_bucket ? 0 : share(w, gathered_of(w, stage_of(w, op))),
         rp_sharded_extra_at(w->s, gpu, index)->shard_up, gather);
     bool first = w->s->l->producers.forward_position[op->stage] == 0;
     if (w->s->sharding->keeps_root && first && !rp_sharded_is_backward(w->s, unit)) {
@@ -224,10 +238,11 @@ static void put_passing_gradients(const writer *w, uint32_t gpu, uint32_t index,
     uint64_t v = rp_dtype_bytes(w->sizes->dtype);
     uint64_t copied = w->s->sharding->reduce_bytes;
     uint64_t passing = whole / v * (v + copied);
+    uint64_t wide = w->sizes->types.master == RP_MASTER_F32 ? sizeof(float) : v;
     rp_handle reduce = rp_sharded_extra_at(w->s, gpu, index)->reduce;
     put(w, RP_BUFFER_GRADIENT, gpu, passing, unit->compute_last, reduce);
-    if (begins_reduction(w, op)) { /* shards have the optimizer's type, fp32 */
-        uint64_t shards = share(w, (whole + root) / v * sizeof(float));
+    if (begins_reduction(w, op)) { /* shards have the type of the masters */
+        uint64_t shards = share(w, (whole + root) / v * wide);
         put(w, RP_BUFFER_GRADIENT, gpu, shards, reduce, w->s->steps[op->iteration]);
     }
 }
@@ -358,7 +373,7 @@ rp_status rp_lower_add_sharded_buffers(const rp_lowering *l, rp_program *program
                 .tensor = s->sharding->forward_reduces != 0,
                 .gathers = s->sharding->forward_gathers != 0,
                 .layers = l->config->grain == RP_GRAIN_LAYER};
-    size_t most = (size_t)s->gpus * (4 + 5 * (size_t)l->schedule->iteration_count);
+    size_t most = (size_t)s->gpus * (5 + 5 * (size_t)l->schedule->iteration_count);
     most += (size_t)l->unit_count * 9 + 2 * (size_t)l->trip_count;
     RP_TRY(rp_arena_alloc_raw(program->arena, most, sizeof(rp_buffer), &program->buffers));
     for (uint32_t gpu = 0; gpu < s->gpus; gpu++) {

@@ -66,8 +66,8 @@ typedef struct rp_lower_config {
 /** Piece size of RoundPipe's library (executor.md 1.4), which rpsim simulates. */
 #define RP_PIECE_BYTES (UINT64_C(256) << 20)
 
-/** Host work per trainable parameter in bytes of memory traffic (sim/model.md section 2, term 4).
- */
+/** Host work per trainable parameter in bytes of memory traffic (sim/model.md section 2, term 4):
+ * that of rp_step_bytes with fp32 states and masters. */
 #define RP_REFRESH_BYTES 8u
 #define RP_COLLECT_BYTES 10u
 #define RP_SLOT_BYTES 2u /* for each gradient slot after the first */
@@ -80,8 +80,8 @@ typedef struct rp_lower_config {
  * result in new memory is read before it is written. */
 #define RP_ZERO3_STEP_BYTES 32u
 
-/** Memory traffic of Adam on a GPU, per trained parameter: a pass that reads the fp16 gradient (2),
- * reads and writes fp32 master, m and v (24) and writes the fp16 weight (2). */
+/** Memory traffic of Adam on a GPU, per trained parameter: rp_step_bytes.update with fp32 states
+ * and masters. */
 #define RP_GPU_ADAM_BYTES 28u
 
 /**

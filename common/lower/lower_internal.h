@@ -129,6 +129,23 @@ typedef struct rp_lowering {
     struct rp_sharded *sharded; /**< state of data-parallel systems; otherwise NULL */
 } rp_lowering;
 
+/** @return memory traffic of a step per parameter. */
+static inline rp_step_bytes rp_lower_step_bytes(const rp_lowering *l)
+{
+    const rp_step_bytes *step = &l->config->sizes.step;
+    return step->update > 0 ? *step
+                            : (rp_step_bytes){.update = RP_GPU_ADAM_BYTES,
+                                              .adam = RP_ADAM_BYTES,
+                                              .refresh = RP_REFRESH_BYTES,
+                                              .collect = RP_COLLECT_BYTES};
+}
+
+/** @return bytes of an op that moves `each` bytes for each of some parameters. */
+static inline uint64_t rp_lower_traffic(double each, uint64_t parameters)
+{
+    return (uint64_t)(each * (double)parameters);
+}
+
 /** @return whether a unit is a backward's weight part, which follows its input part on its
  * queue. */
 static inline bool rp_lower_is_weight(const rp_lowering *l, const rp_lower_unit *unit)

@@ -122,14 +122,13 @@ static void add_resident(const rp_lowering *l, uint32_t layer, bool adds,
                          uint64_t bytes[RP_LOWER_FAMILIES][RP_BUFFER_KIND_COUNT])
 {
     const rp_sizes *sizes = &l->config->sizes;
-    uint64_t v = rp_dtype_bytes(sizes->dtype);
     uint64_t of_experts = rp_lower_at(sizes->expert_gradient_bytes, layer);
     for (rp_lower_family f = RP_LOWER_DENSE; f < RP_LOWER_FAMILIES; f++) {
         uint64_t weights = rp_lower_of_family(l, f, sizes->weight_bytes[layer],
                                               rp_lower_at(sizes->expert_weight_bytes, layer));
         uint64_t gradients = rp_lower_of_family(l, f, sizes->gradient_bytes[layer], of_experts);
         uint64_t states = rp_lower_of_family(l, f, rp_lower_at(sizes->optimizer_bytes, layer),
-                                             RP_RESIDENT_OPTIMIZER_BYTES * (of_experts / v));
+                                             rp_lower_at(sizes->expert_optimizer_bytes, layer));
         bytes[f][RP_BUFFER_WEIGHT] += adds ? weights : -weights;
         bytes[f][RP_BUFFER_GRADIENT] += adds ? gradients : -gradients;
         bytes[f][RP_BUFFER_OPTIMIZER] += adds ? states : -states;
@@ -206,6 +205,7 @@ static void put_gpu(const buffer_writer *w, uint32_t gpu)
     rp_handle first = l->units[first_unit].compute_first;
     most = most > sizes->logits_chunk_bytes ? sizes->logits_chunk_bytes : most;
     put(w, RP_BUFFER_LOGITS, gpu, most, first, last);
+    put(w, RP_BUFFER_TEMPORARY, gpu, sizes->dequantised_bytes, first, last);
     if (!l->offload) {
         put_resident(w, gpu, first, last);
     }
@@ -467,7 +467,7 @@ rp_status rp_lower_add_buffers(const rp_lowering *l, rp_program *program)
     size_t pairs = 2 * ((size_t)p->forward_count + p->backward_count);
     size_t inside = l->separate ? pairs * p->iteration_count * p->microbatch_count : 0;
     size_t most =
-        2 * (size_t)l->job_count + 8 * (size_t)l->unit_count + inside + 4 * (size_t)p->gpu_count;
+        2 * (size_t)l->job_count + 8 * (size_t)l->unit_count + inside + 5 * (size_t)p->gpu_count;
     most += p->gpu_count;                                  /* buckets */
     most += 2 * (size_t)p->iteration_count * p->gpu_count; /* what the step copies and makes */
     most += rp_lower_layer_buffers(l) + rp_lower_copies_buffers(l) + 2 * (size_t)l->trip_count;

@@ -411,7 +411,7 @@ static rp_status add_update(rp_lowering *l, uint32_t gpu, const rp_lower_job *jo
         parameters += rp_lower_share(l, f, 1, bytes / rp_dtype_bytes(l->config->sizes.dtype));
     }
     RP_TRY(add(l, queue_of(job, RP_LOWER_COMPUTE), RP_OP_UPDATE, &like,
-               RP_GPU_ADAM_BYTES * parameters, &l->update[index]));
+               rp_lower_traffic(rp_lower_step_bytes(l).update, parameters), &l->update[index]));
     l->updated[rp_lower_family_index(l, job->iteration, gpu, RP_LOWER_DENSE)] = l->update[index];
     const uint32_t queues[] = {l->tensor_queues, l->expert_queues};
     for (size_t i = 0; i < sizeof queues / sizeof queues[0]; i++) {
@@ -436,7 +436,8 @@ static rp_status add_refresh(rp_lowering *l, uint32_t iteration)
 {
     uint32_t count = l->config->sizes.layers + 2;
     for (uint32_t layer = 0; layer < count; layer++) {
-        uint64_t bytes = RP_REFRESH_BYTES * l->config->sizes.parameters[layer];
+        uint64_t bytes =
+            rp_lower_traffic(rp_lower_step_bytes(l).refresh, l->config->sizes.parameters[layer]);
         RP_TRY(add_host(l, RP_OP_REFRESH, iteration, layer, bytes,
                         &l->refresh[(size_t)iteration * count + layer]));
     }
@@ -466,13 +467,15 @@ static rp_status add_step(rp_lowering *l, uint32_t iteration)
         parameters += l->config->sizes.parameters[layer];
         uint32_t more_slots = l->schedule->traits.overlapping_rounds ? l->calls - 1 : 0;
         uint64_t bytes =
-            (RP_COLLECT_BYTES + RP_SLOT_BYTES * more_slots) * l->config->sizes.parameters[layer] +
+            rp_lower_traffic(rp_lower_step_bytes(l).collect + RP_SLOT_BYTES * more_slots,
+                             l->config->sizes.parameters[layer]) +
             rp_lower_sum_bytes(l, layer);
         RP_TRY(add_host(l, RP_OP_COLLECT, iteration, layer, bytes,
                         &l->collect[(size_t)iteration * count + layer]));
     }
     rp_handle adam;
-    RP_TRY(add_host(l, RP_OP_OPTIMIZER, iteration, 0, RP_ADAM_BYTES * parameters, &adam));
+    RP_TRY(add_host(l, RP_OP_OPTIMIZER, iteration, 0,
+                    rp_lower_traffic(rp_lower_step_bytes(l).adam, parameters), &adam));
     RP_TRY(rp_lower_add_exchanges(l, iteration, adam));
     return l->schedule->asynchronous ? RP_OK : add_refresh(l, iteration);
 }

@@ -29,6 +29,24 @@ bool rp_dtype_parse(const char *text, rp_dtype *dtype_out)
     return false;
 }
 
+const char *rp_states_text(rp_states states)
+{
+    static const char *const words[] = {"fp32", "bf16", "8bit"};
+    return words[states];
+}
+
+const char *rp_master_text(rp_master master)
+{
+    static const char *const words[] = {"fp32", "bf16", "none"};
+    return words[master];
+}
+
+const char *rp_frozen_text(rp_frozen frozen)
+{
+    static const char *const words[] = {"dtype", "bf16", "fp8", "nf4", "nf4-single", "mxfp4"};
+    return words[frozen];
+}
+
 static const char *const accumulations[] = {[RP_ACCUMULATION_USUAL] = "usual",
                                             [RP_ACCUMULATION_F16] = "fp16",
                                             [RP_ACCUMULATION_F32] = "fp32"};

@@ -1,9 +1,10 @@
-/** @file dtype.h  Types in which tensors are stored (fp32, fp16 and bf16), and types in which their
- * products add up. */
+/** @file dtype.h  Types in which tensors are stored (fp32, fp16 and bf16), types in which their
+ * products add up, and types of optimizer states, masters and frozen weights. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /** X(enumerator, name in safetensors files, name on the command line, name in PyTorch and
  * config.json, bytes of an element). */
@@ -51,6 +52,57 @@ typedef enum rp_accumulation {
 /** Names of accumulations on the command line in that order; "usual" means that the option was not
  * given. */
 #define RP_ACCUMULATIONS "usual|fp16|fp32"
+
+/** Types of Adam's two moments. Blocks of 256 elements of 8 bits share a scale. */
+typedef enum rp_states {
+    RP_STATES_F32,
+    RP_STATES_BF16,
+    RP_STATES_8BIT,
+    RP_STATES_COUNT,
+} rp_states;
+
+/** Types of the weights that the optimizer steps. */
+typedef enum rp_master {
+    RP_MASTER_F32,
+    RP_MASTER_BF16,
+    RP_MASTER_NONE, /**< the working weights themselves */
+    RP_MASTER_COUNT,
+} rp_master;
+
+/** Types in which matrices are stored that adapters leave frozen (common/inputs/types/stored.h). */
+typedef enum rp_frozen {
+    RP_FROZEN_DTYPE, /**< the run's type */
+    RP_FROZEN_BF16,
+    RP_FROZEN_FP8,
+    RP_FROZEN_NF4,        /**< its scales are quantised, too (double quantisation) */
+    RP_FROZEN_NF4_SINGLE, /**< its scales are fp32 */
+    RP_FROZEN_MXFP4,
+    RP_FROZEN_COUNT,
+} rp_frozen;
+
+/** Names of these types on the command line, in their order. */
+#define RP_STATES "fp32|bf16|8bit"
+#define RP_MASTERS "fp32|bf16|none"
+#define RP_FROZENS "dtype|bf16|fp8|nf4|nf4-single|mxfp4"
+
+/** Stored types of a run beside that of its values. X(member, name in program text, number of
+ * values). */
+#define RP_TYPES_LIST(X)                                                                           \
+    X(states, "states", RP_STATES_COUNT)                                                           \
+    X(master, "master", RP_MASTER_COUNT)                                                           \
+    X(frozen, "frozen", RP_FROZEN_COUNT)
+
+/** Zeroed: fp32 states and masters, frozen weights of the run's type. */
+typedef struct rp_types {
+#define RP_TYPES_MEMBER(member, text, count) uint32_t member;
+    RP_TYPES_LIST(RP_TYPES_MEMBER)
+#undef RP_TYPES_MEMBER
+} rp_types;
+
+/** @return the names of these types on the command line; static. */
+const char *rp_states_text(rp_states states);
+const char *rp_master_text(rp_master master);
+const char *rp_frozen_text(rp_frozen frozen);
 
 /** Arithmetic of a run: the type of its values, and the type in which their products add up. */
 typedef struct rp_arithmetic {

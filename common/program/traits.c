@@ -36,7 +36,9 @@ const rp_trait rp_trait_rows[] = {
     ROW(layout.member, text, most, placements, IF_SET)
         RP_LAYOUT_LIST(LAYOUT_ROW)
 #define TRAIT_ROW(member, text, hashed) ROW(member, text, MOST_OF(member), UINT32_MAX, hashed)
-            RP_TRAIT_LIST(TRAIT_ROW)};
+            RP_TRAIT_LIST(TRAIT_ROW)
+#define TYPES_ROW(member, text, count) ROW(types.member, text, (count)-1, UINT32_MAX, IF_SET)
+                RP_TYPES_LIST(TYPES_ROW)};
 
 const uint32_t rp_trait_count = sizeof rp_trait_rows / sizeof rp_trait_rows[0];
 

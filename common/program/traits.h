@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "common/program/dtype.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -203,6 +205,7 @@ typedef struct rp_traits {
 #define RP_TRAIT_MEMBER(member, ...) bool member;
     RP_TRAIT_LIST(RP_TRAIT_MEMBER)
 #undef RP_TRAIT_MEMBER
+    rp_types types; /**< as its rows say */
 } rp_traits;
 
 /** @return true for systems whose GPUs all run every stage, each for microbatches of its own. */
@@ -310,7 +313,7 @@ typedef enum rp_trait_hashed {
     RP_HASHED_IF_SET,
 } rp_trait_hashed;
 
-/** A row of RP_SHARDING_LIST, RP_LAYOUT_LIST or RP_TRAIT_LIST. */
+/** A row of RP_SHARDING_LIST, RP_LAYOUT_LIST, RP_TRAIT_LIST or RP_TYPES_LIST. */
 typedef struct rp_trait {
     const char *text; /**< name in program text */
     size_t offset;    /**< offset of the member in rp_traits */

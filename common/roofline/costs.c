@@ -61,10 +61,16 @@ static times sum_stack(const rp_operator *operators, uint32_t count, const rp_mo
             total.pass[p] += rp_stack_s(&operators[i], (rp_pass)p, run);
         }
     }
+    double more = 0; /* kernels that dequantise weights */
+    for (uint32_t i = 0; i < count; i++) {
+        bool makes = operators[i].vector == RP_VECTOR_DEQUANTISED;
+        more += makes ? operators[i].work[RP_PASS_FORWARD].launches : 0;
+    }
     if (layer != NULL) {
         double kernel_s = 1e-6 * stack->kernel_us;
-        total.pass[RP_PASS_FORWARD] += kernel_s * rp_stack_launches(stack, layer, false);
-        total.pass[RP_PASS_BACKWARD_INPUT] += kernel_s * rp_stack_launches(stack, layer, true);
+        total.pass[RP_PASS_FORWARD] += kernel_s * (rp_stack_launches(stack, layer, false) + more);
+        total.pass[RP_PASS_BACKWARD_INPUT] +=
+            kernel_s * (rp_stack_launches(stack, layer, true) + more);
     }
     return total;
 }
@@ -94,7 +100,8 @@ static times total_of(const rp_model *model, uint32_t layer, uint32_t sequences,
     times t = run->roof.stack != NULL ? sum_stack(operators, count, kind, run)
               : detailed              ? sum_kernels(operators, count, run)
                                       : sum(operators, count, &run->roof);
-    double peak = rp_peak_flops_per_s(&run->roof);
+    double peak = model->fp8_products ? 1e12 * run->roof.platform->fp8_tflops
+                                      : rp_peak_flops_per_s(&run->roof);
     rp_layer_flop(model, layer, sequences, seq_len, t.least);
     for (int p = 0; p < RP_PASS_COUNT; p++) {
         t.least[p] /= peak;
@@ -170,6 +177,8 @@ rp_status rp_roofline_costs(const rp_model *model, const rp_roof *roof, uint32_t
     RP_TRY(check_total(model, &t, sequences, seq_len, reason));
     rp_costs costs = {.kind = RP_ASSUMED,
                       .arithmetic = resolved(roof->arithmetic),
+                      .frozen = model->frozen,
+                      .fp8_products = model->fp8_products,
                       .layers = model->layers,
                       .stack = roof->stack,
                       .head_fwd_ps = to_ps(t.head.pass[RP_PASS_FORWARD]),
@@ -290,7 +299,9 @@ rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const 
     rp_model timed = *model;
     uint32_t sequences = measured->microbatch_size;
     timed.documents = measured->documents;
-    RP_TRY(compute(&timed, from, sequences, measured->seq_len, false, arena, &here, reason));
+    rp_model as_measured = timed;
+    as_measured.frozen = measured->frozen;
+    RP_TRY(compute(&as_measured, from, sequences, measured->seq_len, false, arena, &here, reason));
     RP_TRY(compute(&timed, to, sequences, measured->seq_len, false, arena, &there, reason));
     RP_TRY(check_moved(measured, &here, &there, reason));
     RP_TRY(check_total(model, &there, sequences, measured->seq_len, reason));
@@ -300,6 +311,7 @@ rp_status rp_moved_costs(const rp_costs *measured, const rp_model *model, const 
     move_times(measured, &here, &there, &costs);
     costs.kind = RP_MOVED;
     costs.arithmetic = resolved(to->arithmetic);
+    costs.frozen = model->frozen;
     *costs_out = costs;
     return RP_OK;
 }
@@ -326,7 +338,8 @@ rp_status rp_costs_for_run(const rp_costs *measured, const rp_model *model, cons
     bool known = measured->arithmetic.accumulation != RP_ACCUMULATION_USUAL;
     bool alike = (from.arithmetic.dtype == RP_DTYPE_F32) == (to.arithmetic.dtype == RP_DTYPE_F32) &&
                  rp_peak_flops_per_s(&from) == rp_peak_flops_per_s(&to);
-    if (known && !alike) {
+    bool stored = measured->frozen == model->frozen;
+    if ((known && !alike) || !stored) {
         return rp_moved_costs(measured, model, &from, &to, arena, costs_out, reason);
     }
     *costs_out = *measured;

@@ -64,9 +64,10 @@ double rp_gemm_s(const rp_gemm_shape *g, rp_pass pass, const rp_roof *roof, doub
 {
     const rp_platform *p = roof->platform;
     double rows = ceil(g->rows / g->copies); /* rows of each matrix */
-    double peak = rp_peak_flops_per_s(roof);
+    double peak = rp_product_peak(g, roof);
     double clock = 1e9 * p->sm_clock_ghz;
-    const sm m = {peak / (p->sms * clock), (double)rp_dtype_bytes(roof->arithmetic.dtype)};
+    const sm m = {peak / (p->sms * clock),
+                  g->fp8 ? 1 : (double)rp_dtype_bytes(roof->arithmetic.dtype)};
     double clocks = 0;
     switch (pass) {
     case RP_PASS_BACKWARD_INPUT:

@@ -27,9 +27,10 @@ static double computed_share(const rp_gemm_shape *g, rp_pass pass, const rp_roof
     const rp_platform *p = roof->platform;
     bool half = roof->arithmetic.dtype != RP_DTYPE_F32;
     double share = half && p->product_share > 0 ? p->product_share : p->gemm_efficiency;
-    double peak = rp_peak_flops_per_s(roof);
+    double peak = rp_product_peak(g, roof);
     double reached = p->sms > 0 ? flops / (peak * rp_gemm_s(g, pass, roof, share)) : share;
-    return fmin(reached, rp_power_flops_per_s(roof, power_limit_w) / peak);
+    /* A FLOP of fp8 takes as much less energy as its peak is higher (assumed). */
+    return fmin(reached, rp_power_flops_per_s(roof, power_limit_w) / rp_peak_flops_per_s(roof));
 }
 
 /* ---- measured products ----------------------------------------------------------------------- */
@@ -138,7 +139,8 @@ double rp_product_flops_per_s(const rp_gemm_shape *gemm, rp_pass pass, const rp_
                               double flops)
 {
     const rp_platform *p = roof->platform;
-    double peak = rp_peak_flops_per_s(roof);
+    double peak = rp_product_peak(gemm, roof);
+    peak *= gemm->fp8 && roof->stack != NULL ? roof->stack->fp8_share : 1;
     if (p->products != NULL && roof->arithmetic.dtype != RP_DTYPE_F32) {
         double share = measured_share(gemm, pass, roof, flops);
         if (share > 0) {

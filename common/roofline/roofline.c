@@ -3,8 +3,7 @@
  * The comment of each operator lists them. */
 #include "common/roofline/roofline.h"
 
-#include "common/base/reason.h"
-#include "common/machine/platform_machine.h"
+#include "common/inputs/types/stored.h"
 
 #include <math.h>
 
@@ -98,12 +97,20 @@ static const vector_pass unfused_loss_passes[RP_PASS_COUNT] = {
  * writes it once 16; rows of a vocabulary are too long to stay in a cache. */
 static const vector_pass metric_passes[RP_PASS_COUNT] = {{6, 2, 22, 3}, {0, 0, 0, 0}, {0, 0, 0, 0}};
 
+/* A cast to fp8 as a kernel: the input, and the gradient of the output. */
+static const vector_pass fp8_input_passes[RP_PASS_COUNT] = {
+    {2, 3, 3, 1}, {0, 2, 2, 1}, {0, 0, 0, 0}};
+static const vector_pass fp8_gradient_passes[RP_PASS_COUNT] = {
+    {0, 0, 0, 0}, {2, 5, 5, 2}, {0, 0, 0, 0}};
+
 typedef struct builder {
     const rp_model *model;
     rp_operator *operators;
     uint32_t count;
     uint32_t products; /* of linear layers so far */
     bool trained;      /* the base weights are trained */
+    bool fp8;          /* linear layers multiply in fp8 */
+    rp_frozen frozen;  /* as what their weights are stored */
 } builder;
 
 static rp_operator *add_operator(builder *b, const char *name, rp_unit unit)
@@ -126,7 +133,9 @@ static rp_vector kind_of(const vector_pass *passes)
                  {residual_passes, RP_VECTOR_RESIDUAL},
                  {around_passes, RP_VECTOR_AROUND_ATTENTION},
                  {adapter_input_passes, RP_VECTOR_ADAPTER},
-                 {loss_passes, RP_VECTOR_LOSS}};
+                 {loss_passes, RP_VECTOR_LOSS},
+                 {fp8_input_passes, RP_VECTOR_FP8_INPUT},
+                 {fp8_gradient_passes, RP_VECTOR_FP8_GRADIENT}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (kinds[i].passes == passes) {
             return kinds[i].kind;
@@ -172,7 +181,7 @@ static void add_gemm(builder *b, const char *name, double rows, double in, doubl
     rp_operator *op = add_operator(b, name, RP_UNIT_GEMM);
     double bytes = 2 * (rows * in + copies * in * out + rows * out);
     rp_pass_work work = {2 * rows * in * out, bytes, bytes, copies, 2 * bytes};
-    op->gemm = (rp_gemm_shape){rows, in, out, copies};
+    op->gemm = (rp_gemm_shape){rows, in, out, copies, false};
     op->work[F] = op->work[BI] = work;
     if (trained) {
         op->work[BW] = work;
@@ -202,6 +211,39 @@ static void add_adapter(builder *b, double rows, double in, double out, double c
     add_vector(b, "adapter input gradient", adapter_input_passes, rows * in, copies);
 }
 
+/* Bytes per weight of making 16 bits of a quantised weight: its values and scales are read, the
+ * result is written. NF4 first makes fp32 of its scales, adds their offset and reads them (with a
+ * float of 4 bytes per block: 8 + 4 written and read, and 8 bits read). */
+static double dequantised_bytes(rp_frozen frozen)
+{
+    double nf4 = frozen == RP_FROZEN_NF4 ? 1 + 4 + 8 : 0;
+    const uint64_t side = 4096; /* of a matrix so large that its tables do not matter */
+    rp_stored stored = rp_stored_matrix(frozen, side, side, 2);
+    return 2 + (double)(stored.values + stored.scales) / ((double)side * (double)side) +
+           nf4 / RP_NF4_BLOCK;
+}
+
+static double dequantising_kernels(rp_frozen frozen)
+{
+    return frozen == RP_FROZEN_NF4 ? 3 : rp_frozen_is_quantised(frozen) ? 1 : 0;
+}
+
+/* A linear layer whose weights are stored in other values than they multiply in makes these in each
+ * forward, and again for the gradient of its input. */
+static void add_dequantising(builder *b, double in, double out, double copies)
+{
+    if (!rp_frozen_is_quantised(b->frozen) || (b->frozen == RP_FROZEN_FP8 && b->fp8)) {
+        return;
+    }
+    rp_operator *op = add_operator(b, "dequantising", RP_UNIT_VECTOR);
+    double weights = in * out * copies;
+    double bytes = dequantised_bytes(b->frozen) * weights;
+    op->vector = RP_VECTOR_DEQUANTISED;
+    op->elements = weights;
+    op->work[F] = op->work[BI] =
+        (rp_pass_work){weights, bytes, bytes, copies * dequantising_kernels(b->frozen), bytes};
+}
+
 /* A GPU's part of tokens that the GPUs of a tensor group may share. */
 static double shared_tokens(const rp_model *m, double tokens)
 {
@@ -216,7 +258,16 @@ static void add_bias(builder *b, double elements, double copies)
 static void add_linear(builder *b, const char *name, double rows, double in, double out,
                        double copies)
 {
+    add_dequantising(b, in, out, copies);
     add_gemm(b, name, rows, in, out, copies, b->trained);
+    if (b->fp8) {
+        rp_operator *op = &b->operators[b->count - 1];
+        double bytes = rows * in + copies * in * out + 2 * rows * out;
+        op->gemm.fp8 = true;
+        for (int p = 0; p < RP_PASS_COUNT; p++) {
+            op->work[p].bytes = op->work[p].traffic = op->work[p].flops > 0 ? bytes : 0;
+        }
+    }
     if (b->model->linear_bias) {
         add_bias(b, rows * out, copies);
     }
@@ -389,11 +440,32 @@ static double accumulations(const rp_model *m, double of_attention)
     return matrices * (m->lora_rank != 0 ? 2 : 1);
 }
 
+/* Casts around the linear layers of a block, if they multiply in fp8: q, k and v have one input,
+ * and so have gate and up. */
+static void add_casts(builder *b, double tokens)
+{
+    const rp_model *m = b->model;
+    double q = (double)m->heads * m->head_dim;
+    double kv = 2.0 * m->kv_heads * m->head_dim;
+    double active = (double)m->active_experts * m->intermediate + m->shared_intermediate;
+    double inputs = m->experts > 1 ? m->active_experts : 1;
+    if (b->fp8) {
+        double in = (1 + inputs) * m->hidden + q + active;
+        double out = q + kv + (1 + inputs) * m->hidden + (rp_model_mlp_matrices(m) - 1) * active;
+        add_vector(b, "fp8 inputs", fp8_input_passes, tokens * in, 4);
+        add_vector(b, "fp8 gradients", fp8_gradient_passes, tokens * out, 4);
+    }
+}
+
 uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t sequences,
                             uint32_t seq_len, rp_operator *operators_out)
 {
     const rp_model *model = rp_model_of_layer(layers, layer);
-    builder b = {.model = model, .operators = operators_out, .trained = model->lora_rank == 0};
+    builder b = {.model = model,
+                 .operators = operators_out,
+                 .trained = model->lora_rank == 0,
+                 .fp8 = layers->fp8_products,
+                 .frozen = model->lora_rank != 0 ? layers->frozen : RP_FROZEN_DTYPE};
     double tokens = (double)sequences * seq_len;
     double d = model->hidden;
     double q = (double)model->heads * model->head_dim;
@@ -426,6 +498,7 @@ uint32_t rp_layer_operators(const rp_model *layers, uint32_t layer, uint32_t seq
     end_recompute(&b);
     add_accumulation(&b, (double)rp_model_trainable_layer(model),
                      accumulations(model, projections + 1));
+    add_casts(&b, tokens);
     return b.count;
 }
 
@@ -491,81 +564,11 @@ void rp_layer_flop(const rp_model *model, uint32_t layer, uint32_t sequences, ui
     }
 }
 
-/* ---- rates ----------------------------------------------------------------------------------- */
-
-rp_status rp_roofline_check(const rp_roof *roof, rp_reason *reason)
+double rp_dequantising_launches(const rp_model *layer, rp_frozen frozen)
 {
-    const rp_platform *platform = roof->platform;
-    const rp_needed_rate needed[] = {
-        {"gemm_efficiency", platform->gemm_efficiency},
-        {"attention_fwd_tflops", platform->attention_fwd_tflops},
-        {"attention_bwd_tflops", platform->attention_bwd_tflops},
-        {"memory_effective_gb_per_s", platform->memory_effective_gb_per_s},
-        {"link_effective_gb_per_s or link_efficiency", rp_link_bytes_per_s(platform)},
-        {"fp32_tflops", rp_peak_flops_per_s(roof)}, /* the others are required */
-    };
-    return rp_platform_need(platform, needed, sizeof needed / sizeof needed[0],
-                            "which costs that nobody has measured are computed from", reason);
-}
-
-double rp_peak_flops_per_s(const rp_roof *roof)
-{
-    const rp_platform *p = roof->platform;
-    if (roof->arithmetic.dtype == RP_DTYPE_F32) {
-        return 1e12 * p->fp32_tflops;
-    }
-    bool half = roof->arithmetic.accumulation == RP_ACCUMULATION_F16;
-    return 1e12 * (half ? p->fp16_tflops_fp16_acc : p->fp16_tflops_fp32_acc);
-}
-
-/* Rate of an attention kernel in a roof's arithmetic. The platform's rate was measured or moved in
- * 16 bits with fp32 accumulation, independent of the accumulation of matrix products. */
-static double attention_rate(const rp_roof *roof, double tflops)
-{
-    const rp_platform *p = roof->platform;
-    double peak = rp_peak_flops_per_s(roof);
-    double rate = 1e12 * tflops;
-    if (roof->arithmetic.dtype == RP_DTYPE_F32 && p->fp32_tflops > 0) {
-        rate *= p->fp32_tflops / p->fp16_tflops_fp32_acc;
-    }
-    return peak > 0 ? fmin(rate, peak) : rate;
-}
-
-double rp_attention_flops_per_s(const rp_roof *roof, rp_pass pass)
-{
-    const rp_platform *p = roof->platform;
-    return attention_rate(roof, pass == F ? p->attention_fwd_tflops : p->attention_bwd_tflops);
-}
-
-double rp_flash_flops_per_s(const rp_roof *roof, rp_pass pass)
-{
-    const rp_platform *p = roof->platform;
-    return attention_rate(roof, pass == F ? p->flash_fwd_tflops : p->flash_bwd_tflops);
-}
-
-double rp_pass_traffic(const rp_pass_work *work, const rp_roof *roof)
-{
-    return roof->arithmetic.dtype == RP_DTYPE_F32 ? work->wide : work->traffic;
-}
-
-static double flops_per_s(const rp_roof *roof, rp_unit unit, rp_pass pass)
-{
-    switch (unit) {
-    case RP_UNIT_GEMM:
-        return rp_peak_flops_per_s(roof) * roof->platform->gemm_efficiency;
-    case RP_UNIT_ATTENTION:
-        return rp_attention_flops_per_s(roof, pass);
-    case RP_UNIT_VECTOR: /* far from any arithmetic limit */
-        break;
-    }
-    return INFINITY;
-}
-
-double rp_pass_s(const rp_operator *op, rp_pass pass, const rp_roof *roof)
-{
-    const rp_pass_work *work = &op->work[pass];
-    const rp_platform *p = roof->platform;
-    double compute_s = work->flops / flops_per_s(roof, op->unit, pass);
-    double memory_s = rp_pass_traffic(work, roof) / (1e9 * p->memory_effective_gb_per_s);
-    return fmax(compute_s, memory_s) + work->launches * 1e-6 * p->launch_overhead_us;
+    rp_model_linear linears[RP_MODEL_ATTENTION_LINEARS];
+    double count = rp_model_attention_linears(layer, linears);
+    count += (double)rp_model_mlp_matrices(layer) * rp_model_held_experts(layer);
+    count += layer->shared_intermediate != 0 ? 3 : 0;
+    return layer->lora_rank != 0 ? count * dequantising_kernels(frozen) : 0;
 }

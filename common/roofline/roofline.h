@@ -65,6 +65,7 @@ typedef struct rp_gemm_shape {
     double in;
     double out;
     double copies; /**< matrices W, among which the rows are divided equally */
+    bool fp8;      /**< inputs are fp8, the result has 16 bits */
 } rp_gemm_shape;
 
 /** Kind of a memory-bound operator, whose traffic a stack may give. */
@@ -80,7 +81,10 @@ typedef enum rp_vector {
     RP_VECTOR_ADAPTER, /**< the input of an adapter */
     RP_VECTOR_ACCUMULATION,
     RP_VECTOR_LOSS,
-    RP_VECTOR_FUSED_LOSS, /**< of a model with rp_model.fused_loss */
+    RP_VECTOR_FUSED_LOSS,   /**< of a model with rp_model.fused_loss */
+    RP_VECTOR_FP8_INPUT,    /**< the input of linear layers, cast to fp8 */
+    RP_VECTOR_FP8_GRADIENT, /**< the gradient of their output, likewise */
+    RP_VECTOR_DEQUANTISED,  /**< quantised weights, which a pass makes 16 bits of */
     RP_VECTOR_COUNT
 } rp_vector;
 
@@ -97,8 +101,9 @@ typedef struct rp_operator {
     uint32_t product;   /**< number of a linear layer's product in its layer, from 1; 0: no such */
 } rp_operator;
 
-/** Most operators of a layer or of the head: with an adapter, a linear layer has five operators. */
-#define RP_MAX_OPERATORS 96u
+/** Most operators of a layer or of the head: quantised and with an adapter, a linear layer has six
+ * operators. */
+#define RP_MAX_OPERATORS 112u
 
 /**
  * Lists the operators of a transformer block.
@@ -148,6 +153,13 @@ typedef struct rp_roof {
 
 /** @return peak of matrix products, FLOP/s; 0: the platform does not give it (fp32_tflops) */
 double rp_peak_flops_per_s(const rp_roof *roof);
+
+/** @return peak of a product, which may be that of fp8, FLOP/s */
+double rp_product_peak(const rp_gemm_shape *gemm, const rp_roof *roof);
+
+/** @return kernels of a layer that dequantise weights in a pass: about three for each linear layer
+ * with NF4 (scales, their offset, values), otherwise one. @param layer the model of its kind */
+double rp_dequantising_launches(const rp_model *layer, rp_frozen frozen);
 
 /** @return rate of attention, FLOP/s; 0: the platform does not give it */
 double rp_attention_flops_per_s(const rp_roof *roof, rp_pass pass);
@@ -256,6 +268,7 @@ typedef struct rp_stack_host {
     bool tensor;       /**< several GPUs share the layer */
     bool sharded;      /**< its weights are gathered before each use */
     bool selective;    /**< backwards run parts of forwards again */
+    rp_frozen frozen;  /**< rp_model.frozen */
 } rp_stack_host;
 
 /** @return seconds that the host needs for a layer's forward, or its backward.

@@ -68,6 +68,8 @@ static double bytes_per_value(const rp_stack *s, rp_vector kind, rp_pass pass)
         [RP_VECTOR_ADAPTER] = {s->adapter_fwd_bytes, s->adapter_bwd_bytes},
         [RP_VECTOR_LOSS] = {s->loss_bytes / 2, s->loss_bytes / 2},
         [RP_VECTOR_FUSED_LOSS] = {s->loss_bytes / 2, s->loss_bytes / 2},
+        [RP_VECTOR_FP8_INPUT] = {s->fp8_input_bytes, s->fp8_transpose_bytes},
+        [RP_VECTOR_FP8_GRADIENT] = {0, s->fp8_gradient_bytes},
     };
     return pass == RP_PASS_FORWARD          ? bytes[kind][0]
            : pass == RP_PASS_BACKWARD_INPUT ? bytes[kind][1]
@@ -90,6 +92,7 @@ static double vector_bytes(const rp_operator *op, rp_pass pass, const rp_kernel_
     double bytes = wide * bytes_per_value(stack, op->vector, pass) * op->elements;
     switch (op->vector) {
     case RP_VECTOR_OTHER:
+    case RP_VECTOR_DEQUANTISED:
     case RP_VECTOR_COUNT:
         return rp_pass_traffic(&op->work[pass], &run->roof);
     case RP_VECTOR_ACCUMULATION:
@@ -105,6 +108,8 @@ static double vector_bytes(const rp_operator *op, rp_pass pass, const rp_kernel_
     case RP_VECTOR_AROUND_ATTENTION:
     case RP_VECTOR_ADAPTER:
     case RP_VECTOR_LOSS:
+    case RP_VECTOR_FP8_INPUT:
+    case RP_VECTOR_FP8_GRADIENT:
         break;
     }
     return bytes;
@@ -174,6 +179,7 @@ double rp_stack_host_s(const rp_stack_host *host, const rp_model *layer, bool ba
     double launches = rp_stack_launches(s, layer, backward);
     double collectives = 0;
     launches += backward && host->selective ? rp_again_launches(s, layer) : 0;
+    launches += rp_dequantising_launches(layer, host->frozen);
     if (host->tensor) {
         launches += backward ? s->tensor_launches_bwd : s->tensor_launches_fwd;
         collectives += backward ? s->tensor_collectives_bwd : s->tensor_collectives_fwd;

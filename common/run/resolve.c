@@ -207,6 +207,7 @@ rp_run rp_run_of_program(const rp_program *program, uint32_t calls, const rp_run
     }
     run.gpus = program->gpu_count * rp_layout_gpus(&program->traits.layout);
     run.layout = program->traits.layout;
+    run.types = program->traits.types;
     run.accumulate = calls;
     run.microbatches = program->microbatch_count / calls;
     run.microbatch_size = largest != 0 ? largest : run.microbatch_size;

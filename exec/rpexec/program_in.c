@@ -106,6 +106,14 @@ rp_status rpexec_program_in_read(rpexec_options *options, rp_arena *arena, rp_pr
         rp_program_destroy(program);
         return RP_USAGE;
     }
+    obstacle = rpexec_types_obstacle(&program->traits);
+    if (obstacle != NULL) {
+        rp_log_error("--program-in: %s: %s; valid are programs of runs without --states, --master "
+                     "and --frozen",
+                     options->schedule->name, obstacle);
+        rp_program_destroy(program);
+        return RP_USAGE;
+    }
     set_options(program, options);
     *program_out = program;
     return RP_OK;

@@ -57,6 +57,16 @@ const char *rpexec_work_obstacle(const rp_traits *traits, bool asynchronous)
     return asynchronous ? rp_traits_only_synchronous(traits) : NULL;
 }
 
+const char *rpexec_types_obstacle(const rp_traits *traits)
+{
+    const rp_types *types = &traits->types;
+    return types->frozen != RP_FROZEN_DTYPE
+               ? "the executor stores frozen weights in the type of the others"
+           : types->states != RP_STATES_F32 || types->master != RP_MASTER_F32
+               ? "the executor's masters and moments are fp32"
+               : NULL;
+}
+
 /* @param counted gets the model with its numbers of parameters; lives as long as the result is
  *        used */
 static rp_resolved of_model(const rp_resolved *work, const rpexec_model *model, rp_model *counted)

@@ -25,6 +25,9 @@ rp_status rpexec_work_costs(const rpexec_model *model, uint32_t sequences, rp_ar
  */
 const char *rpexec_work_obstacle(const rp_traits *traits, bool asynchronous);
 
+/** As rpexec_work_obstacle: the types of states, masters and frozen weights. */
+const char *rpexec_types_obstacle(const rp_traits *traits);
+
 /** rp_compile_lower. @param work its model, seq_len and dtype are not read: `model` has them */
 rp_status rpexec_work_lower(const rp_resolved *work, const rpexec_model *model,
                             const rp_program *schedule, rp_program **program_out);

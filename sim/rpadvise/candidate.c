@@ -62,12 +62,35 @@ rp_status rpadvise_candidate_setup(const rpsim_setup *work, const rpadvise_candi
 
 /* Options in the order of the command line: the work, the server, then the settings that the search
  * has found. */
-static const char *const shown[] = {
-    "schedule",     "model",     "assume",          "lora-rank",       "platform",
-    "gpus",         "nodes",     "data-parallel",   "tensor-parallel", "sequence-parallel",
-    "zero",         "dtype",     "accumulation",    "seq-len",         "stack",
-    "set",          "optimizer", "microbatch-size", "microbatches",    "accumulate",
-    "global-batch", "recompute", "grain",           "partition",       "seed"};
+static const char *const shown[] = {"schedule",
+                                    "model",
+                                    "assume",
+                                    "lora-rank",
+                                    "platform",
+                                    "gpus",
+                                    "nodes",
+                                    "data-parallel",
+                                    "tensor-parallel",
+                                    "sequence-parallel",
+                                    "zero",
+                                    "dtype",
+                                    "accumulation",
+                                    "states",
+                                    "master",
+                                    "frozen",
+                                    "compute",
+                                    "seq-len",
+                                    "stack",
+                                    "set",
+                                    "optimizer",
+                                    "microbatch-size",
+                                    "microbatches",
+                                    "accumulate",
+                                    "global-batch",
+                                    "recompute",
+                                    "grain",
+                                    "partition",
+                                    "seed"};
 #define SHOWN (sizeof shown / sizeof shown[0])
 
 /* @param name name of a row; NULL: all rows that `shown` does not list */

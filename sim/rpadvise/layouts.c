@@ -4,6 +4,7 @@
  * parallelism), or not. At first a single schedule stands for all; the other schedules are tried in
  * the layouts that can still win. */
 #include "common/base/log.h"
+#include "common/inputs/types/stored.h"
 #include "common/machine/platform_machine.h"
 #include "sim/rpadvise/search_internal.h"
 #include "sim/run/memory/memory.h"
@@ -12,9 +13,8 @@
 #include <string.h>
 
 #define MOST_EXPANDED 12u     /* number of layouts and sizes in which all schedules are tried */
-#define WEIGHT_BYTES 4.0      /* bytes of a parameter: weight and gradient */
-#define STATE_BYTES 12.0      /* bytes of a parameter that copies share: fp32 master, m and v */
-#define FROZEN_BYTES 2.0      /* bytes of a frozen parameter: only the weight */
+#define GRADIENT_BYTES 2.0    /* bytes of a parameter's gradient */
+#define VALUE_BYTES 2.0       /* bytes of a weight */
 #define LAYER_REDUCES 4.0     /* all-reduces of a layer, forward and backward */
 #define RECOMPUTE_REDUCES 2.0 /* further all-reduces in a recompute */
 #define USUAL_SCHEDULE "1f1b" /* stands for the others while many layouts are tried */
@@ -112,9 +112,17 @@ static double ceiling_of(const rpadvise_search *s, const facts *f, const rpadvis
 
 /* @return true if weights, gradients and optimizer fit when they are cut equally: the average over
  * GPUs cannot be less */
-static bool has_room(const facts *f, uint32_t places, uint32_t tensor, uint32_t copies)
+static bool has_room(const rpadvise_search *s, const facts *f, uint32_t places, uint32_t tensor,
+                     uint32_t copies)
 {
-    double each = f->model->lora_rank != 0 ? FROZEN_BYTES : WEIGHT_BYTES + STATE_BYTES / copies;
+    const rp_types *types = &s->given->types;
+    const uint64_t many = 4096; /* of a matrix with as many rows and columns */
+    rp_stored frozen = rp_stored_matrix((rp_frozen)types->frozen, many, many, 2);
+    double states = (double)rp_states_bytes((rp_states)types->states, many) / (double)many;
+    double master = types->master == RP_MASTER_F32 ? 4 : 0; /* bf16 may be the weights */
+    double trained = VALUE_BYTES + GRADIENT_BYTES + (master + states) / copies;
+    double each =
+        f->model->lora_rank != 0 ? (double)frozen.values / (double)(many * many) : trained;
     return each * (double)f->model->total_parameters / ((double)places * tensor) <= f->gpu_bytes;
 }
 
@@ -135,8 +143,8 @@ static rp_status look_at(const rpadvise_search *s, const facts *f, const rpadvis
     uint32_t copies = rpadvise_copies(c);
     uint32_t tensor = c->run.layout.tensor_parallel != 0 ? c->run.layout.tensor_parallel : 1;
     bool splits = s->given->global_batch % copies == 0 && rpadvise_target(s, c) > 0;
-    *possible_out =
-        places > 0 && places <= f->model->layers && splits && has_room(f, places, tensor, copies);
+    *possible_out = places > 0 && places <= f->model->layers && splits &&
+                    has_room(s, f, places, tensor, copies);
     return *possible_out ? cuts_equally(f, tensor, possible_out) : RP_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "common/base/host_limits.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
+#include "common/compile/compile.h"
 #include "common/lower/lower.h"
 #include "common/machine/platform_machine.h"
 #include "common/roofline/roofline.h"
@@ -163,7 +164,7 @@ static void set_collectives(const rp_sharding *sharding, const rp_platform *plat
 
 /* Sets the behaviour of the software of the table's times: these contain the loss as it runs
  * it, and the host launches its kernels. */
-static void set_stack(const rp_traits *traits, const rp_stack *stack, inputs *in)
+static void set_stack(const rp_traits *traits, const rp_stack *stack, rp_dtype dtype, inputs *in)
 {
     if (stack == NULL) {
         return;
@@ -175,7 +176,8 @@ static void set_stack(const rp_traits *traits, const rp_stack *stack, inputs *in
     in->rates.host = (rp_stack_host){.stack = stack,
                                      .host_speed = in->platform->host_speed,
                                      .tensor = tensor,
-                                     .sharded = traits->sharding.forward_gathers > 0};
+                                     .sharded = traits->sharding.forward_gathers > 0,
+                                     .frozen = in->model->frozen};
     if (traits->one_dispatcher && !stack->clones_modules) {
         in->queue_depth = 0;
         in->machine.adam_Bps = in->machine.refresh_Bps = in->machine.collect_Bps = 0;
@@ -188,7 +190,7 @@ static void set_stack(const rp_traits *traits, const rp_stack *stack, inputs *in
         in->limits.logit_reserve = reserved / logit;
     }
     if (stack->step_bytes > 0) {
-        in->rates.update_passes = stack->step_bytes / RP_GPU_ADAM_BYTES;
+        in->rates.update_passes = rp_compile_step_passes(traits, dtype, stack->step_bytes);
     }
 }
 
@@ -204,8 +206,9 @@ static void set_software(const rp_traits *traits, const rp_costs *table, uint32_
     set_collectives(&traits->sharding, platform, gpus, dtype, in);
     bool steps = data_parallel && !traits->sharding.host_optimizer;
     in->rates.update_s = steps ? 1e-3 * in->model->step_host_ms : 0;
-    in->rates.update_passes =
-        in->model->megatron_kernels ? MEGATRON_STEP_BYTES / RP_GPU_ADAM_BYTES : 1;
+    in->rates.update_passes = in->model->megatron_kernels
+                                  ? rp_compile_step_passes(traits, dtype, MEGATRON_STEP_BYTES)
+                                  : 1;
     in->machine.local_memory = data_parallel;
     if (!traits->one_dispatcher) { /* the three rates were given for RoundPipe's library */
         in->machine.adam_Bps = in->machine.refresh_Bps = 0;
@@ -218,7 +221,7 @@ static void set_software(const rp_traits *traits, const rp_costs *table, uint32_
         in->limits.outer = copies / in->limits.inner;
     }
     in->queue_depth = traits->one_dispatcher ? platform->launch_queue_depth : 0;
-    set_stack(traits, table->stack, in);
+    set_stack(traits, table->stack, dtype, in);
 }
 
 /* Sets what backwards with selective recompute run again. */
@@ -318,6 +321,7 @@ static rp_traits traits_of(const rp_resolved *run)
 {
     rp_traits traits = run->schedule->traits;
     traits.layout = run->decided.layout;
+    traits.types = run->decided.types;
     rp_compile_set_reductions(&run->decided.reductions, run->decided.dtype, &traits);
     rp_compile_set_software(run->costs, &traits);
     return traits;
@@ -469,8 +473,11 @@ static rp_status measure_flop(const inputs *in, const rp_costs *table, uint32_t 
     flop *= rp_program_ranks(p) / p->gpu_count;
     result->gpu_flop = flop / ((double)rp_program_ranks(p) * p->iteration_count);
     double peak = rp_peak_flops_per_s(&in->roof);
+    double faster = table->fp8_products ? 1e12 * in->platform->fp8_tflops / peak : 1;
     uint32_t copies = rp_layout_gpus(&p->traits.layout);
-    result->peak_flops_per_s = rpsim_card_mean_peak(&in->roof, rp_program_ranks(p) * copies);
+    result->peak_flops_per_s =
+        faster * rpsim_card_mean_peak(&in->roof, rp_program_ranks(p) * copies);
+    peak *= faster;
     result->busy_share = peak > 0 && busy_s > 0 ? flop / busy_s / peak : 0;
     return check_share(in, table, result, reason);
 }

@@ -112,7 +112,8 @@ rp_status rpsim_bounds_hardware(const rpsim_bound_run *run, rpsim_bounds *bounds
         return rpsim_bounds_of_program(p, run->costs, m, run->limits, bounds_out, reason);
     }
     RP_TRY(rp_arena_create(&arena));
-    rp_status status = rp_sizes_of_model(run->model, run->seq_len, p->dtype, arena, &bytes);
+    rp_status status =
+        rp_sizes_of_types(run->model, run->seq_len, p->dtype, &p->traits.types, arena, &bytes);
     if (status == RP_OK) {
         status = list_sizes(run, arena, &work);
     }

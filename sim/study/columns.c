@@ -34,34 +34,6 @@ bool rpsim_row_of_one_iteration(const rpsim_row *row)
     return row->run.decided.iterations == 1 || !row->from_program;
 }
 
-double rpsim_row_tokens_per_s(const rpsim_row *row)
-{
-    double period_ps = row->result.period_ps;
-    uint32_t slices = row->run.sequence_slices != 0 ? row->run.sequence_slices : 1;
-    double tokens = (double)rpsim_row_global_batch(row) * row->run.decided.seq_len / slices *
-                    rpsim_row_real_share(row);
-    return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;
-}
-
-double rpsim_row_tflops(const rpsim_row *row)
-{
-    double period_s = 1e-12 * row->result.period_ps;
-    return !row->run.stage && period_s > 0 ? 1e-12 * row->result.gpu_flop / period_s : NAN;
-}
-
-double rpsim_row_peak_share(const rpsim_row *row)
-{
-    double peak = 1e-12 * row->result.peak_flops_per_s;
-    return peak > 0 ? rpsim_row_tflops(row) / peak : NAN;
-}
-
-double rpsim_row_speed_limit(const rpsim_row *row)
-{
-    double tokens = (double)row->run.costs->microbatch_size * row->run.decided.seq_len *
-                    rpsim_row_real_share(row);
-    return row->ideal_s > 0 ? rpsim_row_gpus(row) * tokens / row->ideal_s : NAN;
-}
-
 bool rpsim_row_same_group(const rpsim_row *a, const rpsim_row *b)
 {
     return strcmp(a->model_name, b->model_name) == 0 && a->compared == b->compared &&
@@ -193,6 +165,20 @@ static rpsim_field each_gpu(const rpsim_memory *m, const uint64_t *bytes)
         field.uint = bytes[i] > field.uint ? bytes[i] : field.uint;
     }
     return known(m->known && bytes != NULL, field);
+}
+
+static const rp_types *types_of(const rpsim_row *row)
+{
+    return &row->run.decided.types;
+}
+
+static const char *frozen_of(const rpsim_row *row)
+{
+    rp_frozen frozen = (rp_frozen)types_of(row)->frozen;
+    bool usual = frozen == RP_FROZEN_DTYPE;
+    bool adapters = !row->run.stage && row->run.model != NULL && row->run.model->lora_rank != 0;
+    const char *word = usual ? rp_dtype_text(row->run.decided.dtype) : rp_frozen_text(frozen);
+    return adapters ? word : NULL;
 }
 
 /* Tokens per second at a percentile, `which` being 0 for p10, 1 for p50, 2 for p90. */
@@ -467,6 +453,16 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
     X(accumulation,                                                                                \
       known(!row->run.stage, text(rp_accumulation_text(row->run.costs->arithmetic.accumulation))), \
       .help = "what products add up in; null at stage fidelity")                                   \
+    X(states, known(!row->run.stage, text(rp_states_text((rp_states)types_of(row)->states))),      \
+      .help = "type of Adam's moments; null at stage fidelity")                                    \
+    X(master, known(!row->run.stage, text(rp_master_text((rp_master)types_of(row)->master))),      \
+      .help = "type of the weights that the optimizer steps; null at stage fidelity")              \
+    X(frozen, text(frozen_of(row)),                                                                \
+      .help = "type of frozen linear layers; null without adapters, and at stage fidelity")        \
+    X(compute,                                                                                     \
+      known(!row->run.stage,                                                                       \
+            text(row->run.costs->fp8_products ? "fp8" : rp_dtype_text(row->run.decided.dtype))),   \
+      .help = "what linear layers multiply in; null at stage fidelity")                            \
     X(stack, text(row->run.costs->stack != NULL ? row->run.costs->stack->name : NULL),             \
       .help = "software of the layer times, with what `--set` changed; null: a cost table's",      \
       HEADED("stack", 0))                                                                          \
@@ -476,7 +472,6 @@ static double gigabytes(const rpsim_field *field, const rpsim_row *row)
       STORED("tflops_per_gpu"), HEADED("TFLOP/s", 1))                                              \
     X(peak_share_pct, real(100 * rpsim_row_peak_share(row)), .unit = "%",                          \
       .help = "of the GPU's peak in this type; null where it is unknown, and at stage fidelity",   \
-                                                                                                   \
       STORED("peak_share_pct"), TABLE(HARDWARE, 12, "peak %", 1))                                  \
     X(speed_limit_tokens_per_s, real(rpsim_row_speed_limit(row)), .unit = "tokens/s",              \
       .help =                                                                                      \

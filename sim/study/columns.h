@@ -68,7 +68,7 @@ typedef struct rpsim_column {
     double (*shown)(const rpsim_field *field, const rpsim_row *row); /**< NULL: as in JSON */
 } rpsim_column;
 
-#define RPSIM_MAX_FIELDS 96
+#define RPSIM_MAX_FIELDS 112
 
 /** All columns, in the order of JSON, CSV and the tables. */
 extern const rpsim_column rpsim_columns[];

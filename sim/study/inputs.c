@@ -293,14 +293,25 @@ static rp_status give_adapters(const rpsim_setup *o, rp_arena *arena, rp_model *
     return name_adapters(arena, model);
 }
 
-static rp_status load_model(const rpsim_setup *o, const char *name, rp_arena *arena,
-                            rpsim_inputs *in, rp_reason *reason)
+/* Stores the weights that adapters leave frozen as the run, or the program, has them. */
+static rp_status set_types(const rpsim_setup *o, const rp_program *program, rp_model *model,
+                           rp_reason *reason)
+{
+    const rp_types *types = program != NULL ? &program->traits.types : &o->run.types;
+    model->frozen = (rp_frozen)types->frozen;
+    model->fp8_products = o->run.fp8_products;
+    return rpsim_setup_check_frozen(model->frozen, model->name, model->lora_rank != 0, reason);
+}
+
+static rp_status load_model(const rpsim_setup *o, const char *name, const rp_program *program,
+                            rp_arena *arena, rpsim_inputs *in, rp_reason *reason)
 {
     rp_model *model = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *model, &model));
     RP_TRY(o->assume != NULL ? rp_model_load_as(name, o->assume, arena, model)
                              : rpsim_session_model(o->session, name, arena, model));
     RP_TRY(give_adapters(o, arena, model, reason));
+    RP_TRY(set_types(o, program, model, reason));
     if (o->run.seq_len != 0) {
         rp_model_set_seq_len(model, o->run.seq_len);
     }
@@ -374,6 +385,7 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
         RP_TRY(rp_stack_load_changed(o->stack, &changes, arena, stack, reason));
         in->stack = stack;
     }
+    RP_TRY(rpsim_setup_check_products(o, platform, in->stack, reason));
     in->platform_gpus = rp_platform_usual_gpus(platform);
     in->memory_limit = rp_plan_default_limit(platform);
     bool platform_used = o->platform != NULL || o->costs == NULL || o->run.hardware ||
@@ -383,7 +395,7 @@ rp_status rpsim_inputs_load(const rpsim_setup *o, const char *model, const rp_pr
         RP_TRY(load_costs(o, o->costs, arena, in, reason));
     }
     if (model != NULL) {
-        RP_TRY(load_model(o, model, arena, in, reason));
+        RP_TRY(load_model(o, model, program, arena, in, reason));
     } else if (o->lora_rank != 0) {
         return rp_refuse(reason, RP_USAGE,
                          "{lora_rank}: the model is not known; valid is {model} NAME|FILE beside "

@@ -11,6 +11,26 @@
 #define SETTINGS_SIZE 16384u /* most bytes of JSON, not counting texts */
 #define MOST_ESCAPED 6u      /* most bytes of JSON for a byte of text */
 
+/* Writes the types that are not the usual ones. */
+static void write_types(const rpsim_row *row, rp_json *json)
+{
+    const rp_types *types = &row->run.decided.types;
+    const struct {
+        const char *key;
+        const char *text;
+        bool set;
+    } all[] = {{"states", rp_states_text((rp_states)types->states), types->states != 0},
+               {"master", rp_master_text((rp_master)types->master), types->master != 0},
+               {"frozen", rp_frozen_text((rp_frozen)types->frozen), types->frozen != 0},
+               {"compute", "fp8", row->run.costs->fp8_products}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i].set) {
+            rp_json_key(json, all[i].key);
+            rp_json_string(json, all[i].text);
+        }
+    }
+}
+
 /* Writes every setting and default as a JSON object in memory. */
 static rp_status config_json(const rpsim_study *study, const rpsim_row *row, char **json_out)
 {
@@ -66,6 +86,7 @@ static rp_status config_json(const rpsim_study *study, const rpsim_row *row, cha
     rp_json_string(&json, !row->run.stage
                               ? rp_accumulation_text(row->run.costs->arithmetic.accumulation)
                               : NULL);
+    write_types(row, &json);
     rp_json_key(&json, "boundary_bytes");
     rp_json_uint(&json, row->run.boundary_bytes);
     rp_json_key(&json, "program_in");

@@ -466,6 +466,43 @@ rp_status rpsim_setup_check_power(const rpsim_setup *o, const rp_platform *platf
     return RP_OK;
 }
 
+rp_status rpsim_setup_check_frozen(rp_frozen frozen, const char *model, bool adapters,
+                                   rp_reason *reason)
+{
+    if (frozen == RP_FROZEN_DTYPE || adapters) {
+        return RP_OK;
+    }
+    return rp_refuse(reason, RP_USAGE,
+                     "{frozen}: all weights of %s are trained, none are frozen; valid with "
+                     "{lora_rank} R, or a model that has adapters",
+                     model);
+}
+
+rp_status rpsim_setup_check_products(const rpsim_setup *o, const rp_platform *platform,
+                                     const rp_stack *stack, rp_reason *reason)
+{
+    const char *message = NULL;
+    const char *name = platform->name;
+    if (!o->run.fp8_products) {
+        return RP_OK;
+    }
+    if (!(platform->fp8_tflops > 0)) {
+        message = "{compute}: GPUs of %s have no products in fp8; valid is bf16, and fp8 on GPUs "
+                  "with fp8_tflops (rpsim --list gpus)";
+    } else if (stack == NULL || o->costs != NULL) {
+        message = "{compute}: times of cost tables are of 16 bits%.0s; valid with {stack} NAME "
+                  "whose software has products in fp8 (llmq, megatron, torch-compile)";
+    } else if (!(stack->fp8_share > 0)) {
+        name = stack->name;
+        message = "{compute}: the software %s has no products in fp8; valid with {stack} llmq, "
+                  "megatron and torch-compile, and stacks with fp8_share";
+    } else if (o->run.dtype == RP_DTYPE_F32) {
+        message = "{compute}: products of fp32 values%.0s are not made in fp8; valid with {dtype} "
+                  "bf16 and fp16";
+    }
+    return message == NULL ? RP_OK : rp_refuse(reason, RP_USAGE, message, name);
+}
+
 rp_status rpsim_setup_all_changes(const rpsim_setup *o, rp_arena *arena, rp_changes *changes_out,
                                   rp_reason *reason)
 {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "common/inputs/changes.h"
+#include "common/inputs/stacks/stack.h"
 #include "common/run/run.h"
 
 #define RPSIM_DEFAULT_PLATFORM "rtx4090x8"
@@ -70,6 +71,22 @@ rp_status rpsim_setup_changes(const rpsim_setup *setup, rp_arena *arena, const c
  */
 rp_status rpsim_setup_all_changes(const rpsim_setup *setup, rp_arena *arena,
                                   rp_changes *changes_out, rp_reason *reason);
+
+/**
+ * Refuses a type of frozen weights where all weights are trained.
+ * @param adapters whether the model has any
+ * @retval RP_OK, RP_USAGE (refused)
+ */
+rp_status rpsim_setup_check_frozen(rp_frozen frozen, const char *model, bool adapters,
+                                   rp_reason *reason);
+
+/**
+ * Refuses products in fp8 where no tensor cores, or no software, has them.
+ * @param stack NULL: times are those of cost tables
+ * @retval RP_OK, RP_USAGE (refused)
+ */
+rp_status rpsim_setup_check_products(const rpsim_setup *setup, const rp_platform *platform,
+                                     const rp_stack *stack, rp_reason *reason);
 
 /**
  * Refuses a limit of power on a platform whose energy is not known, which it would not slow down.

@@ -5,6 +5,7 @@
 #include "sim/study/columns.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- errors of measured runs ----------------------------------------------------------------- */
@@ -156,4 +157,32 @@ rp_status rpsim_row_set_ideal(const rpsim_study *study, rpsim_row *row, rp_reaso
     row->ideal_s *= factor > 0 ? factor : 1;
     rp_arena_destroy(arena);
     return status;
+}
+
+double rpsim_row_tokens_per_s(const rpsim_row *row)
+{
+    double period_ps = row->result.period_ps;
+    uint32_t slices = row->run.sequence_slices != 0 ? row->run.sequence_slices : 1;
+    double tokens = (double)rpsim_row_global_batch(row) * row->run.decided.seq_len / slices *
+                    rpsim_row_real_share(row);
+    return period_ps > 0 ? tokens / (period_ps * 1e-12) : NAN;
+}
+
+double rpsim_row_tflops(const rpsim_row *row)
+{
+    double period_s = 1e-12 * row->result.period_ps;
+    return !row->run.stage && period_s > 0 ? 1e-12 * row->result.gpu_flop / period_s : NAN;
+}
+
+double rpsim_row_peak_share(const rpsim_row *row)
+{
+    double peak = 1e-12 * row->result.peak_flops_per_s;
+    return peak > 0 ? rpsim_row_tflops(row) / peak : NAN;
+}
+
+double rpsim_row_speed_limit(const rpsim_row *row)
+{
+    double tokens = (double)row->run.costs->microbatch_size * row->run.decided.seq_len *
+                    rpsim_row_real_share(row);
+    return row->ideal_s > 0 ? rpsim_row_gpus(row) * tokens / row->ideal_s : NAN;
 }

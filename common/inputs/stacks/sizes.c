@@ -40,7 +40,11 @@ void rp_stack_set_sizes(const rp_stack *stack, const rp_model *model, uint32_t s
         sizes->tape_input_bytes = 0;
     }
     sizes->embedded_bytes = sizes->boundary_bytes;
-    sizes->fp32_gradients = stack->gradient_bytes > 2;
+    bool wide = sizes->types.master == RP_MASTER_F32;
+    sizes->fp32_gradients = stack->gradient_bytes > 2 && wide;
     sizes->bucket_bytes = (uint64_t)stack->bucket_bytes;
-    sizes->step_bytes = (uint64_t)stack->step_state_bytes;
+    /* Lists of torch's foreach are of the moments' type; bitsandbytes steps tensor by tensor. */
+    double share = sizes->types.states == RP_STATES_F32 ? 1 : 0.5;
+    bool single = sizes->types.states == RP_STATES_8BIT;
+    sizes->step_bytes = single ? 0 : (uint64_t)(share * stack->step_state_bytes);
 }

@@ -110,6 +110,24 @@ static void write_sizes(const rpadvise_job *job, FILE *stream)
     fprintf(stream, "| calls of a step | %u |\n", l->calls);
 }
 
+/* Writes the types that are not the usual ones. */
+static void write_types(const rpsim_row *row, FILE *stream)
+{
+    const rp_types *types = &row->run.decided.types;
+    if (types->states != RP_STATES_F32) {
+        fprintf(stream, "| moments | %s |\n", rp_states_text((rp_states)types->states));
+    }
+    if (types->master != RP_MASTER_F32) {
+        fprintf(stream, "| masters | %s |\n", rp_master_text((rp_master)types->master));
+    }
+    if (types->frozen != RP_FROZEN_DTYPE) {
+        fprintf(stream, "| frozen weights | %s |\n", rp_frozen_text((rp_frozen)types->frozen));
+    }
+    if (row->run.costs->fp8_products) {
+        fputs("| products | fp8 |\n", stream);
+    }
+}
+
 static void write_table(const rpadvise_job *job, FILE *stream)
 {
     const rpsim_row *row = job->row;
@@ -133,6 +151,7 @@ static void write_table(const rpadvise_job *job, FILE *stream)
         fputs(row->run.decided.layer_grain ? ", layer by layer" : ", a stage at a time", stream);
     }
     fprintf(stream, " |\n| type | %s |\n", rp_dtype_text(row->run.decided.dtype));
+    write_types(row, stream);
     if (row->run.model->lora_rank != 0) {
         fprintf(stream, "| adapters | rank %u |\n", row->run.model->lora_rank);
     }

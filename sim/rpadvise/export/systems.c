@@ -364,6 +364,8 @@ static bool has_trait(const rp_model *m, rpadvise_lack lack)
         return m->shared_intermediate != 0;
     case RPADVISE_LACK_MIXED_LAYERS:
         return m->kinds != NULL;
+    case RPADVISE_LACK_TYPES:
+        return m->frozen != RP_FROZEN_DTYPE || m->fp8_products;
     case RPADVISE_LACK_COUNT:
         break;
     }
@@ -415,6 +417,11 @@ static const char *size_refusal(const rpadvise_rule *rule, const rpsim_row *row)
     const rpadvise_layout l = rpadvise_layout_of(row);
     if (!rule->dtypes[row->run.decided.dtype]) {
         return no_dtype[row->run.decided.dtype];
+    }
+    const rp_types *types = &row->run.decided.types;
+    bool usual = types->states == RP_STATES_F32 && types->master == RP_MASTER_F32;
+    if (!usual && (rule->lacking >> RPADVISE_LACK_TYPES & 1) != 0) {
+        return "its moments and masters are fp32";
     }
     if (rule->one_call && l.calls > 1) {
         return "it has one call of forward and backward in a step";

@@ -28,7 +28,8 @@
       "four norms in a layer, or norms over all heads, are not covered")                           \
     X(LATENT_ATTENTION, "latent-attention", "attention over latent vectors is not covered")        \
     X(SHARED_EXPERTS, "shared-experts", "shared experts are not covered")                          \
-    X(MIXED_LAYERS, "mixed-layers", "layers that differ are not covered")
+    X(MIXED_LAYERS, "mixed-layers", "layers that differ are not covered")                          \
+    X(TYPES, "types", "states, masters and frozen weights have the usual types")
 
 typedef enum rpadvise_lack {
 #define RPADVISE_LACK_ENUM(name, word, text) RPADVISE_LACK_##name,

@@ -56,6 +56,9 @@ static rp_status check_inputs(const rpadvise_options *o, rp_arena *arena, rpsim_
     RP_TRY(work->stack != NULL ? rp_stack_load_changed(work->stack, &changes, arena, &stack, NULL)
                                : RP_OK);
     *selective_out = work->stack != NULL && rp_stack_again(&stack) != 0;
+    RP_TRY(rpsim_setup_check_products(work, &platform, work->stack != NULL ? &stack : NULL, NULL));
+    bool adapters = work->lora_rank != 0 || model.lora_rank != 0;
+    RP_TRY(rpsim_setup_check_frozen((rp_frozen)run->types.frozen, o->model, adapters, NULL));
     rp_ledger ledger;
     RP_TRY(work->stack != NULL ? rp_ledger_read(arena, &ledger) : RP_OK);
     const rp_roof roof = {

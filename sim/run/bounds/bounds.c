@@ -501,9 +501,10 @@ static int64_t bound_host(const state *s, int64_t compute_ps)
         parameters += of;
         least = of > 0 && (least == 0 || of < least) ? of : least;
     }
-    int64_t ps = transfer_ps(parameters * RP_ADAM_BYTES, w->adam_Bps);
-    ps += w->asynchronous ? 0 : transfer_ps(parameters * RP_REFRESH_BYTES, w->refresh_Bps);
-    ps += transfer_ps(least * RP_COLLECT_BYTES, w->collect_Bps);
+    const rp_step_bytes *step = &w->bytes->step;
+    int64_t ps = transfer_ps(parameters * step->adam, w->adam_Bps);
+    ps += w->asynchronous ? 0 : transfer_ps(parameters * step->refresh, w->refresh_Bps);
+    ps += transfer_ps(least * step->collect, w->collect_Bps);
     return compute_ps + max_ps(0, ps - ps / 1000000000 - (int64_t)(s->layers + 4));
 }
 

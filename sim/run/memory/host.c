@@ -131,7 +131,8 @@ rp_status rpsim_host_bytes(const rp_program *program, const rp_model *model, uin
                                            rp_program_ranks(program), accumulates);
         return RP_OK;
     }
-    RP_TRY(rp_sizes_of_model(model, seq_len, program->dtype, arena, &sizes));
+    RP_TRY(
+        rp_sizes_of_types(model, seq_len, program->dtype, &program->traits.types, arena, &sizes));
     *bytes_out = rp_sizes_host_bytes(&sizes, gradient_slots(program));
     return RP_OK;
 }
