@@ -341,6 +341,51 @@ Test(stack, shipped_stacks_run)
     }
 }
 
+/* Without --stack a model that nobody has measured runs in the software of ZeRO and FSDP, from a
+ * program file, too; not in that of pipelines, and not where the model's file has its software or a
+ * table gives the times, be it moved. */
+Test(stack, schedules_have_software_of_their_own)
+{
+    static const struct {
+        const char *line;
+        const char *stack; /* NULL: none */
+    } cases[] = {
+        {"--schedule zero3 --model tiny --platform h100x8 --gpus 2", "deepspeed"},
+        {"--schedule zero-infinity --model tiny --platform rtx4090x8 --gpus 2", "deepspeed"},
+        {"--schedule fsdp-offload --model tiny --platform h100x8 --gpus 2", "torch"},
+        {"--schedule 1f1b --model tiny --platform h100x8 --gpus 2", NULL},
+        {"--schedule fsdp --model mpt-125m --platform a100-80x8", NULL},
+        {"--schedule zero3 --model qwen3-1.7b --platform rtx4090x8", NULL},
+        {"--schedule zero3 --model qwen3-1.7b --platform h100x8", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char line[256];
+        json_t *rows = rp_test_rpsim_rows("--iterations 1 --intervals off --format json "
+                                          "--program-out @DIR@/p.txt",
+                                          cases[i].line);
+        const json_t *row = json_array_get(rows, 0);
+        double ms = rp_test_json_number(row, "iteration_ms");
+        const char *stack = json_string_value(json_object_get(row, "stack"));
+        cr_expect(eq(int, stack != NULL, cases[i].stack != NULL), "%s", cases[i].line);
+        if (stack != NULL && cases[i].stack != NULL) {
+            cr_expect(eq(str, (char *)stack, (char *)cases[i].stack));
+            (void)snprintf(line, sizeof line, "%s --stack %s", cases[i].line, cases[i].stack);
+            cr_expect(eq(dbl, iteration_ms(line), ms), "%s", line);
+            const char *model = strstr(cases[i].line, "--model");
+            const char *gpus = strstr(model, " --gpus");
+            (void)snprintf(line, sizeof line, "%.*s --intervals off --format json",
+                           (int)(gpus - model), model);
+            json_t *again = rp_test_rpsim_rows("--program-in @DIR@/p.txt", line);
+            const json_t *program = json_array_get(again, 0);
+            cr_expect(eq(str, (char *)rp_test_json_text(program, "stack"), (char *)stack));
+            cr_expect(eq(dbl, rp_test_json_number(program, "makespan_ms"),
+                         rp_test_json_number(row, "makespan_ms")));
+            json_decref(again);
+        }
+        json_decref(rows);
+    }
+}
+
 /* rpadvise searches with it, and its command lines say it. */
 Test(stack, advice)
 {
