@@ -54,6 +54,7 @@ typedef struct rp_costs {
     const struct rp_documents *documents;
     uint32_t tensor_parallel; /**< GPUs that share each layer; the times are those of a GPU's part.
                                  0 or 1: whole layers */
+    bool computed; /**< by rp_roofline_costs: a run of other sizes may have times of its own */
 } rp_costs;
 
 /** The keys of a cost table. */

@@ -186,7 +186,8 @@ rp_status rp_roofline_costs(const rp_model *model, const rp_roof *roof, uint32_t
                       .hop_ps = to_ps(t.hop_s),
                       .microbatch_size = sequences,
                       .seq_len = seq_len,
-                      .documents = model->documents};
+                      .documents = model->documents,
+                      .computed = true};
     RP_TRY(rp_arena_print(arena, &costs.name, "%s@%s (%s%s)", model->name, platform->gpu,
                           roof->stack != NULL ? "stack " : "roofline",
                           roof->stack != NULL ? roof->stack->name : ""));

@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/reason.h"
+#include "common/roofline/roofline.h"
 
 typedef struct search {
     rp_resolved *run;
@@ -9,11 +10,42 @@ typedef struct search {
     rp_arena *arena;
 } search;
 
+/* Gives the run model and times of its length, as a run with --seq-len has them. Times of a file
+ * are scaled instead. */
+static rp_status set_length(const search *s, rp_reason *reason)
+{
+    rp_resolved *run = s->run;
+    const rp_costs *costs = run->costs;
+    const rp_roof roof = {s->platform, costs->arithmetic, costs->stack};
+    rp_model *model = NULL;
+    rp_costs *computed = NULL;
+    rp_model part;
+    RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *model, &model));
+    *model = *run->model;
+    rp_model_set_seq_len(model, run->decided.seq_len);
+    run->model = model;
+    if (!costs->computed) {
+        return RP_OK;
+    }
+    part = *model;
+    if (costs->tensor_parallel != 0) {
+        RP_TRY(rp_model_cut(model, &run->decided.layout, s->arena, &part, reason));
+    }
+    RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *computed, &computed));
+    RP_TRY(rp_roofline_costs(&part, &roof, costs->microbatch_size, run->decided.seq_len, s->arena,
+                             computed, reason));
+    computed->name = costs->name;
+    computed->tensor_parallel = costs->tensor_parallel;
+    run->costs = computed;
+    return RP_OK;
+}
+
 /* @param without RPSIM_WITHOUT_* */
 static rp_status run(const search *s, uint32_t steps, unsigned without, rpsim_result *result_out,
                      rp_reason *reason)
 {
     s->run->decided.seq_len = steps * RPSIM_SEQLEN_STEP;
+    RP_TRY(set_length(s, reason));
     if (s->run->planned) {
         rp_partition *plan = NULL;
         RP_TRY(rp_arena_alloc(s->arena, 1, sizeof *plan, &plan));

@@ -28,8 +28,9 @@ typedef struct rpsim_seqlen {
 
 /**
  * Finds the longest sequence, in steps of RPSIM_SEQLEN_STEP, whose run fits, by doubling and
- * bisection over runs at hardware fidelity; only the length changes, and with it the plan if the
- * run is planned. So a separate run of that length fits too.
+ * bisection over runs at hardware fidelity; only the length changes, and with it learned positions,
+ * times that are computed (rp_costs.computed) and the plan if the run is planned. So a separate run
+ * of that length with the same partition fits too, and is as fast.
  *
  * Bisection assumes that a run that fits at some length fits at any shorter length. Every buffer
  * that depends on the length grows with it, but the set of buffers that live at the same time
@@ -37,8 +38,8 @@ typedef struct rpsim_seqlen {
  * more lengths, two on either side; each failure is a doubt, of which rpsim_seqlen_warn warns. The
  * result fits in any case, and a length one step longer does not.
  * @param run its seq_len is set to the length of result_out; if planned, each length gets
- * RoundPipe's plan for it (run_plan.h), and the run's partition becomes that of result_out, in
- * `arena`
+ * RoundPipe's plan for it (run_plan.h), and the run's model, costs and partition become those of
+ * result_out, in `arena`
  * @param without RPSIM_WITHOUT_* of the run at that length
  * @param found_out if not even one step fits, result_out is the run of one step
  * @param result_out the run at that length, rpsim_result_fini

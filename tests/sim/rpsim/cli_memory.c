@@ -347,6 +347,34 @@ Test(cli_memory, max_seqlen)
     json_decref(rows);
 }
 
+/* A run of the length found is as fast as one that is asked for, whose times are computed for it.
+ */
+Test(cli_memory, max_seqlen_has_the_times_of_its_length)
+{
+    static const char *const lines[] = {
+        "--schedule fsdp-offload --model qwen3-1.7b --stack rpexec --partition even",
+        "--schedule 1f1b --model mpt-1b --platform h100x8 --tensor-parallel 4 --partition 12,12",
+        "--schedule zero2 --model gpt:1024x16x8 --documents 512 --gpu-memory 48 --partition even",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char line[512];
+        snprintf(line, sizeof line, "%s --iterations 1 --max-seqlen", lines[i]);
+        json_t *longest = run(line);
+        double found = rp_test_json_number(json_array_get(longest, 0), "max_seqlen");
+        cr_expect(gt(dbl, found, 2048), "%s", lines[i]);
+        snprintf(line, sizeof line, "%s --iterations 1 --seq-len %.0f", lines[i], found);
+        json_t *asked = run(line);
+        for (int key = 0; key < 2; key++) {
+            const char *name = key == 0 ? "iteration_ms" : "parameters";
+            cr_expect(eq(dbl, rp_test_json_number(json_array_get(longest, 0), name),
+                         rp_test_json_number(json_array_get(asked, 0), name)),
+                      "%s: %s", lines[i], name);
+        }
+        json_decref(longest);
+        json_decref(asked);
+    }
+}
+
 /* -1: the store lacks the metric. */
 /* The store has the row's values, and none at stage fidelity. */
 Test(cli_memory, stored)
