@@ -389,8 +389,9 @@ static rp_status lower(const rp_resolved *config, const rp_program *schedule, rp
     RP_TRY(rp_model_cut(config->model, &schedule->traits.layout, arena, &rank, reason));
     RP_TRY(rp_compile_sizes(&schedule->traits, &rank, config->decided.seq_len,
                             config->decided.dtype, arena, &lowering.sizes));
-    if (config->costs != NULL && config->costs->stack != NULL) {
-        rp_stack_set_sizes(config->costs->stack, &rank, config->decided.seq_len, &lowering.sizes);
+    const rp_stack *stack = config->costs != NULL ? config->costs->stack : NULL;
+    if (stack != NULL && !stack->of_schedule) {
+        rp_stack_set_sizes(stack, &rank, config->decided.seq_len, &lowering.sizes);
     }
     RP_TRY(rp_arena_alloc(arena, microbatches, sizeof *sequences, &sequences));
     if (schedule->recompute == RP_RECOMPUTE_SELECTIVE) {

@@ -183,7 +183,7 @@ static void set_stack(const rp_traits *traits, const rp_stack *stack, rp_dtype d
         in->machine.adam_Bps = in->machine.refresh_Bps = in->machine.collect_Bps = 0;
         in->limits.gpu_fixed_bytes -= (uint64_t)(1e9 * in->platform->process_gb);
     }
-    if (stack->reserve_pct > 0) {
+    if (stack->reserve_pct > 0 && !stack->of_schedule) {
         double logit = stack->logit_bytes > 0 ? stack->logit_bytes : 1;
         double reserved = stack->logit_reserved_bytes > logit ? stack->logit_reserved_bytes : logit;
         in->limits.gpu_reserve = 1 + stack->reserve_pct / 100;

@@ -157,7 +157,6 @@ static const rp_traits *traits_of(const rpsim_row *row)
     return row->run.schedule != NULL ? &row->run.schedule->traits : &none;
 }
 
-/* A list of bytes per GPU. */
 static rpsim_field each_gpu(const rpsim_memory *m, const uint64_t *bytes)
 {
     rpsim_field field = {.type = RPSIM_VALUE_UINTS, .uints = bytes, .count = m->gpu_count};

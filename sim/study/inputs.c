@@ -430,6 +430,7 @@ rp_status rpsim_inputs_of_schedule(const rpsim_setup *o, const rpsim_inputs *in,
     rp_stack *stack = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *stack, &stack));
     RP_TRY(rp_stack_load(schedule->stack, arena, stack));
+    stack->of_schedule = true;
     own_out->stack = stack;
     return load_costs_of_run(o, program, arena, own_out, reason);
 }
