@@ -305,8 +305,8 @@ static const rp_option_rule rules[] = {
     {.given = "program-in",
      .with_mark = RP_RUN_OF_PROGRAM,
      .message = "the program fixes GPUs, microbatches, partition, stages, recompute, iterations, "
-                "optimizer and round; valid beside it are {model}, {platform}, {costs} and "
-                "outputs"},
+                "optimizer, round and all that GPUs keep; valid beside it are {model}, {platform}, "
+                "{costs} and outputs, and {stack}, {documents} and {compute}"},
     {.given = "costs",
      .when = has_models,
      .subject = models_of,

@@ -280,6 +280,17 @@ static rp_status add_orders(rpsim_study *study, const rpsim_inputs *in, rp_recom
     return add_row(study, &sized, in, schedule, recompute, reason);
 }
 
+static rp_status check_sequences(const rpsim_setup *o, const rpsim_row *row, rp_reason *reason)
+{
+    uint32_t size = row->run.decided.microbatch_size;
+    return size == 0 || o->run.microbatch_size == 0 || o->run.microbatch_size == size
+               ? RP_OK
+               : rp_refuse(reason, RP_USAGE,
+                           "{microbatch_size}: the microbatches of %s have %u sequences; valid is "
+                           "%u",
+                           o->program_in, size, size);
+}
+
 /* Sets a row's run from its program. */
 static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
                              const rp_program *program, rpsim_row *row, rp_reason *reason)
@@ -307,6 +318,7 @@ static rp_status set_program(const rpsim_setup *o, const rpsim_inputs *in,
     }
     RP_TRY(check_recompute(o, in, NULL, program->recompute, reason));
     row->run = rp_resolved_of_program(program, 1);
+    RP_TRY(check_sequences(o, row, reason));
     row->run.model = in->model;
     row->run.costs = costs;
     row->run.stage = !o->run.hardware;

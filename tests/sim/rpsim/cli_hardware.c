@@ -196,6 +196,11 @@ Test(cli_hardware, program_of_two_iterations)
     rp_test_outcome refused = rp_test_rpsim(line);
     cr_expect(eq(int, refused.status, 2));
     cr_expect(ne(ptr, strstr(refused.messages, "two.txt has 4 GPUs, and h200 has 1"), NULL));
+    snprintf(line, sizeof line, "--program-in %s/two.txt --microbatch-size 3", folder);
+    refused = rp_test_rpsim(line);
+    cr_expect(eq(int, refused.status, 2));
+    cr_expect(ne(ptr, strstr(refused.messages, "two.txt have 4 sequences; valid is 4"), NULL), "%s",
+              refused.messages);
     snprintf(line, sizeof line, "--program-in %s/two.txt --fidelity hardware", folder);
     const char *table = rp_test_rpsim_well(line).output;
     cr_expect(ne(ptr, strstr(table, "all iterations of the program"), NULL));
