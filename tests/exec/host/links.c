@@ -75,6 +75,7 @@ static uint32_t op_of(uint32_t gpu, rp_queue_kind kind)
         }
     }
     cr_assert_fail("GPU %u has no such queue", gpu);
+    return 0; /* not reached */
 }
 
 /* Runs copies at the same time, over links made for this call. */

@@ -29,6 +29,7 @@ static double work_of(const rp_test_bench *b, uint32_t queue, uint32_t op)
         break;
     }
     cr_assert_fail("no such ops in the bench");
+    return 0; /* not reached */
 }
 
 static double threads_of(const rp_test_bench *b, uint32_t op)
