@@ -282,6 +282,16 @@ static rp_status fill_layers(const rp_costs *table, const scaling *s, int64_t *p
     return fill_stage(table, &head, s, &ps[(size_t)table->layers * RP_OP_KIND_COUNT], reason);
 }
 
+static rp_status fill_stages(const rp_costs *table, const rp_program *program, const scaling *s,
+                             int64_t *ps, rp_reason *reason)
+{
+    for (uint32_t i = 0; i < program->stage_count; i++) {
+        RP_TRY(
+            fill_stage(table, &program->stages[i], s, &ps[(size_t)i * RP_OP_KIND_COUNT], reason));
+    }
+    return RP_OK;
+}
+
 static void forget_host(scaling *s)
 {
     s->host_microbatch = 0;
@@ -334,20 +344,20 @@ rp_status rpsim_compute_costs_create(const rp_program *program, const rp_costs *
     RP_TRY(rp_arena_alloc(arena, classes * per_class, sizeof(int64_t), &costs.layer_ps));
     costs.alone_ps = costs.layer_ps;
     if (rates->host.stack != NULL) {
+        RP_TRY(rp_arena_alloc(arena, rows * RP_OP_KIND_COUNT, sizeof(int64_t), &costs.gpu_ps));
         RP_TRY(rp_arena_alloc(arena, classes * per_class, sizeof(int64_t), &costs.alone_ps));
     }
     for (uint32_t k = 0; k < classes; k++) {
         scaling s = make_scaling(table, model, rates, seq_len, program->sequences[first_of[k]]);
-        for (uint32_t stage = 0; stage < program->stage_count; stage++) {
-            size_t row = (size_t)k * program->stage_count + stage;
-            RP_TRY(fill_stage(table, &program->stages[stage], &s, &costs.ps[row * RP_OP_KIND_COUNT],
-                              reason));
-        }
+        int64_t *of_class = &costs.ps[(size_t)k * program->stage_count * RP_OP_KIND_COUNT];
+        RP_TRY(fill_stages(table, program, &s, of_class, reason));
         RP_TRY(fill_layers(table, &s, &costs.layer_ps[k * per_class], reason));
-        forget_host(&s);
-        RP_TRY(rates->host.stack != NULL
-                   ? fill_layers(table, &s, &costs.alone_ps[k * per_class], reason)
-                   : RP_OK);
+        if (costs.gpu_ps != NULL) {
+            forget_host(&s);
+            of_class = &costs.gpu_ps[(size_t)k * program->stage_count * RP_OP_KIND_COUNT];
+            RP_TRY(fill_stages(table, program, &s, of_class, reason));
+            RP_TRY(fill_layers(table, &s, &costs.alone_ps[k * per_class], reason));
+        }
     }
     *costs_out = costs;
     return RP_OK;

@@ -72,6 +72,7 @@ typedef struct rpsim_gpu_factor {
 /** Compute times of a lowered program. */
 typedef struct rpsim_compute_costs {
     int64_t *ps;        /**< [class][stage][RP_OP_KIND_COUNT] */
+    int64_t *gpu_ps;    /**< as ps, without waits for the host; NULL: there are none */
     uint32_t *class_of; /**< [microbatch] microbatches of as many sequences share a class */
     uint32_t stage_count;
     int64_t *layer_ps; /**< [class][layers + 1][RP_OP_KIND_COUNT] times of each layer, then of the
@@ -84,17 +85,25 @@ typedef struct rpsim_compute_costs {
     rpsim_dispatch_counts dispatch;     /**< queue_depth is 0 unless the caller sets it */
 } rpsim_compute_costs;
 
-/** @return the time in ps of a pass of the program, on the table's GPU. */
-static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const rp_op *op)
+/** @return the time in ps of a pass of the program, on the table's GPU. @param waits for the host,
+ * too */
+static inline int64_t rpsim_pass_ps(const rpsim_compute_costs *costs, const rp_op *op, bool waits)
 {
+    bool alone = !waits && costs->gpu_ps != NULL;
     size_t of_class = costs->class_of[op->microbatch];
     uint32_t layer = rp_op_layer(op);
     if (layer != 0) {
         size_t row = of_class * costs->layer_count + layer - 1u;
-        return costs->layer_ps[row * RP_OP_KIND_COUNT + op->kind];
+        return (alone ? costs->alone_ps : costs->layer_ps)[row * RP_OP_KIND_COUNT + op->kind];
     }
     size_t row = of_class * costs->stage_count + op->stage;
-    return costs->ps[row * RP_OP_KIND_COUNT + op->kind];
+    return (alone ? costs->gpu_ps : costs->ps)[row * RP_OP_KIND_COUNT + op->kind];
+}
+
+/** @return the time in ps of a pass of the program, on the table's GPU. */
+static inline int64_t rpsim_compute_ps(const rpsim_compute_costs *costs, const rp_op *op)
+{
+    return rpsim_pass_ps(costs, op, true);
 }
 
 /** @return the time in ps of any compute op, by its number, on a GPU with this factor. Ops other
@@ -107,7 +116,12 @@ static inline int64_t rpsim_op_ps_by(const rpsim_compute_costs *costs, const rp_
         return rp_round_ps(factor != NULL ? ps * factor->update : ps) + costs->update_ps;
     }
     int64_t ps = rpsim_compute_ps(costs, &program->ops[op]);
-    return factor != NULL ? rp_round_ps((double)ps * factor->pass) : ps;
+    if (factor == NULL) {
+        return ps;
+    }
+    int64_t gpu_ps = rpsim_pass_ps(costs, &program->ops[op], false); /* the host is no slower */
+    int64_t on_card_ps = rp_round_ps((double)gpu_ps * factor->pass);
+    return on_card_ps > ps ? on_card_ps : ps;
 }
 
 /** @return the time in ps of any compute op on its GPU. */

@@ -180,6 +180,22 @@ Test(cards, no_step_beats_its_bounds)
     }
 }
 
+/* Slower cards do not slow the host down: where it launches small kernels, a server of both cards
+ * is as fast as one of the slower card. */
+Test(cards, host_is_as_fast_beside_each_card)
+{
+    static const char *const platforms[] = {"--platform 4090x4", "--platform 5090x2,4090x2"};
+    double steps[2];
+    for (int i = 0; i < 2; i++) {
+        json_t *rows = rp_test_rpsim_rows("--schedule fsdp-offload --model tiny-moe --stack torch "
+                                          "--intervals off --iterations 1 --format json",
+                                          platforms[i]);
+        steps[i] = rp_test_json_number(json_array_get(rows, 0), "makespan_ms");
+        json_decref(rows);
+    }
+    cr_expect(epsilon_eq(dbl, steps[1] / steps[0], 1, 0.01));
+}
+
 static bool fits(const char *platform, const char *gpus)
 {
     char line[512];
