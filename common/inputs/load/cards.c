@@ -3,6 +3,7 @@
 #include "common/inputs/gpu.h"
 #include "common/program/limits.h"
 
+#include <math.h>
 #include <string.h>
 
 #define SEPARATORS " ,"
@@ -135,10 +136,11 @@ rp_status rp_platform_check_cards(const rp_platform_cards *cards, const rp_platf
 
 /* ---- platforms of the cards ------------------------------------------------------------------ */
 
-/* Makes the platform with a card's keys; its name says the card. */
-static rp_status make(const rp_card *card, const rp_platform_lines *at, rp_platform_check check,
-                      const rp_platform *p, rp_arena *arena, const rp_platform **platform_out,
-                      rp_reason *reason)
+/* Makes the platform with a card's keys; its name says the card. A limit of power that is not that
+ * of `gpu` holds for each card, but lets none draw more than its own. */
+static rp_status make(const rp_card *card, const rp_card *own, const rp_platform_lines *at,
+                      rp_platform_check check, const rp_platform *p, rp_arena *arena,
+                      const rp_platform **platform_out, rp_reason *reason)
 {
     rp_platform *made = NULL;
     rp_platform_lines lines = *at;
@@ -150,6 +152,9 @@ static rp_status make(const rp_card *card, const rp_platform_lines *at, rp_platf
         return RP_OK;
     }
     rp_platform_put_card(card, made, &lines);
+    if (p->power_limit_w != own->gpu.power_limit_w) {
+        made->power_limit_w = fmin(made->power_limit_w, p->power_limit_w);
+    }
     RP_TRY(rp_arena_print(arena, &made->name, "%s (%s)", p->name, made->gpu));
     return check(&lines, made, reason);
 }
@@ -172,6 +177,10 @@ rp_status rp_platform_set_cards(const rp_platform_cards *cards, const rp_platfor
     if (cards == NULL || is_alike(cards)) {
         return RP_OK;
     }
+    const rp_card *own = find(cards, p->gpu, strlen(p->gpu));
+    if (own == NULL) {
+        return rp_broken(); /* rp_platform_check_cards */
+    }
     RP_TRY(rp_arena_alloc(arena, cards->count, sizeof *made, &made));
     for (uint32_t i = 0; i < cards->count; i++) {
         uint32_t same = 0;
@@ -180,7 +189,7 @@ rp_status rp_platform_set_cards(const rp_platform_cards *cards, const rp_platfor
         }
         made[i] = made[same];
         if (same == i) {
-            RP_TRY(make(cards->of[i], at, check, p, arena, &made[i], reason));
+            RP_TRY(make(cards->of[i], own, at, check, p, arena, &made[i], reason));
         }
     }
     p->cards = made;

@@ -196,6 +196,24 @@ Test(cards, host_is_as_fast_beside_each_card)
     cr_expect(epsilon_eq(dbl, steps[1] / steps[0], 1, 0.01));
 }
 
+/* A limit of power holds for each card: it makes both slower. */
+Test(cards, power_limit_is_of_each_card)
+{
+    static const char *const limits[] = {"", "--power-limit 250"};
+    double passes_of[2];
+    for (int i = 0; i < 2; i++) {
+        char line[256];
+        (void)snprintf(line, sizeof line,
+                       "--schedule 1f1b --model qwen3-1.7b --stack torch --iterations 1 %s",
+                       limits[i]);
+        rp_test_run r = run_on("5090x1,4090x1", line);
+        passes_of[i] = (double)passes(&r, 1);
+        cr_expect(ge(dbl, r.costs.gpu_factor[1].pass, 1));
+        rp_test_run_fini(&r);
+    }
+    cr_expect(gt(dbl, passes_of[1], 1.05 * passes_of[0]));
+}
+
 static bool fits(const char *platform, const char *gpus)
 {
     char line[512];
