@@ -212,8 +212,8 @@ void rp_compile_set_reductions(const rp_reductions *reductions, rp_dtype dtype, 
 void rp_compile_set_software(const rp_costs *costs, rp_traits *traits)
 {
     rp_sharding *sharding = &traits->sharding;
-    bool known = costs != NULL && costs->stack != NULL && costs->stack->gpu_adds;
-    if (known && sharding->host_collects) {
+    const rp_stack *stack = costs != NULL ? costs->stack : NULL;
+    if (stack != NULL && stack->gpu_adds && !stack->of_schedule && sharding->host_collects) {
         sharding->gpu_adds = true;
         sharding->overlap = sharding->forward_gathers > 0;
     }

@@ -97,9 +97,6 @@ struct rp_schedule_type {
     /** Another schedule whose published partitions it takes, although its own order differs; NULL:
      * none. */
     const char *partitions_of;
-    /** The software (traces/stacks) in which its layers run where no table gives their times; NULL:
-     * not settled. */
-    const char *stack;
     /** The schedule that it becomes with the synchronous optimizer, which makes it flush; NULL:
      * itself. */
     const rp_schedule_type *flushed;

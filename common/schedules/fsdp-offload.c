@@ -11,7 +11,6 @@ const rp_schedule_type rp_schedule_fsdp_offload = {
     .summary = "FSDP (ZeRO-3) with weights, gradients and optimizer shards in host memory",
     .source = "Zhao et al., PyTorch FSDP, VLDB 2023, section 3; CPUOffload(offload_params=True) of "
               "torch.distributed.fsdp",
-    .stack = "torch",
     .traits =
         {
             .placement = RP_PLACEMENT_SHARDED,

@@ -11,7 +11,6 @@ const rp_schedule_type rp_schedule_fsdp = {
     .summary = "FSDP (ZeRO-3): weights, gradients and optimizer sharded",
     .source = "Zhao et al., PyTorch FSDP, VLDB 2023, section 3; no reduction on intermediate "
               "microbatches",
-    .stack = "torch",
     .traits =
         {
             .placement = RP_PLACEMENT_SHARDED,

@@ -10,7 +10,6 @@ const rp_schedule_type rp_schedule_zero_infinity = {
     .summary = "ZeRO-Infinity: everything sharded, weights and optimizer in host memory",
     .source =
         "Rajbhandari et al., ZeRO-Infinity, SC 2021, section 5; volumes of sim/model.md section 3",
-    .stack = "deepspeed",
     .traits =
         {
             .placement = RP_PLACEMENT_SHARDED,

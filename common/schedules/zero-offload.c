@@ -8,7 +8,6 @@ const rp_schedule_type rp_schedule_zero_offload = {
     .name = "zero-offload",
     .summary = "ZeRO-Offload: ZeRO-2 with gradients and optimizer in host memory",
     .source = "Ren et al., ZeRO-Offload, USENIX ATC 2021, section 4",
-    .stack = "deepspeed",
     .traits =
         {
             .placement = RP_PLACEMENT_SHARDED,

@@ -7,7 +7,6 @@ const rp_schedule_type rp_schedule_zero2 = {
     .name = "zero2",
     .summary = "DeepSpeed ZeRO-2: data parallel, gradients and optimizer sharded",
     .source = "Rajbhandari et al., ZeRO, SC 2020, section 5; volumes of sim/model.md section 3",
-    .stack = "deepspeed",
     .traits =
         {
             .placement = RP_PLACEMENT_SHARDED,

@@ -10,7 +10,6 @@ const rp_schedule_type rp_schedule_zero3 = {
     .summary = "DeepSpeed ZeRO-3: weights, gradients and optimizer sharded, all on the GPUs",
     .source = "Rajbhandari et al., ZeRO, SC 2020, section 5.3; DeepSpeed 0.17.5, "
               "runtime/zero/stage3.py, partitioned_param_coordinator.py",
-    .stack = "deepspeed",
     .traits =
         {
             .placement = RP_PLACEMENT_SHARDED,

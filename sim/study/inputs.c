@@ -419,17 +419,28 @@ static bool leaves_software_open(const rpsim_setup *o, const rpsim_inputs *in)
            in->costs->kind == RP_ASSUMED && in->costs->stack == NULL;
 }
 
+/* @return the software in which layers of such systems run where no table gives their times; NULL:
+ * it is left open. A program's name decides nothing: DeepSpeed has buckets, FSDP has none. */
+static const char *software_of(const rp_traits *traits)
+{
+    if (!rp_is_data_parallel(traits) || rp_cuts_layers(traits)) {
+        return NULL;
+    }
+    return traits->sharding.bucket_bytes > 0 ? "deepspeed" : "torch";
+}
+
 rp_status rpsim_inputs_of_schedule(const rpsim_setup *o, const rpsim_inputs *in,
-                                   const rp_schedule_type *schedule, const rp_program *program,
+                                   const rp_traits *traits, const rp_program *program,
                                    rp_arena *arena, rpsim_inputs *own_out, rp_reason *reason)
 {
     *own_out = *in;
-    if (schedule == NULL || schedule->stack == NULL || !leaves_software_open(o, in)) {
+    const char *name = software_of(traits);
+    if (name == NULL || !leaves_software_open(o, in)) {
         return RP_OK;
     }
     rp_stack *stack = NULL;
     RP_TRY(rp_arena_alloc(arena, 1, sizeof *stack, &stack));
-    RP_TRY(rp_stack_load(schedule->stack, arena, stack));
+    RP_TRY(rp_stack_load(name, arena, stack));
     stack->of_schedule = true;
     own_out->stack = stack;
     return load_costs_of_run(o, program, arena, own_out, reason);

@@ -352,17 +352,6 @@ static rp_status add_program(rpsim_study *study, const rpsim_inputs *in, rp_prog
     return rp_partition_text(partition, arena, &row->partition_text);
 }
 
-/* @return the schedule that the program names; NULL: it is not registered */
-static const rp_schedule_type *schedule_of(const rp_program *program)
-{
-    for (uint32_t i = 0; i < rp_schedule_count; i++) {
-        if (strcmp(rp_schedules[i]->name, program->schedule) == 0) {
-            return rp_schedules[i];
-        }
-    }
-    return NULL;
-}
-
 static rp_status add_model(rpsim_study *study, const char *model, rp_reason *reason)
 {
     const rpsim_setup *o = study->setup;
@@ -373,8 +362,8 @@ static rp_status add_model(rpsim_study *study, const char *model, rp_reason *rea
         RP_TRY(rp_program_read_file(o->program_in, &program));
         rp_status status = rpsim_inputs_load(o, model, program, study->arena, &in, reason);
         if (status == RP_OK) {
-            status = rpsim_inputs_of_schedule(o, &in, schedule_of(program), program, study->arena,
-                                              &own, reason);
+            status = rpsim_inputs_of_schedule(o, &in, &program->traits, program, study->arena, &own,
+                                              reason);
         }
         if (status != RP_OK) {
             rp_program_destroy(program);
@@ -390,7 +379,8 @@ static rp_status add_model(rpsim_study *study, const char *model, rp_reason *rea
         RP_TRY(add_orders(study, &in, o->run.recomputes[i], reason));
     }
     for (uint32_t i = 0; i < o->schedule_count; i++) {
-        RP_TRY(rpsim_inputs_of_schedule(o, &in, o->schedules[i], NULL, study->arena, &own, reason));
+        RP_TRY(rpsim_inputs_of_schedule(o, &in, &o->schedules[i]->traits, NULL, study->arena, &own,
+                                        reason));
         RP_TRY(add_schedule(study, o->schedules[i], &own, reason));
     }
     return RP_OK;

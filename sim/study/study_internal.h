@@ -35,13 +35,13 @@ rp_status rpsim_inputs_load(const rpsim_setup *setup, const char *model, const r
 /**
  * Gives the inputs of a schedule: if nobody has measured the model on any GPU, and the setup names
  * neither stack nor table, its layers run in the schedule's own software.
- * @param schedule NULL: not known
+ * @param traits of the schedule, or of the given program
  * @param program as for rpsim_inputs_load, which gave `in`
  * @param own_out `in`, or a copy with stack and costs of its own in `arena`
  * @retval as rpsim_inputs_load
  */
 rp_status rpsim_inputs_of_schedule(const rpsim_setup *setup, const rpsim_inputs *in,
-                                   const rp_schedule_type *schedule, const rp_program *program,
+                                   const rp_traits *traits, const rp_program *program,
                                    rp_arena *arena, rpsim_inputs *own_out, rp_reason *reason);
 
 /**

@@ -12,8 +12,10 @@ void rp_test_bench_sizes(rp_test_bench *b, uint64_t boundary, uint64_t weight)
     uint32_t count = b->c->costs.layers + 2;
     b->lower =
         (rp_lower_config){.piece_bytes = 1 << 24, .call_microbatches = b->c->config.microbatches};
-    b->lower.sizes = (rp_sizes){
-        .layers = b->c->costs.layers, .boundary_bytes = boundary, .input_bytes = boundary / 8};
+    b->lower.sizes = (rp_sizes){.layers = b->c->costs.layers,
+                                .boundary_bytes = boundary,
+                                .tape_input_bytes = boundary,
+                                .input_bytes = boundary / 8};
     uint64_t **const arrays[] = {&b->lower.sizes.weight_bytes, &b->lower.sizes.gradient_bytes,
                                  &b->lower.sizes.parameters};
     for (size_t a = 0; a < 3; a++) {

@@ -28,8 +28,8 @@ typedef struct rp_stack {
 #define KEY(member, type, ...) RP_CONFIG_MEMBER_##type member;
 #include "common/inputs/stacks/stack_rows.inc"
 #undef KEY
-    bool of_schedule; /**< nobody has asked for it: memory stays that of the schedule's own rules
-                           (sim/model.md section 4) */
+    bool of_schedule; /**< nobody has asked for it: memory and program stay those of the schedule's
+                           own rules (sim/model.md section 4), as rpexec has them */
 } rp_stack;
 
 /** @return what a selective recompute of the software runs again, RP_AGAIN_*; 0: it has none.

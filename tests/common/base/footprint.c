@@ -66,7 +66,8 @@ static rp_status run(const char *line, rpsim_study *study)
     setenv("RP_TRACES", RP_SOURCE_ROOT "/traces", 1);
     cr_assert(eq(int, rp_arena_create(&arena), RP_OK));
     cr_assert(eq(int, rpsim_options_parse(count, arguments, arena, &options, NULL), RP_OK));
-    options.setup.intervals = 0; /* they take memory of their own */
+    options.setup.intervals = 0;  /* they take memory of their own */
+    options.setup.explain = true; /* of all GPUs: equal ranks are not simulated once */
     cr_assert(eq(int, rpsim_study_prepare(&options.setup, arena, study, NULL), RP_OK));
     return rpsim_study_run(study, NULL);
 }

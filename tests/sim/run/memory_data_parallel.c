@@ -110,6 +110,7 @@ static rp_program *lower(fixture *f, const char *name)
                                        .gradient_bytes = f->gradients,
                                        .parameters = f->parameters,
                                        .boundary_bytes = f->boundary,
+                                       .tape_input_bytes = f->boundary,
                                        .input_bytes = 8,
                                        .tape_bytes = f->tapes,
                                        .temporary_bytes = f->temporaries,
