@@ -117,3 +117,30 @@ const char *rp_last_warnings(void)
 {
     return warnings;
 }
+
+/* ---- a command line -------------------------------------------------------------------------- */
+
+static rp_status answer(const char *function, int count, const char *const *words,
+                        rp_status (*write)(void *line, FILE *stream), char **json_out)
+{
+    rp_line line = {.words = words, .count = count};
+    if (json_out == NULL || count < 0 || (count > 0 && words == NULL)) {
+        rp_log_error("%s: valid are argc >= 0, argv of that length and a json_out", function);
+        return RP_USAGE;
+    }
+    RP_TRY(rp_arena_create(&line.arena));
+    rp_status status = rp_write_text(write, &line, json_out);
+    rp_arena_destroy(line.arena);
+    return status;
+}
+
+rp_code rp_line_answer(const char *function, int count, const char *const *words,
+                       rp_status (*write)(void *line, FILE *stream), char **json_out)
+{
+    rp_call call;
+    rp_call_begin(&call);
+    if (json_out != NULL) {
+        *json_out = NULL;
+    }
+    return rp_call_end(&call, answer(function, count, words, write, json_out));
+}

@@ -35,6 +35,23 @@ rp_code rp_call_end(rp_call *call, rp_status status);
 rp_status rp_write_text(rp_status (*write)(void *context, FILE *stream), void *context,
                         char **text_out);
 
+/** A command line that a function of the library takes. */
+typedef struct rp_line {
+    int count;
+    const char *const *words;
+    rp_arena *arena; /**< lives as long as the call */
+} rp_line;
+
+/**
+ * Does a call of a function that answers a command line with JSON.
+ * @param function its name, for messages
+ * @param write acts on the line (its context, an rp_line) and writes the answer
+ * @param json_out to be freed by rp_free_json; NULL after a failure
+ * @return the code that the function returns
+ */
+rp_code rp_line_answer(const char *function, int count, const char *const *words,
+                       rp_status (*write)(void *line, FILE *stream), char **json_out);
+
 /* ---- words of rpsim ---------------------------------------------------------------------------
  * sim/rpsim/in_process.c defines these functions and rp_run_json, sim/rpadvise/program/in_process.c
  * rp_advise_json.

@@ -119,40 +119,16 @@ rp_status rp_words_run(const rp_words *words, const char *command, rpsim_study *
 
 /* ---- a command line -------------------------------------------------------------------------- */
 
-typedef struct line {
-    int argc;
-    const char *const *argv;
-    rp_arena *arena;
-} line;
-
 static rp_status run(void *context, FILE *stream)
 {
-    const line *l = context;
+    const rp_line *l = context;
     rpsim_options options = {.setup = RPSIM_SETUP_INIT};
     const char *command = NULL;
-    RP_TRY(add_words(l->argv, l->argc, RP_WORDS_BEFORE, l->arena, &options, &command));
+    RP_TRY(add_words(l->words, l->count, RP_WORDS_BEFORE, l->arena, &options, &command));
     return rpsim_command_act(&options, command, l->arena, stream);
-}
-
-static rp_status run_json(int argc, const char *const *argv, char **json_out)
-{
-    line l = {.argc = argc, .argv = argv};
-    if (json_out == NULL || argc < 0 || (argc > 0 && argv == NULL)) {
-        rp_log_error("rp_run_json: valid are argc >= 0, argv of that length and a json_out");
-        return RP_USAGE;
-    }
-    RP_TRY(rp_arena_create(&l.arena));
-    rp_status status = rp_write_text(run, &l, json_out);
-    rp_arena_destroy(l.arena);
-    return status;
 }
 
 int rp_run_json(int argc, const char *const *argv, char **json_out)
 {
-    rp_call call;
-    rp_call_begin(&call);
-    if (json_out != NULL) {
-        *json_out = NULL;
-    }
-    return (int)rp_call_end(&call, run_json(argc, argv, json_out));
+    return (int)rp_line_answer("rp_run_json", argc, argv, run, json_out);
 }
